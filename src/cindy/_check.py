@@ -1,0 +1,78 @@
+"""Checks at the doors: arrays, numbers and names that come from outside."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cindy.errors import DataError
+
+__all__ = ["did_you_mean", "floats", "integer", "positive", "unique_names"]
+
+Floats = NDArray[np.float64]
+
+
+def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:
+    """`values` as a contiguous float array of `ndim` dimensions, finite throughout."""
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} must be numbers, but could not be read as such: {error}.") from error
+    if array.ndim != ndim:
+        raise DataError(f"{where} must have {ndim} dimension(s), but has shape {array.shape}.")
+    bad = np.isinf(array) if allow_nan else ~np.isfinite(array)
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise DataError(
+            f"{where} must be finite, but entry {list(index)} is {array[index]} "
+            f"({int(bad.sum())} such in all). Remove or repair those samples."
+        )
+    return array
+
+
+def positive(value: float, where: str) -> float:
+    """`value` as a float that is finite and above zero."""
+    number = _number(value, where)
+    if not (np.isfinite(number) and number > 0):
+        raise DataError(f"{where} must be a positive number, but is {value!r}.")
+    return number
+
+
+def integer(value: int, where: str, *, least: int) -> int:
+    """`value` as an int that is at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise DataError(f"{where} must be a whole number of at least {least}, but is {value!r}.")
+    return int(value)
+
+
+def unique_names(names: Iterable[str], where: str) -> tuple[str, ...]:
+    """`names` as a tuple of distinct, non-empty strings."""
+    if isinstance(names, str):
+        raise DataError(f"{where} must be a sequence of names, but is the single string {names!r}.")
+    result = tuple(names)
+    for i, name in enumerate(result):
+        if not isinstance(name, str) or not name.strip():
+            raise DataError(f"{where}[{i}] must be a non-empty string, but is {name!r}.")
+        if name in result[:i]:
+            raise DataError(f"{where} must be distinct, but {name!r} occurs more than once.")
+    return result
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence that offers the nearest known name, or lists what there is."""
+    names = [str(k) for k in known]
+    near = get_close_matches(name, names, n=1, cutoff=0.5) or [
+        k for k in names if k.replace(" ", "") == name.replace("*", "").replace(" ", "")
+    ]
+    if near:
+        return f'Did you mean "{near[0]}"?'
+    listed = ", ".join(f'"{k}"' for k in names[:12])
+    return f"Known: {listed}{', …' if len(names) > 12 else ''}."
+
+
+def _number(value: float, where: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} must be a number, but is {value!r}.") from error

@@ -1,0 +1,110 @@
+"""The waist: a least-squares objective that has forgotten how many rows it had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from cindy.errors import DataError
+
+__all__ = ["LeastSquares"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """The objective ‖A x − B‖², summed over the columns of x, in square-root form.
+
+    Only the triangular factor of [A | B] is kept, so memory and time do not
+    depend on the number of rows, and two objectives add up: `a + b` is the
+    objective of the rows of both.
+
+    factor: (k, terms + targets), k ≤ terms + targets, upper triangular
+    terms: number of columns of A
+    rows: how many independent rows the factor stands for
+
+    >>> import numpy as np
+    >>> f = LeastSquares.from_rows(np.eye(2), np.array([[3.0], [4.0]]))
+    >>> f.value(np.zeros((2, 1)))
+    25.0
+    >>> (f + f).value(np.zeros((2, 1)))
+    50.0
+    """
+
+    factor: Floats
+    terms: int
+    rows: int
+
+    @classmethod
+    def from_rows(cls, design: Floats, target: Floats, *, rows: int | None = None) -> LeastSquares:
+        """The objective of the rows [design | target]; `rows` overrides their count."""
+        if design.ndim != 2 or target.ndim != 2 or len(design) != len(target):
+            raise DataError(
+                "LeastSquares: design and target must be matrices with as many rows each, "
+                f"but have shapes {design.shape} and {target.shape}."
+            )
+        return cls(
+            triangle(np.hstack([design, target])), design.shape[1], len(design) if rows is None else rows
+        )
+
+    @classmethod
+    def empty(cls, terms: int, targets: int) -> LeastSquares:
+        """The zero objective, neutral under `+`."""
+        return cls(np.zeros((0, terms + targets)), terms, 0)
+
+    @property
+    def targets(self) -> int:
+        return int(self.factor.shape[1]) - self.terms
+
+    @property
+    def design(self) -> Floats:
+        """(k, terms): stands for A in every product AᵀA, AᵀB."""
+        return self.factor[:, : self.terms]
+
+    @property
+    def target(self) -> Floats:
+        """(k, targets): stands for B."""
+        return self.factor[:, self.terms :]
+
+    def residual(self, x: Floats) -> Floats:
+        """(k, targets): A x − B up to a rotation of the rows."""
+        return self.design @ x - self.target
+
+    def value(self, x: Floats) -> float:
+        """‖A x − B‖² at x of shape (terms, targets)."""
+        return float(np.sum(self.residual(x) ** 2))
+
+    def gradient(self, x: Floats) -> Floats:
+        """2 Aᵀ(A x − B), of the shape of x."""
+        return 2.0 * (self.design.T @ self.residual(x))
+
+    def scaled(self, columns: Floats, targets: Floats) -> LeastSquares:
+        """The same rows with column i of A divided by columns[i], column j of B by targets[j]."""
+        return LeastSquares(self.factor / np.concatenate([columns, targets]), self.terms, self.rows)
+
+    def __add__(self, other: LeastSquares) -> LeastSquares:
+        if not isinstance(other, LeastSquares):
+            return NotImplemented
+        if (self.terms, self.targets) != (other.terms, other.targets):
+            raise DataError(
+                f"LeastSquares: cannot add {other.terms} terms × {other.targets} targets "
+                f"to {self.terms} terms × {self.targets} targets."
+            )
+        stacked = np.vstack([self.factor, other.factor])
+        return LeastSquares(triangle(stacked), self.terms, self.rows + other.rows)
+
+
+def triangle(matrix: Floats) -> Floats:
+    """The upper-triangular R of a QR factorisation, with min(rows, columns) rows.
+
+    QR, not AᵀA: on clean data the loss is the difference of two numbers of the
+    size of ‖B‖², and the normal equations lose all of its digits.
+    """
+    if len(matrix) == 0:
+        return matrix
+    (r,) = scipy.linalg.qr(matrix, mode="r", overwrite_a=True, check_finite=False)
+    return np.asarray(r[: min(matrix.shape)], dtype=np.float64)
