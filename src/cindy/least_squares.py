@@ -29,9 +29,9 @@ class LeastSquares:
 
     >>> import numpy as np
     >>> f = LeastSquares.from_rows(np.eye(2), np.array([[3.0], [4.0]]))
-    >>> f.value(np.zeros((2, 1)))
+    >>> round(f.value(np.zeros((2, 1))), 9)
     25.0
-    >>> (f + f).value(np.zeros((2, 1)))
+    >>> round((f + f).value(np.zeros((2, 1))), 9)
     50.0
     """
 
