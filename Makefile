@@ -1,0 +1,62 @@
+# Every target makes its own .venv when there is none; Python 3.11 or later, git and make are all it needs.
+#   make demo   from the bundled data to equations, figures and report, in demo-output/
+#   make test   tests, doctests and the examples of README and docs
+#   make check  format, lint, types
+#   make bench  the tables in benchmarks/results/
+#   make docs   the documentation in site/
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# A version manager may offer names that do not run, so each candidate is tried.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+# The matrices are small: threads inside BLAS only contend with the test workers.
+THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+WORKERS ?= 2
+
+.PHONY: help demo test check format bench docs clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(VENV)/.run
+	$(BIN)/cindy demo --out demo-output
+
+test: $(VENV)/.dev
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests src README.md $(wildcard docs) $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev
+	$(THREADS) $(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) build dist site demo-output
+
+# Two stamps, so that the demo does not wait for the developers' tools.
+$(VENV)/.run: pyproject.toml | $(VENV)/.made
+	$(BIN)/pip install --quiet -e '.[all]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.made
+	$(BIN)/pip install --quiet -e '.[all,pysindy,bench]' --group dev
+	@touch $@ $(VENV)/.run
+
+# pip 25.1 is the first that installs dependency groups.
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed, and none was found; set PYTHON=" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
