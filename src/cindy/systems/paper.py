@@ -1,0 +1,194 @@
+"""The systems of the paper: Kuramoto, Fermi-Pasta-Ulam-Tsingou, Michaelis-Menten, two coupled masses."""
+
+from collections.abc import Callable
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy import _check
+from cindy.basis import Polynomial, Trigonometric
+from cindy.systems.system import System
+
+__all__ = ["fput", "kuramoto", "michaelis_menten", "spring_masses"]
+
+Floats = NDArray[np.float64]
+
+
+def uniform(
+    low: float | list[float], high: float | list[float], d: int
+) -> Callable[[np.random.Generator, int], Floats]:
+    """A sampler of initial states that are independent and uniform."""
+    return lambda rng, count: rng.uniform(low, high, size=(count, d))
+
+
+def numbered(d: int) -> tuple[str, ...]:
+    return tuple(f"x{i + 1}" for i in range(d))
+
+
+def kuramoto(
+    d: int = 5,
+    *,
+    coupling: float = 2.0,
+    forcing: float = 0.2,
+    frequencies: Floats | None = None,
+    seed: int = 0,
+) -> System:
+    """d phase oscillators: ẋᵢ = ωᵢ + (K/d) Σⱼ sin(xⱼ − xᵢ) + h sin xᵢ, with ω uniform on [0, 1].
+
+    `frequencies` (d,) fixes ω; otherwise `seed` draws it.
+
+    >>> system = kuramoto(5)
+    >>> system.coef.shape, int((system.coef != 0).sum())
+    ((56, 5), 50)
+    """
+    _check.integer(d, "kuramoto: `d`", least=2)
+    if frequencies is None:
+        omega = np.random.default_rng(seed).uniform(0.0, 1.0, d)
+    else:
+        omega = _check.floats(frequencies, "kuramoto: `frequencies`", ndim=1)
+    states = numbered(d)
+
+    def rhs(x: Any) -> Any:
+        # Double precision is enough for sines, and ten times faster; sums stay in the precision of x.
+        phase = np.asarray(x, dtype=np.float64)
+        sine, cosine = np.sin(phase), np.cos(phase)
+        pull = sine.sum(axis=-1, keepdims=True) * cosine - cosine.sum(axis=-1, keepdims=True) * sine
+        return omega + coupling / d * pull + forcing * sine
+
+    equations: dict[tuple[str, str], float] = {}
+    for i, x in enumerate(states):
+        equations[x, "1"] = float(omega[i])
+        equations[x, f"sin({x})"] = forcing
+        for j, y in enumerate(states):
+            if i < j:
+                equations[x, f"cos({x}) sin({y})"] = coupling / d
+                equations[x, f"sin({x}) cos({y})"] = -coupling / d
+            elif j < i:
+                equations[x, f"sin({y}) cos({x})"] = coupling / d
+                equations[x, f"cos({y}) sin({x})"] = -coupling / d
+    return System(
+        name=f"kuramoto{d}",
+        states=states,
+        basis=Trigonometric(degree=2),
+        rhs=rhs,
+        equations=equations,
+        initial=uniform(0.0, 2 * np.pi, d),
+        horizon=10.0,
+        trajectories=40,
+        points=6000,
+        physics=tuple(("exchange", pair) for pair in combinations(states, 2)),
+    )
+
+
+def fput(d: int = 5, *, amplitude: float = 0.1, beta: float = 0.7) -> System:
+    """d equal masses in a row, cubic springs, fixed ends; order 2, started at rest within ±amplitude.
+
+    ẍᵢ = (xᵢ₊₁ − 2xᵢ + xᵢ₋₁) + β[(xᵢ₊₁ − xᵢ)³ − (xᵢ − xᵢ₋₁)³]
+
+    >>> [int((fput(d).coef != 0).sum()) for d in (5, 10)]
+    [42, 92]
+    """
+    _check.integer(d, "fput: `d`", least=2)
+    states = numbered(d)
+
+    def rhs(x: Any) -> Any:
+        walls = np.zeros_like(x[..., :1])
+        stretch = np.diff(np.concatenate([walls, x, walls], axis=-1), axis=-1)
+        return np.diff(stretch + beta * stretch**3, axis=-1)
+
+    equations: dict[tuple[str, str], float] = {}
+    for i, x in enumerate(states):
+        equations[x, x] = -2.0
+        equations[x, f"{x}^3"] = -2.0 * beta
+        for j in (i - 1, i + 1):
+            if 0 <= j < d:
+                y, first = states[j], min(i, j)
+                # (y − x)³ = y³ − 3 y² x + 3 y x² − x³, factors in the order of the states.
+                equations[x, y] = 1.0
+                equations[x, f"{y}^3"] = beta
+                equations[x, f"{x} {y}^2" if first == i else f"{y}^2 {x}"] = -3.0 * beta
+                equations[x, f"{x}^2 {y}" if first == i else f"{y} {x}^2"] = 3.0 * beta
+    return System(
+        name=f"fput{d}",
+        states=states,
+        order=2,
+        basis=Polynomial(degree=3),
+        rhs=rhs,
+        equations=equations,
+        initial=uniform(-_check.positive(amplitude, "fput: `amplitude`"), amplitude, d),
+        horizon=1.0,
+        trajectories=150,
+        points=900 * d,
+        physics=tuple(("exchange", pair) for pair in pairwise(states)),
+    )
+
+
+def michaelis_menten(*, binding: float = 0.01, release: float = 1.0, catalysis: float = 1.0) -> System:
+    """Enzyme kinetics, S + E ⇌ ES → E + P, by mass action.
+
+    >>> int((michaelis_menten().coef != 0).sum())
+    7
+    """
+
+    def rhs(x: Any) -> Any:
+        bind = binding * x[..., 0] * x[..., 1]
+        back, make = release * x[..., 2], catalysis * x[..., 2]
+        return np.stack([back + make - bind, back - bind, bind - back - make, make], axis=-1)
+
+    return System(
+        name="michaelis",
+        states=("E", "S", "ES", "P"),
+        basis=Polynomial(degree=2),
+        rhs=rhs,
+        equations={
+            ("E", "E S"): -binding,
+            ("S", "E S"): -binding,
+            ("ES", "E S"): binding,
+            ("E", "ES"): release + catalysis,
+            ("S", "ES"): release,
+            ("ES", "ES"): -(release + catalysis),
+            ("P", "ES"): catalysis,
+        },
+        initial=uniform(0.0, 1.0, 4),
+        horizon=0.01,
+        trajectories=150,
+        points=6000,
+        physics=(("conserve", ({"S": 1, "ES": 1, "P": 1},)), ("conserve", ({"E": 1, "ES": 1},))),
+    )
+
+
+def spring_masses(
+    *, mass: float = 1.0, left: float = 1.0, between: float = 0.5, right: float = 1.0
+) -> System:
+    """Two equal masses between walls, on three springs; order 2, started at rest within ±1.
+
+    >>> spring_masses().coef
+    array([[ 0. ,  0. ],
+           [-1.5,  0.5],
+           [ 0.5, -1.5]])
+    """
+
+    def rhs(x: Any) -> Any:
+        pull = between * (x[..., 1] - x[..., 0])
+        return np.stack([pull - left * x[..., 0], -pull - right * x[..., 1]], axis=-1) / mass
+
+    return System(
+        name="springs",
+        states=("x1", "x2"),
+        order=2,
+        basis=Polynomial(degree=1),
+        rhs=rhs,
+        equations={
+            ("x1", "x1"): -(left + between) / mass,
+            ("x1", "x2"): between / mass,
+            ("x2", "x1"): between / mass,
+            ("x2", "x2"): -(right + between) / mass,
+        },
+        initial=uniform(-1.0, 1.0, 2),
+        horizon=10.0,
+        trajectories=10,
+        points=1500,
+        physics=(("tie", (("x1", "x2"), ("x2", "x1"))),),
+    )
