@@ -1,0 +1,301 @@
+"""A basis: which terms a right-hand side may be made of. Bases add, multiply and restrict to variables."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cindy import _check
+from cindy.basis.plan import Plan
+from cindy.basis.term import Term, differentiate, product, renamed, term_name
+from cindy.errors import DataError
+
+__all__ = ["Basis", "Product", "Subset", "Sum", "basis_from_dict"]
+
+Floats = NDArray[np.float64]
+Functions = Mapping[str, Callable[..., Any]]
+
+MOST_TERMS = 200_000
+DEEPEST = 40
+
+
+class Basis(ABC):
+    """A family of terms over any variables (states, then inputs).
+
+    A family says what its `terms` are; names, values, derivatives and renamings follow from that. Bases
+    are values: equal when they are written alike, and never changed.
+    """
+
+    kinds: ClassVar[dict[str, type[Basis]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Basis.kinds[cls.__name__] = cls
+
+    @abstractmethod
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        """The terms, distinct and in order."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready description, read back by `basis_from_dict`."""
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        """The inverse of `to_dict` for one family; `data` without its "basis" key."""
+
+    def names(self, variables: tuple[str, ...]) -> tuple[str, ...]:
+        """The terms as a user writes them; needs no data."""
+        return _compiled(self, _check.unique_names(variables, "names: variables")).names
+
+    def evaluate(
+        self, x: ArrayLike, variables: tuple[str, ...] | None = None, *, out: Floats | None = None
+    ) -> Floats:
+        """The terms at the rows of x (n, variables): (n, terms), stored column by column.
+
+        variables: names of the columns of x; x1, x2, … if not given
+        out: where to write, of shape (n, terms) and any memory order
+        """
+        values, compiled = self._opened(x, variables)
+        shape = (len(values), len(compiled.names))
+        if out is None:
+            # columns are written, and later factorised, one after the other
+            out = np.empty(shape, order="F")
+        elif out.shape != shape or out.dtype != np.float64:
+            raise DataError(
+                f"evaluate: `out` must be a float array of shape {shape}, but has {out.shape}, {out.dtype}."
+            )
+        compiled.plan.run(values, out)
+        return out
+
+    def derivative(self, x: ArrayLike, variables: tuple[str, ...] | None = None) -> Floats:
+        """The derivative of every term by every variable at the rows of x: (n, terms, variables).
+
+        Exact, except for Python functions in `Custom`, where it comes from central differences.
+        """
+        values, compiled = self._opened(x, variables)
+        slopes, entries = compiled.slopes()
+        table = np.empty((len(values), len(slopes.terms)), order="F")
+        slopes.run(values, table)
+        result = np.zeros((len(values), len(compiled.names), values.shape[1]))
+        for term, variable, coefficient, column in entries:
+            result[:, term, variable] += coefficient * table[:, column]
+        return result
+
+    def renamed(self, variables: tuple[str, ...], mapping: Mapping[str, str]) -> NDArray[np.intp]:
+        """(terms,): for each term the index of the term it becomes when variables are renamed, or -1.
+
+        mapping: old name to new name, all at once; {"x": "y", "y": "x"} exchanges two
+
+        >>> from cindy.basis import Polynomial
+        >>> Polynomial(2).renamed(("x", "y"), {"x": "y", "y": "x"})
+        array([0, 2, 1, 5, 4, 3])
+        """
+        for name in (*mapping, *mapping.values()):
+            if name not in variables:
+                raise DataError(
+                    f"renamed: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
+                )
+        terms = _compiled(self, tuple(variables)).plan.terms
+        index = {term: i for i, term in enumerate(terms)}
+        return np.array([index.get(renamed(term, mapping, variables), -1) for term in terms], dtype=np.intp)
+
+    def on(self, *variables: str) -> Basis:
+        """The same family in these variables only."""
+        return Subset(self, _check.unique_names(variables, "on"))
+
+    def __add__(self, other: Basis) -> Basis:
+        """The terms of both, a common term once."""
+        if not isinstance(other, Basis):
+            return NotImplemented
+        parts = [part.parts if isinstance(part, Sum) else (part,) for part in (self, other)]
+        return Sum((*parts[0], *parts[1]))
+
+    def __mul__(self, other: Basis) -> Basis:
+        """Every product of a term of one and a term of the other, each once."""
+        return Product(self, other) if isinstance(other, Basis) else NotImplemented
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
+        """The basis that `to_dict` described; `functions` gives back the Python functions of `Custom`."""
+        return basis_from_dict(data, functions)
+
+    def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, _Compiled]:
+        values = np.ascontiguousarray(x, dtype=np.float64)
+        largest = float(np.max(np.abs(values), initial=0.0))
+        if values.ndim != 2 or not np.isfinite(largest):
+            values = _check.floats(x, "evaluate: x", ndim=2)
+        if variables is None:
+            variables = tuple(f"x{i + 1}" for i in range(values.shape[1]))
+        if len(variables) != values.shape[1]:
+            raise DataError(
+                f"evaluate: x must have one column for each of the {len(variables)} variables "
+                f"{', '.join(variables)}, but has shape {values.shape}."
+            )
+        compiled = _compiled(self, tuple(variables))
+        if largest > 1.0 and compiled.degree * np.log10(largest) > 300:
+            raise DataError(
+                f"evaluate: x holds values of size {largest:.3g}, whose power {compiled.degree} is beyond "
+                "floating point. Use other units for the states."
+            )
+        return values, compiled
+
+
+@dataclass(frozen=True, eq=False)
+class _Compiled:
+    """What a basis over given variables computes once: names, plan of evaluation, degree."""
+
+    names: tuple[str, ...]
+    plan: Plan
+    degree: int
+
+    def slopes(self) -> tuple[Plan, list[tuple[int, int, float, int]]]:
+        """A plan for the terms that slopes are made of, and (term, variable, coefficient, column) for each."""
+        columns: dict[Term, int] = {}
+        entries = []
+        variables = self.plan.variables
+        for i, term in enumerate(self.plan.terms):
+            for j, variable in enumerate(variables):
+                for coefficient, slope in differentiate(term, variable, variables):
+                    entries.append((i, j, coefficient, columns.setdefault(slope, len(columns))))
+        return Plan.of(tuple(columns), variables), entries
+
+
+@lru_cache(maxsize=64)
+def _compiled(basis: Basis, variables: tuple[str, ...]) -> _Compiled:
+    _check.unique_names(variables, "variables")
+    terms = basis.terms(variables)
+    if not terms:
+        raise DataError(f"{basis!r} has no terms in the variables {', '.join(variables)}.")
+    names = tuple(term_name(term) for term in terms)
+    seen: dict[str, Term] = {}
+    for name, term in zip(names, terms, strict=True):
+        if name in seen:
+            raise DataError(
+                f"{basis!r} has two terms called {name!r}. "
+                "Rename the custom function or the state that causes this."
+            )
+        seen[name] = term
+    degree = max(sum(factor.power for factor in term if factor.kind == "variable") for term in terms)
+    return _Compiled(names, Plan.of(terms, variables), degree)
+
+
+@dataclass(frozen=True)
+class Sum(Basis):
+    """The terms of several bases, each term once, in order of first occurrence; usually written a + b."""
+
+    parts: tuple[Basis, ...]
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        return tuple(dict.fromkeys(term for part in self.parts for term in part.terms(variables)))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "Sum", "parts": [part.to_dict() for part in self.parts]}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        parts = data["parts"]
+        if not isinstance(parts, list) or not parts:
+            raise DataError(f"basis: the parts of a Sum must be a list, but are {parts!r}.")
+        return cls(tuple(_from_dict(part, functions, depth + 1) for part in parts))
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.parts))
+
+
+@dataclass(frozen=True)
+class Product(Basis):
+    """Every product of a term of `left` and a term of `right`, each once; usually written a * b."""
+
+    left: Basis
+    right: Basis
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        left, right = self.left.terms(variables), self.right.terms(variables)
+        check_size(len(left) * len(right), self)
+        return tuple(dict.fromkeys(product((*a, *b), variables) for a in left for b in right))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "Product", "left": self.left.to_dict(), "right": self.right.to_dict()}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        left, right = (_from_dict(data[side], functions, depth + 1) for side in ("left", "right"))
+        return cls(left, right)
+
+    def __repr__(self) -> str:
+        return " * ".join(
+            f"({part!r})"
+            if isinstance(part, Sum) or (isinstance(part, Product) and part is self.right)
+            else repr(part)
+            for part in (self.left, self.right)
+        )
+
+
+@dataclass(frozen=True)
+class Subset(Basis):
+    """A basis in some of the variables, in the order given; usually written basis.on("x", "y")."""
+
+    basis: Basis
+    variables: tuple[str, ...]
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        for name in self.variables:
+            if name not in variables:
+                raise DataError(
+                    f"{self!r}: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
+                )
+        inner = self.basis.terms(self.variables)
+        return tuple(product(term, variables) for term in inner)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "Subset", "of": self.basis.to_dict(), "variables": list(self.variables)}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        names = data["variables"]
+        if not isinstance(names, list):
+            raise DataError(f"basis: the variables of a Subset must be a list of names, but are {names!r}.")
+        return cls(
+            _from_dict(data["of"], functions, depth + 1), _check.unique_names(names, "basis: variables")
+        )
+
+    def __repr__(self) -> str:
+        inner = f"({self.basis!r})" if isinstance(self.basis, (Sum, Product)) else repr(self.basis)
+        return f"{inner}.on({', '.join(map(repr, self.variables))})"
+
+
+def basis_from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
+    """The basis that `to_dict` described; never executes what it reads.
+
+    functions: by name, the Python functions of `Custom`, which a file cannot hold
+    """
+    return _from_dict(data, functions or {}, 0)
+
+
+def _from_dict(data: Any, functions: Functions, depth: int) -> Basis:
+    if not isinstance(data, Mapping) or not isinstance(data.get("basis"), str) or depth > DEEPEST:
+        raise DataError(f'basis: expected a mapping with a "basis" entry, but got {str(data)[:80]!r}.')
+    kind = Basis.kinds.get(data["basis"])
+    if kind is None:
+        raise DataError(
+            f"basis: unknown kind {data['basis']!r}. {_check.did_you_mean(data['basis'], Basis.kinds)}"
+        )
+    rest = {key: value for key, value in data.items() if key != "basis"}
+    try:
+        result = kind._read(rest, functions, depth)
+    except (KeyError, TypeError) as error:
+        raise DataError(f"basis: the description of a {data['basis']} is damaged ({error}).") from error
+    return result
+
+
+def check_size(count: int, basis: Basis) -> None:
+    """Refuse a dictionary that no memory would hold."""
+    if count > MOST_TERMS:
+        raise DataError(f"{basis!r} would have {count} terms here; at most {MOST_TERMS} are allowed.")

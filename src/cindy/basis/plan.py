@@ -1,0 +1,154 @@
+"""How to evaluate many terms with one multiplication each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.basis.term import Factor, Term
+from cindy.errors import DataError
+
+__all__ = ["Plan", "Step", "call"]
+
+Floats = NDArray[np.float64]
+
+# rows evaluated at a time: a few hundred columns of this many rows stay in the cache
+BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One value: a factor, or the product of two earlier values (`left` ≥ 0), or neither: the number 1."""
+
+    factor: Factor | None = None
+    left: int = -1
+    right: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The steps that evaluate `terms`, each using earlier ones.
+
+    steps: in order of computation; step k makes value k
+    slots: for each term, the step whose value it is
+    """
+
+    terms: tuple[Term, ...]
+    variables: tuple[str, ...]
+    steps: tuple[Step, ...]
+    slots: tuple[int, ...]
+
+    @classmethod
+    def of(cls, terms: Sequence[Term], variables: Sequence[str]) -> Plan:
+        """A plan in which a term is an earlier term times one factor wherever there is such a term."""
+        bases: dict[Factor, int] = {}
+        units = []
+        for term in terms:
+            numbers = [bases.setdefault(factor.base, len(bases)) for factor in term]
+            powers = [factor.power for factor in term]
+            units.append(tuple(k for k, p in zip(numbers, powers, strict=True) for _ in range(p)))
+        factors = list(bases)
+        steps: list[Step] = []
+        known: dict[tuple[int, ...], int] = {}
+
+        def slot(unit: tuple[int, ...]) -> int:
+            if unit not in known:
+                if len(unit) < 2:
+                    step = Step(factors[unit[0]] if unit else None)
+                else:
+                    # the last factor first: in graded order what is left is then a recent term
+                    drops = range(len(unit) - 1, -1, -1)
+                    drop = next((i for i in drops if unit[:i] + unit[i + 1 :] in known), len(unit) - 1)
+                    rest = slot(unit[:drop] + unit[drop + 1 :])
+                    step = Step(None, rest, slot((unit[drop],)))
+                known[unit] = len(steps)
+                steps.append(step)
+            return known[unit]
+
+        for unit in sorted(dict.fromkeys(units), key=len):
+            slot(unit)
+        return cls(tuple(terms), tuple(variables), tuple(steps), tuple(known[unit] for unit in units))
+
+    def run(self, x: Floats, out: Floats) -> None:
+        """Write the terms at the rows of x (n, variables) into out (n, terms)."""
+        column = dict(zip(self.slots, range(len(self.slots)), strict=True))
+        place = {name: i for i, name in enumerate(self.variables)}
+        spare = np.empty((len(self.steps) - len(column), min(BLOCK, len(x))))
+        for start in range(0, len(x), BLOCK):
+            rows = slice(start, min(start + BLOCK, len(x)))
+            inputs = x[rows].T.copy()
+            values: list[Floats] = []
+            unused = 0
+            for k, step in enumerate(self.steps):
+                if k in column:
+                    target = out[rows, column[k]]
+                else:
+                    target = spare[unused, : inputs.shape[1]]
+                    unused += 1
+                if step.left >= 0:
+                    np.multiply(values[step.left], values[step.right], out=target)
+                elif step.factor is None:
+                    target.fill(1.0)
+                else:
+                    _write(step.factor, [inputs[place[v]] for v in step.factor.variables], target, start)
+                values.append(target)
+
+
+def _write(factor: Factor, columns: list[Floats], target: Floats, start: int) -> None:
+    if factor.kind == "variable":
+        target[:] = columns[0]
+    elif factor.kind == "call":
+        target[:] = call(factor, columns, start)
+    else:
+        if factor.frequency == 1.0:
+            argument = columns[0]
+        else:
+            np.multiply(columns[0], factor.frequency, out=target)
+            argument = target
+        (np.sin if factor.kind == "sin" else np.cos)(argument, out=target)
+
+
+def call(factor: Factor, columns: Sequence[Floats], start: int = 0) -> Floats:
+    """A custom factor at columns of equal length n: n finite numbers, or an error that names the function."""
+    n = len(columns[0])
+    where = f"Custom: the function {factor.name!r}"
+    given: list[Any] = []
+    for values in columns:
+        view = values.view()
+        view.flags.writeable = False
+        given.append(view)
+    try:
+        with np.errstate(all="ignore"):
+            if factor.expression is not None:
+                result = factor.expression.evaluate(dict(zip(factor.variables, given, strict=True)))
+            else:
+                assert factor.function is not None
+                result = factor.function(*given)
+        array = np.asarray(result)
+    except Exception as error:
+        raise DataError(
+            f"{where} raised {type(error).__name__}: {error}. "
+            f"It is called with arrays of shape ({n},) and must work on them element by element."
+        ) from error
+    if array.shape != (n,):
+        raise DataError(
+            f"{where} must return one number per sample, an array of shape ({n},), "
+            f"but returned shape {array.shape}."
+        )
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{where} must return real numbers, but returned {array.dtype}.")
+    finite = np.isfinite(array)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        at = ", ".join(
+            f"{name} = {values[row]:.6g}" for name, values in zip(factor.variables, columns, strict=True)
+        )
+        raise DataError(
+            f"{where} must return finite numbers, but gave {array[row]} at sample {start + row} ({at}). "
+            "Change the function or leave those samples out."
+        )
+    return np.asarray(array, dtype=np.float64)
