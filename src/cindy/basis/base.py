@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy import _check
-from cindy.basis.plan import Plan
-from cindy.basis.term import Term, differentiate, product, renamed, term_name
+from cindy.basis.plan import Dictionary
+from cindy.basis.term import Term, product, renamed
 from cindy.errors import DataError
 
 __all__ = ["Basis", "Product", "Subset", "Sum", "basis_from_dict"]
@@ -52,7 +52,7 @@ class Basis(ABC):
 
     def names(self, variables: tuple[str, ...]) -> tuple[str, ...]:
         """The terms as a user writes them; needs no data."""
-        return _compiled(self, _check.unique_names(variables, "names: variables")).names
+        return _dictionary(self, _check.unique_names(variables, "names: variables")).names
 
     def evaluate(
         self, x: ArrayLike, variables: tuple[str, ...] | None = None, *, out: Floats | None = None
@@ -62,8 +62,8 @@ class Basis(ABC):
         variables: names of the columns of x; x1, x2, … if not given
         out: where to write, of shape (n, terms) and any memory order
         """
-        values, compiled = self._opened(x, variables)
-        shape = (len(values), len(compiled.names))
+        values, dictionary = self._opened(x, variables)
+        shape = (len(values), len(dictionary.names))
         if out is None:
             # columns are written, and later factorised, one after the other
             out = np.empty(shape, order="F")
@@ -71,7 +71,7 @@ class Basis(ABC):
             raise DataError(
                 f"evaluate: `out` must be a float array of shape {shape}, but has {out.shape}, {out.dtype}."
             )
-        compiled.plan.run(values, out)
+        dictionary.plan.run(values, out)
         return out
 
     def derivative(self, x: ArrayLike, variables: tuple[str, ...] | None = None) -> Floats:
@@ -79,12 +79,12 @@ class Basis(ABC):
 
         Exact, except for Python functions in `Custom`, where it comes from central differences.
         """
-        values, compiled = self._opened(x, variables)
-        slopes, entries = compiled.slopes()
-        table = np.empty((len(values), len(slopes.terms)), order="F")
-        slopes.run(values, table)
-        result = np.zeros((len(values), len(compiled.names), values.shape[1]))
-        for term, variable, coefficient, column in entries:
+        values, dictionary = self._opened(x, variables)
+        plan, slopes = dictionary.slopes
+        table = np.empty((len(values), len(plan.terms)), order="F")
+        plan.run(values, table)
+        result = np.zeros((len(values), len(dictionary.names), values.shape[1]))
+        for term, variable, coefficient, column in slopes:
             result[:, term, variable] += coefficient * table[:, column]
         return result
 
@@ -102,7 +102,7 @@ class Basis(ABC):
                 raise DataError(
                     f"renamed: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
                 )
-        terms = _compiled(self, tuple(variables)).plan.terms
+        terms = _dictionary(self, tuple(variables)).plan.terms
         index = {term: i for i, term in enumerate(terms)}
         return np.array([index.get(renamed(term, mapping, variables), -1) for term in terms], dtype=np.intp)
 
@@ -126,7 +126,7 @@ class Basis(ABC):
         """The basis that `to_dict` described; `functions` gives back the Python functions of `Custom`."""
         return basis_from_dict(data, functions)
 
-    def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, _Compiled]:
+    def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Dictionary]:
         values = np.ascontiguousarray(x, dtype=np.float64)
         largest = float(np.max(np.abs(values), initial=0.0))
         if values.ndim != 2 or not np.isfinite(largest):
@@ -138,52 +138,19 @@ class Basis(ABC):
                 f"evaluate: x must have one column for each of the {len(variables)} variables "
                 f"{', '.join(variables)}, but has shape {values.shape}."
             )
-        compiled = _compiled(self, tuple(variables))
-        if largest > 1.0 and compiled.degree * np.log10(largest) > 300:
+        dictionary = _dictionary(self, tuple(variables))
+        if largest > 1.0 and dictionary.degree * np.log10(largest) > 300:
             raise DataError(
-                f"evaluate: x holds values of size {largest:.3g}, whose power {compiled.degree} is beyond "
+                f"evaluate: x holds values of size {largest:.3g}, whose power {dictionary.degree} is beyond "
                 "floating point. Use other units for the states."
             )
-        return values, compiled
-
-
-@dataclass(frozen=True, eq=False)
-class _Compiled:
-    """What a basis over given variables computes once: names, plan of evaluation, degree."""
-
-    names: tuple[str, ...]
-    plan: Plan
-    degree: int
-
-    def slopes(self) -> tuple[Plan, list[tuple[int, int, float, int]]]:
-        """A plan for the terms that slopes are made of, and (term, variable, coefficient, column) for each."""
-        columns: dict[Term, int] = {}
-        entries = []
-        variables = self.plan.variables
-        for i, term in enumerate(self.plan.terms):
-            for j, variable in enumerate(variables):
-                for coefficient, slope in differentiate(term, variable, variables):
-                    entries.append((i, j, coefficient, columns.setdefault(slope, len(columns))))
-        return Plan.of(tuple(columns), variables), entries
+        return values, dictionary
 
 
 @lru_cache(maxsize=64)
-def _compiled(basis: Basis, variables: tuple[str, ...]) -> _Compiled:
+def _dictionary(basis: Basis, variables: tuple[str, ...]) -> Dictionary:
     _check.unique_names(variables, "variables")
-    terms = basis.terms(variables)
-    if not terms:
-        raise DataError(f"{basis!r} has no terms in the variables {', '.join(variables)}.")
-    names = tuple(term_name(term) for term in terms)
-    seen: dict[str, Term] = {}
-    for name, term in zip(names, terms, strict=True):
-        if name in seen:
-            raise DataError(
-                f"{basis!r} has two terms called {name!r}. "
-                "Rename the custom function or the state that causes this."
-            )
-        seen[name] = term
-    degree = max(sum(factor.power for factor in term if factor.kind == "variable") for term in terms)
-    return _Compiled(names, Plan.of(terms, variables), degree)
+    return Dictionary.of(basis.terms(variables), variables, repr(basis))
 
 
 @dataclass(frozen=True)

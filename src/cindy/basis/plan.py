@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy.basis.term import Factor, Term
+from cindy.basis.term import Factor, Term, differentiate, term_name
 from cindy.errors import DataError
 
-__all__ = ["Plan", "Step", "call"]
+__all__ = ["Dictionary", "Plan", "Slope", "Step", "call"]
 
 Floats = NDArray[np.float64]
 
@@ -98,6 +99,54 @@ class Plan:
                 values.append(target)
 
 
+@dataclass(frozen=True, eq=False)
+class Dictionary:
+    """The terms of a basis over given variables, with what evaluating them needs.
+
+    degree: the largest power of a variable in a term, all variables together
+    """
+
+    names: tuple[str, ...]
+    plan: Plan
+    degree: int
+
+    @classmethod
+    def of(cls, terms: tuple[Term, ...], variables: tuple[str, ...], where: str) -> Dictionary:
+        """The dictionary of these terms, which must be some and differ in name."""
+        if not terms:
+            raise DataError(f"{where} has no terms in the variables {', '.join(variables)}.")
+        names = tuple(term_name(term) for term in terms)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(
+                f"{where} has two terms called {twice!r}. "
+                "Rename the custom function or the state that causes this."
+            )
+        degree = max(sum(factor.power for factor in term if factor.kind == "variable") for term in terms)
+        return cls(names, Plan.of(terms, variables), degree)
+
+    @cached_property
+    def slopes(self) -> tuple[Plan, tuple[Slope, ...]]:
+        """A plan for the terms that derivatives are made of, and the derivatives in those terms."""
+        columns: dict[Term, int] = {}
+        entries = []
+        variables = self.plan.variables
+        for i, term in enumerate(self.plan.terms):
+            for j, variable in enumerate(variables):
+                for coefficient, slope in differentiate(term, variable, variables):
+                    entries.append(Slope(i, j, coefficient, columns.setdefault(slope, len(columns))))
+        return Plan.of(tuple(columns), variables), tuple(entries)
+
+
+class Slope(NamedTuple):
+    """A summand of d term / d variable: `coefficient` times the slope term `column`."""
+
+    term: int
+    variable: int
+    coefficient: float
+    column: int
+
+
 def _write(factor: Factor, columns: list[Floats], target: Floats, start: int) -> None:
     if factor.kind == "variable":
         target[:] = columns[0]
@@ -112,8 +161,12 @@ def _write(factor: Factor, columns: list[Floats], target: Floats, start: int) ->
         (np.sin if factor.kind == "sin" else np.cos)(argument, out=target)
 
 
-def call(factor: Factor, columns: Sequence[Floats], start: int = 0) -> Floats:
-    """A custom factor at columns of equal length n: n finite numbers, or an error that names the function."""
+def call(factor: Factor, columns: Sequence[Floats], start: int = 0, *, finite: bool = True) -> Floats:
+    """A custom factor at columns of equal length n: n numbers, or an error that names the function.
+
+    start: number of the first sample, for the message
+    finite: whether nan and inf are errors
+    """
     n = len(columns[0])
     where = f"Custom: the function {factor.name!r}"
     given: list[Any] = []
@@ -141,9 +194,8 @@ def call(factor: Factor, columns: Sequence[Floats], start: int = 0) -> Floats:
         )
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where} must return real numbers, but returned {array.dtype}.")
-    finite = np.isfinite(array)
-    if not finite.all():
-        row = int(np.argmin(finite))
+    if finite and not np.isfinite(array).all():
+        row = int(np.argmin(np.isfinite(array)))
         at = ", ".join(
             f"{name} = {values[row]:.6g}" for name, values in zip(factor.variables, columns, strict=True)
         )

@@ -1,0 +1,154 @@
+"""Terms of one's own: formulas or Python functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cindy import _check
+from cindy.basis.base import Basis, Functions
+from cindy.basis.expression import CONSTANTS, number, parse
+from cindy.basis.term import Factor, Term
+from cindy.errors import DataError
+
+__all__ = ["Custom"]
+
+
+@dataclass(frozen=True)
+class Custom(Basis):
+    """Terms by name, each a formula or a Python function.
+
+    A formula is text such as "x*exp(-y)" in the names of the variables, with + - * / ** (or ^), the usual
+    functions, pi and e. It can be saved, differentiated exactly and exported; prefer it.
+
+    A Python function gets the variables its parameters are named after, as arrays of one number per sample;
+    with a single parameter of another name it gets all of them, as one array (samples, variables). It
+    returns one number per sample and treats samples one by one. A file keeps only its name.
+
+    >>> Custom({"decay": "x*exp(-y)", "step": lambda x: 1.0 * (x > 0)}).names(("x", "y"))
+    ('decay', 'step')
+    """
+
+    functions: Mapping[str, str | Callable[..., Any]] | tuple[tuple[str, str | Callable[..., Any]], ...]
+
+    def __post_init__(self) -> None:
+        given = self.functions
+        items = tuple(given.items()) if isinstance(given, Mapping) else given
+        if not isinstance(items, tuple) or not items:
+            raise DataError(f'Custom: expected a mapping such as {{"name": function}}, but got {given!r}.')
+        for name, what in items:
+            _check_entry(name, what)
+        object.__setattr__(self, "functions", items)
+
+    def _items(self) -> tuple[tuple[str, str | Callable[..., Any]], ...]:
+        assert isinstance(self.functions, tuple)
+        return self.functions
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        names: dict[Factor, str] = {}
+        for name, what in self._items():
+            if isinstance(what, str):
+                factor = _from_formula(name, what, variables)
+            else:
+                factor = _from_function(name, what, variables)
+            if factor in names:
+                raise DataError(f"Custom: {names[factor]!r} and {name!r} are the same function. Keep one.")
+            names[factor] = name
+        return tuple((factor,) for factor in names)
+
+    def to_dict(self) -> dict[str, Any]:
+        kept = {name: what if isinstance(what, str) else None for name, what in self._items()}
+        return {"basis": "Custom", "functions": kept}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        given = data["functions"]
+        if not isinstance(given, Mapping):
+            raise DataError(f"basis: the functions of a Custom must be a mapping, but are {given!r}.")
+        for name, what in given.items():
+            if what is None and name not in functions:
+                raise DataError(
+                    f"basis: the term {name!r} is a Python function, which a file cannot hold. "
+                    f"Pass it along: functions={{{name!r}: …}}."
+                )
+        return cls({name: functions[name] if what is None else what for name, what in given.items()})
+
+    def __repr__(self) -> str:
+        shown = (f"{n!r}: {w!r}" if isinstance(w, str) else f"{n!r}: <function>" for n, w in self._items())
+        return f"Custom({{{', '.join(shown)}}})"
+
+
+def _check_entry(name: str, what: str | Callable[..., Any]) -> None:
+    if not isinstance(name, str) or not name.isprintable() or name != name.strip() or name in ("", "1"):
+        raise DataError(f"Custom: a name must be a printable word or formula, but is {name!r}.")
+    if isinstance(what, str):
+        parse(what, f"Custom: the formula {name!r}")
+    elif not callable(what):
+        raise DataError(f"Custom: {name!r} must be a function or a formula as text, but is {what!r}.")
+    else:
+        try:
+            hash(what)
+        except TypeError as error:
+            raise DataError(
+                f"Custom: the function {name!r} must be hashable. Wrap it in a def or lambda."
+            ) from error
+
+
+def _from_formula(name: str, text: str, variables: tuple[str, ...]) -> Factor:
+    where = f"Custom: the formula {name!r}"
+    constants = {c: number(value) for c, value in CONSTANTS.items() if c not in variables}
+    formula = parse(text, where).replaced(constants)
+    symbols = formula.symbols()
+    for symbol in sorted(symbols):
+        if symbol not in variables:
+            raise DataError(
+                f"{where} names {symbol!r}, which is no variable. {_check.did_you_mean(symbol, variables)}"
+            )
+    if not symbols:
+        raise DataError(f"{where} depends on no variable. The constant is the term 1 of Polynomial.")
+    used = tuple(v for v in variables if v in symbols)
+    return Factor("call", used, expression=formula, name=name)
+
+
+def _from_function(name: str, function: Callable[..., Any], variables: tuple[str, ...]) -> Factor:
+    wanted = _parameters(function)
+    if wanted is None:
+        return Factor("call", variables, function=function, name=name)
+    known = [p for p, required in wanted if p in variables]
+    missing = [p for p, required in wanted if required and p not in variables]
+    # a default is kept unless everything before it is handed over, for arguments go by position
+    leading = [p for p, _ in wanted[: len(known)]]
+    if known and not missing and leading == known:
+        return Factor("call", tuple(known), function=function, name=name)
+    if not known and len(missing) == 1:
+        return Factor("call", variables, function=Stacked(function), name=name)
+    raise DataError(
+        f"Custom: the function {name!r} takes ({', '.join(p for p, _ in wanted)}), not all of them variables. "
+        f"Name its parameters after the variables {', '.join(variables)}, or let it take one array of all."
+    )
+
+
+def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]] | None:
+    """(name, whether required) of the positional parameters; None for a function of any number of them."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return [("x, of unknown signature", True)]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [(p.name, p.default is p.empty) for p in positional]
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """A function of one array (samples, variables), as a function of its columns."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *columns: Any) -> Any:
+        return self.function(np.column_stack(columns))
