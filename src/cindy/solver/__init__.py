@@ -1,1 +1,24 @@
+"""Conditional gradients for least squares over a weighted l1 ball cut by linear rows."""
 
+from cindy.solver.correction import Blended, Correction, Direct, FullyCorrective, Plain
+from cindy.solver.loop import conditional_gradient, gap_at
+from cindy.solver.oracle import Atom, Oracle, oracle_for
+from cindy.solver.region import Region
+from cindy.solver.result import Result, Status, Step
+
+__all__ = [
+    "Atom",
+    "Blended",
+    "Correction",
+    "Direct",
+    "FullyCorrective",
+    "Oracle",
+    "Plain",
+    "Region",
+    "Result",
+    "Status",
+    "Step",
+    "conditional_gradient",
+    "gap_at",
+    "oracle_for",
+]

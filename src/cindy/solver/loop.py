@@ -1,0 +1,174 @@
+"""The one loop: gradient, oracle, gap, stop or correct."""
+
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._check import floats, integer, positive
+from cindy.errors import ConvergenceWarning, DataError
+from cindy.least_squares import LeastSquares
+from cindy.solver.active_set import Iterate
+from cindy.solver.correction import Correction, Direct
+from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.result import Result, Status, Step
+
+__all__ = ["conditional_gradient", "gap_at"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+# Iterations in a row without a measurable decrease, after which rounding has the upper hand.
+PATIENCE = 10
+
+
+def conditional_gradient(
+    objective: LeastSquares,
+    oracle: Oracle,
+    correction: Correction | None = None,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 10_000,
+    max_seconds: float | None = None,
+    callback: Callable[[Step], bool | None] | None = None,
+    start: Floats | None = None,
+) -> Result:
+    """Minimise ‖A x − B‖² over the region of the oracle, from `start` or the oracle's origin.
+
+    Ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a
+    limit, when the callback returns False, or when rounding allows no further
+    progress; the status says which. Every other end than convergence and the
+    callback also gives a ConvergenceWarning. The gap of the result holds for
+    the whole region in every case.
+
+    >>> from cindy.solver import Region, oracle_for
+    >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
+    >>> result = conditional_gradient(f, oracle_for(Region(3, 2.0)))
+    >>> result.x.ravel().round(6)
+    array([2., 0., 0.])
+    """
+    _check(objective, oracle, tol, max_iter, max_seconds)
+    began = time.perf_counter()
+    scale = _scale(objective, oracle)
+    iterate, advance = (correction or Direct()).begin(
+        objective, oracle, tol * scale, _start(oracle, objective, start)
+    )
+    history: list[Step] = []
+    trace: dict[bytes, tuple[Ints, Floats]] = {}
+    idle = 0
+    while True:
+        atom = oracle.minimise(iterate.gradient)
+        gap = max(iterate.gap(atom), 0.0)
+        now = time.perf_counter() - began
+        step = Step(len(history), gap, iterate.objective, iterate.count, now)
+        history.append(step)
+        _remember(trace, iterate)
+        status = _status(step, tol * scale, max_iter, max_seconds, idle)
+        if callback is not None and callback(step) is False and status is None:
+            status = Status.STOPPED
+        if status is not None:
+            break
+        advance(atom, gap)
+        idle = 0 if iterate.objective < step.objective else idle + 1
+    result = Result(
+        x=iterate.x.copy(),
+        objective=step.objective,
+        gap=gap,
+        scale=scale,
+        status=status,
+        iterations=step.iteration,
+        oracle_calls=len(history),
+        seconds=time.perf_counter() - began,
+        history=tuple(history),
+        trace=tuple(trace.values()),
+    )
+    if status not in (Status.CONVERGED, Status.STOPPED):
+        _warn(result, tol)
+    return result
+
+
+def gap_at(objective: LeastSquares, oracle: Oracle, x: Floats) -> float:
+    """The Frank-Wolfe gap at any feasible x, (terms, targets): no point of the region is better by more."""
+    point = floats(x, "gap_at: `x`", ndim=2)
+    if point.shape != (objective.terms, objective.targets):
+        raise DataError(
+            f"gap_at: `x` must have shape {(objective.terms, objective.targets)}, but has {point.shape}."
+        )
+    gradient = objective.gradient(point).ravel()
+    atom = oracle(gradient)
+    return max(0.0, float(gradient @ (point.ravel() - oracle.origin)) - atom.slope(gradient))
+
+
+def _check(
+    objective: LeastSquares, oracle: Oracle, tol: float, max_iter: int, max_seconds: float | None
+) -> None:
+    if oracle.region.size != objective.terms * objective.targets:
+        raise DataError(
+            f"conditional_gradient: the region has {oracle.region.size} coefficients, but the objective has "
+            f"{objective.terms} terms × {objective.targets} targets."
+        )
+    floats(objective.factor, "conditional_gradient: the factor of the objective", ndim=2)
+    positive(tol, "conditional_gradient: `tol`")
+    integer(max_iter, "conditional_gradient: `max_iter`", least=0)
+    if max_seconds is not None:
+        positive(max_seconds, "conditional_gradient: `max_seconds`")
+
+
+def _start(oracle: Oracle, objective: LeastSquares, start: Floats | None) -> list[tuple[Atom, float]]:
+    """The start as weighted atoms; none for the origin."""
+    if start is None:
+        return []
+    point = floats(start, "conditional_gradient: `start`", ndim=2)
+    if point.shape != (objective.terms, objective.targets):
+        raise DataError(
+            f"conditional_gradient: `start` must have shape {(objective.terms, objective.targets)}, "
+            f"but has {point.shape}."
+        )
+    violation = oracle.region.violation(point)
+    if violation > 1e-9 * max(1.0, oracle.region.radius):
+        raise DataError(
+            f"conditional_gradient: `start` leaves the region by {violation:.3g}. Start inside it."
+        )
+    return oracle.decompose(point.ravel(), objective.targets)
+
+
+def _scale(objective: LeastSquares, oracle: Oracle) -> float:
+    """The loss at zero; where that is zero, the loss at the origin of the region."""
+    at_zero = float(np.sum(objective.target**2))
+    if at_zero > 0:
+        return at_zero
+    at_origin = objective.value(oracle.origin.reshape(objective.terms, objective.targets))
+    return at_origin if at_origin > 0 else 1.0
+
+
+def _remember(trace: dict[bytes, tuple[Ints, Floats]], iterate: Iterate) -> None:
+    support = np.flatnonzero(iterate.flat).astype(np.int32)
+    trace[support.tobytes()] = (support, iterate.flat[support])
+
+
+def _status(step: Step, target: float, max_iter: int, max_seconds: float | None, idle: int) -> Status | None:
+    if step.gap <= target:
+        return Status.CONVERGED
+    if idle >= PATIENCE:
+        return Status.STALLED
+    if step.iteration >= max_iter:
+        return Status.ITERATIONS
+    if max_seconds is not None and step.seconds >= max_seconds:
+        return Status.TIME
+    return None
+
+
+def _warn(result: Result, tol: float) -> None:
+    advice = {
+        Status.ITERATIONS: "Raise `max_iter`, or loosen `tol`.",
+        Status.TIME: "Raise `max_seconds`, or loosen `tol`.",
+        Status.STALLED: "Rounding allows no further progress at this radius: loosen `tol`.",
+    }[result.status]
+    warnings.warn(
+        f"conditional_gradient ended ({result.status}) after {result.iterations} iterations with a relative "
+        f"gap of {result.relative_gap:.2e}, above the tolerance {tol:.2e}. {advice}",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

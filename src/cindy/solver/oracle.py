@@ -1,0 +1,168 @@
+"""Linear minimisation over a region: closed form where one exists."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._check import floats
+from cindy.errors import DataError
+from cindy.solver.region import Region
+
+__all__ = ["Atom", "Ball", "Oracle", "Rays", "oracle_for"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Atom:
+    """A point of the region, as a sparse displacement from the origin of its oracle.
+
+    indices, values: (nonzeros,), the displacement
+    origin: (size,), shared by all atoms of an oracle
+    """
+
+    indices: Ints
+    values: Floats
+    origin: Floats
+
+    def point(self) -> Floats:
+        """(size,): the point itself."""
+        x = self.origin.copy()
+        x[self.indices] += self.values
+        return x
+
+    def slope(self, gradient: Floats) -> float:
+        """Inner product of the displacement with a flat gradient."""
+        return float(gradient[self.indices] @ self.values)
+
+
+class Oracle(ABC):
+    """Finds the point of a region that minimises a linear function.
+
+    `origin` is a point of the region too: zero wherever zero is feasible. The
+    region is then the hull of what the oracle returns and the origin, so runs
+    start there and may keep it among their atoms.
+    """
+
+    region: Region
+    origin: Floats
+
+    @abstractmethod
+    def minimise(self, gradient: Floats) -> Atom:
+        """The minimiser for a flat gradient that is known to be finite and of the right size."""
+
+    def components(self, targets: int) -> Ints:
+        """(targets,): labels 0, 1, …; no atom touches targets with different labels."""
+        return np.zeros(targets, dtype=np.intp)
+
+    def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
+        """Atoms and weights that give back a point of the region, each within one component."""
+        displacement = x - self.origin
+        indices = np.flatnonzero(displacement)
+        return [(Atom(indices, displacement[indices], self.origin), 1.0)] if len(indices) else []
+
+    def __call__(self, gradient: Floats) -> Atom:
+        """The atom of the region with the least inner product with `gradient`, (size,)."""
+        flat = floats(gradient, "Oracle: the gradient", ndim=1)
+        if len(flat) != self.region.size:
+            raise DataError(
+                f"Oracle: the gradient must have {self.region.size} entries, but has {len(flat)}."
+            )
+        return self.minimise(flat)
+
+
+class Ball(Oracle):
+    """The weighted l1 ball: the atoms are its corners ± radius / weights_i."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.origin = np.zeros(region.size)
+        self._corner = region.radius / region.weights
+
+    def minimise(self, gradient: Floats) -> Atom:
+        best = int(np.argmax(np.abs(gradient) * self._corner))
+        value = -self._corner[best] if gradient[best] > 0 else self._corner[best]
+        return Atom(np.array([best]), np.array([value]), self.origin)
+
+    def components(self, targets: int) -> Ints:
+        return np.arange(targets)
+
+    def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
+        corners = np.copysign(self._corner, x)
+        return [
+            (Atom(np.array([i]), corners[i : i + 1], self.origin), float(x[i] / corners[i]))
+            for i in np.flatnonzero(x)
+        ]
+
+
+class Rays(Oracle):
+    """A region that is the hull of an origin and finitely many short displacements from it.
+
+    indices, values: (rays, longest), each row a displacement, padded with zero values
+    """
+
+    def __init__(self, region: Region, origin: Floats, indices: Ints, values: Floats) -> None:
+        self.region = region
+        self.origin = origin
+        self._indices = indices
+        self._values = values
+        self._length = np.count_nonzero(values, axis=1)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def minimise(self, gradient: Floats) -> Atom:
+        if not len(self):
+            return Atom(np.zeros(0, dtype=np.intp), np.zeros(0), self.origin)
+        slopes = np.einsum("ij,ij->i", self._values, gradient[self._indices])
+        best = int(np.argmin(slopes))
+        if slopes[best] >= 0:
+            return Atom(np.zeros(0, dtype=np.intp), np.zeros(0), self.origin)
+        end = self._length[best]
+        return Atom(self._indices[best, :end], self._values[best, :end], self.origin)
+
+    def components(self, targets: int) -> Ints:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        used = self._values != 0
+        first = np.broadcast_to(self._indices[:, :1] % targets, used.shape)[used]
+        other = (self._indices % targets)[used]
+        links = coo_array((np.ones(len(first)), (first, other)), shape=(targets, targets))
+        _, labels = connected_components(links, directed=False)
+        return np.asarray(labels, dtype=np.intp)
+
+    def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
+        # The region is a sum of cones cut at a common length, so the part of the
+        # displacement in each component is an atom once stretched to that length.
+        room = self.region.radius - self.region.norm(self.origin)
+        displacement = x - self.origin
+        label = self.components(targets)[np.arange(len(x)) % targets]
+        parts = []
+        for k in range(int(label.max()) + 1):
+            indices = np.flatnonzero((label == k) & (displacement != 0.0))
+            share = float(self.region.weights[indices] @ np.abs(displacement[indices])) / max(room, 1e-300)
+            if len(indices):
+                parts.append((Atom(indices, displacement[indices] / share, self.origin), share))
+        return parts
+
+
+def oracle_for(region: Region) -> Oracle:
+    """The cheapest oracle that is exact on the region.
+
+    Without rows: closed form. Rows that fall apart into small homogeneous
+    blocks (ties, conservation laws, signs): closed form over the corners of the
+    blocks, after presolve. Anything else: a linear program, kept between calls.
+    """
+    from cindy.solver.linear_program import LinearProgram
+    from cindy.solver.presolve import presolve
+
+    if region.rows == 0:
+        return Ball(region)
+    rays = presolve(region)
+    if rays is None:
+        return LinearProgram(region)
+    return Rays(region, rays.origin, rays.indices, rays.values)

@@ -1,0 +1,86 @@
+"""What a run leaves behind: steps, status, and the point with its certificate."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Result", "Status", "Step"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+
+class Status(StrEnum):
+    """Why a run ended."""
+
+    CONVERGED = "converged"
+    ITERATIONS = "iteration limit"
+    TIME = "time limit"
+    STOPPED = "stopped by callback"
+    STALLED = "stalled"
+
+
+class Step(NamedTuple):
+    """One iteration as the callback sees it: the state before the step is taken.
+
+    gap: Frank-Wolfe gap over the whole region, absolute
+    objective: ‖A x − B‖²
+    atoms: how many atoms carry weight
+    seconds: since the run began
+    """
+
+    iteration: int
+    gap: float
+    objective: float
+    atoms: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A feasible point, and how far it can be from the best one.
+
+    No point of the region has an objective below `objective − gap`: that is
+    what the Frank-Wolfe gap certifies, whatever the status.
+
+    x: (terms, targets)
+    scale: loss at zero, the unit of `tol`
+    history: one Step an iteration; the gap of the last is `gap`
+    """
+
+    x: Floats
+    objective: float
+    gap: float
+    scale: float
+    status: Status
+    iterations: int
+    oracle_calls: int
+    seconds: float
+    history: tuple[Step, ...] = ()
+    trace: tuple[tuple[Ints, Floats], ...] = field(default=(), repr=False)
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap over the loss at zero."""
+        return self.gap / self.scale
+
+    @property
+    def converged(self) -> bool:
+        return self.status is Status.CONVERGED
+
+    @property
+    def path(self) -> tuple[tuple[Ints, Floats], ...]:
+        """The iterates along the run, one a support: (flat indices of the nonzeros, x).
+
+        In the order of the run, each with the last values seen on that support.
+        Made anew at every access: the run itself keeps the nonzeros only.
+        """
+        return tuple((support, self._dense(support, values)) for support, values in self.trace)
+
+    def _dense(self, support: Ints, values: Floats) -> Floats:
+        x = np.zeros(self.x.size)
+        x[support] = values
+        return x.reshape(self.x.shape)
