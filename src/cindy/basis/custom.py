@@ -126,8 +126,9 @@ def _from_function(name: str, function: Callable[..., Any], variables: tuple[str
         return Factor("call", tuple(known), function=function, name=name)
     if not known and len(missing) == 1:
         return Factor("call", variables, function=Stacked(function), name=name)
+    taken = ", ".join(p for p, _ in wanted)
     raise DataError(
-        f"Custom: the function {name!r} takes ({', '.join(p for p, _ in wanted)}), not all of them variables. "
+        f"Custom: the function {name!r} takes ({taken}), which are not all variables. "
         f"Name its parameters after the variables {', '.join(variables)}, or let it take one array of all."
     )
 

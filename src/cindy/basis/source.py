@@ -132,4 +132,4 @@ def _binds(operand: Expression, outer: str, position: int) -> bool:
         return operand.number >= 0 or (outer != "-" and position == 0)
     if operand.operation in ("+", "-"):
         return False
-    return operand.operation not in ("*", "/") or (outer == "*" and position == 0)
+    return operand.operation not in ("*", "/") or (outer != "-" and position == 0)

@@ -1,0 +1,115 @@
+"""Equations as source that runs alone: Python with nothing but `math`, C with nothing but math.h."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.basis.plan import Plan
+from cindy.basis.source import Language, statements
+from cindy.basis.term import Term, term_variables
+from cindy.export.equations import Equations
+
+__all__ = ["to_c", "to_python"]
+
+Floats = NDArray[np.float64]
+
+PYTHON = Language(prefix="", end="", module="math.")
+C = Language(prefix="const double ", end=";", module="")
+
+
+def to_python(
+    terms: Sequence[Term],
+    coef: Floats,
+    states: Sequence[str],
+    inputs: Sequence[str] = (),
+    *,
+    errors: Floats | None = None,
+    order: int = 1,
+    discrete: bool = False,
+) -> str:
+    """A Python module with `rhs(t, x, u=())`, which needs only the standard library.
+
+    Coefficients stand in full precision. A custom Python function with a coefficient is a DataError:
+    it has no source to copy.
+    """
+    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    outputs = [f"dx{j}" for j in range(len(equations.states))]
+    loads, body = _parts(equations, PYTHON, outputs, "s{} = {}[{}]  # {}")
+    lines = [
+        f'"""Made by CINDy: {_meaning(equations)}."""',
+        "",
+        "import math" if any("math." in line for line in body) else "",
+        "",
+        f"STATES = {ascii(equations.states)}",
+        f"INPUTS = {ascii(equations.inputs)}",
+        "",
+        "",
+        "def rhs(t, x, u=()):",
+        f'    """Return {_meaning(equations)} at the states x and the inputs u."""',
+        *(f"    {line}" for line in (*loads, *body)),
+        f"    return [{', '.join(outputs)}]",
+    ]
+    return re.sub(r"\n{4,}", "\n\n", "\n".join(lines)) + "\n"
+
+
+def to_c(
+    terms: Sequence[Term],
+    coef: Floats,
+    states: Sequence[str],
+    inputs: Sequence[str] = (),
+    *,
+    errors: Floats | None = None,
+    order: int = 1,
+    discrete: bool = False,
+) -> str:
+    """A C file with `void rhs(double t, const double *x, const double *u, double *dx)`.
+
+    Standard C99; link with -lm. u may be NULL when there are no inputs.
+    """
+    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    outputs = [f"dx[{j}]" for j in range(len(equations.states))]
+    loads, body = _parts(equations, C, outputs, "const double s{} = {}[{}]; /* {} */")
+    lines = [
+        f"/* Made by CINDy: dx is {_meaning(equations)} at the states x and the inputs u. */",
+        "#include <math.h>",
+        "",
+        "void rhs(double t, const double *x, const double *u, double *dx)",
+        "{",
+        *(f"    {line}" for line in (*loads, "(void)t; (void)x; (void)u;", *body)),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _parts(
+    equations: Equations, language: Language, outputs: Sequence[str], load: str
+) -> tuple[list[str], list[str]]:
+    """Lines that load the variables in use, and lines that compute the outputs."""
+    kept = [i for i, row in enumerate(equations.coef) if row.any()]
+    terms = [equations.terms[i] for i in kept]
+    used = frozenset().union(*map(term_variables, terms))
+    d = len(equations.states)
+    places = [("x", k) for k in range(d)] + [("u", k) for k in range(len(equations.inputs))]
+    loads = [
+        load.format(k, array, index, _comment(name))
+        for k, (name, (array, index)) in enumerate(zip(equations.variables, places, strict=True))
+        if name in used
+    ]
+    names = [f"s{k}" for k in range(len(places))]
+    plan = Plan.of(terms, equations.variables)
+    return loads, statements(plan, equations.coef[kept], language, names, outputs)
+
+
+def _meaning(equations: Equations) -> str:
+    if equations.discrete:
+        return "the next states"
+    return "the derivatives of the states" if equations.order == 1 else "the second derivatives of the states"
+
+
+def _comment(name: str) -> str:
+    """A name that can end neither a line nor a comment."""
+    return re.sub(r"[^A-Za-z0-9 _.,:+()'^-]", "_", name)

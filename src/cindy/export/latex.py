@@ -1,0 +1,146 @@
+"""Equations in LaTeX (with amsmath)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.basis.expression import Expression
+from cindy.basis.term import Factor, Term, shortest
+from cindy.export.equations import Equations
+from cindy.export.number import format_value
+
+__all__ = ["to_latex"]
+
+Floats = NDArray[np.float64]
+
+_GREEK = (
+    "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|pi|rho|sigma|tau|upsilon|phi|chi|psi"
+    "|omega|Gamma|Delta|Theta|Lambda|Xi|Pi|Sigma|Upsilon|Phi|Psi|Omega"
+)
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    **{c: "\\" + c for c in "{}#$%&_"},
+}
+_FUNCTIONS = {"asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan"}
+
+
+def to_latex(
+    terms: Sequence[Term],
+    coef: Floats,
+    states: Sequence[str],
+    inputs: Sequence[str] = (),
+    *,
+    errors: Floats | None = None,
+    order: int = 1,
+    discrete: bool = False,
+) -> str:
+    r"""An `aligned` block with one equation per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y."""
+    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    lines = []
+    for j, state in enumerate(equations.states):
+        head, index = _name_parts(state)
+        if discrete:
+            left = f"{head}{index}[k+1]"
+        else:
+            left = rf"\{'d' * order}ot{{{head}}}{index}"
+        pieces: list[str] = []
+        for value, error, term in equations.summands(j):
+            lead = " - " if value < 0 else " + "
+            if not pieces:
+                lead = lead.replace("+", "").strip()
+            pieces.append(lead + r"\, ".join([_value(abs(value), error), *_term(term)]))
+        lines.append(f"{left} &= {''.join(pieces) or '0'}")
+    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+
+def _value(value: float, error: float) -> str:
+    mantissa, mark, power = format_value(value, error).partition("e")
+    return rf"{mantissa} \times 10^{{{power}}}" if mark else mantissa
+
+
+def _number(value: float) -> str:
+    mantissa, mark, power = shortest(value).partition("e")
+    return rf"{mantissa} \times 10^{{{int(power)}}}" if mark else mantissa
+
+
+def _term(term: Term) -> list[str]:
+    return [_factor(factor, alone=len(term) == 1) for factor in term]
+
+
+def _factor(factor: Factor, *, alone: bool) -> str:
+    power = f"^{{{factor.power}}}" if factor.power > 1 else ""
+    if factor.kind == "variable":
+        return _name(factor.variables[0]) + power
+    if factor.kind != "call":
+        argument = _name(factor.variables[0])
+        if factor.frequency != 1.0:
+            argument = rf"{_number(factor.frequency)}\, {argument}"
+        return rf"\{factor.kind}{power}\left({argument}\right)"
+    if factor.expression is None:
+        body = _text(factor.name)
+        return rf"{{{body}}}{power}"
+    body = _formula(factor.expression)
+    is_simple = factor.expression.operation not in ("+", "-")
+    return body if is_simple and not power else _wrapped(body) + power
+
+
+def _formula(node: Expression) -> str:
+    if node.operation == "number":
+        return _number(node.number)
+    if node.operation == "symbol":
+        return _name(node.symbol)
+    parts = [_formula(operand) for operand in node.operands]
+    match node.operation:
+        case "+":
+            return re.sub(r"\+ -", "- ", " + ".join(parts))
+        case "-":
+            return f"-{_wrapped(parts[0]) if node.operands[0].operation == '+' else parts[0]}"
+        case "*":
+            signed = [operand.operation in ("+", "-") for operand in node.operands]
+            return r"\, ".join(_wrapped(p) if s else p for p, s in zip(parts, signed, strict=True))
+        case "/":
+            return rf"\frac{{{parts[0]}}}{{{parts[1]}}}"
+        case "**":
+            base = node.operands[0]
+            is_atom = base.operation in ("symbol", "abs") or (base.operation == "number" and base.number >= 0)
+            return f"{{{parts[0] if is_atom else _wrapped(parts[0])}}}^{{{parts[1]}}}"
+        case "sqrt":
+            return rf"\sqrt{{{parts[0]}}}"
+        case "abs":
+            return rf"\left|{parts[0]}\right|"
+    return _FUNCTIONS.get(node.operation, "\\" + node.operation) + _wrapped(parts[0])
+
+
+def _wrapped(text: str) -> str:
+    return rf"\left({text}\right)"
+
+
+def _name(name: str) -> str:
+    return "".join(_name_parts(name))
+
+
+def _name_parts(name: str) -> tuple[str, str]:
+    """A name and its subscript: x1 and x_1 are x with subscript 1, omega_max is ω with subscript max."""
+    found = re.fullmatch(r"([A-Za-z]+)(?:_?(\d+)|_([A-Za-z0-9]+))?", name)
+    if not found:
+        return _text(name), ""
+    word, number, index = found.groups()
+    if re.fullmatch(_GREEK, word):
+        head = "\\" + word
+    else:
+        head = word if len(word) == 1 else rf"\mathrm{{{word}}}"
+    if number or (index and len(index) == 1):
+        return head, f"_{{{number or index}}}"
+    return head, rf"_{{\mathrm{{{index}}}}}" if index else ""
+
+
+def _text(text: str) -> str:
+    """Any text, set as it stands, with nothing in it that LaTeX would obey."""
+    shown = "".join(_ESCAPES.get(c, c if c.isprintable() else " ") for c in text)
+    return rf"\text{{{shown}}}"

@@ -1,0 +1,90 @@
+"""Equations as SymPy expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.basis.expression import Expression
+from cindy.basis.term import Factor, Term
+from cindy.errors import CindyError
+from cindy.export.equations import Equations
+
+__all__ = ["to_sympy"]
+
+Floats = NDArray[np.float64]
+
+
+def to_sympy(
+    terms: Sequence[Term],
+    coef: Floats,
+    states: Sequence[str],
+    inputs: Sequence[str] = (),
+    *,
+    errors: Floats | None = None,
+    order: int = 1,
+    discrete: bool = False,
+) -> list[Any]:
+    """The right-hand sides as SymPy expressions, one per state, in symbols called as the states and inputs.
+
+    A custom Python function becomes an undefined function of its variables.
+    """
+    try:
+        import sympy
+    except ImportError as error:
+        raise CindyError("SymPy is not installed. Install it with: pip install 'cindy[sympy]'.") from error
+    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    symbols = {name: sympy.Symbol(name) for name in equations.variables}
+    result = []
+    for j in range(len(equations.states)):
+        products = [
+            sympy.Mul(sympy.Float(value), *(_factor(factor, symbols) for factor in term))
+            for value, _, term in equations.summands(j)
+        ]
+        result.append(sympy.Add(*products))
+    return result
+
+
+def _factor(factor: Factor, symbols: Mapping[str, Any]) -> Any:
+    import sympy
+
+    arguments = [symbols[name] for name in factor.variables]
+    if factor.kind == "variable":
+        base = arguments[0]
+    elif factor.kind != "call":
+        frequency = factor.frequency
+        exact = sympy.Integer(int(frequency)) if frequency == int(frequency) else sympy.Float(frequency)
+        base = getattr(sympy, factor.kind)(exact * arguments[0])
+    elif factor.expression is not None:
+        base = _formula(factor.expression, symbols)
+    else:
+        base = sympy.Function(factor.name)(*arguments)
+    return base**factor.power
+
+
+def _formula(node: Expression, symbols: Mapping[str, Any]) -> Any:
+    import sympy
+
+    if node.operation == "number":
+        whole = node.number == int(node.number)
+        return sympy.Integer(int(node.number)) if whole else sympy.Float(node.number)
+    if node.operation == "symbol":
+        return symbols[node.symbol]
+    parts = [_formula(operand, symbols) for operand in node.operands]
+    match node.operation:
+        case "+":
+            return sympy.Add(*parts)
+        case "*":
+            return sympy.Mul(*parts)
+        case "-":
+            return -parts[0]
+        case "/":
+            return parts[0] / parts[1]
+        case "**":
+            return parts[0] ** parts[1]
+        case "abs":
+            return sympy.Abs(parts[0])
+    return getattr(sympy, node.operation)(*parts)

@@ -1,0 +1,59 @@
+"""Equations as a person reads them in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.basis.term import Term, term_name
+from cindy.export.equations import Equations
+from cindy.export.number import format_value
+
+__all__ = ["to_text"]
+
+Floats = NDArray[np.float64]
+
+
+def to_text(
+    terms: Sequence[Term],
+    coef: Floats,
+    states: Sequence[str],
+    inputs: Sequence[str] = (),
+    *,
+    errors: Floats | None = None,
+    order: int = 1,
+    discrete: bool = False,
+    align: bool = True,
+) -> str:
+    """One line per state, such as "x' = -10.00(1) x + 10.00(1) y"; a name cannot break its line.
+
+    align: whether equality signs and first digits stand below each other
+    """
+    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    mark = "[k+1]" if discrete else "'" * order
+    left = [_printable(state) + mark for state in equations.states]
+    width = max(map(len, left)) if align else 0
+    right = [_right_hand_side(equations, j) for j in range(len(left))]
+    signed = align and any(side.startswith("-") for side in right)
+    return "\n".join(
+        f"{name:<{width}} = {' ' if signed and not side.startswith('-') else ''}{side}"
+        for name, side in zip(left, right, strict=True)
+    )
+
+
+def _right_hand_side(equations: Equations, equation: int) -> str:
+    pieces: list[str] = []
+    for value, error, term in equations.summands(equation):
+        lead = " - " if value < 0 else " + "
+        if not pieces:
+            lead = lead.replace("+", "").strip()
+        number = format_value(abs(value), error)
+        pieces.append(lead + (f"{number} {_printable(term_name(term))}" if term else number))
+    return "".join(pieces) or "0"
+
+
+def _printable(text: str) -> str:
+    """The text with line breaks and control characters written out, so that a name stays on its line."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
