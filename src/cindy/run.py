@@ -1,0 +1,34 @@
+"""Run: what a model remembers of the solver's run that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cindy.solver import Result, Step
+
+__all__ = ["Run"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The certificate of a run, its counts and its history, without the coefficients.
+
+    gap: relative to the loss of the zero model
+    history: one `Step` (iteration, gap, objective, atoms, seconds) per iteration
+    """
+
+    gap: float
+    objective: float
+    status: str
+    iterations: int
+    oracle_calls: int
+    seconds: float
+    history: tuple[Step, ...] = ()
+
+    @classmethod
+    def of(cls, result: Result) -> Run:
+        """The record of a solver's result."""
+        counts = (result.iterations, result.oracle_calls, result.seconds)
+        return cls(result.gap, result.objective, str(result.status), *counts, tuple(result.history))

@@ -1,0 +1,105 @@
+"""How much of some data a model explains, by its equations, its trajectories or its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._check import integer
+from cindy.calculus import derivative_weights
+from cindy.errors import DataError
+from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.trajectory import Trajectory, as_trajectories
+
+if TYPE_CHECKING:
+    from cindy.model import Model
+
+__all__ = ["KINDS", "score"]
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+KINDS = ("equation", "trajectory", "derivative")
+
+
+def score(model: Model, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
+    """R², the mean over the states; see `Model.score`."""
+    data = as_trajectories(trajectories)
+    if data[0].variables != model.variables or data[0].states != model.states:
+        raise DataError(
+            f"score: the model is about {', '.join(model.variables)}, but the data hold "
+            f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
+        )
+    if kind not in KINDS:
+        raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
+    discrete = isinstance(model.formulation, Discrete)
+    if kind == "trajectory":
+        pairs = list(_solutions(model, data, window))
+    elif kind == "derivative" and discrete:
+        raise DataError('score: a discrete model has no derivatives. Use kind="equation".')
+    else:
+        form = model.formulation if kind == "equation" else Differential(order=model.order)
+        pairs = list(_rows(model, data, form.fit_to(data)))
+    if not pairs:
+        raise DataError("score: no trajectory has enough complete samples in a row to be compared.")
+    # The integral form has taken the unknown initial state out already: there is no mean left to take out.
+    centred = not (kind == "equation" and isinstance(model.formulation, Integral))
+    return _determination(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)), centred=centred)
+
+
+def _rows(model: Model, data: list[Trajectory], form: Formulation) -> Iterator[Pair]:
+    """(what the data say, what the equations say), for each stretch without gaps."""
+    for segment in (part for one in data for part in one.segments()):
+        if len(segment) >= form.min_samples:
+            rows = form.matrix(segment, model.basis, form.edges(len(segment)))
+            terms = len(model.terms)
+            yield rows[:, terms:], rows[:, :terms] @ model.coef
+
+
+def _solutions(model: Model, data: list[Trajectory], window: int | None) -> Iterator[Pair]:
+    """(measured, simulated) states; those after a blow-up are NaN."""
+    if window is not None:
+        integer(window, "score: `window`", least=2)
+    smoother = None if isinstance(model.formulation, Discrete) else Differential().fit_to(data)
+    for segment in (part for one in data for part in one.segments()):
+        length = window or len(segment)
+        for begin in range(0, len(segment) - 1, length):
+            piece = segment.part(begin, min(begin + length, len(segment)))
+            if len(piece) < 2:
+                continue
+            start = _start(segment, begin, model.order, smoother)
+            found = model.simulate(start, piece.t, piece.u)
+            simulated = np.full(piece.x.shape, np.nan)
+            simulated[: len(found)] = found.x
+            yield np.asarray(piece.x), simulated
+
+
+def _start(segment: Trajectory, begin: int, order: int, smoother: Differential | None) -> Floats:
+    """The state at a sample, and its rate for order 2, by the local polynomial that suits the noise."""
+    if smoother is None or len(segment) < 4:
+        if order == 2:
+            raise DataError("score: a solution of second order needs at least 4 samples to start from.")
+        return np.asarray(segment.x[begin])
+    degree, half_width = smoother.degree or 2, smoother.half_width or 1
+    low = max(0, begin - 2 * half_width)
+    near = segment.part(low, min(len(segment), begin + 2 * half_width + 1))
+    estimates = [
+        (derivative_weights(near.t, order=k, degree=degree, half_width=half_width) @ near.x)[begin - low]
+        for k in range(order)
+    ]
+    return np.concatenate(estimates)
+
+
+def _determination(measured: Floats, modelled: Floats, *, centred: bool) -> float:
+    if not np.all(np.isfinite(modelled)):
+        return -np.inf
+    spread = measured - measured.mean(axis=0) if centred else measured
+    total = np.sum(spread**2, axis=0)
+    rest = np.sum((measured - modelled) ** 2, axis=0)
+    # A state that does not vary is explained if the model says so too, up to rounding.
+    exact = rest <= 1e-24 * np.sum(measured**2, axis=0)
+    ratio = np.divide(rest, total, out=np.ones(len(rest)), where=total > 0)
+    return float(np.mean(np.where(exact, 1.0, 1.0 - ratio)))
