@@ -14,7 +14,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "cindy"
 
 GROUND = {"cindy.errors", "cindy._check"}
 DATA_WING = {"cindy.trajectory", "cindy.readers", "cindy.calculus", "cindy.basis", "cindy.formulation"}
-WAIST = {"cindy.least_squares", "cindy.summary", "cindy.accumulate"}
+DATA_WING |= {"cindy.scales", "cindy.windows"}
+WAIST = {"cindy.least_squares", "cindy.summary", "cindy.accumulate", "cindy.pieces", "cindy.workers"}
 SOLVER = {"cindy.solver"}
 LEAVES = {
     "cindy.estimator",
