@@ -87,14 +87,15 @@ def derivative_window(
     for p, w in candidates:
         operators = [derivative_weights(s.t, order=order, degree=p, half_width=w) for s in segments]
         slopes.append(np.vstack([d @ s.x for d, s in zip(operators, segments, strict=True)]))
-        gains.append(np.sqrt(np.mean(np.concatenate([d.power(2).sum(axis=1) for d in operators]))))
+        gains.append(np.sqrt(np.concatenate([d.power(2).sum(axis=1) for d in operators])))
     noise = np.sqrt(np.mean([noise_level(s) ** 2 for s in segments], axis=0))
-    ranked = [int(i) for i in np.argsort(gains)[::-1]]
+    ranked = [int(i) for i in np.argsort([-np.sqrt(np.mean(g**2)) for g in gains])]
     best = ranked[0]
     for k, candidate in enumerate(ranked[1:], start=1):
         for earlier in ranked[:k]:
-            apart = np.sqrt(np.mean((slopes[candidate] - slopes[earlier]) ** 2, axis=0))
-            if np.any(apart > 1.2 * noise * gains[earlier]):
+            # Row by row in units of its own noise: the one-sided rows at the ends would drown the others.
+            apart = (slopes[candidate] - slopes[earlier]) / gains[earlier][:, None]
+            if np.sqrt(np.mean((apart / np.maximum(noise, np.finfo(float).tiny)) ** 2)) > 1.2:
                 return candidates[best]
         best = candidate
     return candidates[best]
