@@ -127,10 +127,8 @@ class Basis(ABC):
         return basis_from_dict(data, functions)
 
     def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Dictionary]:
-        values = np.ascontiguousarray(x, dtype=np.float64)
-        largest = float(np.max(np.abs(values), initial=0.0))
-        if values.ndim != 2 or not np.isfinite(largest):
-            values = _check.floats(x, "evaluate: x", ndim=2)
+        values = _check.floats(x, "evaluate: x", ndim=2)
+        largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
         if variables is None:
             variables = tuple(f"x{i + 1}" for i in range(values.shape[1]))
         if len(variables) != values.shape[1]:
