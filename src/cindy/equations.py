@@ -11,7 +11,7 @@ from cindy._check import did_you_mean, floats
 from cindy.basis import Basis
 from cindy.compiled import compile_jacobian, compile_rhs
 from cindy.errors import DataError
-from cindy.formulation import Formulation
+from cindy.formulation import Discrete, Formulation
 
 __all__ = ["Equations"]
 
@@ -133,7 +133,10 @@ class Equations:
 
         terms = self.basis.terms(self.variables)
         make = getattr(export, form)
-        return make(terms, self.coef, self.states, self.inputs, order=self.order, **options)
+        discrete = isinstance(self.formulation, Discrete)
+        return make(
+            terms, self.coef, self.states, self.inputs, order=self.order, discrete=discrete, **options
+        )
 
     def to_dataframe(self) -> Any:
         """A pandas table, a row per coefficient that is not zero: state, term, coef, error (extra: data)."""

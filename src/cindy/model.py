@@ -15,9 +15,10 @@ from cindy.basis import Basis
 from cindy.equations import Equations
 from cindy.errors import DataError
 from cindy.formulation import Formulation, Integral
+from cindy.integration import Limits
 from cindy.run import Run
 from cindy.score import score
-from cindy.simulation import Limits, simulate
+from cindy.simulation import simulate
 from cindy.trajectory import Trajectory
 
 __all__ = ["Model", "Path", "Run"]
