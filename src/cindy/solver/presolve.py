@@ -1,27 +1,207 @@
-"""Regions whose rows fall apart into small blocks, as the hull of a few known points."""
+"""Rows that fall apart into small blocks are eliminated: the region becomes the hull of a few known points."""
 
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
+from cindy.errors import InfeasibleError
 from cindy.solver.region import Region
 
 __all__ = ["Presolved", "presolve"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+# Corners to try in one block before a linear program is the better choice.
+MOST_CORNERS = 5_000
+# Relative size below which a number left by elimination counts as zero.
+ROUNDING = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
 class Presolved:
     """The hull of an origin and of displacements from it.
 
-    origin: (size,); indices, values: (displacements, longest), padded with zero values
+    origin: (size,)
+    indices, values: (displacements, longest), padded with zero values
     """
 
-    origin: NDArray[np.float64]
-    indices: NDArray[np.intp]
-    values: NDArray[np.float64]
+    origin: Floats
+    indices: Ints
+    values: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Coefficients that rows connect, and those rows, dense.
+
+    members: flat indices; equal x = goal; below ≤ 0 ≤ above are one-sided rows through zero
+    """
+
+    members: Ints
+    numbers: Ints
+    equal: Floats
+    goal: Floats
+    signs: Floats
 
 
 def presolve(region: Region) -> Presolved | None:
-    """The region as a hull of few points, or None where only a linear program will do."""
-    return None
+    """The region as a hull of few points, or None where only a linear program will do.
+
+    Ties, conservation laws, signs and fixed values qualify: connected sets of
+    rows that are homogeneous, or that leave no freedom at all. Coefficients in
+    different blocks share nothing but the radius, and a cone cut at a common
+    length has its corners block by block. Redundant rows are harmless;
+    contradictory ones raise InfeasibleError.
+    """
+    blocks = _blocks(region)
+    if blocks is None:
+        return None
+    origin = np.zeros(region.size)
+    free = np.ones(region.size, dtype=bool)
+    corners: list[tuple[Ints, Floats]] = []
+    for block in blocks:
+        free[block.members] = False
+        basis, offset = _eliminate(block)
+        if offset.any():
+            if basis.shape[1]:
+                return None
+            if (block.signs @ offset < -ROUNDING * np.abs(block.signs) @ np.abs(offset)).any():
+                raise InfeasibleError(_contradiction(block))
+            origin[block.members] = offset
+        found = _corners(block, basis)
+        if found is None:
+            return None
+        corners += [(block.members[np.flatnonzero(c)], c[np.flatnonzero(c)]) for c in found]
+    room = region.radius - region.norm(origin)
+    if room < 0:
+        raise InfeasibleError(
+            f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}.\n"
+            f"The smallest feasible radius is {region.norm(origin):.6g}."
+        )
+    return _assemble(region, origin, np.flatnonzero(free), corners, room)
+
+
+def _blocks(region: Region) -> list[_Block] | None:
+    """The connected sets of rows; None if one has a bound that elimination cannot treat."""
+    rows = region.matrix
+    bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
+    through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
+    if (bounded & ~region.equality & ~through_zero).any():
+        return None
+    used = rows[np.flatnonzero(bounded)]
+    _, label = connected_components(csr_array(abs(used).T @ abs(used)), directed=False)
+    row_label = np.full(region.rows, -1)
+    for i in np.flatnonzero(bounded):
+        columns = rows.indices[rows.indptr[i] : rows.indptr[i + 1]]
+        if len(columns):
+            row_label[i] = label[columns[0]]
+        elif region.lower[i] > 0 or region.upper[i] < 0:
+            raise InfeasibleError(
+                f"row {i} has no coefficients, but must lie from {region.lower[i]:g} to {region.upper[i]:g}."
+            )
+    by_row = np.argsort(row_label, kind="stable")
+    by_column = np.argsort(label, kind="stable")
+    blocks = []
+    for k in np.unique(row_label[row_label >= 0]):
+        low, high = np.searchsorted(row_label[by_row], (k, k + 1))
+        numbers = by_row[low:high]
+        low, high = np.searchsorted(label[by_column], (k, k + 1))
+        blocks.append(_block(region, numbers, by_column[low:high]))
+    return blocks
+
+
+def _block(region: Region, numbers: Ints, members: Ints) -> _Block:
+    dense = region.matrix[numbers][:, members].toarray()
+    dense = dense / np.abs(dense).max(axis=1, keepdims=True)
+    scale = np.abs(region.matrix[numbers]).max(axis=1).toarray().ravel()
+    equal = region.equality[numbers]
+    goal = region.lower[numbers][equal] / scale[equal]
+    loose, lower, upper = dense[~equal], region.lower[numbers][~equal], region.upper[numbers][~equal]
+    signs = np.vstack([loose[lower == 0], -loose[upper == 0]])
+    return _Block(members, numbers, dense[equal], goal, signs)
+
+
+def _eliminate(block: _Block) -> tuple[Floats, Floats]:
+    """A basis of what the equalities leave free, and one solution of them."""
+    size = len(block.members)
+    if not len(block.equal):
+        return np.eye(size), np.zeros(size)
+    u, s, vt = np.linalg.svd(block.equal)
+    rank = int((s > ROUNDING * s[0]).sum())
+    offset = vt[:rank].T @ ((u[:, :rank].T @ block.goal) / s[:rank])
+    offset[np.abs(offset) <= ROUNDING * np.abs(offset).max(initial=0.0)] = 0.0
+    error = np.abs(block.equal @ offset - block.goal).max()
+    if error > 1e-9 * max(1.0, np.abs(block.goal).max()):
+        raise InfeasibleError(_contradiction(block))
+    return vt[rank:].T, offset
+
+
+def _contradiction(block: _Block) -> str:
+    listed = ", ".join(str(int(i)) for i in block.numbers[:8])
+    return (
+        f"no coefficients satisfy the linear rows {listed}{', …' if len(block.numbers) > 8 else ''} "
+        f"together, within any radius: they contradict each other."
+    )
+
+
+def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
+    """Directions in which the corners of the block lie; None if there are too many to try.
+
+    In the coordinates y of the free subspace every coefficient and every sign
+    row is a plane through zero. A corner lies on as many of them as there are
+    dimensions to lose; parallel planes, which is what ties become, count once.
+    """
+    free = basis.shape[1]
+    if not free:
+        return []
+    planes = _distinct(np.vstack([basis, block.signs @ basis]))
+    if comb(len(planes), free - 1) > MOST_CORNERS:
+        return None
+    found: dict[bytes, Floats] = {}
+    for chosen in combinations(range(len(planes)), free - 1):
+        _, s, vt = np.linalg.svd(planes[list(chosen)].reshape(-1, free))
+        if len(s) and s[-1] <= ROUNDING:
+            continue
+        corner = basis @ vt[-1]
+        corner[np.abs(corner) <= ROUNDING * np.abs(corner).max()] = 0.0
+        side = block.signs @ corner
+        slack = ROUNDING * np.abs(block.signs) @ np.abs(corner)
+        for sign in (1.0, -1.0):
+            if (sign * side >= -slack).all():
+                unit = sign * corner / np.abs(corner).max()
+                found[(np.round(unit, 9) + 0.0).tobytes()] = unit
+    return list(found.values())
+
+
+def _distinct(planes: Floats) -> Floats:
+    """The planes, normalised, without zeros and repetitions."""
+    lengths = np.linalg.norm(planes, axis=1)
+    planes = planes[lengths > ROUNDING] / lengths[lengths > ROUNDING, None]
+    leading = np.argmax(np.abs(planes) > 1e-6, axis=1)
+    planes = planes * np.sign(planes[np.arange(len(planes)), leading])[:, None]
+    _, first = np.unique(np.round(planes, 9) + 0.0, axis=0, return_index=True)
+    return np.asarray(planes[np.sort(first)])
+
+
+def _assemble(
+    region: Region, origin: Floats, free: Ints, corners: list[tuple[Ints, Floats]], room: float
+) -> Presolved:
+    """All corners, stretched to the length that the radius leaves, in padded arrays."""
+    longest = max([1, *(len(members) for members, _ in corners)])
+    indices = np.zeros((2 * len(free) + len(corners), longest), dtype=np.intp)
+    values = np.zeros(indices.shape)
+    indices[: 2 * len(free), 0] = np.concatenate([free, free])
+    values[: 2 * len(free), 0] = np.concatenate([room / region.weights[free], -room / region.weights[free]])
+    for k, (members, direction) in enumerate(corners, start=2 * len(free)):
+        length = region.weights[members] @ np.abs(direction)
+        indices[k, : len(members)] = members
+        values[k, : len(members)] = direction * (room / length)
+    if room == 0.0:
+        indices, values = indices[:0], values[:0]
+    return Presolved(origin, indices, values)
