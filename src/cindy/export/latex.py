@@ -60,13 +60,15 @@ def to_latex(
 
 
 def _value(value: float, error: float) -> str:
-    mantissa, mark, power = format_value(value, error).partition("e")
-    return rf"{mantissa} \times 10^{{{power}}}" if mark else mantissa
+    return _powers(format_value(value, error)).replace("±", r"\pm")
 
 
 def _number(value: float) -> str:
-    mantissa, mark, power = shortest(value).partition("e")
-    return rf"{mantissa} \times 10^{{{int(power)}}}" if mark else mantissa
+    return _powers(shortest(value))
+
+
+def _powers(text: str) -> str:
+    return re.sub(r"e\+?(-?)0*(\d+)", r" \\times 10^{\1\2}", text)
 
 
 def _term(term: Term) -> list[str]:

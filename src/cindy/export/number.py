@@ -16,8 +16,8 @@ _WIDE = Context(prec=800)
 def format_value(value: float, error: float | None = None) -> str:
     """The value to the last digit that its error leaves certain, the error in that digit in parentheses.
 
-    At least one digit of the value is shown, small and large values in scientific form; without an error
-    (none, zero or nan) six significant digits.
+    At least one digit of the value is shown, small and large values in scientific form; an error that dwarfs
+    the value stands beside it; without an error (none, zero or nan) there are six significant digits.
 
     >>> format_value(28.0, 0.02), format_value(-2e-4, 3e-6), format_value(1234.0, 56.0), format_value(1 / 3)
     ('28.00(2)', '-2.00(3)e-4', '1.23(6)e3', '0.333333')
@@ -25,6 +25,8 @@ def format_value(value: float, error: float | None = None) -> str:
     if error is None or not math.isfinite(error) or error <= 0 or not math.isfinite(value):
         return _plain(value, 6)
     last = _exponent(error)
+    if value and last > _exponent(value) + 1:
+        return f"({_plain(value, 2)} ± {_plain(error, 1)})"
     if value:
         last = min(last, _exponent(value))
     # decimals, for rounding may carry into a new leading digit
