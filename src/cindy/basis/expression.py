@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,8 @@ FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "abs": np.abs,
 }
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
-LONGEST = 4000
-LONGEST_CHAIN = 400
+LONGEST = 2000
+LONGEST_CHAIN = 200
 DEEPEST = 60
 
 
@@ -190,6 +191,7 @@ def _one_and(a: Expression, sign: float) -> Expression:
     return build("+", number(1.0), build("*", number(sign), build("**", a, number(2.0))))
 
 
+@lru_cache(maxsize=256)
 def parse(text: str, where: str) -> Expression:
     """The formula that `text` says; `^` and `**` both mean a power.
 
