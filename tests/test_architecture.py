@@ -31,7 +31,7 @@ LEAVES = {
 # A leaf that gathers others: the command line, the pages and the studies.
 GATHERERS = {"cindy.cli", "cindy.experiments", "cindy.report", "cindy.systems"}
 # These hand a leaf over to the user, and load it only when asked.
-LAZY_DOORS = {"cindy", "cindy.model"}
+LAZY_DOORS = {"cindy", "cindy.equations", "cindy.model"}
 SOLVER_MAY_IMPORT = {"numpy", "scipy", "highspy"}
 EXTRAS = {
     "dask",

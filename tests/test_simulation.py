@@ -137,12 +137,12 @@ def test_stiff_equations_are_solved():
 
 
 BAD_CALLS = [
-    (dict(x0=[1.0, 2.0], t=[0, 1]), "x0 must have 1 values"),
-    (dict(x0=[np.nan], t=[0, 1]), "must be finite"),
-    (dict(x0=[1.0], t=[0, 1, 1]), "must increase"),
-    (dict(x0=[1.0], t=[]), "empty"),
-    (dict(x0=[1.0], t=[0, 1], v0=[1.0]), "`v0` must be left out"),
-    (dict(x0=[1.0], t=[0, 1], u=[1, 2]), "`u` must be left out"),
+    ({"x0": [1.0, 2.0], "t": [0, 1]}, "x0 must have 1 values"),
+    ({"x0": [np.nan], "t": [0, 1]}, "must be finite"),
+    ({"x0": [1.0], "t": [0, 1, 1]}, "must increase"),
+    ({"x0": [1.0], "t": []}, "empty"),
+    ({"x0": [1.0], "t": [0, 1], "v0": [1.0]}, "`v0` must be left out"),
+    ({"x0": [1.0], "t": [0, 1], "u": [1, 2]}, "`u` must be left out"),
 ]
 
 

@@ -1,23 +1,86 @@
 """CINDy: sparse differential equations from measured time series."""
 
+from typing import Any
+
+from cindy.accumulate import accumulate
+from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric
 from cindy.errors import (
     CindyError,
     ConstraintError,
     ConvergenceWarning,
     DataError,
     InfeasibleError,
+    MissingExtraError,
     SolverError,
 )
+from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.integration import Limits
 from cindy.least_squares import LeastSquares
+from cindy.model import Model, Path, Run
+from cindy.model_file import load
+from cindy.solver import Blended, Direct, FullyCorrective, Plain, Step
+from cindy.summary import Summary
+from cindy.trajectory import Trajectory
 
 __all__ = [
+    "Basis",
+    "Blended",
     "CindyError",
     "ConstraintError",
     "ConvergenceWarning",
+    "Custom",
     "DataError",
+    "Differential",
+    "Direct",
+    "Discrete",
+    "Formulation",
+    "Fourier",
+    "FullyCorrective",
     "InfeasibleError",
+    "Integral",
     "LeastSquares",
+    "Limits",
+    "MissingExtraError",
+    "Model",
+    "Path",
+    "Plain",
+    "Polynomial",
+    "Run",
     "SolverError",
+    "Step",
+    "Summary",
+    "Trajectory",
+    "Trigonometric",
+    "accumulate",
+    "load",
 ]
 
 __version__ = "0.1.0"
+
+# name: (module, attribute or None for the module itself, extra that it needs)
+_ON_FIRST_USE = {
+    "CINDy": ("cindy.estimator", "CINDy", "sklearn"),
+    "ConditionalGradientRegressor": ("cindy.regressor", "ConditionalGradientRegressor", "sklearn"),
+    "pysindy": ("cindy.pysindy", None, "pysindy"),
+    "report": ("cindy.report", None, "report"),
+    "plot": ("cindy.plot", None, "plot"),
+    "systems": ("cindy.systems", None, "all"),
+    "experiments": ("cindy.experiments", None, "bench"),
+    "export": ("cindy.export", None, "all"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'cindy' has no attribute {name!r}")
+    from cindy.extras import require
+
+    module, attribute, extra = _ON_FIRST_USE[name]
+    loaded = require(module, extra, f"cindy.{name}")
+    value = loaded if attribute is None else getattr(loaded, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_FIRST_USE})

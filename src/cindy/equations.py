@@ -11,6 +11,7 @@ from cindy._check import did_you_mean, floats
 from cindy.basis import Basis
 from cindy.compiled import compile_jacobian, compile_rhs
 from cindy.errors import DataError
+from cindy.extras import require
 from cindy.formulation import Discrete, Formulation
 
 __all__ = ["Equations"]
@@ -140,8 +141,7 @@ class Equations:
 
     def to_dataframe(self) -> Any:
         """A pandas table, a row per coefficient that is not zero: state, term, coef, error (extra: data)."""
-        import pandas
-
+        pandas = require("pandas", "data", "Model.to_dataframe")
         equation, term = np.nonzero(self.coef.T)
         return pandas.DataFrame(
             {
@@ -154,8 +154,7 @@ class Equations:
 
     def to_xarray(self) -> Any:
         """An xarray dataset: coef and error over (term, state) (extra: data)."""
-        import xarray
-
+        xarray = require("xarray", "data", "Model.to_xarray")
         axes = ("term", "state")
         return xarray.Dataset(
             {"coef": (axes, self.coef), "error": (axes, self.coef_error)},

@@ -10,6 +10,7 @@ __all__ = [
     "ConvergenceWarning",
     "DataError",
     "InfeasibleError",
+    "MissingExtraError",
     "SolverError",
 ]
 
@@ -32,6 +33,10 @@ class InfeasibleError(ConstraintError):
 
 class SolverError(CindyError):
     """A linear or quadratic program that ended without an optimum."""
+
+
+class MissingExtraError(CindyError, ImportError):
+    """A part of the library whose optional dependencies are not installed."""
 
 
 class ConvergenceWarning(UserWarning):
