@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from cindy.basis.expression import Expression
 from cindy.basis.term import Factor, Term
-from cindy.errors import CindyError
 from cindy.export.equations import Equations
+from cindy.extras import require
 
 __all__ = ["to_sympy"]
 
@@ -32,10 +32,7 @@ def to_sympy(
 
     A custom Python function becomes an undefined function of its variables.
     """
-    try:
-        import sympy
-    except ImportError as error:
-        raise CindyError("SymPy is not installed. Install it with: pip install 'cindy[sympy]'.") from error
+    sympy = require("sympy", "sympy", "to_sympy")
     equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     symbols = {name: sympy.Symbol(name) for name in equations.variables}
     result = []
