@@ -1,18 +1,20 @@
 """Atoms and their weights: the one mutable object of a run."""
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy.least_squares import LeastSquares
 from cindy.solver.oracle import Atom, Oracle
 
-__all__ = ["ActiveSet", "Iterate"]
+__all__ = ["ActiveSet", "Group", "Iterate", "Walk"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 
-class Iterate:
+class Iterate(ABC):
     """A point x with its residual, gradient and objective, kept in step.
 
     x: (terms, targets); flat: the same memory, (size,)
@@ -21,41 +23,39 @@ class Iterate:
     """
 
     def __init__(self, objective: LeastSquares, origin: Floats) -> None:
-        self._least_squares = objective
-        self._design = objective.design
-        self._target = objective.target
+        self.design = objective.design
+        self.target = objective.target
         self.targets = objective.targets
         self.origin = origin
         self.flat = origin.copy()
         self.x = self.flat.reshape(objective.terms, objective.targets)
-        self.residual = np.empty_like(self._target)
+        self.residual = np.empty_like(self.target)
         self.gradient = np.empty_like(self.flat)
-        self._losses = np.empty(self.targets)
+        self.losses = np.empty(self.targets)
         self.refresh()
-        self._origin_residual = self.residual.copy()
 
     @property
+    @abstractmethod
     def count(self) -> int:
         """How many atoms carry weight."""
-        raise NotImplementedError
 
     @property
     def objective(self) -> float:
-        return float(self._losses.sum())
+        return float(self.losses.sum())
 
     def refresh(self, only: Ints | None = None) -> None:
         """Recompute residual, gradient and loss from x, for some targets only where that is enough."""
         gradient = self.gradient.reshape(self.x.shape)
-        if only is None:
-            self.residual = self._design @ self.x - self._target
-            gradient[:] = 2.0 * (self._design.T @ self.residual)
-            self._losses = np.einsum("ij,ij->j", self.residual, self.residual)
+        if only is None or len(only) == self.targets:
+            self.residual = self.design @ self.x - self.target
+            np.matmul(self.design.T, 2.0 * self.residual, out=gradient)
+            self.losses = np.einsum("ij,ij->j", self.residual, self.residual)
             return
         for j in only:
-            residual = self._design @ self.x[:, j] - self._target[:, j]
+            residual = self.design @ self.x[:, j] - self.target[:, j]
             self.residual[:, j] = residual
-            gradient[:, j] = 2.0 * (self._design.T @ residual)
-            self._losses[j] = residual @ residual
+            gradient[:, j] = self.design.T @ (2.0 * residual)
+            self.losses[j] = residual @ residual
 
     def gap(self, atom: Atom) -> float:
         """The Frank-Wolfe gap, given the atom that the oracle found at this gradient."""
@@ -64,149 +64,209 @@ class Iterate:
     def product(self, atom: Atom) -> Floats:
         """(k, targets): A times the displacement of an atom."""
         terms, targets = np.divmod(atom.indices, self.targets)
-        product = np.zeros_like(self._target)
         if len(terms) <= self.targets:
+            product = np.zeros_like(self.target)
             for i, j, value in zip(terms, targets, atom.values, strict=True):
-                product[:, j] += value * self._design[:, i]
+                product[:, j] += value * self.design[:, i]
             return product
         displacement = np.zeros(self.x.shape)
         displacement[terms, targets] = atom.values
-        return np.asarray(self._design @ displacement)
+        return np.asarray(self.design @ displacement)
+
+    def line_search(self, atom: Atom, gap: float) -> float:
+        """The share of the way to an atom that lowers the objective most; 0 if none does."""
+        displacement = -(self.flat - self.origin)
+        displacement[atom.indices] += atom.values
+        direction = self.design @ displacement.reshape(self.x.shape)
+        curvature = float(np.sum(direction**2))
+        if not (curvature > 0.0 and gap > 0.0):
+            return 0.0
+        return min(1.0, 0.5 * gap / curvature)
 
 
-class ActiveSet(Iterate):
-    """x = origin + Σ weights_i displacement_i with weights ≥ 0 and Σ weights ≤ 1.
+class Walk(Iterate):
+    """An iterate that moves towards atoms and forgets them."""
 
-    Atoms are kept as sparse displacements; products with the design are never
-    stored, only the inner products of each atom's product with the others'.
-
-    gram: (atoms, atoms)
-    """
-
-    def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:
-        super().__init__(objective, oracle.origin)
-        self.oracle = oracle
-        self.atoms: list[Atom] = []
-        self.weights = np.zeros(0)
-        self.gram = np.zeros((0, 0))
-        self._known: dict[bytes, int] = {}
-        self._labels = oracle.components(self.targets)
-        self._block = np.zeros(0, dtype=np.intp)
-        self._spectra: dict[int, tuple[float, float]] = {}
-        self._lay_out()
+    def __init__(self, objective: LeastSquares, origin: Floats) -> None:
+        super().__init__(objective, origin)
+        self._seen: set[bytes] = set()
 
     @property
     def count(self) -> int:
-        """How many atoms carry weight."""
-        return len(self.atoms)
-
-    @property
-    def scales(self) -> Floats:
-        """(atoms,): lengths of the products, the natural units of the weights."""
-        lengths: Floats = np.sqrt(np.diag(self.gram))
-        return lengths
-
-    def slopes(self) -> Floats:
-        """(atoms,): derivative of the objective by each weight."""
-        return self._gather(self.gradient)
-
-    def step(self, atom: Atom, gap: float) -> bool:
-        """Move towards an atom by exact line search; False if that leads nowhere."""
-        direction = self.product(atom) - (self.residual - self._origin_residual)
-        curvature = float(np.sum(direction**2))
-        if not (curvature > 0.0 and gap > 0.0):
-            return False
-        share = min(1.0, 0.5 * gap / curvature)
-        position = self._find(atom)
-        weights = self.weights * (1.0 - share)
-        weights[position] += share
-        self.assign(weights)
-        return True
+        return len(self._seen)
 
     def place(self, start: list[tuple[Atom, float]]) -> None:
         """Move to the point that the given atoms and weights make."""
-        weights = np.zeros(len(start))
         for atom, weight in start:
-            weights[self._find(atom)] += weight
-        self.assign(weights)
-
-    def assign(self, weights: Floats) -> None:
-        """Give the atoms new weights; those with none leave."""
-        keep = weights > 0.0
-        if keep.all():
-            self.weights = weights
-        else:
-            self._drop(keep, weights)
-        self.flat[:] = self.origin
-        np.add.at(self.flat, self._indices, self._values * self.weights[self._owner])
+            self._seen.add(atom.key)
+            self.flat[atom.indices] += weight * atom.values
         self.refresh()
 
-    def assign_if_better(self, weights: Floats) -> None:
-        """Give the atoms new weights unless rounding makes the objective rise by it."""
-        before, old, atoms = self.objective, self.weights, self.atoms
-        gram, block = self.gram, self._block
-        self.assign(weights)
-        if self.objective > before:
-            self.atoms, self.gram, self._block = atoms, gram, block
-            self._spectra.clear()
-            self._lay_out()
-            self._index()
-            self.assign(old)
+    def step(self, atom: Atom, share: float) -> None:
+        """Move the given share of the way to an atom."""
+        self._seen.add(atom.key)
+        self.flat += share * (self.origin - self.flat)
+        self.flat[atom.indices] += share * atom.values
+        self.refresh()
 
-    def curvature(self) -> tuple[float, float]:
-        """Largest and smallest eigenvalue of the gram matrix in units of `scales`."""
-        scales = self.scales
-        for label in np.unique(self._block):
-            if label not in self._spectra:
-                members = np.flatnonzero(self._block == label)
-                part = self.gram[np.ix_(members, members)] / np.outer(scales[members], scales[members])
-                values = np.linalg.eigvalsh(part)
-                self._spectra[int(label)] = (float(values[-1]), float(max(values[0], 0.0)))
-        pairs = [self._spectra[int(label)] for label in np.unique(self._block)]
-        return max(p[0] for p in pairs), min(p[1] for p in pairs)
 
-    def _gather(self, flat: Floats) -> Floats:
-        sums = np.bincount(self._owner, self._values * flat[self._indices], minlength=len(self.atoms))
+class Group:
+    """The atoms that touch one set of targets, with their weights.
+
+    weights: (atoms,)
+    """
+
+    def __init__(self, targets: Ints) -> None:
+        self.targets = targets
+        self.atoms: list[Atom] = []
+        self.weights = np.zeros(0)
+        self.indices = np.zeros(0, dtype=np.intp)
+        self._values = np.zeros(0)
+        self._owner = np.zeros(0, dtype=np.intp)
+
+    def append(self, atom: Atom) -> None:
+        """Take in an atom with no weight."""
+        self.weights = np.append(self.weights, 0.0)
+        self.indices = np.append(self.indices, atom.indices)
+        self._values = np.append(self._values, atom.values)
+        self._owner = np.append(self._owner, np.full(len(atom.indices), len(self.atoms)))
+        self.atoms.append(atom)
+
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Let the atoms outside the mask go."""
+        nonzeros = mask[self._owner]
+        renumbered = np.cumsum(mask) - 1
+        self.indices, self._values = self.indices[nonzeros], self._values[nonzeros]
+        self._owner = renumbered[self._owner[nonzeros]]
+        self.weights = self.weights[mask]
+        self.atoms = [atom for atom, kept in zip(self.atoms, mask, strict=True) if kept]
+
+    def write(self, flat: Floats) -> None:
+        """Add the weighted displacements to a flat point."""
+        np.add.at(flat, self.indices, self._values * self.weights[self._owner])
+
+    def gather(self, flat: Floats) -> Floats:
+        """(atoms,): inner products of the displacements with a flat vector."""
+        sums = np.bincount(self._owner, self._values * flat[self.indices], minlength=len(self.atoms))
         return np.asarray(sums, dtype=np.float64)
 
-    def _find(self, atom: Atom) -> int:
-        key = atom.indices.tobytes() + atom.values.tobytes()
-        position = self._known.get(key)
-        if position is not None:
-            return position
-        product = self.product(atom)
-        self.atoms.append(atom)
-        self._known[key] = len(self.atoms) - 1
-        self.weights = np.append(self.weights, 0.0)
-        self._lay_out()
-        row = self._gather((self._design.T @ product).ravel())
+
+class _GramGroup(Group):
+    """A group with the inner products of its atoms' products, and bounds on their spectrum.
+
+    gram: (atoms, atoms)
+    largest, smallest: bounds on the eigenvalues of the gram matrix with unit diagonal;
+        `smallest` may be too large by what a few recent atoms changed
+    """
+
+    def __init__(self, targets: Ints) -> None:
+        super().__init__(targets)
+        self.gram = np.zeros((0, 0))
+        self.largest = 0.0
+        self.smallest = 0.0
+        self._stale = 0
+
+    def extend(self, atom: Atom, image: Floats) -> None:
+        """Take in an atom; `image` is AᵀA times its displacement, (size,)."""
+        self.append(atom)
+        row = self.gather(image)
         n = len(row)
         gram = np.empty((n, n))
         gram[: n - 1, : n - 1] = self.gram
         gram[n - 1] = gram[:, n - 1] = row
         self.gram = gram
-        label = int(self._labels[atom.indices[0] % self.targets])
-        self._block = np.append(self._block, label)
-        self._spectra.pop(label, None)
-        return n - 1
+        self._stale += 1
+        if self._stale > n // 20:
+            lengths = np.sqrt(np.diag(gram))
+            values = np.linalg.eigvalsh(gram / np.outer(lengths, lengths))
+            self.largest, self.smallest, self._stale = float(values[-1]), float(max(values[0], 0.0)), 0
+        else:
+            border = row[:-1] / np.sqrt(np.diag(gram)[:-1] * row[-1])
+            self.largest = max(self.largest, 1.0) + float(np.linalg.norm(border))
 
-    def _drop(self, keep: NDArray[np.bool_], weights: Floats) -> None:
-        for label in np.unique(self._block[~keep]):
-            self._spectra.pop(int(label), None)
-        self.atoms = [atom for atom, kept in zip(self.atoms, keep, strict=True) if kept]
-        self._index()
-        self.weights = weights[keep]
-        self._block = self._block[keep]
-        self.gram = self.gram[np.ix_(keep, keep)]
-        self._lay_out()
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        # The spectrum of a principal submatrix lies within that of the whole.
+        super().keep(mask)
+        self.gram = self.gram[np.ix_(mask, mask)]
 
-    def _index(self) -> None:
-        self._known = {a.indices.tobytes() + a.values.tobytes(): k for k, a in enumerate(self.atoms)}
 
-    def _lay_out(self) -> None:
-        """Index, value and owner of every nonzero of the atoms, end to end."""
-        lengths = [len(atom.indices) for atom in self.atoms]
-        self._owner = np.repeat(np.arange(len(lengths)), lengths)
-        empty = np.zeros(0)
-        self._indices = np.concatenate([a.indices for a in self.atoms] or [empty.astype(np.intp)])
-        self._values = np.concatenate([a.values for a in self.atoms] or [empty])
+class ActiveSet(Iterate):
+    """x = origin + Σ weights_i displacement_i with weights ≥ 0 and Σ weights ≤ 1.
+
+    Products of the atoms with the design are never stored, only their inner
+    products, and those separately for sets of targets that no atom connects.
+    Arrays over all atoms run group by group.
+    """
+
+    def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:
+        super().__init__(objective, oracle.origin)
+        self._label = oracle.components(self.targets)
+        self.groups = [
+            _GramGroup(np.flatnonzero(self._label == k)) for k in range(int(self._label.max()) + 1)
+        ]
+        self._known: dict[bytes, _GramGroup] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._known)
+
+    @property
+    def weights(self) -> Floats:
+        """(atoms,)"""
+        return np.concatenate([group.weights for group in self.groups])
+
+    @property
+    def atoms(self) -> list[Atom]:
+        return [atom for group in self.groups for atom in group.atoms]
+
+    def slopes(self) -> Floats:
+        """(atoms,): derivative of the objective by each weight."""
+        return np.concatenate([group.gather(self.gradient) for group in self.groups])
+
+    def place(self, start: list[tuple[Atom, float]]) -> None:
+        """Move to the point that the given atoms and weights make."""
+        for atom, weight in start:
+            group, position = self._find(atom)
+            group.weights[position] += weight
+        self.propose(self.weights, whatever=True)
+
+    def step(self, atom: Atom, share: float) -> None:
+        """Move the given share of the way to an atom."""
+        group, position = self._find(atom)
+        for other in self.groups:
+            other.weights = (1.0 - share) * other.weights
+        group.weights[position] += share
+        self.propose(self.weights, whatever=True)
+
+    def propose(self, weights: Floats, *, whatever: bool = False) -> None:
+        """Give the atoms new weights unless the objective would rise; those with none leave."""
+        before = self.objective
+        old = [group.weights for group in self.groups]
+        ends = np.cumsum([len(w) for w in old])
+        for group, new in zip(self.groups, np.split(weights, ends[:-1]), strict=True):
+            group.weights = new
+        self._write()
+        if self.objective > before and not whatever:
+            for group, w in zip(self.groups, old, strict=True):
+                group.weights = w
+            self._write()
+        for group in self.groups:
+            if not (group.weights > 0.0).all():
+                group.keep(group.weights > 0.0)
+        self._known = {atom.key: group for group in self.groups for atom in group.atoms}
+
+    def _write(self) -> None:
+        self.flat[:] = self.origin
+        for group in self.groups:
+            group.write(self.flat)
+        self.refresh()
+
+    def _find(self, atom: Atom) -> tuple[_GramGroup, int]:
+        known = self._known.get(atom.key)
+        if known is not None:
+            return known, next(i for i, a in enumerate(known.atoms) if a.key == atom.key)
+        label = int(self._label[atom.indices[0] % self.targets]) if len(atom.indices) else 0
+        group = self.groups[label]
+        group.extend(atom, (self.design.T @ self.product(atom)).ravel())
+        self._known[atom.key] = group
+        return group, len(group.atoms) - 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cindy._check import integer, positive
 from cindy.least_squares import LeastSquares
-from cindy.solver.active_set import ActiveSet, Iterate
+from cindy.solver.active_set import ActiveSet, Iterate, Walk
 from cindy.solver.corral import Corral
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.simplex import accelerated, accelerated_strongly, project
@@ -18,8 +18,8 @@ __all__ = ["Blended", "Correction", "Direct", "FullyCorrective", "Plain"]
 
 Floats = NDArray[np.float64]
 
-# Takes the atom that the oracle found and the gap; says whether the iterate could be improved.
-Advance = Callable[[Atom, float], bool]
+# Takes the atom that the oracle found and the gap, and gives the iterate to go on with.
+Advance = Callable[[Atom, float], Iterate]
 Start = list[tuple[Atom, float]]
 
 
@@ -47,9 +47,14 @@ class Plain(Correction):
     def begin(
         self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
     ) -> tuple[Iterate, Advance]:
-        active = ActiveSet(objective, oracle)
-        active.place(start)
-        return active, active.step
+        walk = Walk(objective, oracle.origin)
+        walk.place(start)
+
+        def advance(atom: Atom, gap: float) -> Iterate:
+            walk.step(atom, walk.line_search(atom, gap))
+            return walk
+
+        return walk, advance
 
 
 @dataclass(frozen=True)
@@ -57,28 +62,28 @@ class FullyCorrective(Correction):
     """After each new atom, minimise over the hull of all atoms so far to a fixed accuracy.
 
     accuracy: gap over the hull to reach, as a part of the gap at which the run stops
-    inner_steps: accelerated gradient steps allowed for it; if they do not
-        suffice the minimiser is computed exactly, as by `Direct`
+    inner_steps: accelerated gradient steps allowed for it; once they do not
+        suffice, the run goes on with exact minimisers, as `Direct` does
     """
 
     accuracy: float = 0.1
-    inner_steps: int = 500
+    inner_steps: int = 1_000
 
     def __post_init__(self) -> None:
         positive(self.accuracy, "FullyCorrective: `accuracy`")
-        integer(self.inner_steps, "FullyCorrective: `inner_steps`", least=0)
+        integer(self.inner_steps, "FullyCorrective: `inner_steps`", least=1)
 
     def begin(
         self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
     ) -> tuple[Iterate, Advance]:
-        active = ActiveSet(objective, oracle)
-        active.place(start)
+        hull = _Hull(objective, oracle, start, self.inner_steps)
 
-        def advance(atom: Atom, gap: float) -> bool:
-            moved = active.step(atom, gap)
-            return _minimise(objective, active, self.accuracy * target, self.inner_steps) or moved
+        def advance(atom: Atom, gap: float) -> Iterate:
+            hull.take(atom, gap)
+            hull.minimise(self.accuracy * target)
+            return hull.iterate
 
-        return active, advance
+        return hull.iterate, advance
 
 
 @dataclass(frozen=True)
@@ -89,34 +94,33 @@ class Blended(Correction):
     gap of the region exceeds Φ a new atom is worth more than a better hull; once
     it does not, Φ becomes half of the gap.
 
-    inner_steps: accelerated gradient steps allowed to reach Φ; if they do not
-        suffice the minimiser is computed exactly, as by `Direct`
+    inner_steps: accelerated gradient steps allowed to reach Φ; once they do
+        not suffice, the run goes on with exact minimisers, as `Direct` does
     """
 
-    inner_steps: int = 500
+    inner_steps: int = 1_000
 
     def __post_init__(self) -> None:
-        integer(self.inner_steps, "Blended: `inner_steps`", least=0)
+        integer(self.inner_steps, "Blended: `inner_steps`", least=1)
 
     def begin(
         self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
     ) -> tuple[Iterate, Advance]:
-        active = ActiveSet(objective, oracle)
-        active.place(start)
-        accuracy = np.inf
+        hull = _Hull(objective, oracle, start, self.inner_steps)
+        accuracy: float | None = None
 
-        def advance(atom: Atom, gap: float) -> bool:
+        def advance(atom: Atom, gap: float) -> Iterate:
             nonlocal accuracy
-            if not np.isfinite(accuracy):
+            if accuracy is None:
                 accuracy = 0.5 * gap
-            moved = False
             if gap <= accuracy:
                 accuracy = 0.5 * gap
-            else:
-                moved = active.step(atom, gap)
-            return _minimise(objective, active, accuracy, self.inner_steps) or moved
+            if gap > accuracy or hull.exact:
+                hull.take(atom, gap)
+            hull.minimise(accuracy)
+            return hull.iterate
 
-        return active, advance
+        return hull.iterate, advance
 
 
 @dataclass(frozen=True)
@@ -134,81 +138,89 @@ class Direct(Correction):
         for atom, _ in start:
             corral.enter(atom)
 
-        def advance(atom: Atom, gap: float) -> bool:
-            return corral.enter(atom)
+        def advance(atom: Atom, gap: float) -> Iterate:
+            corral.enter(atom)
+            return corral
 
         return corral, advance
 
 
-class _Hull(Oracle):
-    """The oracle of the hull of finitely many atoms and their origin."""
+class _Hull:
+    """The hull of the atoms so far; minimised over exactly once accelerated gradients are too slow."""
 
-    def __init__(self, active: ActiveSet) -> None:
-        self.region = active.oracle.region
-        self.origin = active.origin
-        self.active = active
+    def __init__(self, objective: LeastSquares, oracle: Oracle, start: Start, steps: int) -> None:
+        self._objective = objective
+        self._oracle = oracle
+        self._steps = steps
+        active = ActiveSet(objective, oracle)
+        active.place(start)
+        self.iterate: ActiveSet | Corral = active
 
-    def minimise(self, gradient: Floats) -> Atom:
-        return min(self.active.atoms, key=lambda atom: atom.slope(gradient))
+    @property
+    def exact(self) -> bool:
+        return isinstance(self.iterate, Corral)
 
-    def components(self, targets: int) -> NDArray[np.intp]:
-        return self.active.oracle.components(targets)
+    def take(self, atom: Atom, gap: float) -> None:
+        """Take in an atom, with a step towards it."""
+        if isinstance(self.iterate, Corral):
+            self.iterate.enter(atom)
+        else:
+            self.iterate.step(atom, self.iterate.line_search(atom, gap))
+
+    def minimise(self, accuracy: float) -> None:
+        """Bring the gap over the hull down to `accuracy`."""
+        active = self.iterate
+        if isinstance(active, Corral) or not active.count:
+            return
+        if _gap(active.slopes(), active.weights) <= accuracy:
+            return
+        _accelerate(active, accuracy, self._steps)
+        if active.count and _gap(active.slopes(), active.weights) > accuracy:
+            corral = Corral(self._objective, self._oracle)
+            for i in np.argsort(-active.weights):
+                corral.enter(active.atoms[i])
+            if corral.objective <= active.objective:
+                self.iterate = corral
 
 
-def _minimise(objective: LeastSquares, active: ActiveSet, accuracy: float, steps: int) -> bool:
-    """Bring the gap over the hull of the active atoms and the origin down to `accuracy`."""
-    if not active.count or _hull_gap(active.slopes(), active.weights) <= accuracy:
-        return False
-    before = active.objective
-    _accelerate(active, accuracy, steps)
-    if _hull_gap(active.slopes(), active.weights) > accuracy:
-        _finish(objective, active, accuracy)
-    return active.objective < before
-
-
-def _hull_gap(slopes: Floats, weights: Floats) -> float:
+def _gap(slopes: Floats, weights: Floats) -> float:
+    """Frank-Wolfe gap over the hull of the atoms and the origin."""
     return float(slopes @ weights - min(0.0, slopes.min()))
 
 
 def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
     """Accelerated projected gradient in the weights, each in units of its atom's product."""
-    scales = active.scales
-    base, slopes = active.weights * scales, active.slopes() / scales
-    # Slopes are taken relative to the base point, where the residual gave them to
-    # full precision; gram · weights − constant would lose digits near the end.
-    hessian = 2.0 * active.gram / np.outer(scales, scales)
-    costs = 1.0 / scales
+    groups = [group for group in active.groups if group.atoms]
+    scales = np.concatenate([np.sqrt(np.diag(group.gram)) for group in groups])
+    base, slopes, costs = active.weights * scales, active.slopes() / scales, 1.0 / scales
+    ends = np.cumsum([len(group.atoms) for group in groups])
+    parts = [slice(end - len(group.atoms), end) for end, group in zip(ends, groups, strict=True)]
+    hessians = [
+        2.0 * group.gram / np.outer(scales[part], scales[part])
+        for part, group in zip(parts, groups, strict=True)
+    ]
 
     def gradient(point: Floats) -> Floats:
-        return slopes + hessian @ (point - base)
+        # Relative to the base point, where the residual gave the slopes to full
+        # precision; gram · weights − constant would lose digits near the end.
+        change = point - base
+        result: Floats = slopes.copy()
+        for part, hessian in zip(parts, hessians, strict=True):
+            result[part] += hessian @ change[part]
+        return result
 
     def projection(point: Floats) -> Floats:
         return project(point, costs=costs, below=True)
 
     def done(point: Floats) -> bool:
-        return _hull_gap(gradient(point) * scales, point / scales) <= accuracy
+        return _gap(gradient(point) * scales, point * costs) <= accuracy
 
-    largest, smallest = active.curvature()
-    smoothness, convexity = 2.0 * largest, 2.0 * smallest
+    smoothness = 2.0 * max(group.largest for group in groups)
+    convexity = 2.0 * min(group.smallest for group in groups)
     if convexity > 1e-12 * smoothness:
         point = accelerated_strongly(
             gradient, projection, base, smoothness=smoothness, convexity=convexity, steps=steps, done=done
         )
     else:
         point = accelerated(gradient, projection, base, smoothness=smoothness, steps=steps, done=done)
-    active.assign_if_better(point / scales)
-
-
-def _finish(objective: LeastSquares, active: ActiveSet, accuracy: float) -> None:
-    """Minimise over the hull exactly: `Direct` with the active atoms as its oracle."""
-    hull = _Hull(active)
-    corral = Corral(objective, hull)
-    for _ in range(3 * active.count + 10):
-        atom = hull.minimise(corral.gradient)
-        if corral.gap(atom) <= accuracy:
-            break
-        before = corral.objective
-        if not corral.enter(atom) or corral.objective >= before:
-            break
-    weights = dict(corral.weights())
-    active.assign_if_better(np.array([weights.get(id(atom), 0.0) for atom in active.atoms]))
+    active.propose(point * costs)

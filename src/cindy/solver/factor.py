@@ -23,7 +23,9 @@ class Factor:
     ν that all factors of a run share. QR, not DᵀD: near the end of a run the
     residual is far smaller than b.
 
-    `size`: number of columns
+    size: number of columns
+    total: sum of the minimiser's coordinates
+    spread: by how much a unit of ν lowers that sum
     """
 
     def __init__(self, target: Floats) -> None:
@@ -33,6 +35,8 @@ class Factor:
         self.size = 0
         self.projected = np.zeros(0)
         self.ones = np.zeros(0)
+        self.total = 0.0
+        self.spread = 0.0
 
     def append(self, column: Floats) -> Floats | None:
         """Take in a column; if it depends on the others, leave it and return its coordinates in them."""
@@ -57,6 +61,7 @@ class Factor:
         residual = self._target - self._q[:, :k] @ self.projected
         self.projected = np.append(self.projected, unit @ residual)
         self.ones = np.append(self.ones, (1.0 - along @ self.ones) / height)
+        self._sum_up()
         return None
 
     def delete(self, position: int) -> None:
@@ -73,10 +78,15 @@ class Factor:
         self.size = k - 1
         self.projected = self._q[:, : k - 1].T @ self._target
         self.ones = self._backward(np.ones(k - 1), transposed=True)
+        self._sum_up()
 
     def solve(self, values: Floats) -> Floats:
         """R⁻¹ values."""
         return self._backward(values, transposed=False)
+
+    def _sum_up(self) -> None:
+        self.total = float(self.ones @ self.projected)
+        self.spread = float(self.ones @ self.ones)
 
     def _backward(self, values: Floats, *, transposed: bool) -> Floats:
         if not self.size:

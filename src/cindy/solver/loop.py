@@ -70,7 +70,7 @@ def conditional_gradient(
             status = Status.STOPPED
         if status is not None:
             break
-        advance(atom, gap)
+        iterate = advance(atom, gap)
         idle = 0 if iterate.objective < step.objective else idle + 1
     result = Result(
         x=iterate.x.copy(),

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from cindy._check import floats
 from cindy.errors import DataError
+from cindy.solver.presolve import Presolved, presolve
 from cindy.solver.region import Region
 
 __all__ = ["Atom", "Ball", "Oracle", "Rays", "oracle_for"]
@@ -33,6 +34,11 @@ class Atom:
         x = self.origin.copy()
         x[self.indices] += self.values
         return x
+
+    @property
+    def key(self) -> bytes:
+        """Equal for equal displacements."""
+        return self.indices.tobytes() + self.values.tobytes()
 
     def slope(self, gradient: Floats) -> float:
         """Inner product of the displacement with a flat gradient."""
@@ -99,30 +105,32 @@ class Ball(Oracle):
 
 
 class Rays(Oracle):
-    """A region that is the hull of an origin and finitely many short displacements from it.
+    """A presolved region: the hull of its origin and of short displacements from it."""
 
-    indices, values: (rays, longest), each row a displacement, padded with zero values
-    """
-
-    def __init__(self, region: Region, origin: Floats, indices: Ints, values: Floats) -> None:
+    def __init__(self, region: Region, hull: Presolved) -> None:
         self.region = region
-        self.origin = origin
-        self._indices = indices
-        self._values = values
-        self._length = np.count_nonzero(values, axis=1)
-
-    def __len__(self) -> int:
-        return len(self._indices)
+        self.origin = hull.origin
+        self._room = hull.room
+        self._free = hull.free
+        self._corner = hull.room / region.weights[hull.free]
+        self._indices = hull.indices
+        self._values = hull.values
+        self._length = np.count_nonzero(hull.values, axis=1)
 
     def minimise(self, gradient: Floats) -> Atom:
-        if not len(self):
-            return Atom(np.zeros(0, dtype=np.intp), np.zeros(0), self.origin)
-        slopes = np.einsum("ij,ij->i", self._values, gradient[self._indices])
-        best = int(np.argmin(slopes))
-        if slopes[best] >= 0:
-            return Atom(np.zeros(0, dtype=np.intp), np.zeros(0), self.origin)
-        end = self._length[best]
-        return Atom(self._indices[best, :end], self._values[best, :end], self.origin)
+        least, indices, values = 0.0, np.zeros(0, dtype=np.intp), np.zeros(0)
+        if len(self._free):
+            slopes = gradient[self._free] * self._corner
+            best = int(np.argmax(np.abs(slopes)))
+            least, indices = -abs(float(slopes[best])), self._free[best : best + 1]
+            values = -np.copysign(self._corner[best : best + 1], slopes[best])
+        if len(self._indices):
+            slopes = np.einsum("ij,ij->i", self._values, gradient[self._indices])
+            best = int(np.argmin(slopes))
+            if slopes[best] < least:
+                end = self._length[best]
+                indices, values = self._indices[best, :end], self._values[best, :end]
+        return Atom(indices, values, self.origin)
 
     def components(self, targets: int) -> Ints:
         from scipy.sparse import coo_array
@@ -138,14 +146,14 @@ class Rays(Oracle):
     def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
         # The region is a sum of cones cut at a common length, so the part of the
         # displacement in each component is an atom once stretched to that length.
-        room = self.region.radius - self.region.norm(self.origin)
         displacement = x - self.origin
         label = self.components(targets)[np.arange(len(x)) % targets]
         parts = []
         for k in range(int(label.max()) + 1):
             indices = np.flatnonzero((label == k) & (displacement != 0.0))
-            share = float(self.region.weights[indices] @ np.abs(displacement[indices])) / max(room, 1e-300)
-            if len(indices):
+            length = float(self.region.weights[indices] @ np.abs(displacement[indices]))
+            share = length / self._room if length > 0.0 else 0.0
+            if share > 0.0:
                 parts.append((Atom(indices, displacement[indices] / share, self.origin), share))
         return parts
 
@@ -158,11 +166,8 @@ def oracle_for(region: Region) -> Oracle:
     blocks, after presolve. Anything else: a linear program, kept between calls.
     """
     from cindy.solver.linear_program import LinearProgram
-    from cindy.solver.presolve import presolve
 
     if region.rows == 0:
         return Ball(region)
-    rays = presolve(region)
-    if rays is None:
-        return LinearProgram(region)
-    return Rays(region, rays.origin, rays.indices, rays.values)
+    hull = presolve(region)
+    return LinearProgram(region) if hull is None else Rays(region, hull)

@@ -1,4 +1,4 @@
-"""Rows that fall apart into small blocks are eliminated: the region becomes the hull of a few known points."""
+"""Rows that fall apart into small blocks are eliminated: the region becomes a hull of a few points."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -6,7 +6,7 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import block_array
 from scipy.sparse.csgraph import connected_components
 
 from cindy.errors import InfeasibleError
@@ -19,6 +19,8 @@ Ints = NDArray[np.intp]
 
 # Corners to try in one block before a linear program is the better choice.
 MOST_CORNERS = 5_000
+MOST_IN_ALL = 50_000
+MOST_FREE = 40
 # Relative size below which a number left by elimination counts as zero.
 ROUNDING = 1e-11
 
@@ -28,10 +30,14 @@ class Presolved:
     """The hull of an origin and of displacements from it.
 
     origin: (size,)
-    indices, values: (displacements, longest), padded with zero values
+    room: what the origin leaves of the radius
+    free: coefficients in no row; ± room / weight in each is a displacement
+    indices, values: (others, longest), the other displacements, padded with zero values
     """
 
     origin: Floats
+    room: float
+    free: Ints
     indices: Ints
     values: Floats
 
@@ -40,7 +46,8 @@ class Presolved:
 class _Block:
     """Coefficients that rows connect, and those rows, dense.
 
-    members: flat indices; equal x = goal; below ≤ 0 ≤ above are one-sided rows through zero
+    members: flat indices of the coefficients; numbers: of the rows
+    equal, goal: rows with equal x = goal; signs: rows with signs x ≥ 0
     """
 
     members: Ints
@@ -67,6 +74,8 @@ def presolve(region: Region) -> Presolved | None:
     corners: list[tuple[Ints, Floats]] = []
     for block in blocks:
         free[block.members] = False
+        if len(block.members) - len(block.equal) > MOST_FREE or len(corners) > MOST_IN_ALL:
+            return None
         basis, offset = _eliminate(block)
         if offset.any():
             if basis.shape[1]:
@@ -79,47 +88,52 @@ def presolve(region: Region) -> Presolved | None:
             return None
         corners += [(block.members[np.flatnonzero(c)], c[np.flatnonzero(c)]) for c in found]
     room = region.radius - region.norm(origin)
-    if room < 0:
+    if room < -ROUNDING * region.radius:
         raise InfeasibleError(
             f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}.\n"
             f"The smallest feasible radius is {region.norm(origin):.6g}."
         )
-    return _assemble(region, origin, np.flatnonzero(free), corners, room)
+    return _assemble(region, origin, np.flatnonzero(free), corners, max(room, 0.0))
 
 
 def _blocks(region: Region) -> list[_Block] | None:
     """The connected sets of rows; None if one has a bound that elimination cannot treat."""
-    rows = region.matrix
     bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
     through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
     if (bounded & ~region.equality & ~through_zero).any():
         return None
-    used = rows[np.flatnonzero(bounded)]
-    _, label = connected_components(csr_array(abs(used).T @ abs(used)), directed=False)
-    row_label = np.full(region.rows, -1)
-    for i in np.flatnonzero(bounded):
-        columns = rows.indices[rows.indptr[i] : rows.indptr[i + 1]]
-        if len(columns):
-            row_label[i] = label[columns[0]]
-        elif region.lower[i] > 0 or region.upper[i] < 0:
-            raise InfeasibleError(
-                f"row {i} has no coefficients, but must lie from {region.lower[i]:g} to {region.upper[i]:g}."
-            )
-    by_row = np.argsort(row_label, kind="stable")
-    by_column = np.argsort(label, kind="stable")
+    rows = region.matrix
+    links = block_array([[None, rows], [rows.T, None]], format="csr", dtype=np.float64)
+    label = np.asarray(connected_components(links, directed=False)[1], dtype=np.intp)
+    row_label, column_label = label[: region.rows], label[region.rows :]
+    by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
+    lengths = np.diff(rows.indptr)
     blocks = []
-    for k in np.unique(row_label[row_label >= 0]):
-        low, high = np.searchsorted(row_label[by_row], (k, k + 1))
-        numbers = by_row[low:high]
-        low, high = np.searchsorted(label[by_column], (k, k + 1))
-        blocks.append(_block(region, numbers, by_column[low:high]))
+    for k in np.unique(row_label[bounded]):
+        numbers = _with_label(k, row_label, by_row)
+        numbers = numbers[bounded[numbers]]
+        empty = numbers[lengths[numbers] == 0]
+        if len(empty) and (region.lower[empty] > 0).any() | (region.upper[empty] < 0).any():
+            raise InfeasibleError(f"linear row {empty[0]} has no coefficients, but must not be zero.")
+        if not len(empty):
+            blocks.append(_block(region, numbers, _with_label(k, column_label, by_column)))
     return blocks
 
 
+def _with_label(k: int, labels: Ints, order: Ints) -> Ints:
+    low = np.searchsorted(labels, k, sorter=order)
+    high = np.searchsorted(labels, k, side="right", sorter=order)
+    return order[low:high]
+
+
 def _block(region: Region, numbers: Ints, members: Ints) -> _Block:
-    dense = region.matrix[numbers][:, members].toarray()
-    dense = dense / np.abs(dense).max(axis=1, keepdims=True)
-    scale = np.abs(region.matrix[numbers]).max(axis=1).toarray().ravel()
+    rows = region.matrix
+    dense = np.zeros((len(numbers), len(members)))
+    for i, number in enumerate(numbers):
+        entries = slice(rows.indptr[number], rows.indptr[number + 1])
+        dense[i, np.searchsorted(members, rows.indices[entries])] = rows.data[entries]
+    scale = np.abs(dense).max(axis=1)
+    dense /= scale[:, None]
     equal = region.equality[numbers]
     goal = region.lower[numbers][equal] / scale[equal]
     loose, lower, upper = dense[~equal], region.lower[numbers][~equal], region.upper[numbers][~equal]
@@ -132,14 +146,17 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
     size = len(block.members)
     if not len(block.equal):
         return np.eye(size), np.zeros(size)
-    u, s, vt = np.linalg.svd(block.equal)
+    # Coefficients may differ in unit: balanced, the rank does not depend on that.
+    unit = np.abs(block.equal).max(axis=0)
+    unit[unit == 0] = 1.0
+    u, s, vt = np.linalg.svd(block.equal / unit)
     rank = int((s > ROUNDING * s[0]).sum())
     offset = vt[:rank].T @ ((u[:, :rank].T @ block.goal) / s[:rank])
     offset[np.abs(offset) <= ROUNDING * np.abs(offset).max(initial=0.0)] = 0.0
-    error = np.abs(block.equal @ offset - block.goal).max()
-    if error > 1e-9 * max(1.0, np.abs(block.goal).max()):
+    error = np.abs((block.equal / unit) @ offset - block.goal).max()
+    if error > 1e-9 * np.abs(block.goal).max():
         raise InfeasibleError(_contradiction(block))
-    return vt[rank:].T, offset
+    return vt[rank:].T / unit[:, None], offset / unit
 
 
 def _contradiction(block: _Block) -> str:
@@ -160,15 +177,12 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
     free = basis.shape[1]
     if not free:
         return []
-    planes = _distinct(np.vstack([basis, block.signs @ basis]))
+    planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
     if comb(len(planes), free - 1) > MOST_CORNERS:
         return None
     found: dict[bytes, Floats] = {}
-    for chosen in combinations(range(len(planes)), free - 1):
-        _, s, vt = np.linalg.svd(planes[list(chosen)].reshape(-1, free))
-        if len(s) and s[-1] <= ROUNDING:
-            continue
-        corner = basis @ vt[-1]
+    for direction in _meets(planes, free):
+        corner = basis @ direction
         corner[np.abs(corner) <= ROUNDING * np.abs(corner).max()] = 0.0
         side = block.signs @ corner
         slack = ROUNDING * np.abs(block.signs) @ np.abs(corner)
@@ -177,6 +191,15 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
                 unit = sign * corner / np.abs(corner).max()
                 found[(np.round(unit, 9) + 0.0).tobytes()] = unit
     return list(found.values())
+
+
+def _meets(planes: Floats, free: int) -> Floats:
+    """(lines, free): the lines in which free − 1 of the planes meet."""
+    if free == 1:
+        return np.ones((1, 1))
+    chosen = np.array(list(combinations(range(len(planes)), free - 1)))
+    _, s, vt = np.linalg.svd(planes[chosen])
+    return np.asarray(vt[s[:, -1] > ROUNDING, -1])
 
 
 def _distinct(planes: Floats) -> Floats:
@@ -194,14 +217,9 @@ def _assemble(
 ) -> Presolved:
     """All corners, stretched to the length that the radius leaves, in padded arrays."""
     longest = max([1, *(len(members) for members, _ in corners)])
-    indices = np.zeros((2 * len(free) + len(corners), longest), dtype=np.intp)
+    indices = np.zeros((len(corners), longest), dtype=np.intp)
     values = np.zeros(indices.shape)
-    indices[: 2 * len(free), 0] = np.concatenate([free, free])
-    values[: 2 * len(free), 0] = np.concatenate([room / region.weights[free], -room / region.weights[free]])
-    for k, (members, direction) in enumerate(corners, start=2 * len(free)):
-        length = region.weights[members] @ np.abs(direction)
+    for k, (members, direction) in enumerate(corners):
         indices[k, : len(members)] = members
-        values[k, : len(members)] = direction * (room / length)
-    if room == 0.0:
-        indices, values = indices[:0], values[:0]
-    return Presolved(origin, indices, values)
+        values[k, : len(members)] = direction * (room / (region.weights[members] @ np.abs(direction)))
+    return Presolved(origin, room, free, indices, values)
