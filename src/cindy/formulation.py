@@ -143,19 +143,16 @@ class Differential(Formulation):
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         if self.degree is not None and self.half_width is not None:
             return self
-        degree, half_width = derivative_window(
+        pair = derivative_window(
             trajectories, order=self.order, degree=self.degree, half_width=self.half_width
         )
-        return replace(self, degree=degree, half_width=half_width)
+        return replace(self, degree=pair[0], half_width=pair[1])
 
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
         fitted = self.fit_to([segment])
-        assert fitted.degree is not None
-        assert fitted.half_width is not None
+        degree, half_width = fitted.degree or 0, fitted.half_width or 0
         a, b = int(edges[0]), int(edges[-1])
-        slope = derivative(
-            segment.t, segment.x, a, b, order=self.order, degree=fitted.degree, half_width=fitted.half_width
-        )
+        slope = derivative(segment.t, segment.x, a, b, order=self.order, degree=degree, half_width=half_width)
         return np.hstack([self._evaluate(segment, basis, a, b), slope])
 
 
@@ -172,6 +169,7 @@ class Integral(Formulation):
         whole; None: chosen from the data. Windows share no sample: a step between
         windows goes unused, and in return no noise is common to two windows.
     degree, half_width: of the local polynomials that are integrated
+    rate: degree and half-width for the first derivative, where one is estimated
     smooth: half-width of a local-polynomial smoother of the states inside ψ
     """
 
@@ -182,6 +180,7 @@ class Integral(Formulation):
     degree: int = 6
     half_width: int = 3
     smooth: int | None = None
+    rate: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -191,6 +190,8 @@ class Integral(Formulation):
             integer(self.window, "Integral: `window` (0: whole trajectories)", least=self.min_samples)
         integer(self.degree, "Integral: `degree`", least=1)
         integer(self.half_width, "Integral: `half_width`", least=1)
+        if self.rate is not None:
+            object.__setattr__(self, "rate", (int(self.rate[0]), int(self.rate[1])))
 
     @property
     def min_samples(self) -> int:
@@ -198,16 +199,18 @@ class Integral(Formulation):
 
     @property
     def margin(self) -> int:
-        return self.order * self.half_width + (self.smooth or 0)
+        rate = self.rate[1] if self.rate else 0
+        return max(self.order * self.half_width + (self.smooth or 0), rate)
 
     def edges(self, samples: int) -> Ints:
         return split(samples, self.window or samples, least=self.min_samples)
 
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
+        if self.initial == "first":
+            rate = self.rate or (derivative_window(trajectories, order=1) if self.order == 2 else None)
+            return replace(self, window=self.window or 0, rate=rate)
         if self.window is not None:
             return self
-        if self.initial == "first":
-            return replace(self, window=0)
         return replace(self, window=window_length(trajectories, least=self.min_samples))
 
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
@@ -217,9 +220,8 @@ class Integral(Formulation):
         if free or self.order == 1:
             target = segment.x[a:b]
         else:
-            target = derivative(
-                segment.t, segment.x, a, b, order=1, degree=self.degree, half_width=self.half_width
-            )
+            degree, half_width = self.rate or derivative_window([segment], order=1)
+            target = derivative(segment.t, segment.x, a, b, order=1, degree=degree, half_width=half_width)
         joined = np.hstack([gamma, target])
         return np.concatenate(
             [

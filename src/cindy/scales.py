@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from cindy.calculus import derivative_weights
@@ -17,6 +18,8 @@ _LOOK = 12
 _LOOK_SAMPLES = 4000
 _FEW_PERIODS = 3.0
 _SHORTEST_WINDOW = 24
+_DEGREES = (8, 6, 4, 2)
+_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
 
 
 def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
@@ -71,52 +74,72 @@ def noise_level(segment: Trajectory) -> Floats:
 
 
 def derivative_window(
-    trajectories: Sequence[Trajectory], *, order: int, degree: int | None, half_width: int | None
+    trajectories: Sequence[Trajectory],
+    *,
+    order: int,
+    degree: int | None = None,
+    half_width: int | None = None,
 ) -> tuple[int, int]:
-    """Degree and half-width for derivatives of the given order.
+    """Degree and half-width for derivatives of the given order, as the noise in the data asks for.
 
-    Lepski's rule: of all candidates, in the order of how much noise they let through,
-    the last whose derivative agrees, within the noise, with all before it.
+    The method of Goldenshluger and Lepski: the bias of a candidate is how far its
+    derivative lies, beyond what noise explains, from those that let through more
+    noise; the candidate of least bias and noise wins.
     """
-    segments = [s for s in _some_segments(trajectories) if len(s) >= order + 2]
-    shortest = int(np.median([len(s) for s in segments])) if segments else 9
-    candidates = _candidates(shortest, order, degree, half_width)
-    if len(candidates) == 1 or not segments:
+    segments = [s.part(0, min(len(s), 600)) for s in _some_segments(trajectories, 4) if len(s) > order + 1]
+    samples = int(np.median([len(s) for s in segments])) if segments else 0
+    candidates = _candidates(samples, order, degree, half_width)
+    if len(candidates) == 1:
         return candidates[0]
-    gains, slopes = [], []
-    for p, w in candidates:
-        operators = [derivative_weights(s.t, order=order, degree=p, half_width=w) for s in segments]
-        slopes.append(np.vstack([d @ s.x for d, s in zip(operators, segments, strict=True)]))
-        gains.append(np.sqrt(np.concatenate([d.power(2).sum(axis=1) for d in operators])))
     noise = np.sqrt(np.mean([noise_level(s) ** 2 for s in segments], axis=0))
-    ranked = [int(i) for i in np.argsort([-np.sqrt(np.mean(g**2)) for g in gains])]
-    best = ranked[0]
-    for k, candidate in enumerate(ranked[1:], start=1):
-        for earlier in ranked[:k]:
-            # Row by row in units of its own noise: the one-sided rows at the ends would drown the others.
-            apart = (slopes[candidate] - slopes[earlier]) / gains[earlier][:, None]
-            if np.sqrt(np.mean((apart / np.maximum(noise, np.finfo(float).tiny)) ** 2)) > 1.2:
-                return candidates[best]
-        best = candidate
-    return candidates[best]
+    rounding = 1e-15 * np.sqrt(np.mean([np.mean(s.x**2, axis=0) for s in segments], axis=0))
+    unit = np.maximum(noise, np.maximum(rounding, np.finfo(float).tiny))
+    products, slopes = _trial(segments, unit, candidates, order)
+    gain = np.diagonal(products)
+    apart = _squared_distances(slopes @ slopes.T)
+    explained = len(unit) * _squared_distances(products)
+    # Windows overlap: a slope of width w repeats the same noise w times, which leaves N / w of chance.
+    widths = np.array([w for _, w in candidates])
+    chance = 1 + 3 * np.sqrt(2 * np.maximum.outer(widths, widths) / slopes.shape[1])
+    excess = np.where(gain >= gain[:, None], apart - chance * explained, 0.0)
+    bias = np.maximum(excess.max(axis=1), 0.0)
+    # Noise averages out over the rows of a fit and bias does not, hence the larger weight.
+    return candidates[int(np.argmin(10 * bias + len(unit) * gain))]
+
+
+def _trial(
+    segments: Sequence[Trajectory], unit: Floats, candidates: Sequence[tuple[int, int]], order: int
+) -> tuple[Floats, Floats]:
+    """Inner products (k, k) of the candidate operators, and their slopes (k, N) less the first one's."""
+    products = np.zeros((len(candidates), len(candidates)))
+    slopes = []
+    for s in segments:
+        operators = [derivative_weights(s.t, order=order, degree=p, half_width=w) for p, w in candidates]
+        flat = scipy.sparse.vstack([d.tocoo().reshape((1, -1)) for d in operators]).tocsr()
+        products += (flat @ flat.T).toarray()
+        values = np.array([d @ (s.x / unit) for d in operators])
+        slopes.append((values - values[0]).reshape(len(candidates), -1))
+    return products, np.concatenate(slopes, axis=1)
+
+
+def _squared_distances(products: Floats) -> Floats:
+    squares = np.diagonal(products)
+    return np.asarray(squares[:, None] + squares - 2 * products)
 
 
 def _candidates(
     samples: int, order: int, degree: int | None, half_width: int | None
 ) -> list[tuple[int, int]]:
+    """(degree, half-width) to choose from; the first is the one of least bias."""
     widest = max((samples - 1) // 2, 1)
-    widths = sorted({min(w, widest) for w in (4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)})
-    pairs = {
-        (p, w)
-        for w in ([half_width] if half_width else widths)
-        for p in ([degree] if degree else [min(8, max(2 * w, order))])
-        if p <= 2 * w or half_width
-    }
-    return sorted(pairs) or [(degree or max(order, 2), widths[-1])]
+    widths = [half_width] if half_width else sorted({min(w, widest) for w in _WIDTHS})
+    degrees = [degree] if degree else _DEGREES
+    pairs = [(p, w) for p in degrees for w in widths if order <= p <= 2 * w]
+    return pairs or [(degree or max(order, 2 * widths[-1]), half_width or max(widths[-1], 1))]
 
 
-def _some_segments(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-    """A few segments spread over the data, each cut to a bounded length."""
-    pick = np.unique(np.linspace(0, len(trajectories) - 1, min(_LOOK, len(trajectories))).round().astype(int))
+def _some_segments(trajectories: Sequence[Trajectory], count: int = _LOOK) -> list[Trajectory]:
+    """Those of a few trajectories spread over the data, each cut to a bounded length."""
+    pick = np.unique(np.linspace(0, len(trajectories) - 1, min(count, len(trajectories))).round().astype(int))
     found = [s for i in pick for s in trajectories[int(i)].segments()]
     return [s.part(0, min(len(s), _LOOK_SAMPLES)) for s in found if len(s) > 2]
