@@ -141,9 +141,10 @@ class Group:
         self.weights = self.weights[mask]
         self.atoms = [atom for atom, kept in zip(self.atoms, mask, strict=True) if kept]
 
-    def write(self, flat: Floats) -> None:
-        """Add the weighted displacements to a flat point."""
-        np.add.at(flat, self.indices, self._values * self.weights[self._owner])
+    def write(self, flat: Floats, weights: Floats | None = None) -> None:
+        """Add the displacements to a flat point, weighted by their weights or by others."""
+        chosen = self.weights if weights is None else weights
+        np.add.at(flat, self.indices, self._values * chosen[self._owner])
 
     def gather(self, flat: Floats) -> Floats:
         """(atoms,): inner products of the displacements with a flat vector."""

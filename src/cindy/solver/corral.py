@@ -56,6 +56,12 @@ class Corral(Iterate):
 
     def enter(self, atom: Atom) -> None:
         """Take in an atom and minimise over the larger hull, as far as rounding allows."""
+        before = self.objective
+        self._enter(atom)
+        if self.objective >= before:
+            self._refine()
+
+    def _enter(self, atom: Atom) -> None:
         if not len(atom.indices):
             return
         number = int(self._label[atom.indices[0] % self.targets])
@@ -67,6 +73,41 @@ class Corral(Iterate):
         elif not self._exchange(group, atom, column, coordinates):
             return
         self._settle(number)
+
+    def gather(self, atoms: list[Atom], accuracy: float) -> None:
+        """Minimise over the hull of the given atoms, to a gap over it of `accuracy` or to rounding."""
+        pool = Group(np.arange(self.targets))
+        for atom in atoms:
+            pool.append(atom)
+        while atoms:
+            slopes = pool.gather(self.gradient)
+            best = int(np.argmin(slopes))
+            before = self.objective
+            if float(self.gradient @ (self.flat - self.origin)) - slopes[best] <= accuracy:
+                return
+            self.enter(atoms[best])
+            if self.objective >= before:
+                return
+
+    def _refine(self) -> None:
+        """Correct the point by what its own residual shows to be missing.
+
+        Atoms may be far longer than the point they make up, and rounding of
+        their weights then shows in it. The correction is small, so adding it to
+        the point, not to the weights alone, brings the lost digits back.
+        """
+        shifts = [g.factor.project(self.residual[:, g.targets].ravel(order="F")) for g in self._groups]
+        multiplier = 0.0
+        if self._multiplier > 0.0:
+            excess = sum(float(g.factor.ones @ s) for g, s in zip(self._groups, shifts, strict=True))
+            excess += 1.0 - sum(float(g.weights.sum()) for g in self._groups)
+            multiplier = excess / sum(g.factor.spread for g in self._groups)
+        for group, shift in zip(self._groups, shifts, strict=True):
+            change = group.factor.solve(multiplier * group.factor.ones - shift)
+            change = np.maximum(change, -group.weights)
+            group.write(self.flat, change)
+            group.weights = group.weights + change
+        self.refresh()
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
         """Let an atom whose product depends on the others take the place of one of them.

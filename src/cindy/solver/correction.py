@@ -135,8 +135,7 @@ class Direct(Correction):
         self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
     ) -> tuple[Iterate, Advance]:
         corral = Corral(objective, oracle)
-        for atom, _ in start:
-            corral.enter(atom)
+        corral.gather([atom for atom, _ in start], 0.5 * target)
 
         def advance(atom: Atom, gap: float) -> Iterate:
             corral.enter(atom)
@@ -177,8 +176,7 @@ class _Hull:
         _accelerate(active, accuracy, self._steps)
         if active.count and _gap(active.slopes(), active.weights) > accuracy:
             corral = Corral(self._objective, self._oracle)
-            for i in np.argsort(-active.weights):
-                corral.enter(active.atoms[i])
+            corral.gather(active.atoms, accuracy)
             if corral.objective <= active.objective:
                 self.iterate = corral
 

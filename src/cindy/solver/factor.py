@@ -80,6 +80,10 @@ class Factor:
         self.ones = self._backward(np.ones(k - 1), transposed=True)
         self._sum_up()
 
+    def project(self, values: Floats) -> Floats:
+        """Qᵀ values."""
+        return np.asarray(self._q[:, : self.size].T @ values)
+
     def solve(self, values: Floats) -> Floats:
         """R⁻¹ values."""
         return self._backward(values, transposed=False)

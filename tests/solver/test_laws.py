@@ -1,0 +1,112 @@
+"""Laws that hold for every objective, region and correction in the shared lists."""
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from tests.solver.independent import optimal_value
+from tests.solver.problems import CORRECTIONS, OBJECTIVES, REGIONS, objective, region
+
+from cindy.errors import ConvergenceWarning
+from cindy.solver import Result, conditional_gradient, gap_at, oracle_for
+from cindy.solver.linear_program import LinearProgram
+
+TOL = 1e-7
+CASES = [(name, kind) for name in OBJECTIVES for kind in REGIONS]
+
+
+@cache
+def optimum(name: str, kind: str) -> float:
+    return optimal_value(objective(name), region(kind, name))
+
+
+@cache
+def solve(name: str, kind: str, correction: str) -> Result:
+    with warnings.catch_warnings():
+        if correction == "plain":
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        return conditional_gradient(
+            objective(name),
+            oracle_for(region(kind, name)),
+            CORRECTIONS[correction],
+            tol=TOL,
+            max_iter=60 if correction == "plain" else 3_000,
+        )
+
+
+@cache
+def feasible_points(kind: str) -> np.ndarray:
+    """A thousand points of the region: mixtures of corners in random directions."""
+    rng = np.random.default_rng(0)
+    program = LinearProgram(region(kind))
+    corners = np.array([program(rng.normal(size=program.region.size)).point() for _ in range(40)])
+    return rng.dirichlet(np.full(40, 0.1), size=1_000) @ corners
+
+
+@pytest.mark.parametrize("kind", REGIONS)
+def test_an_atom_is_feasible_and_beats_a_thousand_feasible_points(kind):
+    here = region(kind)
+    oracle = oracle_for(here)
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        gradient = rng.normal(size=here.size)
+        point = oracle(gradient).point()
+        assert here.violation(point) <= 1e-12 * here.radius
+        assert gradient @ point <= (feasible_points(kind) @ gradient).min() + 1e-9
+
+
+@pytest.mark.parametrize("kind", REGIONS)
+@pytest.mark.parametrize("name", ["random", "columns of size 1e6", "columns of size 1e-6", "kuramoto"])
+def test_the_presolved_oracle_and_the_linear_program_agree(name, kind):
+    here = region(kind, name)
+    closed, program = oracle_for(here), LinearProgram(here)
+    rng = np.random.default_rng(2)
+    for _ in range(10):
+        gradient = rng.normal(size=here.size)
+        value = gradient @ closed(gradient).point()
+        assert value == pytest.approx(gradient @ program(gradient).point(), rel=1e-9)
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_the_gap_bounds_the_distance_to_an_independent_solvers_optimum(name, kind, correction):
+    result = solve(name, kind, correction)
+    excess = result.objective - optimum(name, kind)
+    assert excess <= result.gap + 1e-6 * result.scale
+    assert excess >= -1e-6 * result.scale
+
+
+@pytest.mark.parametrize("correction", [c for c in CORRECTIONS if c != "plain"])
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_the_run_ends_with_a_gap_below_the_tolerance(name, kind, correction):
+    result = solve(name, kind, correction)
+    assert result.converged
+    assert result.relative_gap <= TOL
+    assert gap_at(objective(name), oracle_for(region(kind, name)), result.x) <= 1.01 * TOL * result.scale
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_the_objective_never_rises(name, kind, correction):
+    history = solve(name, kind, correction).history
+    values = np.array([step.objective for step in history])
+    assert (np.diff(values) <= 1e-12 * values[0]).all()
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_every_iterate_is_feasible(name, kind, correction):
+    here = region(kind, name)
+    for _, x in solve(name, kind, correction).path:
+        assert here.violation(x) <= 1e-10 * max(here.radius, 1e-3)
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_reported_objective_is_that_of_the_reported_point(name, correction):
+    result = solve(name, "weighted ball", correction)
+    assert result.objective == pytest.approx(objective(name).value(result.x), rel=1e-10)
+    support, x = result.path[-1]
+    np.testing.assert_array_equal(x, result.x)
+    np.testing.assert_array_equal(support, np.flatnonzero(result.x))
