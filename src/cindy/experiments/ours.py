@@ -1,0 +1,80 @@
+"""CINDy in three guises: the paper's letter, with its authors' early stop, and this library's defaults."""
+
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cindy.errors import ConvergenceWarning
+from cindy.experiments.setting import Setting
+from cindy.experiments.tuning import Tuned
+from cindy.solver import Blended, Region, Result, conditional_gradient, oracle_for
+
+__all__ = ["default", "early", "letter", "paper_run"]
+
+Floats = NDArray[np.float64]
+
+GAP = 1e-6
+MOST_ITERATIONS = 1000
+
+
+def letter(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
+    """Blended conditional gradients, radius 2‖LS‖₁, until the gap is 1e-6 of the loss at zero."""
+
+    def method(setting: Setting, trials: int, seed: int) -> Tuned:
+        result = paper_run(setting, constrained)
+        note = "" if result.converged else f"{result.status.value} at relative gap {result.relative_gap:.2g}"
+        return Tuned(result.x, {}, setting.validation_loss(result.x), 0, "", note)
+
+    return method
+
+
+def early(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
+    """The same run, ended where the validation loss is least, as the authors' code did."""
+
+    def method(setting: Setting, trials: int, seed: int) -> Tuned:
+        path = paper_run(setting, constrained).path
+        losses = [setting.validation_loss(x) for _, x in path]
+        best = int(np.argmin(losses))
+        note = "" if best + 1 < len(path) else "the last iterate"
+        return Tuned(path[best][1], {"atoms": float(len(path[best][0]))}, losses[best], 0, "", note)
+
+    return method
+
+
+@lru_cache(maxsize=4)
+def paper_run(setting: Setting, constrained: bool) -> Result:
+    """The paper's algorithm on the training data, columns of unit root mean square."""
+    train = setting.scaled_train
+    size = train.terms * train.targets
+    radius = 2.0 * float(np.abs(setting.least_squares).sum())
+    if constrained:
+        zero = np.zeros(len(setting.equalities))
+        region = Region(size, radius, matrix=csr_array(setting.equalities), lower=zero, upper=zero)
+    else:
+        region = Region(size, radius)
+    with warnings.catch_warnings():
+        # Told by the note of the row.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return conditional_gradient(train, oracle_for(region), Blended(), tol=GAP, max_iter=MOST_ITERATIONS)
+
+
+def default(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
+    """`cindy.identify` as a user calls it: nothing tuned, no validation data, no knowledge of the noise."""
+
+    def method(setting: Setting, trials: int, seed: int) -> Tuned:
+        from cindy.identify import identify
+
+        model = identify(
+            setting.training,
+            setting.system.basis,
+            formulation=setting.form,
+            constraints=setting.system.constraints() if constrained else (),
+        )
+        coef = model.coef * setting.scale[:, None]
+        return Tuned(coef, {}, setting.validation_loss(coef), 0, "", " ".join(model.warnings)[:200])
+
+    return method

@@ -1,0 +1,249 @@
+"""The runner: cases × methods over processes, into a csv that a broken run resumes from."""
+
+import csv
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from cindy.experiments.methods import METHODS
+from cindy.experiments.metrics import measure
+from cindy.experiments.setting import prepare
+
+__all__ = ["COLUMNS", "Case", "Progress", "read_rows", "run"]
+
+Progress = Callable[[int, int, str], None]
+"""Called with the number of finished tasks, of all tasks, and the one just finished."""
+Row = dict[str, str]
+
+KEY = ("system", "formulation", "noise", "repetition", "trajectories", "spread", "method")
+VALUES = (
+    "recovery",
+    "flow",
+    "path",
+    "extra",
+    "missing",
+    "loss",
+    "trials",
+    "parameters",
+    "edge",
+    "note",
+    "error",
+)
+COLUMNS = KEY + VALUES
+
+
+@dataclass(frozen=True)
+class Case:
+    """One data set in one formulation. `trajectories` 0: as many as the paper has."""
+
+    system: str
+    formulation: str
+    noise: float
+    repetition: int
+    trajectories: int = 0
+    spread: str = "pooled"
+
+    def key(self, method: str) -> Row:
+        return {
+            "system": self.system,
+            "formulation": self.formulation,
+            "noise": f"{self.noise:.3g}",
+            "repetition": str(self.repetition),
+            "trajectories": str(self.trajectories),
+            "spread": self.spread,
+            "method": method,
+        }
+
+
+def run(
+    cases: Iterable[Case],
+    methods: Sequence[str],
+    out: Path,
+    *,
+    trials: int,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Every method that takes part in a case's formulation, on every case; all rows of the file `out`.
+
+    Rows are appended as they come, and what the file holds already is not repeated.
+    At the end the file is sorted, so two runs give the same file. Seconds are
+    beside it, in `NAME.seconds.csv`, since no two runs share those.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _mend(out)
+    finished = {_identity(row) for row in read_rows(out)}
+    work: list[tuple[Case, list[str]]] = []
+    for case in cases:
+        todo = [m for m in methods if case.formulation in METHODS[m].formulations]
+        missing = [m for m in todo if _identity(case.key(m)) not in finished]
+        if missing:
+            work.append((case, missing))
+    total = sum(len(m) for _, m in work)
+    for done, (row, seconds) in enumerate(_results(work, trials, processes), start=1):
+        _append(out, COLUMNS, row)
+        _append(
+            _seconds_file(out), (*KEY, "seconds"), {**{k: row[k] for k in KEY}, "seconds": f"{seconds:.3f}"}
+        )
+        if progress is not None:
+            progress(done, total, " ".join(row[k] for k in ("system", "formulation", "noise", "method")))
+    rows = sorted(read_rows(out), key=_order)
+    if work:
+        _rewrite(out, COLUMNS, rows)
+        _rewrite(_seconds_file(out), (*KEY, "seconds"), sorted(read_rows(_seconds_file(out)), key=_order))
+    return rows
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a result file as text; none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def attempt(
+    case: Case, methods: Sequence[str], trials: int, report: Callable[[tuple[Row, float]], None]
+) -> None:
+    """All `methods` on one case, each reported as it ends; a failure is a row with its error."""
+    try:
+        setting = prepare(
+            case.system,
+            case.formulation,
+            case.noise,
+            case.repetition,
+            trajectories=case.trajectories or None,
+            points=case.trajectories * _samples(case.system) or None,
+            spread=case.spread,
+        )
+    except Exception as error:
+        for method in methods:
+            report((_row(case.key(method), error=_sentence(error)), 0.0))
+        return
+    for method in methods:
+        began = time.perf_counter()
+        try:
+            tuned = METHODS[method].fit(setting, trials, case.repetition)
+            seconds = time.perf_counter() - began
+            scores = measure(setting.physical(tuned.coef), setting)
+            row = _row(
+                case.key(method),
+                recovery=scores.recovery,
+                flow=scores.flow,
+                path=scores.path,
+                extra=scores.extra,
+                missing=scores.missing,
+                loss=tuned.loss,
+                trials=tuned.trials,
+                parameters=" ".join(f"{k}={v:.3g}" for k, v in tuned.parameters.items()),
+                edge=tuned.edge,
+                note=tuned.note,
+            )
+        except Exception as error:
+            # A peer may fail in any way at all, and the others must still run.
+            seconds = time.perf_counter() - began
+            row = _row(case.key(method), error=_sentence(error))
+        report((row, seconds))
+
+
+def _results(
+    work: Sequence[tuple[Case, list[str]]], trials: int, processes: int
+) -> Iterable[tuple[Row, float]]:
+    if processes <= 1 or len(work) <= 1:
+        for case, methods in work:
+            here: list[tuple[Row, float]] = []
+            attempt(case, methods, trials, here.append)
+            yield from here
+        return
+    # One BLAS thread a process, set before the workers load it: more would fight for the same cores.
+    before = {
+        name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    }
+    os.environ.update(dict.fromkeys(before, "1"))
+    try:
+        context = multiprocessing.get_context("spawn")
+        with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
+            queue = manager.Queue()
+            futures = [pool.submit(attempt, case, methods, trials, queue.put) for case, methods in work]
+            waiting = sum(len(methods) for _, methods in work)
+            while waiting:
+                try:
+                    yield queue.get(timeout=1.0)
+                    waiting -= 1
+                except Empty:
+                    for future in futures:
+                        if future.done():
+                            future.result()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _samples(system: str) -> int:
+    """Samples a trajectory in the paper's studies of sample efficiency."""
+    return 50 if system.startswith("kuramoto") else 30
+
+
+def _row(key: Row, **values: Any) -> Row:
+    shown = {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in values.items()}
+    return {**dict.fromkeys(COLUMNS, ""), **key, **shown}
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
+
+
+def _identity(row: Row) -> tuple[str, ...]:
+    return tuple(row[k] for k in KEY)
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    return (
+        row["system"],
+        row["formulation"],
+        int(row["trajectories"]),
+        row["spread"],
+        float(row["noise"]),
+        int(row["repetition"]),
+        list(METHODS).index(row["method"]),
+    )
+
+
+def _seconds_file(out: Path) -> Path:
+    return out.with_suffix(".seconds.csv")
+
+
+def _mend(out: Path) -> None:
+    """Drop a last line that a killed run left half written."""
+    for path in (out, _seconds_file(out)):
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            if text and not text.endswith("\n"):
+                path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
+
+
+def _append(path: Path, columns: Sequence[str], row: Row) -> None:
+    new = not path.exists() or path.stat().st_size == 0
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def _rewrite(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    whole = path.with_suffix(".tmp")
+    with whole.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    whole.replace(path)
