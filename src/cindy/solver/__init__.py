@@ -1,5 +1,6 @@
 """Conditional gradients for least squares over a weighted l1 ball cut by linear rows."""
 
+from cindy.solver.basis_pursuit import Pursuit, basis_pursuit
 from cindy.solver.correction import Blended, Correction, Direct, FullyCorrective, Plain
 from cindy.solver.loop import conditional_gradient, gap_at
 from cindy.solver.oracle import Atom, Oracle, oracle_for
@@ -14,10 +15,12 @@ __all__ = [
     "FullyCorrective",
     "Oracle",
     "Plain",
+    "Pursuit",
     "Region",
     "Result",
     "Status",
     "Step",
+    "basis_pursuit",
     "conditional_gradient",
     "gap_at",
     "oracle_for",

@@ -9,12 +9,13 @@ from cindy.errors import InfeasibleError, SolverError
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region
 
-__all__ = ["LinearProgram"]
+__all__ = ["LinearProgram", "smallest_radius"]
 
 Floats = NDArray[np.float64]
 
 # HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms.
 TOLERANCE = 1e-10
+DUAL, PRIMAL = 1, 4
 
 
 class LinearProgram(Oracle):
@@ -42,11 +43,24 @@ class LinearProgram(Oracle):
         indices = np.flatnonzero(displacement)
         return Atom(indices, displacement[indices], self.origin)
 
+    def price(self, gradient: Floats) -> float:
+        self.minimise(gradient)
+        largest = float(np.max(np.abs(gradient * self._corner)))
+        dual = float(self._highs.getSolution().row_dual[-1])
+        return max(0.0, -dual * largest / self.region.radius)
+
     def _run(self, cost: Floats) -> None:
         highs = self._highs
         highs.changeColsCost(len(self._columns), self._columns, np.concatenate([cost, -cost]))
         highs.run()
         status = highs.getModelStatus()
+        if status == highspy.HighsModelStatus.kUnknown:
+            # An ill-conditioned last basis: the same program from scratch, by the dual method.
+            highs.clearSolver()
+            highs.setOptionValue("simplex_strategy", DUAL)
+            highs.run()
+            highs.setOptionValue("simplex_strategy", PRIMAL)
+            status = highs.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             raise InfeasibleError(_why_infeasible(self.region))
         if status != highspy.HighsModelStatus.kOptimal:
@@ -66,15 +80,27 @@ class LinearProgram(Oracle):
 def _why_infeasible(region: Region) -> str:
     """The sentence for an empty region, with the smallest radius that is not."""
     text = f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}"
+    try:
+        least, _ = smallest_radius(region)
+    except InfeasibleError:
+        return f"{text}, nor within any other (HiGHS: infeasible): the rows contradict each other."
+    return f"{text} (HiGHS: infeasible).\nThe smallest feasible radius is {least:.6g}."
+
+
+def smallest_radius(region: Region) -> tuple[float, Floats]:
+    """The least radius at which the rows can be met, and a point there, (size,)."""
+    size = region.size
     highs = _model(region, budget=np.inf)
-    highs.changeColsCost(
-        2 * region.size, np.arange(2 * region.size, dtype=np.int32), np.ones(2 * region.size)
-    )
+    highs.changeColsCost(2 * size, np.arange(2 * size, dtype=np.int32), np.ones(2 * size))
     highs.run()
-    if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-        least = highs.getInfo().objective_function_value * region.radius
-        return f"{text} (HiGHS: infeasible).\nThe smallest feasible radius is {least:.6g}."
-    return f"{text}, nor within any other (HiGHS: infeasible): the rows contradict each other."
+    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        raise InfeasibleError(
+            f"no coefficients satisfy the {region.rows} linear rows, whatever the radius (HiGHS: "
+            f"{highs.modelStatusToString(highs.getModelStatus()).lower()}): they contradict each other."
+        )
+    halves = np.array(highs.getSolution().col_value)
+    point = (halves[:size] - halves[size:]) * region.radius / region.weights
+    return region.norm(point), point
 
 
 def _model(region: Region, *, budget: float) -> highspy.Highs:
@@ -102,7 +128,7 @@ def _model(region: Region, *, budget: float) -> highspy.Highs:
         ("output_flag", False),
         ("threads", 1),
         ("solver", "simplex"),
-        ("simplex_strategy", 4),
+        ("simplex_strategy", PRIMAL),
         ("presolve", "off"),
         ("primal_feasibility_tolerance", TOLERANCE),
         ("dual_feasibility_tolerance", TOLERANCE),

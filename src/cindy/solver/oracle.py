@@ -60,6 +60,10 @@ class Oracle(ABC):
     def minimise(self, gradient: Floats) -> Atom:
         """The minimiser for a flat gradient that is known to be finite and of the right size."""
 
+    @abstractmethod
+    def price(self, gradient: Floats) -> float:
+        """By how much a unit more of radius lowers the least inner product with `gradient`, (size,)."""
+
     def components(self, targets: int) -> Ints:
         """(targets,): labels 0, 1, …; no atom touches targets with different labels."""
         return np.zeros(targets, dtype=np.intp)
@@ -92,6 +96,9 @@ class Ball(Oracle):
         best = int(np.argmax(np.abs(gradient) * self._corner))
         value = -self._corner[best] if gradient[best] > 0 else self._corner[best]
         return Atom(np.array([best]), np.array([value]), self.origin)
+
+    def price(self, gradient: Floats) -> float:
+        return float(np.max(np.abs(gradient) / self.region.weights))
 
     def components(self, targets: int) -> Ints:
         return np.arange(targets)
@@ -131,6 +138,9 @@ class Rays(Oracle):
                 end = self._length[best]
                 indices, values = self._indices[best, :end], self._values[best, :end]
         return Atom(indices, values, self.origin)
+
+    def price(self, gradient: Floats) -> float:
+        return -self.minimise(gradient).slope(gradient) / self._room if self._room > 0.0 else 0.0
 
     def components(self, targets: int) -> Ints:
         from scipy.sparse import coo_array
