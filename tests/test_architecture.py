@@ -27,9 +27,10 @@ LEAVES = {
     "cindy.systems",
     "cindy.experiments",
     "cindy.cli",
+    "cindy.data",
 }
 # A leaf that gathers others: the command line, the pages and the studies.
-GATHERERS = {"cindy.cli", "cindy.experiments", "cindy.report", "cindy.systems"}
+GATHERERS = {"cindy.cli", "cindy.data", "cindy.experiments", "cindy.report", "cindy.systems"}
 # These hand a leaf over to the user, and load it only when asked.
 LAZY_DOORS = {"cindy", "cindy.equations", "cindy.model"}
 SOLVER_MAY_IMPORT = {"numpy", "scipy", "highspy"}

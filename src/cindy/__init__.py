@@ -18,6 +18,7 @@ from cindy.integration import Limits
 from cindy.least_squares import LeastSquares
 from cindy.model import Model, Path, Run
 from cindy.model_file import load
+from cindy.readers import read
 from cindy.solver import Blended, Direct, FullyCorrective, Plain, Step
 from cindy.summary import Summary
 from cindy.trajectory import Trajectory
@@ -53,6 +54,7 @@ __all__ = [
     "Trigonometric",
     "accumulate",
     "load",
+    "read",
 ]
 
 __version__ = "0.1.0"

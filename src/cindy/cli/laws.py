@@ -1,0 +1,133 @@
+"""Constraints as a user types them, in the names of states and terms."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cindy
+from cindy.cli.texts import names, number
+from cindy.errors import ConstraintError
+
+__all__ = ["KINDS", "constraints"]
+
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RELATION = re.compile(r"(<=|>=|=)")
+
+
+def constraints(texts: Mapping[str, list[str]]) -> list[Any]:
+    """The constraints, by kind: {"conserve": ["S + ES + P"], "fix": ["x:1=0"], …}."""
+    return [KINDS[kind](text) for kind in KINDS for text in texts.get(kind, [])]
+
+
+def conserve(text: str) -> Any:
+    """ "S + ES + P", "2 A + B = 0.5" for a rate, "S + P = 0 ± 0.01" for a tolerance."""
+    where = f'--conserve "{text}"'
+    left, _, right = text.partition("=")
+    rate, _, tolerance = right.replace("+-", "±").partition("±")
+    if "±" in left.replace("+-", "±"):
+        raise ConstraintError(f'{where}: a tolerance follows the rate, as in "S + P = 0 ± 0.01".')
+    weights: dict[str, float] = {}
+    for weight, name in _sum(left, where):
+        weights[name] = weights.get(name, 0.0) + weight
+    return cindy.conserve(
+        weights,
+        rate=number(rate, where) if rate.strip() else 0.0,
+        tolerance=number(tolerance, where) if tolerance.strip() else None,
+    )
+
+
+def exchange(text: str) -> Any:
+    """ "x1,x2", or "x1,x2:all" for the symmetry of every term."""
+    where = f'--exchange "{text}"'
+    pair, _, scope = text.partition(":")
+    found = names(pair, where)
+    if len(found) != 2 or scope.strip() not in ("", "pair", "all"):
+        raise ConstraintError(f'{where}: expected two states, as in "x1,x2" or "x1,x2:all".')
+    return cindy.exchange(*found, scope=scope.strip() or "pair")
+
+
+def fix(text: str) -> Any:
+    """ "x:y=0.5": the coefficient of y in the equation of x."""
+    where = f'--fix "{text}"'
+    sides = _RELATION.split(text)
+    if len(sides) != 3 or sides[1] != "=":
+        raise ConstraintError(f'{where}: expected "state:term=value", as in "x:y=0.5".')
+    return cindy.fix(*_coefficient(sides[0], where), number(sides[2], where))
+
+
+def bound(text: str) -> Any:
+    """ "x:y>=0", "x:y<=3" or "0<=x:y<=3"."""
+    where = f'--bound "{text}"'
+    sides = [side.strip() for side in _RELATION.split(text)]
+    if len(sides) == 5 and sides[1] == sides[3] == "<=":
+        low, high = number(sides[0], where), number(sides[4], where)
+        return cindy.bound(*_coefficient(sides[2], where), lower=low, upper=high)
+    if len(sides) == 3 and sides[1] in ("<=", ">="):
+        limit = {"lower" if sides[1] == ">=" else "upper": number(sides[2], where)}
+        return cindy.bound(*_coefficient(sides[0], where), **limit)
+    raise ConstraintError(
+        f'{where}: expected "state:term>=value", "state:term<=value" or "0<=state:term<=1".'
+    )
+
+
+def tie(text: str) -> Any:
+    """ "x:y = 2 y:x": one coefficient is a multiple of another."""
+    where = f'--tie "{text}"'
+    left, _, right = text.partition("=")
+    others = _sum(right, where) if right.strip() else []
+    if len(others) != 1:
+        raise ConstraintError(f'{where}: expected "state:term = ratio state:term", as in "x:y = -1 y:x".')
+    ((ratio, other),) = others
+    return cindy.tie(_coefficient(left, where), _coefficient(other, where), ratio=ratio)
+
+
+def linear(text: str) -> Any:
+    """ "x:y + 2 y:x <= 3", with <=, >= or =."""
+    where = f'--linear "{text}"'
+    sides = _RELATION.split(text)
+    if len(sides) != 3:
+        raise ConstraintError(f'{where}: expected a sum and a limit, as in "x:y + 2 y:x <= 3".')
+    weights: dict[tuple[str, str], float] = {}
+    for weight, name in _sum(sides[0], where):
+        place = _coefficient(name, where)
+        weights[place] = weights.get(place, 0.0) + weight
+    limit = number(sides[2], where)
+    infinity = float("inf")
+    lower = -infinity if sides[1] == "<=" else limit
+    upper = infinity if sides[1] == ">=" else limit
+    return cindy.linear(weights, lower, upper)
+
+
+KINDS: dict[str, Callable[[str], Any]] = {
+    "conserve": conserve,
+    "exchange": exchange,
+    "fix": fix,
+    "bound": bound,
+    "tie": tie,
+    "linear": linear,
+}
+
+
+def _coefficient(text: str, where: str) -> tuple[str, str]:
+    state, colon, term = text.partition(":")
+    if not (state.strip() and colon and term.strip()):
+        raise ConstraintError(
+            f'{where}: "{text.strip()}" must name a coefficient as state:term, as in "x:y^2".'
+        )
+    return state.strip(), term.strip()
+
+
+def _sum(text: str, where: str) -> list[tuple[float, str]]:
+    """ "S + 2 ES - P" as [(1, "S"), (2, "ES"), (-1, "P")]; a star after a number is allowed."""
+    # Signs between blanks separate; a name may hold signs of its own (Ca2+), unless all else is plain words.
+    spaced = re.split(r"\s+([+-])\s+", text.strip())
+    if len(spaced) == 1 and re.fullmatch(r"[\s\w.*]+([+-][\s\w.*]+)+", text.strip()):
+        spaced = [piece for piece in re.split(r"(?<![eE])([+-])", text.strip()) if piece]
+    found = []
+    for sign, piece in zip(["+", *spaced[1::2]], spaced[0::2], strict=True):
+        match = re.fullmatch(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*?\s*)?([^\W\d].*?)\s*", piece)
+        if match is None:
+            raise ConstraintError(f'{where}: "{piece.strip()}" is not a name with a number before it.')
+        negative = (sign == "-") != (match[1] == "-")
+        found.append((-float(match[2] or 1.0) if negative else float(match[2] or 1.0), match[3]))
+    return found

@@ -1,0 +1,176 @@
+"""What the command line shows: equations, the path, certificates, progress. Colours on a terminal only."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from cindy.model import Model
+    from cindy.trajectory import Trajectory
+
+__all__ = [
+    "err",
+    "out",
+    "plain",
+    "section",
+    "show_certificate",
+    "show_data",
+    "show_equations",
+    "show_files",
+    "show_path",
+    "show_warnings",
+    "working",
+]
+
+# A file or a pipe has no width at which a line should end.
+out = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
+err = Console(stderr=True, highlight=False)
+
+_PATH_ROWS = 11
+_VALUE = re.compile(r"(?<![\w^(])[-+]?\s?\d[\d.]*(\(\d+\))?(e[-+]?\d+)?(?![\w)])")
+
+
+def section(title: str) -> None:
+    """A heading with a blank line before it."""
+    out.print()
+    out.print(Text(title, style="bold"))
+
+
+def plain(line: str | Text) -> None:
+    """One indented line."""
+    out.print(Padding(line if isinstance(line, Text) else Text(line), (0, 0, 0, 2), expand=False))
+
+
+def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
+    """How much was read, of what."""
+    samples = sum(len(one) for one in data)
+    missing = sum(int(np.isnan(one.values).any(axis=1).sum()) for one in data)
+    begin, end = min(one.t[0] for one in data), max(one.t[-1] for one in data)
+    section("Data")
+    many = f"{len(data)} trajectories, " if len(data) > 1 else ""
+    plain(f"{', '.join(files)}: {many}{samples:,} samples over t = {begin:g} … {end:g}")
+    states = f"states {', '.join(data[0].states)}"
+    inputs = f"; inputs {', '.join(data[0].inputs)}" if data[0].inputs else ""
+    plain(states + inputs + (f"; {missing:,} samples with missing values" if missing else ""))
+
+
+def show_equations(model: Model) -> None:
+    """The equations, wrapped between terms on a terminal, one to a line elsewhere."""
+    section("Equations")
+    for line in model.equations():
+        left, _, right = line.partition(" = ")
+        width = max(20, out.width - len(left) - 6) if out.is_terminal else 10**9
+        for k, piece in enumerate(_wrapped(right, width)):
+            head = f"{left} = " if k == 0 else " " * (len(left) + 3)
+            body = Text(piece)
+            body.highlight_regex(_VALUE, "cyan")
+            plain(Text(head, style="bold") + body)
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    line = ""
+    for term in re.split(r"(?= [+-] )", text):
+        if line and len(line) + len(term) > width:
+            yield line
+            line = ""
+        line += term
+    yield line
+
+
+def show_path(model: Model) -> None:
+    """The models that were compared, near the chosen one, and what each adds to the one before."""
+    path = model.path
+    if len(path) < 2:
+        return
+    section(f"Path ({len(path)} models compared)")
+    middle = path.chosen if path.chosen is not None else len(path) - 1
+    first = max(0, min(middle - _PATH_ROWS // 2, len(path) - _PATH_ROWS))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
+    table.add_column("", width=1)
+    table.add_column("terms", justify="right")
+    table.add_column("score", justify="right")
+    table.add_column("compared with the row above")
+    for k in range(first, min(first + _PATH_ROWS, len(path))):
+        one, mark = path[k], "●" if k == path.chosen else ""
+        change = _change(path[k - 1], one) if k else ""
+        style = "bold green" if k == path.chosen else ""
+        table.add_row(mark, str(one.size), f"{path.scores[k]:.4g}", change, style=style)
+    out.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _change(before: Model, after: Model) -> str:
+    changes = [
+        *(("+", i, j) for i, j in np.argwhere(after.support & ~before.support)),
+        *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
+    ]
+    mark = "'" * after.order
+    shown = [f"{sign} {after.terms[i]} in {after.states[j]}{mark}" for sign, i, j in changes[:3]]
+    return ", ".join(shown) + (f", … ({len(changes)} in all)" if len(changes) > 3 else "")
+
+
+def show_certificate(model: Model) -> None:
+    """How sure the model is: noise, gap, constraints, and the run that found it."""
+    section("How sure")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, text in _certificate(model):
+        table.add_row(name, text)
+    out.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _certificate(model: Model) -> Iterator[tuple[str, str]]:
+    yield "terms", f"{model.size} of {model.coef.size} possible"
+    if np.all(np.isfinite(model.noise)):
+        yield "noise", ", ".join(f"{s} {v:.2g}" for s, v in zip(model.states, model.noise, strict=True))
+    for text in model.constraints:
+        yield "law", text
+    if model.constraints:
+        yield "violation", f"{model.violation:.1e} at most"
+    if np.isfinite(model.gap):
+        yield "gap", f"{model.gap:.3g} (no model in the region fits better by more)"
+    if np.isfinite(model.radius):
+        yield "radius", f"{model.radius:.4g}"
+    if model.result is not None:
+        run = model.result
+        yield "run", f"{run.status}, {run.iterations} iterations, {run.seconds:.2f} s"
+
+
+def show_warnings(sentences: Sequence[str]) -> None:
+    """What the user should know, on the error stream."""
+    for sentence in sentences:
+        err.print(Text("Warning: ", style="bold yellow") + Text(sentence), soft_wrap=True)
+
+
+def show_files(files: Sequence[tuple[Path, str]]) -> None:
+    """The files that were written, and what each holds."""
+    if not files:
+        return
+    section("Written")
+    widest = max(len(str(path)) for path, _ in files)
+    for path, what in files:
+        plain(Text(str(path).ljust(widest), style="cyan") + Text(f"  {what}", style="dim"))
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows on a terminal what is going on and for how long. Yields a function to say how far it is."""
+    if not err.is_terminal:
+        yield lambda _: None
+        return
+    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(what)
+        yield lambda text: progress.update(task, description=f"{what} {text}")

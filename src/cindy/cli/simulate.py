@@ -1,0 +1,66 @@
+"""cindy simulate: from a saved model to a table of its solution."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from cindy.cli import texts
+from cindy.cli.screen import show_warnings, working
+from cindy.errors import DataError
+from cindy.model import Model
+from cindy.model_file import load
+from cindy.readers import read
+from cindy.trajectory import Trajectory
+from cindy.whole_file import write_text
+
+__all__ = ["run"]
+
+
+def run(
+    file: Path, *, x0: str, t: str | None, v0: str | None = None, inputs: Path | None = None, out: Path | None
+) -> None:
+    """Solve, and write the solution as csv to a file or to the screen."""
+    model = load(file)
+    start = texts.start(x0, model.states, "--x0")
+    velocity = None if v0 is None else texts.start(v0, model.states, "--v0")
+    known = None if inputs is None else _inputs(model, inputs)
+    if t is None and known is None:
+        raise DataError('simulate: the times are missing. Say --t "start:stop:step".')
+    times = known.t if t is None and known is not None else texts.times(t or "")
+    with working("Simulating"):
+        found = model.simulate(start, times, None if known is None else _on(known, times), v0=velocity)
+    text = _csv(found)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text, "the solution")
+    if found.stopped is not None:
+        show_warnings([f"stopped after {len(found)} of {len(times)} samples: {found.stopped}."])
+
+
+def _inputs(model: Model, file: Path) -> Trajectory:
+    if not model.inputs:
+        raise DataError("simulate: the model has no inputs, so --inputs must be left out.")
+    found = read(file, states=model.inputs)
+    if len(found) != 1:
+        raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(found)}.")
+    return found[0]
+
+
+def _on(known: Trajectory, times: np.ndarray) -> np.ndarray:
+    """The inputs at other times, on straight lines between their own."""
+    if times[0] < known.t[0] or times[-1] > known.t[-1]:
+        raise DataError(
+            f"simulate: the inputs are known for t = {known.t[0]:g} … {known.t[-1]:g}, "
+            f"but the times are {times[0]:g} … {times[-1]:g}."
+        )
+    return np.column_stack([np.interp(times, known.t, column) for column in known.x.T])
+
+
+def _csv(found: Trajectory) -> str:
+    stream = io.StringIO()
+    names = ",".join(("t", *found.variables))
+    np.savetxt(stream, np.column_stack([found.t, found.values]), "%.12g", ",", header=names, comments="")
+    return stream.getvalue()

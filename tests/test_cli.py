@@ -1,0 +1,298 @@
+"""The command line: what it prints, what it writes, and how it refuses."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy.cli import laws, texts
+from cindy.cli.app import main
+from cindy.cli.settings import FitSettings, read_settings
+from cindy.data import KINETICS, make
+from cindy.errors import CindyError, ConstraintError, DataError
+from cindy.model import Model, Path, Run
+from cindy.systems import lorenz
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch, tmp_path):
+    """Runs a command in an empty folder; gives its status, its output and its complaints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["cindy", *map(str, arguments)])
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code or 0
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    system = lorenz()
+    model = Model(
+        system.coef,
+        system.basis,
+        system.states,
+        coef_error=np.abs(system.coef) * 1e-3,
+        noise=[0.1, 0.2, 0.3],
+        gap=1e-5,
+        radius=4.0,
+        constraints=("x + y is conserved",),
+        warnings=("a word of caution",),
+        result=Run(1e-7, 2.0, "converged", 12, 15, 0.05),
+    )
+    smaller = model.with_coef({("y", "x z"): 0.0})
+    model = replace(model, path=Path((smaller, model), (2.0, 1.0), 1))
+    model.save(tmp_path / "model.json")
+    return tmp_path / "model.json"
+
+
+# ── texts ──
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("poly:3", cindy.Polynomial(3)),
+        ("poly", cindy.Polynomial(2)),
+        ("poly:2:nobias", cindy.Polynomial(2, bias=False)),
+        ("trig:2", cindy.Trigonometric(2)),
+        ("fourier:1,2.5", cindy.Fourier([1, 2.5])),
+        ("poly:2 + trig:1@x,y", cindy.Polynomial(2) + cindy.Trigonometric(1).on("x", "y")),
+        ("fourier:2*poly:1+poly:1", cindy.Fourier([2]) * cindy.Polynomial(1) + cindy.Polynomial(1)),
+    ],
+)
+def test_a_basis_is_typed_as_it_is_thought(text, made):
+    assert texts.basis(text) == made
+
+
+def test_further_terms_are_formulas():
+    settings = FitSettings(term=["decay=x*exp(-y)", "sqrt(x)"])
+    assert settings.terms() == {"decay": "x*exp(-y)", "sqrt(x)": "sqrt(x)"}
+    made = texts.basis("poly:1", settings.terms())
+    assert made.names(("x", "y")) == ("1", "x", "y", "decay", "sqrt(x)")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ploy:3", 'no "ploy". Did you mean "poly"'),
+        ("poly:x", '"x" is not a number'),
+        ("poly:2.5", "not a whole number"),
+        ("poly:2:odd", '"nobias" or "nointeraction"'),
+        ("", "expected a basis"),
+        ("poly:2 +", 'there is no ""'),
+        ("poly:2@", "names separated by commas"),
+    ],
+)
+def test_a_basis_that_does_not_exist_is_refused(text, sentence):
+    with pytest.raises(DataError) as caught:
+        texts.basis(text)
+    assert sentence in str(caught.value)
+
+
+def test_times_include_their_end_where_a_step_meets_it():
+    assert len(texts.times("0:20:0.01")) == 2001
+    assert texts.times("0:1:0.1")[-1] == pytest.approx(1.0)
+    assert texts.times("0:1:0.3").tolist() == pytest.approx([0, 0.3, 0.6, 0.9])
+    assert texts.times("0,1,5").tolist() == [0.0, 1.0, 5.0]
+    for bad in ("0:1", "1:0:0.1", "0:1:0", "0:1:x", "0:1e99:1"):
+        with pytest.raises(DataError, match="--t"):
+            texts.times(bad)
+
+
+def test_a_start_is_given_by_place_or_by_name():
+    states = ("x", "y")
+    assert texts.start("1,2", states, "--x0").tolist() == [1.0, 2.0]
+    assert texts.start("y = 2, x = 1", states, "--x0").tolist() == [1.0, 2.0]
+    with pytest.raises(DataError, match='no state "z"'):
+        texts.start("z=2,x=1", states, "--x0")
+    with pytest.raises(DataError, match="no value for y"):
+        texts.start("x=1", states, "--x0")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("S + ES + P", [(1, "S"), (1, "ES"), (1, "P")]),
+        ("S+ES-P", [(1, "S"), (1, "ES"), (-1, "P")]),
+        ("2 A - 0.5*B", [(2, "A"), (-0.5, "B")]),
+        ("-A + 1e-3 B", [(-1, "A"), (1e-3, "B")]),
+        ("Ca2+ + Na+", [(1, "Ca2+"), (1, "Na+")]),
+        ("x:x y - 2 z:sin(x) cos(y)", [(1, "x:x y"), (-2, "z:sin(x) cos(y)")]),
+    ],
+)
+def test_a_sum_is_read_with_its_numbers(text, parts):
+    assert laws._sum(text, "here") == parts
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("conserve", "S + 3"),
+        ("conserve", "S ± 0.1"),
+        ("exchange", "x1"),
+        ("exchange", "x1,x2:some"),
+        ("fix", "x:y"),
+        ("fix", "x=1"),
+        ("fix", "x:y>=1"),
+        ("bound", "x:y"),
+        ("bound", "x:y=3"),
+        ("tie", "x:y"),
+        ("tie", "x:y = "),
+        ("linear", "x:y + y:x"),
+        ("linear", "x <= 3"),
+    ],
+)
+def test_a_law_that_cannot_be_read_is_refused_with_an_example(kind, text):
+    with pytest.raises(ConstraintError, match=f'--{kind} "'):
+        laws.KINDS[kind](text)
+
+
+# ── cindy.toml ──
+
+
+def test_what_is_typed_overrules_the_file(tmp_path):
+    file = tmp_path / "cindy.toml"
+    file.write_text('[fit]\nbasis = "poly:3"\ntime = "s"\nconserve = "A + B"\ntol = 1\n[other]\nx = 1\n')
+    settings = read_settings(file, {"time": "t", "by": None, "conserve": []})
+    assert (settings.basis, settings.time, settings.conserve, settings.tol) == ("poly:3", "t", ["A + B"], 1)
+    file.write_text('data = ["a.csv"]\norder = 2\n')
+    assert read_settings(file, {}).order == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("basis = 3", "basis must be a text"),
+        ('order = "2"', "order must be a whole number"),
+        ("order = true", "order must be a whole number"),
+        ("conserve = [1]", "a text or a list of texts"),
+        ('bsais = "poly:2"', 'no option "bsais". Did you mean "basis"'),
+        ("basis = ", "Cannot read the settings"),
+        ("fit = 3", "must be a table"),
+    ],
+)
+def test_a_file_of_options_is_checked(text, sentence, tmp_path):
+    file = tmp_path / "cindy.toml"
+    file.write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_settings(file, {})
+    assert sentence in str(caught.value)
+
+
+# ── show and simulate ──
+
+
+def test_show_prints_equations_path_and_certificate(cli, model_file):
+    status, out, err = cli("show", model_file)
+    assert status == 0
+    assert "x' = -10.00(1) x + 10.00(1) y\n" in out
+    assert "+ x z in y'" in out
+    assert "x + y is conserved" in out
+    assert "converged, 12 iterations" in out
+    assert err == "Warning: a word of caution\n"
+
+
+@pytest.mark.parametrize("form", ["latex", "python", "c", "sympy"])
+def test_show_prints_source_and_nothing_else(cli, model_file, form):
+    status, out, err = cli("show", model_file, f"--{form}")
+    assert (status, err) == (0, "")
+    if form == "python":
+        names = {}
+        exec(out, names)
+        assert names["rhs"](0.0, [1.0, 2.0, 3.0]) == pytest.approx(lorenz().rhs(np.array([1.0, 2.0, 3.0])))
+    else:
+        assert {"latex": r"\dot{x}", "c": "double", "sympy": "x' = -10.0*x"}[form] in out
+
+
+def test_simulate_writes_a_table_that_can_be_read_again(cli, model_file, tmp_path):
+    status, out, err = cli(
+        "simulate", model_file, "--x0", "x=1,y=0,z=25", "--t", "0:1:0.01", "--out", "sim.csv"
+    )
+    assert (status, out, err) == (0, "", "")
+    (found,) = cindy.read(tmp_path / "sim.csv")
+    exact = cindy.load(model_file).simulate([1, 0, 25], np.linspace(0, 1, 101))
+    np.testing.assert_allclose(found.x, exact.x, rtol=1e-9)
+    assert cli("simulate", model_file, "--x0", "1,0,25", "--t", "0:0.1:0.1")[1].startswith(
+        "t,x,y,z\n0,1,0,25\n"
+    )
+
+
+def test_simulate_says_where_a_solution_ends(cli, tmp_path):
+    Model(np.array([[0.0], [0.0], [1.0]]), cindy.Polynomial(2), ("x",)).save(tmp_path / "m.json")
+    status, out, err = cli("simulate", "m.json", "--x0", "1", "--t", "0:2:0.5")
+    assert status == 0
+    assert len(out.splitlines()) == 3
+    assert "x blew up at t = 1" in err
+
+
+def test_simulate_takes_inputs_from_a_file(cli, tmp_path):
+    driven = Model(np.array([[0.0], [-1.0], [1.0]]), cindy.Polynomial(1), ("x",), inputs=("u",))
+    driven.save(tmp_path / "m.json")
+    (tmp_path / "u.csv").write_text("t,u\n0,0\n2,2\n")
+    status, out, _ = cli("simulate", "m.json", "--x0", "0", "--t", "0:2:1", "--inputs", "u.csv")
+    assert status == 0
+    assert float(out.splitlines()[-1].split(",")[1]) == pytest.approx(1 + np.exp(-2), abs=1e-6)
+    assert cli("simulate", "m.json", "--x0", "0", "--t", "0:3:1", "--inputs", "u.csv")[0] == 2
+
+
+# ── mistakes ──
+
+
+def test_a_mistake_is_one_sentence_and_status_2(cli, model_file, tmp_path):
+    (tmp_path / "damaged.json").write_text(model_file.read_text()[:200])
+    mistakes = [
+        ["show", "nowhere.json"],
+        ["show", "damaged.json"],
+        ["show", model_file, "--latex", "--c"],
+        ["simulate", model_file, "--x0", "1,2", "--t", "0:1:0.1"],
+        ["simulate", model_file, "--x0", "1,2,3"],
+        ["simulate", model_file, "--x0", "1,2,3", "--t", "0:1:0.1", "--out", "no/such/folder.csv"],
+        ["fit"],
+        ["fit", "nowhere.csv"],
+        ["bench"],
+    ]
+    for mistake in mistakes:
+        status, _, err = cli(*mistake)
+        assert status == 2, mistake
+        assert err.startswith("Error: "), mistake
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "mistake", [["shwo"], ["fit", "--baiss", "poly:2"], ["fit", "a.csv", "--order", "x"]]
+)
+def test_a_command_that_does_not_exist_is_status_2(cli, mistake):
+    status, _, err = cli(*mistake)
+    assert status == 2
+    assert "Error" in err
+    assert "Traceback" not in err
+
+
+def test_anything_else_is_status_1(tmp_path):
+    code = "import cindy.cli.show as s; s.load = lambda f: 1/0; from cindy.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "show", "x"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_the_bundled_data_are_what_the_command_makes(tmp_path):
+    make(tmp_path / "again.csv")
+    old, new = (cindy.read(file, by="run") for file in (KINETICS, tmp_path / "again.csv"))
+    assert len(old) == len(new)
+    for a, b in zip(old, new, strict=True):
+        np.testing.assert_allclose(a.x, b.x, atol=2e-6)
+
+
+def test_every_error_of_the_library_is_a_mistake_of_the_user():
+    assert all(issubclass(kind, CindyError) for kind in (DataError, ConstraintError))
