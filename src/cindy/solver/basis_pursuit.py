@@ -11,7 +11,7 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.correction import Correction
 from cindy.solver.linear_program import smallest_radius
 from cindy.solver.loop import conditional_gradient
-from cindy.solver.oracle import oracle_for
+from cindy.solver.oracle import Oracle, oracle_for
 from cindy.solver.region import Region
 from cindy.solver.result import Result, Status, Step
 
@@ -82,33 +82,44 @@ def basis_pursuit(
     radius = radius * (1 + 1e-9) if radius > 0 else _first_radius(objective, region, aim)
     for _ in range(max_radii):
         oracle = oracle_for(region.with_radius(radius))
-
-        def near(step: Step) -> bool:
-            return step.gap > 0.1 * abs(step.objective - aim)
-
-        result = conditional_gradient(
-            objective, oracle, correction, tol=0.25 * tol, max_iter=max_iter, callback=near, start=point
-        )
-        point = result.x
-        gradient = objective.gradient(point).ravel()
-        slope = oracle.price(gradient)
-        bound = result.objective - result.gap
+        result = _solve(objective, oracle, correction, tol, max_iter, point, aim)
+        point, bound = result.x, result.objective - result.gap
+        slope = oracle.price(objective.gradient(point).ravel())
         if bound > epsilon and slope > 0:
             least = max(least, radius + (bound - epsilon) / slope)
-        if result.objective <= epsilon:
-            return Pursuit(result, radius, min(least, radius), epsilon)
         rise = (bound - aim) / slope if slope > 0 else np.inf
-        if not rise <= 1e6 * max(radius, region.norm(point)):
-            if result.objective <= epsilon + tol * scale:
-                return Pursuit(result, radius, min(least, radius), epsilon)
+        flat = not rise <= 1e6 * max(radius, region.norm(point))
+        if result.objective <= epsilon or (flat and result.objective <= epsilon + tol * scale):
+            return Pursuit(result, radius, min(least, radius), epsilon)
+        if flat:
+            best = _solve(objective, oracle, correction, tol, max_iter, point, None)
             raise InfeasibleError(
                 f"basis_pursuit: no coefficients bring the loss down to epsilon = {epsilon:g}, whatever the "
-                f"radius.\nThe least loss is {result.objective:.6g}."
+                f"radius.\nThe least loss is {best.objective:.6g}."
             )
         radius += max(rise, 1e-12 * radius)
     raise SolverError(
         f"basis_pursuit: after {max_radii} radii the loss is {result.objective:g}, still above "
         f"epsilon = {epsilon:g}. Raise `max_radii`, or loosen `tol`."
+    )
+
+
+def _solve(
+    objective: LeastSquares,
+    oracle: Oracle,
+    correction: Correction | None,
+    tol: float,
+    max_iter: int,
+    start: Floats,
+    aim: float | None,
+) -> Result:
+    """A run at one radius, no more accurate than the distance to the aim makes worth while."""
+
+    def go_on(step: Step) -> bool:
+        return aim is None or step.gap > 0.1 * abs(step.objective - aim)
+
+    return conditional_gradient(
+        objective, oracle, correction, tol=0.25 * tol, max_iter=max_iter, callback=go_on, start=start
     )
 
 

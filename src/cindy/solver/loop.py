@@ -39,14 +39,13 @@ def conditional_gradient(
 
     Ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a
     limit, when the callback returns False, or when rounding allows no further
-    progress; the status says which. Every other end than convergence and the
-    callback also gives a ConvergenceWarning. The gap of the result holds for
-    the whole region in every case.
+    progress; the status says which, and limits and rounding also give a
+    ConvergenceWarning. The gap holds for the whole region in every case.
 
     >>> from cindy.solver import Region, oracle_for
     >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
     >>> result = conditional_gradient(f, oracle_for(Region(3, 2.0)))
-    >>> result.x.ravel().round(6)
+    >>> result.x.ravel()
     array([2., 0., 0.])
     """
     _check(objective, oracle, tol, max_iter, max_seconds)
@@ -61,8 +60,7 @@ def conditional_gradient(
     while True:
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
-        now = time.perf_counter() - began
-        step = Step(len(history), gap, iterate.objective, iterate.count, now)
+        step = Step(len(history), gap, iterate.objective, iterate.count, time.perf_counter() - began)
         history.append(step)
         _remember(trace, iterate)
         status = _status(step, tol * scale, max_iter, max_seconds, idle)
@@ -84,8 +82,7 @@ def conditional_gradient(
         history=tuple(history),
         trace=tuple(trace.values()),
     )
-    if status not in (Status.CONVERGED, Status.STOPPED):
-        _warn(result, tol)
+    _warn(result, tol)
     return result
 
 
@@ -145,7 +142,9 @@ def _scale(objective: LeastSquares, oracle: Oracle) -> float:
 
 def _remember(trace: dict[bytes, tuple[Ints, Floats]], iterate: Iterate) -> None:
     support = np.flatnonzero(iterate.flat).astype(np.int32)
-    trace[support.tobytes()] = (support, iterate.flat[support])
+    key = support.tobytes()
+    trace.pop(key, None)
+    trace[key] = (support, iterate.flat[support])
 
 
 def _status(step: Step, target: float, max_iter: int, max_seconds: float | None, idle: int) -> Status | None:
@@ -161,6 +160,8 @@ def _status(step: Step, target: float, max_iter: int, max_seconds: float | None,
 
 
 def _warn(result: Result, tol: float) -> None:
+    if result.status in (Status.CONVERGED, Status.STOPPED):
+        return
     advice = {
         Status.ITERATIONS: "Raise `max_iter`, or loosen `tol`.",
         Status.TIME: "Raise `max_seconds`, or loosen `tol`.",

@@ -1,6 +1,6 @@
 """The feasible set: a weighted l1 ball cut by linear rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import cast
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Rows = scipy.sparse.csr_array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Region:
     """{ x : Σ weights_i |x_i| ≤ radius, lower ≤ matrix x ≤ upper } over the flattened coefficients.
 
@@ -38,28 +38,35 @@ class Region:
 
     size: int
     radius: float
-    weights: Floats = None  # type: ignore[assignment]
-    matrix: Rows = None  # type: ignore[assignment]
-    lower: Floats = -np.inf  # type: ignore[assignment]
-    upper: Floats = np.inf  # type: ignore[assignment]
+    weights: Floats
+    matrix: Rows
+    lower: Floats
+    upper: Floats
 
-    def __post_init__(self) -> None:
-        size = integer(self.size, "Region: `size`", least=1)
-        radius = positive(self.radius, "Region: `radius`")
-        matrix = _rows(self.matrix, size)
-        count = int(matrix.shape[0])
-        lower = _bound(self.lower, "lower", count)
-        upper = _bound(self.upper, "upper", count)
-        _check_order(lower, upper)
-        for name, value in (
-            ("size", size),
-            ("radius", radius),
-            ("weights", _weights(self.weights, size)),
-            ("matrix", matrix),
-            ("lower", lower),
-            ("upper", upper),
-        ):
-            object.__setattr__(self, name, value)
+    def __init__(
+        self,
+        size: int,
+        radius: float,
+        weights: ArrayLike | None = None,
+        matrix: ArrayLike | scipy.sparse.sparray | None = None,
+        lower: ArrayLike = -np.inf,
+        upper: ArrayLike = np.inf,
+    ) -> None:
+        count = integer(size, "Region: `size`", least=1)
+        rows = _rows(matrix, count)
+        low = _bound(lower, "lower", int(rows.shape[0]))
+        high = _bound(upper, "upper", int(rows.shape[0]))
+        _check_order(low, high)
+        values = (
+            count,
+            positive(radius, "Region: `radius`"),
+            _weights(weights, count),
+            rows,
+            low,
+            high,
+        )
+        for field, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)
 
     @property
     def rows(self) -> int:
@@ -106,7 +113,7 @@ def _weights(weights: ArrayLike | None, size: int) -> Floats:
     return array
 
 
-def _rows(matrix: object, size: int) -> Rows:
+def _rows(matrix: ArrayLike | scipy.sparse.sparray | None, size: int) -> Rows:
     if matrix is None:
         return Rows((0, size), dtype=np.float64)
     if scipy.sparse.issparse(matrix):
