@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._check import integer
-from cindy.calculus import derivative_weights
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.solutions import solutions
 from cindy.trajectory import Trajectory, as_trajectories
 
 if TYPE_CHECKING:
@@ -63,34 +63,10 @@ def _solutions(model: Model, data: list[Trajectory], window: int | None) -> Iter
     """(measured, simulated) states; those after a blow-up are NaN."""
     if window is not None:
         integer(window, "score: `window`", least=2)
-    smoother = None if isinstance(model.formulation, Discrete) else Differential().fit_to(data)
-    for segment in (part for one in data for part in one.segments()):
-        length = window or len(segment)
-        for begin in range(0, len(segment) - 1, length):
-            piece = segment.part(begin, min(begin + length, len(segment)))
-            if len(piece) < 2:
-                continue
-            start = _start(segment, begin, model.order, smoother)
-            found = model.simulate(start, piece.t, piece.u)
-            simulated = np.full(piece.x.shape, np.nan)
-            simulated[: len(found)] = found.x
-            yield np.asarray(piece.x), simulated
-
-
-def _start(segment: Trajectory, begin: int, order: int, smoother: Differential | None) -> Floats:
-    """The state at a sample, and its rate for order 2, by the local polynomial that suits the noise."""
-    if smoother is None or len(segment) < 4:
-        if order == 2:
-            raise DataError("score: a solution of second order needs at least 4 samples to start from.")
-        return np.asarray(segment.x[begin])
-    degree, half_width = smoother.degree or 2, smoother.half_width or 1
-    low = max(0, begin - 2 * half_width)
-    near = segment.part(low, min(len(segment), begin + 2 * half_width + 1))
-    estimates = [
-        (derivative_weights(near.t, order=k, degree=degree, half_width=half_width) @ near.x)[begin - low]
-        for k in range(order)
-    ]
-    return np.concatenate(estimates)
+    for piece, found in solutions(model, data, window=window):
+        simulated = np.full(piece.x.shape, np.nan)
+        simulated[: len(found)] = found.x
+        yield np.asarray(piece.x), simulated
 
 
 def _determination(measured: Floats, modelled: Floats, *, centred: bool) -> float:

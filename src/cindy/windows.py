@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cindy.errors import DataError
 
-__all__ = ["single_steps", "split", "stacks", "without_first", "without_polynomials"]
+__all__ = ["onto_samples", "single_steps", "split", "stacks", "without_first", "without_polynomials"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -74,3 +74,23 @@ def without_polynomials(stack: Floats, t: Floats, count: int) -> Floats:
         for part in (stack[:, j:], powers[:, j:]):
             part -= mirror[:, :, None] * (mirror[:, None, :] @ part)
     return stack[:, count:].reshape(len(stack) * (length - count), stack.shape[2])
+
+
+def onto_samples(rows: Floats, t: Floats, count: int) -> Floats:
+    """The way back from `without_polynomials` for one window: (length, columns) with no polynomial in it.
+
+    rows: (length − count, columns) in the basis of the complement; t: (length,)
+    """
+    half = (t[-1] - t[0]) / 2
+    powers = ((t - (t[-1] + t[0]) / 2) / half)[:, None] ** np.arange(count)
+    mirrors = []
+    for j in range(count):
+        mirror = powers[j:, j].copy()
+        mirror[0] += np.copysign(np.linalg.norm(mirror), mirror[0])
+        mirror *= np.sqrt(2.0) / np.linalg.norm(mirror)
+        powers[j:] -= np.outer(mirror, mirror @ powers[j:])
+        mirrors.append(mirror)
+    result = np.vstack([np.zeros((count, rows.shape[1])), rows])
+    for j in reversed(range(count)):
+        result[j:] -= np.outer(mirrors[j], mirrors[j] @ result[j:])
+    return result
