@@ -1,1 +1,5 @@
+"""The paper's experiments, its peers and its figures; needs the extra `[bench]`."""
 
+from cindy.experiments.studies import STUDIES, reproduce
+
+__all__ = ["STUDIES", "reproduce"]

@@ -18,8 +18,8 @@ __all__ = ["fista", "frols", "ipm", "lars", "sindy", "sindy_ridge", "sr3", "ssr"
 Floats = NDArray[np.float64]
 
 TINY_RIDGE = 1e-15
-SHRINKAGE = Range(1e-12, 1.0, closed=("high",))
-"""Of an l1 penalty, in units of the smallest one that gives the zero model."""
+SHRINKAGE = Range(1e-16, 1.0, closed=("low", "high"))
+"""Of an l1 penalty, in units of the smallest one that gives the zero model; below is only rounding."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def sindy_ridge(setting: Setting, trials: int, seed: int) -> Tuned:
         "threshold": thresholds(setting),
         "ridge": Range(1e-14 * rows, 10.0 * rows, closed=("low",)),
     }
-    return _stlsq(setting, ranges, trials, seed)
+    return _stlsq(setting, ranges, 2 * trials, seed)
 
 
 def _stlsq(setting: Setting, ranges: Mapping[str, Range], trials: int, seed: int) -> Tuned:
@@ -82,7 +82,7 @@ def sr3(regularizer: str) -> Callable[[Setting, int, int], Tuned]:
         size = np.abs(setting.least_squares[setting.least_squares != 0])
         ranges = {
             "threshold": Range(1e-3 * float(size.min()), float(size.max()), closed=("low", "high")),
-            "relaxation": Range(1e-6 / train.rows, 1e6 / train.rows),
+            "relaxation": Range(1e-6 / train.rows, 1e12 / train.rows, closed=("high",)),
         }
 
         def fit(p: Mapping[str, float]) -> Floats:
@@ -103,7 +103,8 @@ def sr3(regularizer: str) -> Callable[[Setting, int, int], Tuned]:
             with quietly():
                 return np.asarray(model.fit(train.design, train.target).coef_.T)
 
-        return tune(fit, setting.validation_loss, ranges, trials=trials, seed=seed)
+        # Two parameters over many decades, and cheap: more trials than the others.
+        return tune(fit, setting.validation_loss, ranges, trials=3 * trials, seed=seed)
 
     return method
 

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from cindy.basis import term_variables
+from cindy.constraint import Names
 from cindy.systems import System
 
 __all__ = ["equality_rows"]
@@ -14,26 +14,12 @@ Floats = NDArray[np.float64]
 
 def equality_rows(system: System, scale: Floats) -> Floats:
     """Independent rows C with C · flat(z) = 0, where z are the coefficients of columns divided by `scale`."""
-    d = len(system.states)
-    found: list[Floats] = []
-    terms = system.basis.terms(system.states)
-    for kind, what in system.physics:
-        if kind == "exchange":
-            a, b = what
-            image = system.basis.renamed(system.states, {a: b, b: a})
-            for i, term in enumerate(terms):
-                if term and term_variables(term) <= {a, b}:
-                    row = np.zeros((len(terms), d))
-                    row[i, system.states.index(a)] += 1.0
-                    row[image[i], system.states.index(b)] -= 1.0
-                    found.append(row)
-        elif kind == "conserve":
-            for i in range(len(terms)):
-                row = np.zeros((len(terms), d))
-                for state, weight in what[0].items():
-                    row[i, system.states.index(state)] = weight
-                found.append(row)
-    rows = np.array([(row / scale[:, None]).ravel() for row in found])
+    names = Names(system.basis, system.states)
+    found = [row.weights for law in system.constraints() for row in law.rows(names)]
+    rows = np.zeros((len(found), len(names.terms) * len(system.states)))
+    for row, weights in zip(rows, found, strict=True):
+        row[list(weights)] = list(weights.values())
+    rows /= np.repeat(scale, len(system.states))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     # Ties around a circle repeat each other, and peers that invert C Cᵀ cannot take repeats.
     r, order = scipy.linalg.qr(rows.T, mode="r", pivoting=True)

@@ -4,7 +4,7 @@ import csv
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import Any
 from cindy.experiments.methods import METHODS
 from cindy.experiments.metrics import measure
 from cindy.experiments.setting import prepare
+from cindy.experiments.table import read_table, shown, write_table
 
-__all__ = ["COLUMNS", "Case", "Progress", "read_rows", "run"]
+__all__ = ["COLUMNS", "Case", "Progress", "run"]
 
 Progress = Callable[[int, int, str], None]
 """Called with the number of finished tasks, of all tasks, and the one just finished."""
@@ -78,7 +79,7 @@ def run(
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     _mend(out)
-    finished = {_identity(row) for row in read_rows(out)}
+    finished = {_identity(row) for row in read_table(out)}
     work: list[tuple[Case, list[str]]] = []
     for case in cases:
         todo = [m for m in methods if case.formulation in METHODS[m].formulations]
@@ -93,19 +94,11 @@ def run(
         )
         if progress is not None:
             progress(done, total, " ".join(row[k] for k in ("system", "formulation", "noise", "method")))
-    rows = sorted(read_rows(out), key=_order)
+    rows = sorted(read_table(out), key=_order)
     if work:
-        _rewrite(out, COLUMNS, rows)
-        _rewrite(_seconds_file(out), (*KEY, "seconds"), sorted(read_rows(_seconds_file(out)), key=_order))
+        write_table(out, COLUMNS, rows)
+        write_table(_seconds_file(out), (*KEY, "seconds"), sorted(read_table(_seconds_file(out)), key=_order))
     return rows
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a result file as text; none where there is no file."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def attempt(
@@ -194,8 +187,7 @@ def _samples(system: str) -> int:
 
 
 def _row(key: Row, **values: Any) -> Row:
-    shown = {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in values.items()}
-    return {**dict.fromkeys(COLUMNS, ""), **key, **shown}
+    return {**dict.fromkeys(COLUMNS, ""), **key, **{k: shown(v) for k, v in values.items()}}
 
 
 def _sentence(error: Exception) -> str:
@@ -206,7 +198,7 @@ def _identity(row: Row) -> tuple[str, ...]:
     return tuple(row[k] for k in KEY)
 
 
-def _order(row: Row) -> tuple[Any, ...]:
+def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
         row["system"],
         row["formulation"],
@@ -238,12 +230,3 @@ def _append(path: Path, columns: Sequence[str], row: Row) -> None:
         if new:
             writer.writeheader()
         writer.writerow(row)
-
-
-def _rewrite(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    whole = path.with_suffix(".tmp")
-    with whole.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    whole.replace(path)

@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 
 MODELS, ROWS_A_TERM = 10, 10
 SUBDOMAINS = 60
-WIDTHS = (0.1, 0.2, 0.4, 0.8)
-"""Of the subdomains of the weak form, in units of the horizon."""
+WIDTHS = 5
+"""Subdomains of the weak form, from 4 samples wide, the fewest that mean anything, to most of the horizon."""
 
 
 @contextmanager
@@ -59,10 +59,10 @@ def weak(setting: Setting, trials: int, seed: int) -> Tuned:
     """
     from pysindy.optimizers import STLSQ
 
-    horizon = float(setting.training[0].t[-1] - setting.training[0].t[0])
+    t = setting.training[0].t
     best: Tuned | None = None
-    for width in WIDTHS:
-        design, target = _weak_matrices(setting, width * horizon, seed)
+    for width in np.geomspace(4 * (t[1] - t[0]), 0.8 * (t[-1] - t[0]), WIDTHS):
+        design, target = _weak_matrices(setting, float(width), seed)
 
         def fit(p: Mapping[str, float], design: Floats = design, target: Floats = target) -> Floats:
             with quietly():
@@ -70,12 +70,11 @@ def weak(setting: Setting, trials: int, seed: int) -> Tuned:
                 return np.asarray(model.fit(design, target).coef_.T)
 
         ranges = {"threshold": thresholds(setting)}
-        tuned = tune(fit, setting.validation_loss, ranges, trials=max(trials // len(WIDTHS), 2), seed=seed)
+        tuned = tune(fit, setting.validation_loss, ranges, trials=max(trials // 2, 2), seed=seed)
         if best is None or tuned.loss < best.loss:
-            best = replace(tuned, parameters={**tuned.parameters, "width": width}, trials=trials)
+            best = replace(tuned, parameters={**tuned.parameters, "width": float(width)})
     assert best is not None
-    narrow = "width:low" if best.parameters["width"] == WIDTHS[0] else ""
-    return replace(best, edge=" ".join(filter(None, [best.edge, narrow])))
+    return replace(best, trials=best.trials * WIDTHS)
 
 
 def _weak_matrices(setting: Setting, width: float, seed: int) -> tuple[Floats, Floats]:

@@ -1,0 +1,128 @@
+"""Identified models set in motion: Kuramoto-10 and FPUT-10 from a start that was not in the data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.experiments.figures import subplots, title
+from cindy.experiments.methods import METHODS
+from cindy.experiments.setting import SYSTEMS, prepare
+from cindy.formulation import Integral
+from cindy.model import Model
+
+__all__ = ["draw_motion", "motion_columns", "set_in_motion"]
+
+Floats = NDArray[np.float64]
+
+NOISE = {"kuramoto10": 1e-3, "fput10": 1e-4}
+TIMES = {"kuramoto10": np.linspace(0.0, 40.0, 161), "fput10": np.linspace(0.0, 20.0, 161)}
+SHOWN = {"kuramoto10": (5.0, 15.0, 40.0), "fput10": (5.0, 10.0, 20.0)}
+MODELS = {"sindy": "integral", "cindy-early": "integral", "default": "free"}
+
+
+def motion_columns(states: int = 10) -> tuple[str, ...]:
+    return ("system", "model", "t", *(f"x{i + 1}" for i in range(states)))
+
+
+def set_in_motion(
+    system: str, *, trials: int, repetition: int = 0, trajectories: int | None = None
+) -> list[dict[str, Any]]:
+    """The truth and the models of SINDy, CINDy and this library, from one start; rows of states over time.
+
+    A model that blows up has fewer rows.
+    """
+    truth = SYSTEMS[system](repetition)
+    states = truth.states
+    if system.startswith("fput"):
+        start = np.sin(np.pi * np.arange(1, len(states) + 1) / (len(states) + 1))
+    else:
+        start = np.random.default_rng(1000 + repetition).uniform(0.0, 2 * np.pi, len(states))
+    times = TIMES.get(system, np.linspace(0.0, 20.0, 41))
+    (exact,) = truth.simulate(initial=start[None], times=times)
+    runs = {"truth": exact}
+    for name, formulation in MODELS.items():
+        setting = prepare(system, formulation, NOISE.get(system, 1e-3), repetition, trajectories=trajectories)
+        coef = setting.physical(METHODS[name].fit(setting, trials, repetition).coef)
+        model = Model(coef, truth.basis, states, formulation=Integral(order=truth.order))
+        runs[name] = model.simulate(start, times)
+    return [
+        {
+            "system": system,
+            "model": name,
+            "t": float(t),
+            **{s: float(v) for s, v in zip(states, x, strict=True)},
+        }
+        for name, run in runs.items()
+        for t, x in zip(run.t, run.x, strict=True)
+    ]
+
+
+def draw_motion(rows: Sequence[dict[str, str]], system: str) -> Any:
+    """Snapshots, a column each, and the distance from the truth over time."""
+    runs = {name: _run(rows, system, name) for name in ("truth", *MODELS)}
+    shown = SHOWN.get(system, (5.0, 10.0, 20.0))
+    figure, axes = subplots(1, len(shown) + 1, size=(4.2 * (len(shown) + 1), 4.6))
+    for ax, when in zip(axes[0], shown, strict=False):
+        for name, (t, x) in runs.items():
+            if len(t) and t[-1] >= when - 1e-9:
+                _snapshot(ax, system, name, x[int(np.argmin(np.abs(t - when)))])
+            else:
+                ax.plot([], [], label=f"{_style(name)[0]} (has blown up)", color=_style(name)[1])
+        ax.set_title(f"t = {when:g}")
+    axes[0, 0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=2, frameon=False)
+    last = axes[0, -1]
+    true_t, true_x = runs["truth"]
+    for name, (t, x) in runs.items():
+        if name != "truth":
+            distance = np.sqrt(np.mean((x - true_x[: len(t)]) ** 2, axis=1))
+            label, colour, _ = _style(name)
+            last.semilogy(t[1:], np.maximum(distance[1:], 1e-12), color=colour, label=label)
+    last.set_xlim(0, true_t[-1])
+    last.set_title("distance from the truth")
+    last.set_xlabel("t")
+    figure.suptitle(f"{title(system)}, trained at noise η = {NOISE.get(system, 1e-3):g}, new initial state")
+    return figure
+
+
+def _run(rows: Sequence[dict[str, str]], system: str, name: str) -> tuple[Floats, Floats]:
+    mine = [r for r in rows if r["system"] == system and r["model"] == name]
+    t = np.array([float(r["t"]) for r in mine])
+    x = np.array([[float(v) for k, v in r.items() if k.startswith("x") and v] for r in mine])
+    return t, x
+
+
+def _style(name: str) -> tuple[str, str, str]:
+    if name == "truth":
+        return "truth", "#888888", "o"
+    method = METHODS[name]
+    return method.label, method.colour, {"sindy": "x", "cindy-early": "+", "default": "."}[name]
+
+
+def _snapshot(ax: Any, system: str, name: str, x: Floats) -> None:
+    label, colour, marker = _style(name)
+    large = {"truth": 11.0, "default": 7.0}.get(name, 9.0)
+    if system.startswith("fput"):
+        # The walls at both ends do not move.
+        ax.plot(
+            range(len(x) + 2), [0.0, *x, 0.0], color=colour, marker=marker, label=label, markersize=large,
+            linewidth=4.0 if name == "truth" else 1.2, alpha=0.6 if name == "truth" else 1.0,
+        )  # fmt: skip
+        ax.set_xlabel("particle")
+        return
+    radius = np.arange(1.0, len(x) + 1)
+    if name == "truth":
+        for r in radius:
+            ax.add_patch(_circle(float(r)))
+    ax.plot(
+        radius * np.cos(x), radius * np.sin(x), marker, color=colour, label=label, markersize=large,
+        markeredgewidth=1.8, alpha=0.6 if name == "truth" else 1.0,
+    )  # fmt: skip
+    ax.set_aspect("equal")
+
+
+def _circle(radius: float) -> Any:
+    from matplotlib.patches import Circle
+
+    return Circle((0.0, 0.0), radius, fill=False, color="#dddddd", linewidth=0.7)

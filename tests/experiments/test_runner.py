@@ -1,0 +1,141 @@
+"""The runner: it resumes, repeats itself, and turns failures into rows."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from cindy.errors import DataError
+from cindy.experiments import methods, reproduce, studies
+from cindy.experiments.methods import METHODS, Method
+from cindy.experiments.runner import Case, run
+from cindy.experiments.table import read_table
+
+CASES = [
+    Case("michaelis", f, eta, 0, trajectories=10) for f in ("differential", "free") for eta in (1e-6, 1e-3)
+]
+NAMES = ("floor", "sindy", "lars")
+TASKS = 2 * 3 + 2 * 2
+
+
+def test_every_method_that_takes_part_has_one_row_and_its_seconds(tmp_path):
+    seen = []
+    rows = run(CASES, NAMES, tmp_path / "a.csv", trials=4, progress=lambda *step: seen.append(step))
+    assert len(rows) == TASKS
+    assert [s[:2] for s in seen] == [(k + 1, TASKS) for k in range(TASKS)]
+    assert all(row["error"] == "" and float(row["recovery"]) > 0 for row in rows)
+    assert len(read_table(tmp_path / "a.seconds.csv")) == TASKS
+
+
+def test_two_runs_give_the_same_file_whatever_the_number_of_processes(tmp_path):
+    run(CASES, NAMES, tmp_path / "a.csv", trials=4)
+    run(CASES, NAMES, tmp_path / "b.csv", trials=4, processes=2)
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_a_broken_run_resumes_without_loss_or_repetition(tmp_path):
+    whole, broken = tmp_path / "whole.csv", tmp_path / "broken.csv"
+    run(CASES, NAMES, whole, trials=4)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(done, total, name):
+        if done == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(CASES, NAMES, broken, trials=4, progress=kill)
+    assert len(read_table(broken)) == 3
+    # What a kill in the middle of a write leaves.
+    with broken.open("a") as file:
+        file.write("michaelis,free,1e-0")
+    again = []
+    run(CASES, NAMES, broken, trials=4, progress=lambda *step: again.append(step))
+    assert len(again) == TASKS - 3
+    assert whole.read_bytes() == broken.read_bytes()
+
+
+def test_a_failure_is_a_row_with_its_error_and_the_run_goes_on(tmp_path, monkeypatch):
+    def fail(setting, trials, seed):
+        raise RuntimeError("it\nbroke")
+
+    monkeypatch.setitem(methods.METHODS, "lars", Method("LARS", fail, ("differential",), "#000000", "o"))
+    rows = run(CASES[:1], NAMES, tmp_path / "a.csv", trials=4)
+    failed = {row["method"]: row["error"] for row in rows}
+    assert failed == {"floor": "", "sindy": "", "lars": "RuntimeError: it broke"}
+
+
+def test_data_that_cannot_be_made_fail_every_method_of_the_case(tmp_path):
+    rows = run([Case("michaelis", "free", 1e-3, 0, trajectories=2)], NAMES, tmp_path / "a.csv", trials=4)
+    assert len(rows) == 2
+    assert all("3 trajectories" in row["error"] for row in rows)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Every study in the smallest size that still draws its figures."""
+    plan = studies.Plan((1e-5, 1e-3), 1, 2)
+    monkeypatch.setattr(studies, "QUICK", dict.fromkeys((*studies.SMALL, *studies.LARGE), plan))
+    monkeypatch.setattr(studies, "QUICK_HEAT", studies.Plan((1e-4,), 1, 2))
+    monkeypatch.setattr(studies, "SIZES", {"kuramoto5": (10,), "fput5": (10,)})
+
+
+@pytest.mark.parametrize("name", ["michaelis", "sample-efficiency", "estimates", "anchors"])
+def test_a_study_gives_its_tables_and_figures(name, tiny, tmp_path):
+    written = reproduce(name, out=tmp_path, quick=True, processes=1)
+    assert written
+    for path in written:
+        assert path.stat().st_size > 0
+    for row in read_table(written[0]):
+        assert not row.get("error"), row
+
+
+@pytest.mark.parametrize("system", ["kuramoto10", "fput10"])
+def test_the_large_systems_are_the_same_studies_as_the_small_ones(system):
+    assert studies.STUDIES[system] is studies.STUDIES["michaelis"]
+    assert set(studies.LARGE) <= set(studies.QUICK)
+
+
+def test_identified_models_are_set_in_motion_and_drawn(tmp_path, monkeypatch):
+    from cindy.experiments import motion
+    from cindy.experiments.figures import save
+    from cindy.experiments.table import write_table
+
+    monkeypatch.setitem(motion.TIMES, "fput5", np.linspace(0, 2, 9))
+    monkeypatch.setitem(motion.SHOWN, "fput5", (1.0, 2.0))
+    rows = motion.set_in_motion("fput5", trials=2, trajectories=20)
+    assert {row["model"] for row in rows} == {"truth", "sindy", "cindy-early", "default"}
+    table = write_table(tmp_path / "m.csv", motion.motion_columns(5), rows)
+    drawn = save(motion.draw_motion(read_table(table), "fput5"), tmp_path / "m.png")
+    assert drawn.stat().st_size > 0
+
+
+def test_objectives_along_the_run_fall_and_are_drawn(tmp_path):
+    from cindy.experiments import convergence
+    from cindy.experiments.figures import save
+
+    rows = convergence.objective_along_runs("michaelis", iterations=20, points=3, trajectories=10)
+    for name in convergence.ALGORITHMS:
+        mine = [r["training"] for r in rows if r["algorithm"] == name and r["formulation"] == "integral"]
+        assert mine == sorted(mine, reverse=True)
+    text = [{k: str(v) for k, v in r.items()} for r in rows]
+    assert save(convergence.draw_convergence(text, text), tmp_path / "c.png").stat().st_size > 0
+
+
+def test_an_unknown_study_is_told_with_the_nearest_name():
+    with pytest.raises(DataError, match='Did you mean "kuramoto5"'):
+        reproduce("kuramoto-5")
+
+
+def test_every_method_has_a_look_of_its_own():
+    looks = [(m.colour, m.marker, m.line) for m in METHODS.values()]
+    assert len(set(looks)) == len(looks)
+
+
+def test_a_row_of_results_is_plain_csv(tmp_path):
+    run(CASES[:1], ("floor",), tmp_path / "a.csv", trials=2)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["noise"] == "1e-06"
+    assert row["trajectories"] == "10"
