@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "cindy"
 
 GROUND = {"cindy.errors", "cindy._check"}
 DATA_WING = {"cindy.trajectory", "cindy.readers", "cindy.calculus", "cindy.basis", "cindy.formulation"}
-DATA_WING |= {"cindy.scales", "cindy.windows"}
+DATA_WING |= {"cindy.scales", "cindy.windows", "cindy.tables", "cindy.csv_table"}
 WAIST = {"cindy.least_squares", "cindy.summary", "cindy.accumulate", "cindy.pieces", "cindy.workers"}
 SOLVER = {"cindy.solver"}
 LEAVES = {
@@ -29,8 +29,8 @@ LEAVES = {
     "cindy.cli",
     "cindy.data",
 }
-# A leaf that gathers others: the command line, the pages and the studies.
-GATHERERS = {"cindy.cli", "cindy.data", "cindy.experiments", "cindy.report", "cindy.systems"}
+# A leaf that gathers others: the command line, the pages, the figures and the studies.
+GATHERERS = {"cindy.cli", "cindy.data", "cindy.experiments", "cindy.plot", "cindy.report", "cindy.systems"}
 # These hand a leaf over to the user, and load it only when asked.
 LAZY_DOORS = {"cindy", "cindy.equations", "cindy.model"}
 SOLVER_MAY_IMPORT = {"numpy", "scipy", "highspy"}
