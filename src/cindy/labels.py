@@ -1,0 +1,41 @@
+"""Names of variables and terms as they stand in a figure."""
+
+import re
+from collections.abc import Mapping
+
+__all__ = ["GREEK", "axis_label", "equation_label", "pretty"]
+
+_LETTERS = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
+    "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+)
+GREEK = dict(zip(_LETTERS.split(), "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ", strict=True))
+"""Letters by their English names."""
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+def pretty(name: str) -> str:
+    """The name of a variable or term with exponents raised, numbers lowered and Greek letters in Greek.
+
+    >>> pretty("x1^2 omega_2"), pretty("sin(2 theta)"), pretty("ES")
+    ('x₁² ω₂', 'sin(2 θ)', 'ES')
+    """
+    lowered = re.sub(r"(?<![^\W_])([A-Za-z]+)(_?\d+)?(?![^\W_])", _word, name)
+    return re.sub(r"\^(-?\d+)", lambda found: found[1].translate(_RAISED), lowered)
+
+
+def _word(found: re.Match[str]) -> str:
+    number = (found[2] or "").lstrip("_").translate(_LOWERED)
+    return GREEK.get(found[1], found[1]) + number
+
+
+def axis_label(name: str, units: Mapping[str, str] | None = None) -> str:
+    """The label of an axis: the name, and its unit in parentheses where one is known."""
+    unit = (units or {}).get(name, "")
+    return f"{pretty(name)} ({unit})" if unit else pretty(name)
+
+
+def equation_label(state: str, order: int, discrete: bool = False) -> str:
+    """The left-hand side of a state's equation: x′, x″, or x[k+1]."""
+    return pretty(state) + ("[k+1]" if discrete else "′″"[order - 1])

@@ -1,0 +1,288 @@
+"""Figures for papers and notebooks: each takes `ax` (None makes one) and returns it.
+
+units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}; they stand on the axes
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from cindy._check import did_you_mean
+from cindy.errors import DataError
+from cindy.export import format_value
+from cindy.formulation import Differential, Discrete
+from cindy.labels import axis_label, equation_label, pretty
+from cindy.model import Model
+from cindy.residuals import residuals as residuals_of
+from cindy.solutions import solutions
+from cindy.trajectory import as_trajectories
+
+__all__ = ["COLOURS", "coefficients", "path", "phase", "residuals", "sparsity", "trajectories"]
+
+Floats = NDArray[np.float64]
+Units = Mapping[str, str]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
+"""Okabe and Ito's colours, which colour-blind readers tell apart; in the order of the states."""
+_MUTED = "#9a9a9a"
+_DOTS: dict[str, Any] = {"marker": ".", "ms": 4, "mew": 0, "alpha": 0.55, "ls": "none"}
+_MOST_IN_LEGEND = 12
+
+
+def trajectories(
+    data: Any,
+    model: Model | None = None,
+    *,
+    states: Sequence[str] | None = None,
+    window: int | None = None,
+    units: Units | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """States against time: the data as dots, the solutions of the model, where one is given, as lines.
+
+    states: which to draw; all if not given
+    window: solutions start afresh after this many samples; a chaotic one follows the data only so long
+    """
+    found = as_trajectories(data)
+    columns = _columns(found[0].states, states)
+    ax = _axes(ax)
+    alone = len(columns) == 1
+    for one in found:
+        for j in columns:
+            colour = _MUTED if model and alone else _colour(j)
+            ax.plot(one.t, one.x[:, j], color=colour, **(_DOTS if model else {"lw": 1.4}))
+    for _, simulated in solutions(model, found, window=window) if model else ():
+        for j in columns:
+            ax.plot(simulated.t, simulated.x[:, j], color=_colour(j), lw=1.4)
+    handles = [_line(pretty(found[0].states[j]), color=_colour(j), lw=1.4) for j in columns if not alone]
+    if model:
+        handles.append(_line("data", color=_MUTED, marker=".", ls="none"))
+        handles.append(_line("model", color=_colour(columns[0]) if alone else _MUTED, lw=1.4))
+    _legend(ax, handles)
+    names = [found[0].states[j] for j in columns]
+    same = {(units or {}).get(name, "") for name in names}
+    unit = f" ({next(iter(same))})" if len(same) == 1 and same != {""} else ""
+    ax.set_xlabel(axis_label("t", units))
+    ax.set_ylabel(axis_label(names[0], units) if len(names) == 1 else _listed(names) + unit)
+    return ax
+
+
+def phase(
+    data: Any,
+    model: Model | None = None,
+    *,
+    states: tuple[str, str] | None = None,
+    window: int | None = None,
+    units: Units | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """One state against another, the first two if not given: data as dots, the model's solutions as lines."""
+    found = as_trajectories(data)
+    names = found[0].states[:2] if states is None else tuple(states)
+    if len(names) != 2:
+        raise DataError(f"phase: `states` must name two states, but names {len(names)}: {', '.join(names)}.")
+    i, j = _columns(found[0].states, names)
+    ax = _axes(ax, (5.2, 5.0))
+    for one in found:
+        colour = _MUTED if model else COLOURS[0]
+        ax.plot(one.x[:, i], one.x[:, j], color=colour, **(_DOTS if model else {"lw": 1.1}))
+    for _, simulated in solutions(model, found, window=window) if model else ():
+        ax.plot(simulated.x[:, i], simulated.x[:, j], color=COLOURS[0], lw=1.2)
+    if model:
+        dots = _line("data", color=_MUTED, marker=".", ls="none")
+        _legend(ax, [dots, _line("model", color=COLOURS[0], lw=1.2)])
+    ax.set_xlabel(axis_label(names[0], units))
+    ax.set_ylabel(axis_label(names[1], units))
+    return ax
+
+
+def coefficients(
+    model: Model, *, truth: ArrayLike | None = None, level: float = 0.95, ax: Axes | None = None
+) -> Axes:
+    """Every coefficient that is not zero with its interval, a row each, grouped by equation.
+
+    truth: (terms, states), drawn as crosses, where it is known
+    level: of the intervals, by the normal distribution
+    """
+    known = _like(truth, model.coef, "coefficients: truth")
+    shown = (model.coef != 0) | (np.nan_to_num(known) != 0)
+    rows = [(int(j), int(i)) for j, i in np.argwhere(shown.T)]
+    ax = _axes(ax, (6.4, max(1.6, 0.9 + 0.26 * len(rows))))
+    ax.axvline(0, color=_MUTED, lw=0.8, zorder=0)
+    if not 0 < level < 1:
+        raise DataError(f"coefficients: `level` must lie between 0 and 1, but is {level!r}.")
+    width = NormalDist().inv_cdf((1 + level) / 2)
+    for y, (j, i) in enumerate(rows):
+        value, error = model.coef[i, j], width * np.nan_to_num(model.coef_error[i, j])
+        if value:
+            number = format_value(value, model.coef_error[i, j]).replace("-", "−")
+            ax.errorbar(
+                value, y, xerr=error, fmt="o", ms=4, color=_colour(j), capsize=3, elinewidth=1.4, zorder=2
+            )
+            ax.text(1.02, y, number, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
+        if truth is not None:
+            ax.plot(known[i, j], y, marker="x", ms=7, color="black", ls="none", zorder=3)
+    discrete = isinstance(model.formulation, Discrete)
+    names = [
+        f"{equation_label(model.states[j], model.order, discrete)}:  {pretty(model.terms[i])}"
+        for j, i in rows
+    ]
+    ax.set_yticks(range(len(rows)), names)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlabel(f"coefficient, with {100 * level:g} % interval")
+    _stretch_small_values(ax, np.concatenate([model.coef[model.support], known[np.isfinite(known)]]))
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    if truth is not None:
+        _legend(
+            ax,
+            [
+                _line("found", color=_MUTED, marker="o", ms=4.5, ls="none"),
+                _line("true", color="black", marker="x", ls="none"),
+            ],
+        )
+    return ax
+
+
+def path(model: Model, *, ax: Axes | None = None) -> Axes:
+    """The models that were compared: the score of each against its number of terms, the chosen one marked."""
+    if not len(model.path):
+        raise DataError("path: the model has no path. Models from `identify` have one; `with_coef` drops it.")
+    ax = _axes(ax)
+    sizes, scores = np.array([one.size for one in model.path]), np.array(model.path.scores)
+    ax.plot(sizes, scores, "o-", ms=4, lw=1.2, color=COLOURS[0], mfc="white")
+    positive = scores[np.isfinite(scores)]
+    if len(positive) and positive.min() > 0 and positive.max() > 50 * positive.min():
+        ax.set_yscale("log")
+    chosen = model.path.chosen
+    if chosen is not None and np.isfinite(scores[chosen]):
+        text = f"chosen, {sizes[chosen]} terms"
+        mark: dict[str, Any] = {"marker": "o", "ms": 9, "color": COLOURS[1], "ls": "none"}
+        _legend(ax, [ax.plot(sizes[chosen], scores[chosen], zorder=3, label=text, **mark)[0]])
+    ax.set_xlabel("terms")
+    ax.set_ylabel("score")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return ax
+
+
+def residuals(
+    model: Model,
+    data: Any,
+    *,
+    states: Sequence[str] | None = None,
+    units: Units | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """What the equations leave of the data, against time, in the form the model was fitted in."""
+    columns = _columns(model.states, states)
+    ax = _axes(ax)
+    ax.axhline(0, color=_MUTED, lw=0.8, zorder=0)
+    for one in residuals_of(model, data):
+        for j in columns:
+            ax.plot(one.t, one.values[:, j], color=_colour(j), **_DOTS)
+    names = [model.states[j] for j in columns]
+    if len(columns) > 1:
+        _legend(
+            ax,
+            [
+                _line(pretty(name), color=_colour(j), marker=".", ls="none")
+                for name, j in zip(names, columns, strict=True)
+            ],
+        )
+    rates = isinstance(model.formulation, Differential)
+    left = [equation_label(name, model.order) if rates else pretty(name) for name in names]
+    unit = (units or {}).get(names[0], "") if len(names) == 1 and not rates else ""
+    ax.set_xlabel(axis_label("t", units))
+    ax.set_ylabel(f"residual of {_listed(left)}" + (f" ({unit})" if unit else ""))
+    return ax
+
+
+def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
+    """Which term stands in which equation: a square each, terms along and states down.
+
+    A square is the larger, the larger the coefficient beside the others of its equation; blue where it is
+    positive, orange where negative. With `truth`, a term too many is crossed, a missing one an empty ring.
+    """
+    known = _like(truth, model.coef, "sparsity: truth")
+    terms, states = model.coef.shape
+    ax = _axes(ax, (max(3.2, 1.2 + 0.24 * terms), max(1.4, 1.0 + 0.3 * states)))
+    largest = np.max(np.abs(model.coef), axis=0, initial=1e-300)
+    for i in range(terms):
+        for j in range(states):
+            value = model.coef[i, j]
+            wrong = truth is not None and bool(value) != bool(known[i, j])
+            side = 8.5 * np.sqrt(0.35 + 0.65 * abs(value) / largest[j])
+            if value:
+                colour = COLOURS[0] if value > 0 else COLOURS[1]
+                ax.plot(i, j, marker="s", ms=side, mew=0, color=colour, alpha=0.4 if wrong else 1.0)
+            else:
+                ax.plot(i, j, marker=".", ms=2, mew=0, color="0.7")
+            if wrong:
+                ax.plot(i, j, marker="x" if value else "o", ms=9, mfc="none", mec="black", mew=1.3)
+    discrete = isinstance(model.formulation, Discrete)
+    ax.set_xticks(range(terms), [pretty(name) for name in model.terms], rotation=90)
+    ax.set_yticks(range(states), [equation_label(name, model.order, discrete) for name in model.states])
+    ax.set_xlim(-0.7, terms - 0.3)
+    ax.set_ylim(states - 0.4, -0.6)
+    ax.set_xlabel("term")
+    ax.set_ylabel("equation")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _axes(ax: Axes | None, size: tuple[float, float] = (6.8, 4.0)) -> Axes:
+    if ax is not None:
+        return ax
+    _, made = pyplot.subplots(figsize=size, layout="constrained")
+    made.spines[["top", "right"]].set_visible(False)
+    return made
+
+
+def _columns(known: tuple[str, ...], wanted: Sequence[str] | None) -> list[int]:
+    for name in wanted or ():
+        if name not in known:
+            raise DataError(f'There is no state "{name}". {did_you_mean(name, known)}')
+    return [known.index(name) for name in wanted or known]
+
+
+def _like(values: ArrayLike | None, coef: Floats, where: str) -> Floats:
+    """The values, checked to have the shape of the coefficients; NaN throughout where there are none."""
+    array = np.full(coef.shape, np.nan) if values is None else np.asarray(values, dtype=np.float64)
+    if array.shape != coef.shape:
+        raise DataError(f"{where} must have shape {coef.shape}, terms by states, but has {array.shape}.")
+    return array
+
+
+def _stretch_small_values(ax: Axes, values: Floats) -> None:
+    """A logarithm on both sides of zero, where coefficients differ by more than a plain axis can show."""
+    sizes = np.abs(values[values != 0])
+    if len(sizes) and sizes.max() > 100 * sizes.min():
+        ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(sizes.min())))
+
+
+def _colour(state: int) -> str:
+    return COLOURS[state % len(COLOURS)]
+
+
+def _line(label: str, **style: Any) -> Line2D:
+    return Line2D([], [], label=label, **style)
+
+
+def _legend(ax: Axes, handles: Sequence[Line2D]) -> None:
+    """One line of names above the axes, where it hides no data."""
+    if 0 < len(handles) <= _MOST_IN_LEGEND:
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": len(handles)}
+        ax.legend(handles=list(handles), frameon=False, fontsize="small", handlelength=1.2, **place)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [pretty(name) for name in names[:6]]
+    return ", ".join(shown) + (", …" if len(names) > 6 else "")

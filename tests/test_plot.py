@@ -1,0 +1,181 @@
+"""Plots: what stands on them, checked on the artists; the pictures are kept for a person to look at."""
+
+from dataclasses import replace
+from pathlib import Path as File
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("Agg")
+
+from matplotlib import pyplot
+
+from cindy import plot
+from cindy.errors import DataError
+from cindy.formulation import Differential, Discrete, Integral
+from cindy.labels import axis_label, equation_label, pretty
+from cindy.model import Model, Path
+from cindy.systems import kuramoto, lorenz, lotka_volterra
+
+PICTURES = File(__file__).parent / "screenshots"
+SYSTEM = lotka_volterra()
+DATA = SYSTEM.simulate(seed=0, noise=0.02, trajectories=3, points=450)
+UNITS = {"x": "hares", "y": "lynxes", "t": "years"}
+
+
+def model_of(system, **more):
+    error = np.where(system.coef != 0, 0.02 * np.abs(system.coef), 0.0)
+    return Model(system.coef, system.basis, system.states, coef_error=error, **more)
+
+
+MODEL = model_of(SYSTEM)
+
+
+def with_path():
+    places = [("x", "x"), ("y", "y"), ("x", "x y"), ("y", "x y"), ("x", "y"), ("y", "1")]
+    models = [MODEL.with_coef(np.zeros(MODEL.coef.shape))]
+    for place in places:
+        value = MODEL.coef[MODEL.place(*place)] or 0.01
+        models.append(models[-1].with_coef({place: value}))
+    return replace(MODEL, path=Path(tuple(models[1:]), (0.9, 0.5, 0.2, 0.01, 0.0099, 0.0098), 3))
+
+
+PLOTS = {
+    "trajectories": lambda ax=None: plot.trajectories(DATA, MODEL, units=UNITS, ax=ax),
+    "trajectories-data": lambda ax=None: plot.trajectories(DATA[0], ax=ax),
+    "phase": lambda ax=None: plot.phase(DATA, MODEL, units=UNITS, ax=ax),
+    "coefficients": lambda ax=None: plot.coefficients(MODEL, truth=SYSTEM.coef, ax=ax),
+    "path": lambda ax=None: plot.path(with_path(), ax=ax),
+    "residuals": lambda ax=None: plot.residuals(MODEL, DATA, ax=ax),
+    "sparsity": lambda ax=None: plot.sparsity(MODEL, ax=ax),
+    "sparsity-truth": lambda ax=None: plot.sparsity(
+        MODEL.with_coef({("x", "1"): 0.1, ("y", "y"): 0.0}), truth=SYSTEM.coef, ax=ax
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_draws_on_the_axes_it_is_given_and_on_no_other(name):
+    _, (left, right) = pyplot.subplots(1, 2)
+    assert PLOTS[name](left) is left
+    assert left.has_data()
+    assert not right.has_data()
+    assert len(pyplot.get_fignums()) == 1
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_without_axes_makes_them_names_both_and_renders(name):
+    ax = PLOTS[name]()
+    assert ax.get_xlabel()
+    assert ax.get_ylabel() or name == "coefficients"
+    PICTURES.mkdir(exist_ok=True)
+    ax.figure.savefig(PICTURES / f"plot-{name}.png", dpi=110)
+
+
+def test_names_and_units_stand_on_the_axes():
+    ax = plot.phase(DATA, MODEL, units=UNITS)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x (hares)", "y (lynxes)")
+    ax = plot.trajectories(DATA, states=["y"], units=UNITS)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("t (years)", "y (lynxes)")
+    ax = plot.trajectories(DATA, units={"x": "mm", "y": "mm"})
+    assert ax.get_ylabel() == "x, y (mm)"
+    assert plot.trajectories(DATA, units=UNITS).get_ylabel() == "x, y"
+
+
+def test_dots_are_the_data_and_lines_are_solutions():
+    ax = plot.trajectories(DATA[0], MODEL, states=["x"])
+    dots, line = ax.get_lines()
+    np.testing.assert_array_equal(dots.get_ydata(), DATA[0].x[:, 0])
+    assert np.abs(line.get_ydata() - DATA[0].x[:, 0]).max() < 0.3
+    assert len(plot.trajectories(DATA[0], MODEL, states=["x"], window=50).get_lines()) == 1 + 3
+
+
+def test_an_interval_is_as_wide_as_its_level_says():
+    ax = plot.coefficients(MODEL, level=0.6827)
+    spans = [bar.get_segments()[0][:, 0] for bar in ax.collections]
+    expected = [abs(value) * 0.02 for value in MODEL.coef.T[MODEL.support.T]]
+    np.testing.assert_allclose([(b - a) / 2 for a, b in spans], expected, rtol=1e-3)
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "x′:  x",
+        "x′:  x y",
+        "y′:  y",
+        "y′:  x y",
+    ]
+    assert ax.texts[0].get_text() == "1.00(2)"
+
+
+def test_coefficients_of_very_different_sizes_are_all_visible():
+    wide = MODEL.with_coef({("x", "x"): 1e-4})
+    assert plot.coefficients(wide).get_xscale() == "symlog"
+    assert plot.coefficients(MODEL).get_xscale() == "linear"
+
+
+def test_the_path_marks_the_chosen_model():
+    ax = plot.path(with_path())
+    line, mark = ax.get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), [1, 2, 3, 4, 5, 6])
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (4, 0.01)
+    assert ax.get_yscale() == "log"
+    assert ax.get_legend().get_texts()[0].get_text() == "chosen, 4 terms"
+
+
+def test_sparsity_has_a_square_for_every_term_and_marks_what_is_wrong():
+    ax = plot.sparsity(MODEL.with_coef({("x", "1"): 0.1, ("y", "y"): 0.0}), truth=SYSTEM.coef)
+    markers = [line.get_marker() for line in ax.get_lines()]
+    assert (markers.count("s"), markers.count("x"), markers.count("o")) == (4, 1, 1)
+
+
+def test_residuals_say_of_what():
+    assert plot.residuals(MODEL, DATA).get_ylabel() == "residual of x, y"
+    assert (
+        plot.residuals(model_of(SYSTEM, formulation=Differential()), DATA).get_ylabel()
+        == "residual of x′, y′"
+    )
+    ax = plot.residuals(MODEL, DATA, states=["x"], units=UNITS)
+    assert ax.get_ylabel() == "residual of x (hares)"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: plot.path(MODEL), "no path"),
+        (lambda: plot.phase(DATA, states=("x",)), "two states"),
+        (lambda: plot.trajectories(DATA, states=["z"]), 'no state "z"'),
+        (lambda: plot.sparsity(MODEL, truth=np.zeros((2, 2))), r"shape \(6, 2\)"),
+        (lambda: plot.coefficients(MODEL, level=95), "between 0 and 1"),
+    ],
+)
+def test_a_mistake_is_named(make, message):
+    with pytest.raises(DataError, match=message):
+        make()
+
+
+def test_names_are_typeset():
+    assert pretty("x1^2 x12") == "x₁² x₁₂"
+    assert pretty("sin(2 theta_1) cos(omega)") == "sin(2 θ₁) cos(ω)"
+    assert pretty("alphabet ES x_max y^10") == "alphabet ES x_max y¹⁰"
+    assert axis_label("x1", {"x1": "m"}) == "x₁ (m)"
+    assert [equation_label("x", 1), equation_label("x", 2), equation_label("x", 1, True)] == [
+        "x′",
+        "x″",
+        "x[k+1]",
+    ]
+
+
+def test_large_and_discrete_models_are_drawn_too():
+    system = kuramoto()
+    ax = plot.sparsity(model_of(system))
+    assert len(ax.get_xticklabels()) == len(system.terms)
+    discrete = model_of(lorenz(), formulation=Discrete())
+    assert plot.sparsity(discrete).get_yticklabels()[0].get_text() == "x[k+1]"
+    assert (
+        plot.coefficients(model_of(system, formulation=Integral(order=2))).get_yticklabels()[0].get_text()[1]
+        == "₁"
+    )
