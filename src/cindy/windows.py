@@ -16,14 +16,14 @@ Ints = NDArray[np.int64]
 def single_steps(t: Floats) -> NDArray[np.bool_]:
     """(n − 1,): which steps of an otherwise uniform grid are single ones; the others pass missing samples."""
     steps = np.diff(t)
-    shortest = float(np.min(steps, initial=np.inf))
-    ratio = steps / shortest
-    odd = np.flatnonzero(np.abs(ratio - np.round(ratio)) > 1e-3 * ratio)
+    usual = float(np.median(steps)) if len(steps) else 1.0
+    ratio = steps / usual
+    odd = np.flatnonzero((np.abs(ratio - np.round(ratio)) > 1e-3 * ratio) | (np.round(ratio) < 1))
     if len(odd):
         i = int(odd[0])
         raise DataError(
             f"Discrete: the time steps must be equal, but t = {t[i]:g} is followed by {t[i + 1]:g} "
-            f"while the shortest step is {shortest:g}. Resample, or use Integral, which takes any grid."
+            f"while the usual step is {usual:g}. Resample, or use Integral, which takes any grid."
         )
     return np.asarray(np.round(ratio) == 1)
 
