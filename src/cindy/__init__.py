@@ -4,6 +4,7 @@ from typing import Any
 
 from cindy.accumulate import accumulate
 from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric
+from cindy.constraint import Constraint, bound, conserve, exchange, fix, linear, tie
 from cindy.errors import (
     CindyError,
     ConstraintError,
@@ -14,29 +15,39 @@ from cindy.errors import (
     SolverError,
 )
 from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.identify import identify, solve
 from cindy.integration import Limits
 from cindy.least_squares import LeastSquares
 from cindy.model import Model, Path, Run
 from cindy.model_file import load
+from cindy.problem import Problem
 from cindy.readers import read
+from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
 from cindy.solver import Blended, Direct, FullyCorrective, Plain, Step
 from cindy.summary import Summary
 from cindy.trajectory import Trajectory
+from cindy.weights import Adaptive, Uniform, Weights
 
 __all__ = [
+    "BIC",
+    "Adaptive",
     "Basis",
     "Blended",
     "CindyError",
+    "Constraint",
     "ConstraintError",
     "ConvergenceWarning",
+    "CrossValidation",
     "Custom",
     "DataError",
     "Differential",
     "Direct",
+    "Discrepancy",
     "Discrete",
     "Formulation",
     "Fourier",
     "FullyCorrective",
+    "Gap",
     "InfeasibleError",
     "Integral",
     "LeastSquares",
@@ -46,15 +57,29 @@ __all__ = [
     "Path",
     "Plain",
     "Polynomial",
+    "Problem",
     "Run",
+    "Selection",
+    "Significance",
     "SolverError",
     "Step",
     "Summary",
+    "Terms",
     "Trajectory",
     "Trigonometric",
+    "Uniform",
+    "Weights",
     "accumulate",
+    "bound",
+    "conserve",
+    "exchange",
+    "fix",
+    "identify",
+    "linear",
     "load",
     "read",
+    "solve",
+    "tie",
 ]
 
 __version__ = "0.1.0"

@@ -15,7 +15,7 @@ __all__ = ["Run"]
 class Run:
     """The certificate of a run, its counts and its history, without the coefficients.
 
-    gap: relative to the loss of the zero model
+    gap, objective: relative to the loss of the zero model, in the history too
     history: one `Step` (iteration, gap, objective, atoms, seconds) per iteration
     """
 
@@ -31,4 +31,8 @@ class Run:
     def of(cls, result: Result) -> Run:
         """The record of a solver's result."""
         counts = (result.iterations, result.oracle_calls, result.seconds)
-        return cls(result.gap, result.objective, str(result.status), *counts, tuple(result.history))
+        history = tuple(
+            step._replace(gap=step.gap / result.scale, objective=step.objective / result.scale)
+            for step in result.history
+        )
+        return cls(result.relative_gap, result.objective / result.scale, str(result.status), *counts, history)

@@ -1,0 +1,105 @@
+"""Candidates: the supports that a rule may choose from, worked out when first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from cindy.elimination import Trail, eliminate
+from cindy.refit import Refit, binding, refit
+from cindy.regression import Regression
+from cindy.search import best_stage, criterion_of, improve
+
+__all__ = ["Candidates"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A regression, and the way from its whole dictionary to ever smaller supports.
+
+    solution: (terms, targets) of the convex problem; its terms come first where terms are dependent
+    size: (targets,) what one unit of each target is in physical units
+    """
+
+    given: Regression
+    solution: Floats
+    size: Floats
+
+    @cached_property
+    def columns(self) -> Ints:
+        """Terms that the data tell apart: all, or a largest independent set, the solver's picks first."""
+        regression = self.given
+        design = regression.total.design
+        terms = regression.shape[0]
+        if regression.independent == terms:
+            return np.arange(terms)
+        size = np.linalg.norm(design, axis=0)
+        use = np.abs(self.solution).max(axis=1)
+        # A pivoted factorisation takes the longest column first: what the solver used is made long.
+        length = np.where(use > 0, 1e3 * (1.0 + use / use.max(initial=1e-300)), 1.0)
+        scaled = design / np.where(size > 0, size, 1.0) * length * (size > 0)
+        _, order = scipy.linalg.qr(scaled, mode="r", pivoting=True)
+        return np.sort(order[: regression.independent].astype(np.intp))
+
+    @cached_property
+    def start(self) -> Ints:
+        """Flat indices of the coefficients of those terms."""
+        width = self.given.shape[1]
+        return (self.columns[:, None] * width + np.arange(width)).ravel()
+
+    @cached_property
+    def regression(self) -> Regression:
+        """With the inequalities that bind on the start as equalities."""
+        return binding(self.given, self.start)
+
+    @cached_property
+    def trails(self) -> list[Trail]:
+        """The way down of every group of equations that must be fitted together."""
+        return eliminate(self.regression, self.parts(self.start))
+
+    def parts(self, support: Ints) -> list[Ints]:
+        """A support, group by group."""
+        width = self.regression.shape[1]
+        return [support[np.isin(support % width, g)] for g in self.regression.groups]
+
+    def by_criterion(self, *, extended: bool = True, clustered: bool = True) -> Ints:
+        """The support of least information criterion, after local search.
+
+        clustered: count rows as the design effect of the blocks suggests
+        """
+        found = []
+        for trail in self.trails:
+            criterion = criterion_of(self.regression, trail.targets, extended=extended)
+            if clustered:
+                effect = trail.stages[best_stage(trail, criterion)].effect
+                criterion = criterion_of(self.regression, trail.targets, effect=effect, extended=extended)
+            stage = trail.stages[best_stage(trail, criterion)]
+            found.append(improve(self.regression, trail.targets, stage.support, criterion))
+        return np.sort(np.concatenate(found))
+
+    def ranking(self, through: Ints) -> Ints:
+        """All coefficients of the start, the most important first; `through` is one of the prefixes."""
+        inside = _merged(eliminate(self.regression, self.parts(through)))
+        outside = _merged(self.trails)
+        # Coefficients that constraints hold away from zero never leave: they come first.
+        held = np.setdiff1d(through, inside)
+        return np.concatenate([held, inside, outside[~np.isin(outside, through)]])
+
+    def refit(self, support: Ints) -> Refit:
+        """The coefficients on a support under all constraints, with errors."""
+        return refit(self.given, support)
+
+
+def _merged(trails: list[Trail]) -> Ints:
+    """The coefficients of all trails by the strength with which they left, strongest first."""
+    order = np.concatenate([t.order for t in trails])
+    strength = np.concatenate([t.strength for t in trails])
+    place = np.concatenate([np.arange(len(t.order)) - len(t.order) for t in trails])
+    return np.asarray(order[np.lexsort((-place, -strength))])

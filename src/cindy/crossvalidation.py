@@ -1,0 +1,39 @@
+"""Losses on blocks left out, for every number of terms."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.candidates import Candidates
+from cindy.regression import Regression
+
+__all__ = ["fold_losses"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+_BEYOND = 30
+"""Models larger than the criterion's choice by more than this are not looked at."""
+
+
+def fold_losses(candidates: Candidates, folds: int, *, most: int) -> Floats:
+    """(blocks, sizes): loss per row on each block, of the model of each size fitted without its fold.
+
+    The whole elimination is repeated without the fold: a path that has seen the data
+    that judge it would favour large models. Each state counts in units of its noise.
+    """
+    regression = candidates.regression
+    blocks = regression.blocks
+    top = min(most, len(candidates.by_criterion()) + _BEYOND)
+    losses = np.zeros((len(blocks), top + 1))
+    for held in np.array_split(np.arange(len(blocks)), folds):
+        rest = tuple(b for k, b in enumerate(blocks) if k not in set(held))
+        part = Candidates(Regression(rest, candidates.given.rows), candidates.solution, candidates.size)
+        ranking = part.ranking(part.by_criterion())
+        for size in range(top + 1):
+            x = part.refit(np.sort(ranking[:size])).x
+            for k in held:
+                residual = blocks[k].residual(x) / regression.noise
+                losses[k, size] = np.sum(residual**2) / max(blocks[k].rows, 1)
+    return losses

@@ -1,0 +1,160 @@
+"""Backward elimination: the order in which terms can be spared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.regression import Fit, Regression, covariances, design_effect
+
+__all__ = ["Descent", "Stage", "Trail", "eliminate"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+_HOPELESS = 0.5
+"""Terms this far below their standard error may leave together."""
+_AT_ONCE = 0.1
+_REFRESH = 12
+"""Rounds of updates after which rounding is cleared away by a new factorisation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One support on the way down, with what is needed to compare it.
+
+    loss: in units of the noise; free: parameters; weakest: least |t|; effect: design effect
+    """
+
+    support: Ints
+    loss: float
+    free: int
+    weakest: float
+    effect: float
+
+
+@dataclass(frozen=True, eq=False)
+class Trail:
+    """The way down of one group of targets.
+
+    stages: from the start to the empty support
+    order: flat indices as they left, the last the most important
+    strength: |t| at which each left, never falling along the order
+    """
+
+    targets: Ints
+    stages: tuple[Stage, ...]
+    order: Ints
+    strength: Floats
+
+
+@dataclass(eq=False)
+class Descent:
+    """The mutable state of one group on its way down."""
+
+    targets: Ints
+    fit: Fit
+    covariance: Floats = field(init=False)
+    stages: list[Stage] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    strength: list[float] = field(default_factory=list)
+    age: int = 0
+
+    def __post_init__(self) -> None:
+        self.take(self.fit)
+
+    def take(self, fit: Fit) -> None:
+        self.support, self.x, self.loss, self.free = fit.support, fit.x.copy(), fit.loss, fit.free
+        self.covariance = fit.spread @ fit.spread.T
+        self.age = 0
+
+    def leave(self, out: Ints) -> None:
+        """Fit anew with the given coefficients at zero: a change of low rank, no new factorisation."""
+        among = self.covariance[np.ix_(out, out)]
+        scale = np.sqrt(np.diagonal(among))
+        inverse = np.linalg.pinv(among / np.outer(scale, scale), rcond=1e-10, hermitian=True)
+        inverse /= np.outer(scale, scale)
+        rank = round(float(np.sum(inverse * among)))
+        across = self.covariance[:, out]
+        pull = inverse @ self.x[out]
+        before = np.diagonal(self.covariance).copy()
+        self.loss += float(self.x[out] @ pull)
+        self.x = self.x - across @ pull
+        self.covariance = self.covariance - across @ inverse @ across.T
+        self.free -= rank
+        # What is tied to a coefficient that left has neither value nor freedom any more.
+        gone = np.diagonal(self.covariance) <= 1e-9 * before
+        gone &= before > 0
+        gone[out] = True
+        self.order += [int(i) for i in self.support[gone]]
+        keep = ~gone
+        self.support, self.x = self.support[keep], self.x[keep]
+        self.covariance = self.covariance[np.ix_(keep, keep)]
+        self.age += 1
+
+
+def eliminate(regression: Regression, starts: list[Ints], *, protect: Ints | None = None) -> list[Trail]:
+    """The trail of every group, from its start (flat indices) down to nothing.
+
+    protect: coefficients that stay until all others have left
+    """
+    shielded = np.zeros(np.prod(regression.shape), dtype=bool)
+    if protect is not None:
+        shielded[protect] = True
+    descents = [
+        Descent(group, regression.fit(start, group))
+        for group, start in zip(regression.groups, starts, strict=True)
+    ]
+    going = list(descents)
+    while going:
+        scores = regression.scores(_assembled(regression, descents))
+        going = [d for d in going if _one_round(regression, d, scores, shielded)]
+    return [_trail(d) for d in descents]
+
+
+def _assembled(regression: Regression, descents: list[Descent]) -> Floats:
+    x = np.zeros(np.prod(regression.shape))
+    for d in descents:
+        x[d.support] = d.x
+    return x.reshape(regression.shape)
+
+
+def _one_round(regression: Regression, d: Descent, scores: Floats, shielded: NDArray[np.bool_]) -> bool:
+    if not len(d.support):
+        d.stages.append(Stage(d.support, d.loss, d.free, np.inf, 1.0))
+        return False
+    classical, clustered = covariances(regression, d.support, d.covariance, scores)
+    rows = regression.total.rows * len(d.targets)
+    scatter = d.loss / max(rows - d.free, 1)
+    error = np.sqrt(np.maximum(classical * scatter, clustered))
+    t = np.full(len(error), np.inf)
+    np.divide(np.abs(d.x), error, out=t, where=error > 0)
+    effect = design_effect(classical * scatter, clustered)
+    d.stages.append(Stage(d.support, d.loss, d.free, float(t.min()), effect))
+    free = np.isfinite(t)
+    if not free.any():
+        return False
+    # The order follows the loss alone: with more terms than blocks the clustered errors
+    # of single terms are too uncertain to rank by.
+    own = np.where(free, np.abs(d.x) / np.sqrt(np.maximum(classical * scatter, 1e-300)), np.inf)
+    ranked = np.where(shielded[d.support] & (~shielded[d.support] & free).any(), np.inf, own)
+    out = _weakest(ranked)
+    before = len(d.order)
+    d.leave(out)
+    d.strength += [float(t[out].max())] * (len(d.order) - before)
+    if d.age >= _REFRESH and len(d.support):
+        d.take(regression.fit(d.support, d.targets))
+    return True
+
+
+def _weakest(t: Floats) -> Ints:
+    hopeless = int((t < _HOPELESS).sum())
+    count = max(1, min(hopeless, int(_AT_ONCE * len(t))))
+    return np.argsort(t, kind="stable")[:count]
+
+
+def _trail(d: Descent) -> Trail:
+    strength = np.maximum.accumulate(np.array(d.strength)) if d.strength else np.zeros(0)
+    return Trail(d.targets, tuple(d.stages), np.array(d.order, dtype=np.intp), strength)

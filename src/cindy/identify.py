@@ -1,0 +1,269 @@
+"""solve and identify: from a problem, or straight from the data, to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._check import integer, positive
+from cindy.accumulate import accumulate
+from cindy.basis import Basis
+from cindy.candidates import Candidates
+from cindy.constraint import Conservation, Constraint
+from cindy.errors import DataError
+from cindy.formulation import Formulation, Integral
+from cindy.model import Model, Path, Run
+from cindy.problem import Problem
+from cindy.refit import Refit
+from cindy.scales import noise_level
+from cindy.selection import Gap, Selection, Significance
+from cindy.solver import Correction, Direct, Step, conditional_gradient, gap_at
+from cindy.trajectory import Trajectory, as_trajectories
+from cindy.weights import Adaptive, Weights
+
+__all__ = ["identify", "solve"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+_AROUND = 12
+"""Sizes on either side of the chosen model that the path shows one by one."""
+_MOST_CUTS = 40
+"""Samples added at a time to those at which a conservation law with a tolerance is imposed."""
+
+
+def identify(
+    trajectories: Any,
+    basis: Basis,
+    *,
+    formulation: Formulation | None = None,
+    constraints: Sequence[Constraint] = (),
+    selection: Selection | None = None,
+    correction: Correction | None = None,
+    weights: Weights | None = None,
+    radius: float | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    callback: Callable[[Step], bool | None] | None = None,
+    seed: int = 0,
+    blocks: int = 50,
+    processes: int = 1,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Model:
+    """The sparse equations behind measured trajectories.
+
+    trajectories: one Trajectory, a pair (t, x), or a list of these
+    basis: the terms to choose from
+    formulation: Integral() by default; Differential(), Discrete()
+    constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
+    selection: how one model is picked; Significance() by default
+    correction: of the solver between oracle calls; Direct() by default
+    weights: of the l1 ball; Adaptive() by default
+    radius: of the ball, in scaled units; None: twice that of least squares
+    tol: of the Frank-Wolfe gap, relative to the loss of the zero model
+    callback: receives each Step of the solver and may return False to stop
+    seed: of whatever is drawn at random
+    blocks, processes, progress: as in `accumulate`
+
+    >>> import cindy
+    >>> t = np.linspace(0, 10, 300)
+    >>> x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1)
+    >>> model = cindy.identify(cindy.Trajectory(t, x, ("x", "v")), cindy.Polynomial(2))
+    >>> model.coef.round(4)[[1, 2]]
+    array([[ 0., -4.],
+           [ 1.,  0.]])
+    """
+    data = as_trajectories(trajectories)
+    _check_motion(data)
+    settings = (selection or Significance(), correction or Direct(), tol, max_iter, callback)
+    summary = accumulate(
+        data,
+        basis,
+        formulation=formulation or Integral(),
+        blocks=blocks,
+        processes=processes,
+        progress=progress,
+    )
+    problem = Problem(summary, radius=radius, constraints=constraints, weights=weights or Adaptive())
+    model = _solve_with_samples(problem, data, settings)
+    size = np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0)
+    noise = model.noise
+    if not (isinstance(summary.formulation, Integral) and summary.formulation.initial == "free"):
+        levels = [noise_level(s) ** 2 for one in data for s in one.segments()]
+        noise = np.sqrt(np.mean(levels, axis=0))
+    return replace(model, scale=size, noise=noise, settings={**model.settings, "seed": seed})
+
+
+def solve(
+    problem: Problem,
+    *,
+    correction: Correction | None = None,
+    selection: Selection | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    callback: Callable[[Step], bool | None] | None = None,
+) -> Model:
+    """The model that a rule picks for a problem, with the certificate of the solver's run."""
+    rule = selection or Significance()
+    _check_settings(rule, correction, tol, max_iter)
+    target = rule.tol if isinstance(rule, Gap) else tol
+    result = conditional_gradient(
+        problem.objective,
+        problem.oracle,
+        correction or Direct(),
+        tol=target,
+        max_iter=max_iter,
+        callback=callback,
+    )
+    candidates = Candidates(problem.regression, result.x, problem.size)
+    support = rule.pick(candidates)
+    fit = candidates.refit(support)
+    if not rule.refits:
+        fit = replace(fit, x=result.x)
+    elif problem.radius is not None and problem.region.norm(fit.x) > problem.region.radius:
+        fit = replace(fit, x=_within_radius(problem, support))
+    if not np.any(fit.x):
+        raise DataError(
+            f"solve: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
+            "chance. Try another basis, a looser selection, or more data."
+        )
+    model = _model(problem, fit)
+    path = _path(problem, rule, candidates, support, model) if rule.refits else Path((model,), (0.0,), 0)
+    return replace(
+        model,
+        result=Run.of(result),
+        path=path,
+        warnings=_warnings(problem, result.status.value if not result.converged else ""),
+        settings={"selection": repr(rule), "correction": repr(correction or Direct()), "tol": target},
+    )
+
+
+def _model(problem: Problem, fit: Refit) -> Model:
+    coef = problem.physical(fit.x)
+    summary = problem.summary
+    loss_at_zero = float(np.sum(problem.objective.target**2))
+    return Model(
+        coef,
+        summary.basis,
+        summary.states,
+        inputs=summary.inputs,
+        coef_error=problem.physical(fit.error),
+        formulation=summary.formulation,
+        noise=fit.left * problem.size,
+        gap=gap_at(problem.objective, problem.oracle, fit.x) / loss_at_zero,
+        radius=problem.region.radius,
+        violation=problem.violation(coef),
+        constraints=tuple(str(c) for c in problem.constraints),
+    )
+
+
+def _path(problem: Problem, rule: Selection, candidates: Candidates, support: Ints, model: Model) -> Path:
+    """Nested models through the chosen one: all sizes near it, fewer far from it."""
+    ranking = candidates.ranking(support)
+    chosen = len(support)
+    near = range(max(1, chosen - _AROUND), min(len(ranking), chosen + _AROUND) + 1)
+    far = np.unique(np.linspace(1, min(len(ranking), 3 * chosen + 10), 12).astype(int))
+    models: list[Model] = []
+    scores: list[float] = []
+    place = None
+    for size in sorted({*near, *(int(k) for k in far)}):
+        if size == chosen:
+            place = len(models)
+        fit = candidates.refit(np.sort(ranking[:size]))
+        models.append(model if size == chosen else _model(problem, fit))
+        scores.append(rule.score(candidates, fit))
+    return Path(tuple(models), tuple(scores), place)
+
+
+def _within_radius(problem: Problem, support: Ints) -> Floats:
+    """Least squares on the support inside the ball, where the user gave one that binds."""
+    from scipy.sparse import csr_array, eye_array, vstack
+
+    from cindy.solver import Region, oracle_for
+
+    region = problem.region
+    absent = np.setdiff1d(np.arange(region.size), support)
+    zeros = csr_array(eye_array(region.size, format="csr")[absent])
+    nought = np.zeros(len(absent))
+    inside = Region(
+        region.size,
+        region.radius,
+        region.weights,
+        csr_array(vstack([region.matrix, zeros])),
+        np.concatenate([region.lower, nought]),
+        np.concatenate([region.upper, nought]),
+    )
+    return conditional_gradient(problem.objective, oracle_for(inside), tol=1e-10).x
+
+
+def _solve_with_samples(problem: Problem, data: list[Trajectory], settings: tuple[Any, ...]) -> Model:
+    """As `solve`, with laws that must hold within a tolerance at every sample.
+
+    Few samples bind: those that the last model violates most are added until none is left.
+    """
+    rule, correction, tol, max_iter, callback = settings
+    how: dict[str, Any] = {
+        "selection": rule, "correction": correction, "tol": tol, "max_iter": max_iter, "callback": callback,
+    }  # fmt: skip
+    laws = [c for c in problem.constraints if isinstance(c, Conservation) and c.tolerance is not None]
+    if not laws:
+        return solve(problem, **how)
+    names = problem.names
+    values = np.concatenate([s.values for one in data for s in one.segments()])
+    terms = problem.summary.basis.evaluate(values, names.states + names.inputs)
+    held = np.unique(np.linspace(0, len(terms) - 1, _MOST_CUTS).astype(int))
+    while True:
+        model = solve(replace(problem, samples=terms[held]), **how)
+        excess = np.zeros(len(terms))
+        for law in laws:
+            rate = sum(w * (terms @ model.coef[:, j]) for j, w in law.sample_weights(names).items())
+            excess = np.maximum(excess, np.abs(rate - law.rate) - (law.tolerance or 0.0))
+        excess[held] = 0.0
+        worst = np.argsort(-excess, kind="stable")[:_MOST_CUTS]
+        worst = worst[excess[worst] > 1e-10 * max(law.tolerance or 0.0 for law in laws)]
+        if not len(worst):
+            return replace(model, violation=max(model.violation, float(excess.max())))
+        held = np.union1d(held, worst)
+
+
+def _check_settings(rule: Selection, correction: Correction | None, tol: float, max_iter: int) -> None:
+    if not isinstance(rule, Selection):
+        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
+    if correction is not None and not isinstance(correction, Correction):
+        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
+    positive(tol, "solve: `tol`")
+    integer(max_iter, "solve: `max_iter`", least=1)
+
+
+def _check_motion(data: list[Trajectory]) -> None:
+    values = np.concatenate([one.x for one in data])
+    for state, column in zip(data[0].states, values.T, strict=True):
+        known = column[np.isfinite(column)]
+        if len(known) and all(np.ptp(one[np.isfinite(one)]) == 0 for one in _columns(data, state)):
+            raise DataError(
+                f'identify: the state "{state}" is constant ({known[0]:g}) in every trajectory, so nothing '
+                "can be learnt about it. Leave it out, or pass it as an input."
+            )
+
+
+def _columns(data: list[Trajectory], state: str) -> list[Floats]:
+    place = data[0].states.index(state)
+    return [one.x[:, place] for one in data if np.isfinite(one.x[:, place]).any()]
+
+
+def _warnings(problem: Problem, status: str) -> tuple[str, ...]:
+    summary, found = problem.summary, []
+    if summary.skipped:
+        found.append(f"{summary.skipped} stretch(es) of data were too short to use and were left out.")
+    rank, terms = problem.regression.independent, len(summary.terms)
+    if rank < terms:
+        found.append(
+            f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
+        )
+    if status:
+        found.append(f"The solver ended before its gap fell below the tolerance: {status}.")
+    return tuple(found)
