@@ -11,7 +11,8 @@ import cindy
 from cindy.cli import laws, texts
 from cindy.cli.app import main
 from cindy.cli.settings import FitSettings, read_settings
-from cindy.data import KINETICS, make
+from cindy.cli.studies import levels
+from cindy.data import KINETICS, kinetics, make
 from cindy.errors import CindyError, ConstraintError, DataError
 from cindy.model import Model, Path, Run
 from cindy.systems import lorenz
@@ -244,6 +245,119 @@ def test_simulate_takes_inputs_from_a_file(cli, tmp_path):
     assert status == 0
     assert float(out.splitlines()[-1].split(",")[1]) == pytest.approx(1 + np.exp(-2), abs=1e-6)
     assert cli("simulate", "m.json", "--x0", "0", "--t", "0:3:1", "--inputs", "u.csv")[0] == 2
+
+
+# ── fit and demo ──
+
+
+def test_fit_goes_from_a_file_to_equations_and_files(cli, tmp_path):
+    laws_told = ["--conserve", "E + ES", "--conserve", "S + ES + P"]
+    arguments = ["--by", "run", "--out", "model.json", "--report", "report.html", "--figures", "figures"]
+    status, out, err = cli("fit", KINETICS, *laws_told, *arguments)
+    assert status == 0, err
+    assert "12 trajectories, 1,212 samples over t = 0 … 5" in out
+    model = cindy.load(tmp_path / "model.json")
+    assert all(line in out for line in model.equations())
+    np.testing.assert_array_equal(model.support, kinetics().coef != 0)
+    assert model.violation < 1e-9
+    assert "E + ES is conserved" in out
+    assert (tmp_path / "report.html").read_text().lstrip().startswith("<!")
+    images = sorted((tmp_path / "figures").glob("*.png"))
+    assert len(images) >= 3
+    assert all(image.read_bytes().startswith(b"\x89PNG") for image in images)
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_fit_takes_its_options_from_cindy_toml(cli, tmp_path):
+    (tmp_path / "cindy.toml").write_text(
+        f'[fit]\ndata = "{KINETICS}"\nby = "run"\nbasis = "poly:1"\n'
+        'selection = "terms:5"\nout = "model.json"\n'
+    )
+    status, out, err = cli("fit", "--selection", "terms:4")
+    assert status == 0, err
+    assert "Options from cindy.toml" in out
+    model = cindy.load(tmp_path / "model.json")
+    assert (model.basis, model.size) == (cindy.Polynomial(1), 4)
+
+
+def test_the_demonstration_finds_the_reaction(cli, tmp_path):
+    status, out, err = cli("demo", "--out", "demo")
+    assert status == 0, err
+    assert "E + ES does not change" in out
+    written = {file.name for file in (tmp_path / "demo").iterdir()}
+    assert {"model.json", "report.html", "trajectories.png", "coefficients.png"} <= written
+    model = cindy.load(tmp_path / "demo" / "model.json")
+    np.testing.assert_array_equal(model.support, kinetics().coef != 0)
+    off = np.abs(model.coef - kinetics().coef)[model.support] / model.coef_error[model.support]
+    # Seven estimates of Student's t: beyond 4.5 would be one chance in ten thousand.
+    assert np.all(off < 4.5)
+
+
+def table(columns, rows):
+    return "\n".join([columns, *(",".join(f"{v:.10g}" for v in row) for row in rows)]) + "\n"
+
+
+T = np.linspace(0, 5, 60)
+DECAY = table("t,x", np.column_stack([T, np.exp(-T)]))
+TURN = table("t,x,y", np.column_stack([T, np.cos(T), -np.sin(T)]))
+
+BAD_FITS = {
+    "constant data": (table("t,x", [(t, 3.0) for t in T]), [], "constant"),
+    "one sample": (table("t,x", [(0, 1)]), [], ""),
+    "two samples": (table("t,x", [(0, 1), (1, 2)]), [], ""),
+    "more terms than rows": (
+        table("t,x,y", [(0, 1, 2), (1, 2, 3), (2, 4, 3), (3, 1, 2)]),
+        ["--basis", "poly:3"],
+        "",
+    ),
+    "no column of times": ("x,y\n1,2\n", [], '"t"'),
+    "text for a number": ("t,x\n0,1\n1,abc\n", [], "abc"),
+    "times that go back": (table("t,x", [(0, 1), (2, 2), (1, 3)]), [], "goes back"),
+    "nothing": ("", [], ""),
+    "an empty selection": (
+        table("t,x", np.column_stack([T, np.random.default_rng(0).normal(size=60)])),
+        ["--basis", "trig:1", "--selection", "significance:1e-12"],
+        "no term",
+    ),
+    "a term without a value": (TURN, ["--term", "log(y)"], "log(y)"),
+    "an unknown function": (TURN, ["--term", "os.system(y)"], ""),
+    "an unknown variable": (TURN, ["--term", "z*y"], ""),
+    "an unknown state in a law": (TURN, ["--conserve", "x + z"], '"z"'),
+    "an unknown term in a law": (TURN, ["--fix", "x:x*y=1"], 'Did you mean "x y"'),
+    "contradictory laws": (TURN, ["--fix", "x:y=1", "--fix", "x:y=2"], "exclude each other"),
+    "a radius of zero": (DECAY, ["--radius", "0"], "positive"),
+    "a negative radius": (DECAY, ["--radius", "-1"], "positive"),
+    "a radius too small for the laws": (TURN, ["--fix", "x:y=1", "--radius", "1e-9"], "radius"),
+    "a tolerance of zero": (DECAY, ["--tol", "0"], "positive"),
+    "a negative tolerance": (DECAY, ["--tol", "-1e-3"], "positive"),
+    "an order of three": (DECAY, ["--order", "3"], "order"),
+    "a window of one sample": (DECAY, ["--window", "1"], "window"),
+    "an unknown formulation": (DECAY, ["--formulation", "integrl"], 'Did you mean "integral"'),
+    "a setting that does not apply": (DECAY, ["--formulation", "differential", "--window", "9"], "--window"),
+    "an unknown rule": (DECAY, ["--selection", "aic"], "bic"),
+    "a rule without its number": (DECAY, ["--selection", "terms"], "terms:7"),
+    "an unknown column": (DECAY, ["--states", "x,z"], '"z"'),
+    "an unknown column to separate by": (DECAY, ["--by", "run"], '"run"'),
+}
+
+
+@pytest.mark.parametrize(("text", "options", "sentence"), BAD_FITS.values(), ids=BAD_FITS.keys())
+def test_a_fit_that_cannot_be_is_one_sentence_and_no_file(cli, tmp_path, text, options, sentence):
+    (tmp_path / "data.csv").write_text(text)
+    status, _, err = cli("fit", "data.csv", *options, "--out", "model.json")
+    assert status == 2, err
+    assert err.startswith("Error: ")
+    assert sentence in err
+    assert "Traceback" not in err
+    assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_noise_levels_are_spaced_by_their_logarithm():
+    assert levels("1e-8:1e-2:13")[::6] == (1e-8, 1e-5, 1e-2)
+    assert levels("1e-3,0.1") == (1e-3, 0.1)
+    for bad in ("1:2", "0:1:3", "1e-2:1e-4:3", "1e-4:1e-2:0", "a"):
+        with pytest.raises(DataError, match="--noise"):
+            levels(bad)
 
 
 # ── mistakes ──

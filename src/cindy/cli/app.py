@@ -144,15 +144,17 @@ def simulate(
 
 @app.command()
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="kuramoto5, kuramoto10, fput5, fput10 or michaelis.")],
+    experiment: Annotated[str, typer.Argument(help="The study, as kuramoto5, fput10 or michaelis; or all.")],
     repetitions: Annotated[int | None, typer.Option(help="How often each cell is repeated.")] = None,
     noise: Annotated[str | None, typer.Option(help='Noise levels, as "1e-8:1e-2:13".')] = None,
     out: Annotated[Path, typer.Option(help="Folder for the tables and figures.")] = Path("results"),
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 2,
 ) -> None:
-    """Repeat an experiment of the paper."""
+    """Repeat an experiment of the paper; what an earlier run has finished is kept."""
     from cindy.cli.studies import run_reproduce
 
-    run_reproduce(experiment, repetitions, noise, out)
+    run_reproduce(experiment, repetitions, noise, out, quick=quick, processes=processes)
 
 
 @app.command()

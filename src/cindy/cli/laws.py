@@ -43,7 +43,7 @@ def exchange(text: str) -> Any:
     found = names(pair, where)
     if len(found) != 2 or scope.strip() not in ("", "pair", "all"):
         raise ConstraintError(f'{where}: expected two states, as in "x1,x2" or "x1,x2:all".')
-    return cindy.exchange(*found, scope=scope.strip() or "pair")
+    return cindy.exchange(found[0], found[1], scope="all" if scope.strip() == "all" else "pair")
 
 
 def fix(text: str) -> Any:
@@ -63,8 +63,9 @@ def bound(text: str) -> Any:
         low, high = number(sides[0], where), number(sides[4], where)
         return cindy.bound(*_coefficient(sides[2], where), lower=low, upper=high)
     if len(sides) == 3 and sides[1] in ("<=", ">="):
-        limit = {"lower" if sides[1] == ">=" else "upper": number(sides[2], where)}
-        return cindy.bound(*_coefficient(sides[0], where), **limit)
+        limit, infinity = number(sides[2], where), float("inf")
+        low, high = (limit, infinity) if sides[1] == ">=" else (-infinity, limit)
+        return cindy.bound(*_coefficient(sides[0], where), lower=low, upper=high)
     raise ConstraintError(
         f'{where}: expected "state:term>=value", "state:term<=value" or "0<=state:term<=1".'
     )

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
     from cindy.trajectory import Trajectory
 
 __all__ = [
+    "bar",
     "err",
     "out",
     "plain",
@@ -174,3 +183,22 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(what)
         yield lambda text: progress.update(task, description=f"{what} {text}")
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on a terminal. Yields a function of what is done, of how much, and the name of the last piece."""
+    if not err.is_terminal:
+        yield lambda done, total, name: None
+        return
+    columns: list[Any] = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("[dim]{task.fields[last]}"),
+    ]
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(what, total=None, last="")
+        yield lambda done, total, name: progress.update(task, completed=done, total=total, last=name)

@@ -6,14 +6,50 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+
+from cindy.cli import screen
+from cindy.cli.texts import number, whole
 from cindy.errors import DataError
+from cindy.extras import require
 
-__all__ = ["run_bench", "run_reproduce"]
+__all__ = ["levels", "run_bench", "run_reproduce"]
 
 
-def run_reproduce(experiment: str, repetitions: int | None, noise: str | None, out: Path) -> None:
+def run_reproduce(
+    experiment: str, repetitions: int | None, noise: str | None, out: Path, *, quick: bool, processes: int
+) -> None:
     """Repeat one experiment of the paper."""
-    raise DataError("reproduce: not there yet.")
+    experiments = require("cindy.experiments", "bench", "cindy reproduce")
+    with screen.bar(f"Reproducing {experiment}") as progress:
+        files = experiments.reproduce(
+            experiment,
+            out=out,
+            repetitions=repetitions,
+            noise=None if noise is None else levels(noise),
+            quick=quick,
+            processes=processes,
+            progress=progress,
+        )
+    screen.show_files([(Path(file), "") for file in files])
+
+
+def levels(text: str) -> tuple[float, ...]:
+    """Levels of noise as "lowest:highest:count", evenly spaced in the logarithm, or with commas.
+
+    >>> levels("1e-4:1e-2:3")
+    (0.0001, 0.001, 0.01)
+    """
+    if ":" not in text:
+        return tuple(number(part, "--noise") for part in text.split(","))
+    parts = text.split(":")
+    if len(parts) != 3:
+        raise DataError(f'--noise: expected "lowest:highest:count", as in "1e-8:1e-2:13", but got "{text}".')
+    low, high, count = number(parts[0], "--noise"), number(parts[1], "--noise"), whole(parts[2], "--noise")
+    if not (0 < low <= high and 1 <= count <= 1000):
+        raise DataError(f'--noise: "{text}" needs 0 < lowest ≤ highest and a count from 1 to 1000.')
+    # Rounded, so that a level is the same number however it was typed, and finished work is found again.
+    return tuple(float(f"{level:.6g}") for level in np.geomspace(low, high, count))
 
 
 def run_bench(sections: Sequence[str]) -> None:

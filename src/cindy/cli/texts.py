@@ -114,8 +114,8 @@ def formulation(
 ) -> Formulation:
     """A formulation by name, with the settings that it takes.
 
-    >>> formulation("integral", order=2)
-    Integral(order=2, initial='free', window=None, degree=6, half_width=3, smooth=None)
+    >>> formulation("integral", order=2) == cindy.Integral(order=2)
+    True
     """
     where = "--formulation"
     kind = _choose(text, {name: name for name in ("integral", "differential", "discrete")}, where)
