@@ -15,23 +15,26 @@ Ints = NDArray[np.intp]
 
 
 class Iterate(ABC):
-    """A point x with its residual, gradient and objective, kept in step.
+    """A point x with its gradient and objective.
 
     x: (terms, targets); flat: the same memory, (size,)
-    residual: (k, targets), A x − B
     gradient: (size,)
+    honest: whether gradient and objective were computed from x itself
     """
 
+    honest = True
+
     def __init__(self, objective: LeastSquares, origin: Floats) -> None:
-        self.design = objective.design
-        self.target = objective.target
+        # Below its triangle the factor holds what no coefficients can change.
+        used = objective.terms if not objective.design[objective.terms :].any() else len(objective.factor)
+        self.design = objective.design[:used]
+        self.target = objective.target[:used]
+        self.beyond = float(np.sum(objective.target[used:] ** 2))
         self.targets = objective.targets
         self.origin = origin
         self.flat = origin.copy()
         self.x = self.flat.reshape(objective.terms, objective.targets)
-        self.residual = np.empty_like(self.target)
         self.gradient = np.empty_like(self.flat)
-        self.losses = np.empty(self.targets)
         self.refresh()
 
     @property
@@ -39,23 +42,16 @@ class Iterate(ABC):
     def count(self) -> int:
         """How many atoms carry weight."""
 
-    @property
-    def objective(self) -> float:
-        return float(self.losses.sum())
+    def residual(self) -> Floats:
+        """(k, targets): A x − B, less rows that no coefficients can change."""
+        return np.asarray(self.design @ self.x - self.target)
 
-    def refresh(self, only: Ints | None = None) -> None:
-        """Recompute residual, gradient and loss from x, for some targets only where that is enough."""
-        gradient = self.gradient.reshape(self.x.shape)
-        if only is None or len(only) == self.targets:
-            self.residual = self.design @ self.x - self.target
-            np.matmul(self.design.T, 2.0 * self.residual, out=gradient)
-            self.losses = np.einsum("ij,ij->j", self.residual, self.residual)
-            return
-        for j in only:
-            residual = self.design @ self.x[:, j] - self.target[:, j]
-            self.residual[:, j] = residual
-            gradient[:, j] = self.design.T @ (2.0 * residual)
-            self.losses[j] = residual @ residual
+    def refresh(self) -> None:
+        """Compute gradient and objective from x."""
+        residual = self.residual()
+        np.matmul(self.design.T, 2.0 * residual, out=self.gradient.reshape(self.x.shape))
+        self.objective = float(np.sum(residual * residual)) + self.beyond
+        self.honest = True
 
     def gap(self, atom: Atom) -> float:
         """The Frank-Wolfe gap, given the atom that the oracle found at this gradient."""
@@ -64,11 +60,6 @@ class Iterate(ABC):
     def product(self, atom: Atom) -> Floats:
         """(k, targets): A times the displacement of an atom."""
         terms, targets = np.divmod(atom.indices, self.targets)
-        if len(terms) <= self.targets:
-            product = np.zeros_like(self.target)
-            for i, j, value in zip(terms, targets, atom.values, strict=True):
-                product[:, j] += value * self.design[:, i]
-            return product
         displacement = np.zeros(self.x.shape)
         displacement[terms, targets] = atom.values
         return np.asarray(self.design @ displacement)
@@ -114,6 +105,7 @@ class Group:
     """The atoms that touch one set of targets, with their weights.
 
     weights: (atoms,)
+    indices, values, owner: of every nonzero of the atoms, end to end; `owner` is the atom's number
     """
 
     def __init__(self, targets: Ints) -> None:
@@ -121,34 +113,34 @@ class Group:
         self.atoms: list[Atom] = []
         self.weights = np.zeros(0)
         self.indices = np.zeros(0, dtype=np.intp)
-        self._values = np.zeros(0)
-        self._owner = np.zeros(0, dtype=np.intp)
+        self.values = np.zeros(0)
+        self.owner = np.zeros(0, dtype=np.intp)
 
     def append(self, atom: Atom) -> None:
         """Take in an atom with no weight."""
-        self.weights = np.append(self.weights, 0.0)
-        self.indices = np.append(self.indices, atom.indices)
-        self._values = np.append(self._values, atom.values)
-        self._owner = np.append(self._owner, np.full(len(atom.indices), len(self.atoms)))
+        self.weights = np.concatenate((self.weights, [0.0]))
+        self.indices = np.concatenate((self.indices, atom.indices))
+        self.values = np.concatenate((self.values, atom.values))
+        self.owner = np.concatenate((self.owner, [len(self.atoms)] * len(atom.indices)))
         self.atoms.append(atom)
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Let the atoms outside the mask go."""
-        nonzeros = mask[self._owner]
+        nonzeros = mask[self.owner]
         renumbered = np.cumsum(mask) - 1
-        self.indices, self._values = self.indices[nonzeros], self._values[nonzeros]
-        self._owner = renumbered[self._owner[nonzeros]]
+        self.indices, self.values = self.indices[nonzeros], self.values[nonzeros]
+        self.owner = renumbered[self.owner[nonzeros]]
         self.weights = self.weights[mask]
         self.atoms = [atom for atom, kept in zip(self.atoms, mask, strict=True) if kept]
 
     def write(self, flat: Floats, weights: Floats | None = None) -> None:
         """Add the displacements to a flat point, weighted by their weights or by others."""
         chosen = self.weights if weights is None else weights
-        np.add.at(flat, self.indices, self._values * chosen[self._owner])
+        np.add.at(flat, self.indices, self.values * chosen[self.owner])
 
     def gather(self, flat: Floats) -> Floats:
         """(atoms,): inner products of the displacements with a flat vector."""
-        sums = np.bincount(self._owner, self._values * flat[self.indices], minlength=len(self.atoms))
+        sums = np.bincount(self.owner, self.values * flat[self.indices], minlength=len(self.atoms))
         return np.asarray(sums, dtype=np.float64)
 
 

@@ -1,7 +1,5 @@
 """The exact minimiser over the hull of an origin and a few atoms, kept as atoms come and go."""
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,11 +15,25 @@ Ints = NDArray[np.intp]
 
 
 class _FactorGroup(Group):
-    """A group with the QR factorisation of its atoms' products."""
+    """A group with the QR factorisation of its atoms' products.
+
+    loss: squared length of the factor's `rest`
+    fresh, fresh_tilt: whether the images of the factor's `rest` and `tilt` are up to date
+    """
 
     def __init__(self, targets: Ints, goal: Floats) -> None:
         super().__init__(targets)
-        self.factor = Factor(goal)
+        self.factor = Factor(goal[:, targets].ravel(order="F"))
+        # A slice where it will do: indexing by it is a view.
+        whole = slice(int(targets[0]), int(targets[-1]) + 1)
+        self.columns: slice | Ints = whole if len(targets) == whole.stop - whole.start else targets
+        self.loss = float(np.sum(goal[:, targets] ** 2))
+        self.fresh = False
+        self.fresh_tilt = False
+
+    def by_target(self, stacked: Floats) -> Floats:
+        """(k, targets of the group), from one target after another."""
+        return stacked.reshape(-1, len(self.targets), order="F")
 
     def delete(self, position: int) -> None:
         self.factor.delete(position)
@@ -38,17 +50,23 @@ class Corral(Iterate):
     Σ λ ≤ 1 is computed without regard to signs, and the walk towards it sheds
     every atom whose weight would turn negative. The products of the atoms stay
     linearly independent. They are factorised separately for sets of targets
-    that no atom connects; only the multiplier of Σ λ ≤ 1 couples those.
+    that no atom connects; only the price ν of Σ λ ≤ 1 couples those.
+
+    The gradient is taken from the factors, −2 Aᵀ(rest + ν tilt): of the images
+    only those of a changed group are computed again.
     """
 
     def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:
+        self._groups: list[_FactorGroup] = []
+        self._price = 0.0
         super().__init__(objective, oracle.origin)
         self._label = oracle.components(self.targets)
+        goal = -self.residual()
         self._groups = [
-            _FactorGroup(members, -self.residual[:, members].ravel(order="F"))
+            _FactorGroup(members, goal)
             for members in (np.flatnonzero(self._label == k) for k in range(int(self._label.max()) + 1))
         ]
-        self._multiplier = 0.0
+        self._images = np.zeros((2, *self.x.shape))
 
     @property
     def count(self) -> int:
@@ -57,22 +75,10 @@ class Corral(Iterate):
     def enter(self, atom: Atom) -> None:
         """Take in an atom and minimise over the larger hull, as far as rounding allows."""
         before = self.objective
-        self._enter(atom)
+        if len(atom.indices):
+            self._enter(atom)
         if self.objective >= before:
-            self._refine()
-
-    def _enter(self, atom: Atom) -> None:
-        if not len(atom.indices):
-            return
-        number = int(self._label[atom.indices[0] % self.targets])
-        group = self._groups[number]
-        column = self.product(atom)[:, group.targets].ravel(order="F")
-        coordinates = group.factor.append(column)
-        if coordinates is None:
-            group.append(atom)
-        elif not self._exchange(group, atom, column, coordinates):
-            return
-        self._settle(number)
+            self.refresh()
 
     def gather(self, atoms: list[Atom], accuracy: float) -> None:
         """Minimise over the hull of the given atoms, to a gap over it of `accuracy` or to rounding."""
@@ -89,25 +95,23 @@ class Corral(Iterate):
             if self.objective >= before:
                 return
 
-    def _refine(self) -> None:
-        """Correct the point by what its own residual shows to be missing.
+    def _enter(self, atom: Atom) -> None:
+        number = int(self._label[atom.indices[0] % self.targets])
+        group = self._groups[number]
+        column = self._column(atom, group)
+        coordinates = group.factor.append(column)
+        if coordinates is None:
+            group.append(atom)
+        elif not self._exchange(group, atom, column, coordinates):
+            return
+        group.fresh = group.fresh_tilt = False
+        self._settle(number)
 
-        Atoms may be far longer than the point they make up, and rounding of
-        their weights then shows in it. The correction is small, so adding it to
-        the point, not to the weights alone, brings the lost digits back.
-        """
-        shifts = [g.factor.project(self.residual[:, g.targets].ravel(order="F")) for g in self._groups]
-        multiplier = 0.0
-        if self._multiplier > 0.0:
-            excess = sum(float(g.factor.ones @ s) for g, s in zip(self._groups, shifts, strict=True))
-            excess += 1.0 - sum(float(g.weights.sum()) for g in self._groups)
-            multiplier = excess / sum(g.factor.spread for g in self._groups)
-        for group, shift in zip(self._groups, shifts, strict=True):
-            change = group.factor.solve(multiplier * group.factor.ones - shift)
-            change = np.maximum(change, -group.weights)
-            group.write(self.flat, change)
-            group.weights = group.weights + change
-        self.refresh()
+    def _column(self, atom: Atom, group: Group) -> Floats:
+        """The product of an atom, target after target of its group."""
+        if len(group.targets) == len(atom.indices) == 1:
+            return np.asarray(atom.values[0] * self.design[:, atom.indices[0] // self.targets])
+        return self.product(atom)[:, group.targets].ravel(order="F")
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
         """Let an atom whose product depends on the others take the place of one of them.
@@ -132,59 +136,100 @@ class Corral(Iterate):
 
     def _settle(self, number: int) -> None:
         """Walk to the minimiser over the half-space, shedding atoms on the way."""
-        before = self._multiplier
+        before = self._price
         while True:
-            goals, multiplier = self._goals(number, before)
-            share, leaver = self._first_to_leave(goals)
-            for k, goal in goals.items():
-                group = self._groups[k]
-                group.weights = np.maximum(group.weights + share * (goal - group.weights), 0.0)
+            price = self._fair_price()
+            # At no price the groups are independent, and only this one has changed.
+            changed = [self._groups[number]] if price == before == 0.0 else self._groups
+            weights = np.concatenate([group.weights for group in changed])
+            goal = np.concatenate([group.factor.minimiser(price) for group in changed])
+            share, leaver = _first_to_leave(weights, goal)
+            weights = np.maximum(weights + share * (goal - weights), 0.0)
             if leaver is None:
-                self._multiplier = multiplier
-                self._place(goals)
+                total = float(weights.sum()) if price > 0.0 else 0.0
+                self._price = price
+                self._place(changed, weights / total if total > 1.0 else weights)
                 return
-            k, position = leaver
-            self._lift(self._groups[k])
-            self._groups[k].delete(position)
-            if len(goals) > 1:
+            _hand_out(changed, weights)
+            if len(changed) > 1:
                 # Stopped half-way: every group is off its minimiser now.
                 before = np.nan
+            for group in changed:
+                if leaver < len(group.atoms):
+                    self._lift(group)
+                    group.delete(leaver)
+                    group.fresh = group.fresh_tilt = False
+                    break
+                leaver -= len(group.atoms)
 
-    def _goals(self, number: int, before: float) -> tuple[dict[int, Floats], float]:
-        """Weights that minimise over the half-space, for the groups in which they have changed."""
-        factors = [group.factor for group in self._groups]
-        total = sum(factor.total for factor in factors)
-        multiplier = 0.0
-        if total > 1.0:
-            multiplier = (total - 1.0) / sum(factor.spread for factor in factors)
-        changed = [number] if multiplier == before == 0.0 else range(len(factors))
-        return {
-            k: factors[k].solve(factors[k].projected - multiplier * factors[k].ones) for k in changed
-        }, multiplier
+    def _fair_price(self) -> float:
+        """The ν at which Σ λ ≤ 1 holds."""
+        excess = sum(group.factor.total for group in self._groups) - 1.0
+        return excess / sum(group.factor.spread for group in self._groups) if excess > 0.0 else 0.0
 
-    def _first_to_leave(self, goals: dict[int, Floats]) -> tuple[float, tuple[int, int] | None]:
-        """How far the walk goes before a weight is zero, and whose."""
-        share, leaver = 1.0, None
-        for k, goal in goals.items():
-            falling = np.flatnonzero(goal < 0.0)
-            if len(falling):
-                weights = self._groups[k].weights[falling]
-                shares = weights / (weights - goal[falling])
-                first = int(np.argmin(shares))
-                if shares[first] < share or leaver is None:
-                    share, leaver = float(shares[first]), (k, int(falling[first]))
-        return share, leaver
+    def _place(self, changed: list[_FactorGroup], weights: Floats) -> None:
+        """Write weights into the point, and bring gradient and objective up to date."""
+        _hand_out(changed, weights)
+        indices = np.concatenate([group.indices for group in changed])
+        self.flat[indices] = self.origin[indices]
+        nonzeros = np.concatenate([group.weights[group.owner] * group.values for group in changed])
+        np.add.at(self.flat, indices, nonzeros)
+        for group in changed:
+            if not group.fresh:
+                self._images[0][:, group.columns] = self.design.T @ group.by_target(group.factor.rest)
+                group.loss = float(group.factor.rest @ group.factor.rest)
+                group.fresh = True
+            if self._price > 0.0 and not group.fresh_tilt:
+                self._images[1][:, group.columns] = self.design.T @ group.by_target(group.factor.tilt())
+                group.fresh_tilt = True
+        gradient = self.gradient.reshape(self.x.shape)
+        if self._price > 0.0:
+            np.multiply(self._images[1], self._price, out=gradient)
+            gradient += self._images[0]
+            gradient *= -2.0
+        else:
+            for group in changed:
+                np.multiply(self._images[0][:, group.columns], -2.0, out=gradient[:, group.columns])
+        spread = sum(group.factor.spread for group in self._groups)
+        self.objective = self.beyond + sum(g.loss for g in self._groups) + self._price**2 * spread
+        self.honest = False
+
+    def refresh(self) -> None:
+        """Correct the point by what its own residual shows to be missing, and start afresh from it.
+
+        Atoms may be far longer than the point they make up, and rounding of
+        their weights then shows in it. The correction is small, so adding it to
+        the point, not to the weights alone, brings the lost digits back.
+        """
+        residual = self.residual()
+        parts = [residual[:, group.targets].ravel(order="F") for group in self._groups]
+        price = 0.0
+        if self._price > 0.0:
+            excess = 1.0 - sum(float(group.weights.sum()) for group in self._groups)
+            excess += sum(g.factor.overlap(part) for g, part in zip(self._groups, parts, strict=True))
+            price = excess / sum(group.factor.spread for group in self._groups)
+        for group, part in zip(self._groups, parts, strict=True):
+            change = np.maximum(group.factor.correction(part, price), -group.weights)
+            group.write(self.flat, change)
+            group.weights = group.weights + change
+        super().refresh()
 
     def _lift(self, group: Group) -> None:
         self.flat[group.indices] = self.origin[group.indices]
 
-    def _place(self, changed: Iterable[int]) -> None:
-        """Write the weights of some groups into the point."""
-        groups = [self._groups[k] for k in changed]
-        excess = sum(float(group.weights.sum()) for group in self._groups) if self._multiplier > 0.0 else 0.0
-        for group in groups:
-            if excess > 1.0:
-                group.weights = group.weights / excess
-            self._lift(group)
-            group.write(self.flat)
-        self.refresh(np.concatenate([group.targets for group in groups]))
+
+def _first_to_leave(weights: Floats, goal: Floats) -> tuple[float, int | None]:
+    """How far the walk from weights to goal goes before one of them is zero, and which."""
+    falling = np.flatnonzero(goal < 0.0)
+    if not len(falling):
+        return 1.0, None
+    shares = weights[falling] / (weights[falling] - goal[falling])
+    first = int(np.argmin(shares))
+    return float(shares[first]), int(falling[first])
+
+
+def _hand_out(groups: list[_FactorGroup], weights: Floats) -> None:
+    end = 0
+    for group in groups:
+        begin, end = end, end + len(group.atoms)
+        group.weights = weights[begin:end]

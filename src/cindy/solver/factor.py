@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr_delete
-from scipy.linalg.blas import dtrsv
+from scipy.linalg.lapack import dtrtrs
 
 __all__ = ["Factor"]
 
@@ -12,99 +12,122 @@ Floats = NDArray[np.float64]
 # A column that lies in the span of the others up to this part of its length is
 # taken to lie in it: what is left of it is rounding.
 DEPENDENT = 1e-12
+STEEP = 1e3
 
 
 class Factor:
     """The columns D = Q R in use, and what least squares on a half-space needs of them.
 
-    With right-hand side b: `projected` is Qᵀ b, `ones` solves Rᵀ ones = 1. So
-    the minimiser of ‖D λ − b‖² is R⁻¹ projected, its sum is ones · projected,
-    and the minimiser with sum σ is R⁻¹ (projected − ν ones) with a multiplier
-    ν that all factors of a run share. QR, not DᵀD: near the end of a run the
-    residual is far smaller than b.
+    The minimiser of ‖D λ − b‖² under the price ν on Σ λ is R⁻¹ (Qᵀ b − ν R⁻ᵀ 1) =
+    `free` − ν `lean`, with residual D λ − b = −(`rest` + ν `tilt`), and factors
+    that share a price add up. QR, not DᵀD: near the end of a run the residual
+    is far smaller than b.
 
     size: number of columns
-    total: sum of the minimiser's coordinates
-    spread: by how much a unit of ν lowers that sum
+    free, lean: (size,)
+    rest: (rows,), b less its projection on the columns
+    total: Σ λ at the price 0
+    spread: by how much a unit of ν lowers Σ λ
     """
 
     def __init__(self, target: Floats) -> None:
         self._target = target
         self._q: Floats = np.empty((len(target), 4), order="F")
         self._r: Floats = np.zeros((4, 4), order="F")
+        self._sides: Floats = np.zeros((4, 2), order="F")  # Qᵀ b, R⁻ᵀ 1
         self.size = 0
-        self.projected = np.zeros(0)
-        self.ones = np.zeros(0)
+        self.free = self.lean = np.zeros(0)
+        self._steep = False
+        self.rest = target.copy()
         self.total = 0.0
         self.spread = 0.0
 
     def append(self, column: Floats) -> Floats | None:
         """Take in a column; if it depends on the others, leave it and return its coordinates in them."""
         k = self.size
-        length = float(np.linalg.norm(column))
         q = self._q[:, :k]
-        along = q.T @ column
+        along = column @ q
         rest = column - q @ along
         # Twice is enough: the second pass removes what rounding left of the first.
-        again = q.T @ rest
+        again = rest @ q
         rest -= q @ again
         along += again
-        height = float(np.linalg.norm(rest))
-        if height <= DEPENDENT * length:
-            return self.solve(along) if k else np.zeros(0)
+        height = float(np.sqrt(rest @ rest))
+        if height <= DEPENDENT * float(np.sqrt(column @ column)):
+            return self._solve(along)
         self._reserve(k + 1)
-        self._q[:, k] = rest / height
+        rest /= height
+        self._q[:, k] = rest
         self._r[:k, k] = along
         self._r[k, k] = height
+        share = float(rest @ self.rest)
+        self.rest -= share * rest
+        one = (1.0 - float(along @ self._sides[:k, 1])) / height
+        self._sides[k] = share, one
         self.size = k + 1
-        unit = self._q[:, k]
-        residual = self._target - self._q[:, :k] @ self.projected
-        self.projected = np.append(self.projected, unit @ residual)
-        self.ones = np.append(self.ones, (1.0 - along @ self.ones) / height)
-        self._sum_up()
+        self.total += share * one
+        self.spread += one * one
+        self._solve_sides()
         return None
 
     def delete(self, position: int) -> None:
         """Let the column at `position` go; those behind it move up."""
-        k = self.size
+        k = self.size - 1
         q, r = qr_delete(
-            self._q[:, :k], self._r[:k, :k], position, which="col", overwrite_qr=False, check_finite=False
+            self._q[:, : k + 1], self._r[: k + 1, : k + 1], position, which="col", check_finite=False
         )
-        # With an economic Q (more rows than columns) the last column is gone; a square Q keeps it.
-        self._q[:, : k - 1] = q[:, : k - 1]
-        self._r[: k - 1, : k - 1] = r[: k - 1]
-        self._r[: k - 1, k - 1] = 0.0
-        self._r[k - 1, :k] = 0.0
-        self.size = k - 1
-        self.projected = self._q[:, : k - 1].T @ self._target
-        self.ones = self._backward(np.ones(k - 1), transposed=True)
-        self._sum_up()
+        self._q[:, :k] = q[:, :k]
+        self._r[:k, :k] = r[:k]
+        self.size = k
+        self._sides[:k, 0] = self._target @ self._q[:, :k]
+        self._sides[:k, 1] = self._solve(np.ones(k), transposed=True)
+        self.rest = self._target - self._q[:, :k] @ self._sides[:k, 0]
+        self.total = float(self._sides[:k, 0] @ self._sides[:k, 1])
+        self.spread = float(self._sides[:k, 1] @ self._sides[:k, 1])
+        self._solve_sides()
 
-    def project(self, values: Floats) -> Floats:
-        """Qᵀ values."""
-        return np.asarray(self._q[:, : self.size].T @ values)
+    def minimiser(self, price: float) -> Floats:
+        """(size,): λ under a price on its sum."""
+        if not (price > 0.0 and self._steep):
+            return self.free - price * self.lean
+        sides = self._sides[: self.size]
+        return self._solve(sides[:, 0] - price * sides[:, 1])
 
-    def solve(self, values: Floats) -> Floats:
-        """R⁻¹ values."""
-        return self._backward(values, transposed=False)
+    def correction(self, residual: Floats, price: float) -> Floats:
+        """(size,): the change of λ that a residual D λ − b asks for, under a price on its sum."""
+        k = self.size
+        return self._solve(price * self._sides[:k, 1] - residual @ self._q[:, :k])
 
-    def _sum_up(self) -> None:
-        self.total = float(self.ones @ self.projected)
-        self.spread = float(self.ones @ self.ones)
+    def overlap(self, residual: Floats) -> float:
+        """By how much the correction for a residual would lower Σ λ without a price."""
+        k = self.size
+        return float((residual @ self._q[:, :k]) @ self._sides[:k, 1])
 
-    def _backward(self, values: Floats, *, transposed: bool) -> Floats:
+    def tilt(self) -> Floats:
+        """(rows,): Q R⁻ᵀ 1."""
+        return np.asarray(self._q[:, : self.size] @ self._sides[: self.size, 1])
+
+    def _solve_sides(self) -> None:
+        self.free = self._solve(self._sides[: self.size, 0])
+        self.lean = self._solve(self._sides[: self.size, 1])
+        # Weights are at most 1: where these are far larger, their difference loses digits.
+        self._steep = self.size > 0 and float(np.abs(self.free).max()) > STEEP
+
+    def _solve(self, values: Floats, *, transposed: bool = False) -> Floats:
         if not self.size:
             return np.zeros(0)
-        solution = dtrsv(self._r[: self.size, : self.size], values, trans=int(transposed))
-        return np.asarray(solution, dtype=np.float64)
+        solution, _ = dtrtrs(self._r[:, : self.size], values, trans=int(transposed))
+        return np.asarray(solution)
 
     def _reserve(self, columns: int) -> None:
-        room = self._q.shape[1]
+        k, room = self.size, len(self._r)
         if columns <= room:
             return
-        room = max(columns, room + room // 2)
-        q = np.empty((len(self._target), room), order="F")
-        q[:, : self.size] = self._q[:, : self.size]
-        r = np.zeros((room, room), order="F")
-        r[: self.size, : self.size] = self._r[: self.size, : self.size]
-        self._q, self._r = q, r
+        room = max(columns, room + room // 4, room + 4)
+        q, r, sides = self._q, self._r, self._sides
+        self._q = np.empty((len(self._target), room), order="F")
+        self._q[:, :k] = q[:, :k]
+        self._r = np.zeros((room, room), order="F")
+        self._r[:k, :k] = r[:k, :k]
+        self._sides = np.zeros((room, 2), order="F")
+        self._sides[:k] = sides[:k]

@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 from cindy._check import floats, integer, positive
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
-from cindy.solver.active_set import Iterate
 from cindy.solver.correction import Correction, Direct
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Result, Status, Step
+from cindy.solver.trace import Trace
 
 __all__ = ["conditional_gradient", "gap_at"]
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 
 # Iterations in a row without a measurable decrease, after which rounding has the upper hand.
 PATIENCE = 10
@@ -55,15 +54,19 @@ def conditional_gradient(
         objective, oracle, tol * scale, _start(oracle, objective, start)
     )
     history: list[Step] = []
-    trace: dict[bytes, tuple[Ints, Floats]] = {}
+    trace = Trace(max(objective.factor.size // 2, 50_000))
     idle = 0
     while True:
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
         step = Step(len(history), gap, iterate.objective, iterate.count, time.perf_counter() - began)
-        history.append(step)
-        _remember(trace, iterate)
         status = _status(step, tol * scale, max_iter, max_seconds, idle)
+        if status is not None and not iterate.honest:
+            # The certificate rests on the point itself, not on how it was found.
+            iterate.refresh()
+            continue
+        history.append(step)
+        trace.add(iterate.flat)
         if callback is not None and callback(step) is False and status is None:
             status = Status.STOPPED
         if status is not None:
@@ -80,7 +83,7 @@ def conditional_gradient(
         oracle_calls=len(history),
         seconds=time.perf_counter() - began,
         history=tuple(history),
-        trace=tuple(trace.values()),
+        trace=trace.entries(),
     )
     _warn(result, tol)
     return result
@@ -138,13 +141,6 @@ def _scale(objective: LeastSquares, oracle: Oracle) -> float:
         return at_zero
     at_origin = objective.value(oracle.origin.reshape(objective.terms, objective.targets))
     return at_origin if at_origin > 0 else 1.0
-
-
-def _remember(trace: dict[bytes, tuple[Ints, Floats]], iterate: Iterate) -> None:
-    support = np.flatnonzero(iterate.flat).astype(np.int32)
-    key = support.tobytes()
-    trace.pop(key, None)
-    trace[key] = (support, iterate.flat[support])
 
 
 def _status(step: Step, target: float, max_iter: int, max_seconds: float | None, idle: int) -> Status | None:

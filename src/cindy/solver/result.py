@@ -75,8 +75,9 @@ class Result:
     def path(self) -> tuple[tuple[Ints, Floats], ...]:
         """The iterates along the run, one a support: (flat indices of the nonzeros, x).
 
-        In the order of the run, each with the last values seen on that support.
-        Made anew at every access: the run itself keeps the nonzeros only.
+        In the order of the run, each with the last values seen on that support;
+        long runs thin out large supports (see `Trace`). Made anew at every
+        access: the run itself keeps the nonzeros only.
         """
         return tuple((support, self._dense(support, values)) for support, values in self.trace)
 
