@@ -255,7 +255,7 @@ def test_fit_goes_from_a_file_to_equations_and_files(cli, tmp_path):
     arguments = ["--by", "run", "--out", "model.json", "--report", "report.html", "--figures", "figures"]
     status, out, err = cli("fit", KINETICS, *laws_told, *arguments)
     assert status == 0, err
-    assert "12 trajectories, 1,212 samples over t = 0 … 5" in out
+    assert "24 trajectories, 1,224 samples over t = 0 … 5" in out
     model = cindy.load(tmp_path / "model.json")
     assert all(line in out for line in model.equations())
     np.testing.assert_array_equal(model.support, kinetics().coef != 0)

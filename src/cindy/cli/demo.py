@@ -54,7 +54,7 @@ def _compare(model: Model) -> None:
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     for j, i in np.argwhere((model.coef.T != 0) | (truth.T != 0)):
         value, error = float(model.coef[i, j]), float(model.coef_error[i, j])
-        off = f"{abs(value - truth[i, j]) / error:.1f} errors" if error > 0 else ""
+        off = f"{abs(value - truth[i, j]) / error:.1f} σ" if error > 0 else ""
         found = format_value(value, error) if value else "absent"
         true = format_value(float(truth[i, j])) if truth[i, j] else "absent"
         table.add_row(f"{model.states[j]}'", model.terms[i], found, true, off)

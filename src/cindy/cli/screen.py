@@ -26,6 +26,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from cindy.model import Model
+    from cindy.model import Path as ModelPath
     from cindy.trajectory import Trajectory
 
 __all__ = [
@@ -101,22 +102,35 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 def show_path(model: Model) -> None:
     """The models that were compared, near the chosen one, and what each adds to the one before."""
     path = model.path
-    if len(path) < 2:
+    rows = _distinct(path)
+    if len(rows) < 2:
         return
-    section(f"Path ({len(path)} models compared)")
-    middle = path.chosen if path.chosen is not None else len(path) - 1
-    first = max(0, min(middle - _PATH_ROWS // 2, len(path) - _PATH_ROWS))
+    section(f"Path ({len(rows)} models compared)")
+    middle = rows.index(path.chosen) if path.chosen is not None else len(rows) - 1
+    first = max(0, min(middle - _PATH_ROWS // 2, len(rows) - _PATH_ROWS))
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
     table.add_column("", width=1)
     table.add_column("terms", justify="right")
     table.add_column("score", justify="right")
     table.add_column("compared with the row above")
-    for k in range(first, min(first + _PATH_ROWS, len(path))):
+    for place in range(first, min(first + _PATH_ROWS, len(rows))):
+        k = rows[place]
         one, mark = path[k], "●" if k == path.chosen else ""
-        change = _change(path[k - 1], one) if k else ""
+        change = _change(path[rows[place - 1]], one) if place else ""
         style = "bold green" if k == path.chosen else ""
         table.add_row(mark, str(one.size), f"{path.scores[k]:.4g}", change, style=style)
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _distinct(path: ModelPath) -> list[int]:
+    """Places on the path, a support once: under constraints several numbers of terms may mean the same."""
+    kept: list[int] = []
+    for k, one in enumerate(path):
+        if kept and np.array_equal(one.support, path[kept[-1]].support):
+            kept[-1] = k if k == path.chosen else kept[-1]
+        else:
+            kept.append(k)
+    return kept
 
 
 def _change(before: Model, after: Model) -> str:
@@ -149,7 +163,7 @@ def _certificate(model: Model) -> Iterator[tuple[str, str]]:
     if model.constraints:
         yield "violation", f"{model.violation:.1e} at most"
     if np.isfinite(model.gap):
-        yield "gap", f"{model.gap:.3g} (no model in the region fits better by more)"
+        yield "gap", f"{model.gap:.3g} of the loss without a model; nothing in the region fits better by more"
     if np.isfinite(model.radius):
         yield "radius", f"{model.radius:.4g}"
     if model.result is not None:

@@ -8,7 +8,7 @@ from cindy.whole_file import write_text
 __all__ = ["KINETICS", "kinetics", "make"]
 
 KINETICS = Path(__file__).with_name("kinetics.csv")
-"""Concentrations in twelve runs of an enzyme reaction, one sample every 0.05 time units, with 1 % noise."""
+"""Concentrations in 24 runs of an enzyme reaction, one sample every 0.1 time units, with 1 % noise."""
 
 
 def kinetics() -> System:
@@ -18,7 +18,7 @@ def kinetics() -> System:
 
 def make(path: Path = KINETICS) -> None:
     """Write the data set."""
-    runs = kinetics().simulate(seed=2021, noise=0.01, trajectories=12, points=1212, horizon=5.0)
+    runs = kinetics().simulate(seed=2021, noise=0.01, trajectories=24, points=1224, horizon=5.0)
     lines = ["run,t," + ",".join(runs[0].states)]
     for k, run in enumerate(runs, start=1):
         for t, row in zip(run.t, run.x, strict=True):
