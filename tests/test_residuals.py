@@ -113,3 +113,22 @@ def test_solutions_follow_clean_data_start_afresh_and_end_where_they_blow_up():
         assert np.abs(measured.x - simulated.x).max() < 1e-2
     bad = true_model(system).with_coef({("x", "x^2"): 5.0})
     assert any(len(simulated) < len(measured) for measured, simulated in solutions(bad, data))
+
+
+@pytest.mark.parametrize("system", [lotka_volterra(), spring_masses()], ids=lambda s: s.name)
+def test_a_solution_starts_nearer_to_the_truth_than_a_measurement_does(system):
+    data, clean = (system.simulate(seed=3, noise=noise) for noise in (0.02, 0.0))
+    model = true_model(system, formulation=Integral(order=system.order))
+    started = [simulated.x[0] for _, simulated in solutions(model, data)]
+    truth = [one.x[0] for one in clean]
+    measured = [one.x[0] for one in data]
+    off = [np.sqrt(np.mean((np.array(found) - truth) ** 2)) for found in (started, measured)]
+    assert off[0] < 0.6 * off[1]
+
+
+def test_a_solution_of_wrong_equations_starts_at_the_data_all_the_same():
+    system = lotka_volterra()
+    data = system.simulate(seed=0, noise=0.01, trajectories=2, points=400)
+    still = true_model(system).with_coef(np.zeros(system.coef.shape))
+    for measured, simulated in solutions(still, data):
+        assert np.abs(simulated.x[0] - measured.x[0]).max() < 0.1

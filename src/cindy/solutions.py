@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy.calculus import derivative_weights
+from cindy.calculus import cumulative, derivative_weights, interval_weights
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete
+from cindy.scales import noise_level, window_length
 from cindy.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -20,28 +21,68 @@ __all__ = ["solutions"]
 
 Floats = NDArray[np.float64]
 
+_DEGREE, _HALF_WIDTH = 6, 3
+"""Of the polynomials that are integrated to find where a solution starts."""
+_MOST_MISSED = 3.0
+"""In units of the noise; right equations miss by more than one where noise is integrated twice."""
+
 
 def solutions(
     model: Model, data: Sequence[Trajectory], *, window: int | None = None
 ) -> Iterator[tuple[Trajectory, Trajectory]]:
     """(measured, simulated) for every stretch of the data without gaps, in order.
 
-    A solution starts from the first sample, less what a local polynomial takes for noise, and afresh every
-    `window` samples if given. It has fewer samples than the data where it blew up.
+    A solution starts at the first sample, less its noise, and afresh every `window` samples if given. It has
+    fewer samples than the data where it blew up.
     """
-    smoother = None if isinstance(model.formulation, Discrete) else Differential().fit_to(data)
+    if isinstance(model.formulation, Discrete):
+        return _solved(model, data, window, None, 0)
+    return _solved(
+        model, data, window, Differential().fit_to(data), window_length(data, least=model.order + 2)
+    )
+
+
+def _solved(
+    model: Model, data: Sequence[Trajectory], window: int | None, smoother: Differential | None, near: int
+) -> Iterator[tuple[Trajectory, Trajectory]]:
     for segment in (part for one in data for part in one.segments()):
         length = window or len(segment)
+        noise = noise_level(segment)
         for begin in range(0, len(segment) - 1, length):
             piece = segment.part(begin, min(begin + length, len(segment)))
-            if len(piece) > 1:
-                start = _start(segment, begin, model.order, smoother)
-                yield piece, model.simulate(start, piece.t, piece.u)
+            if len(piece) < 2:
+                continue
+            if smoother is None:
+                start = np.asarray(piece.x[0])
+            else:
+                ahead = piece.part(0, min(near or len(piece), len(piece)))
+                found = _start_of_equations(model, ahead, noise)
+                start = _start_of_data(segment, begin, model.order, smoother) if found is None else found
+            yield piece, model.simulate(start, piece.t, piece.u)
 
 
-def _start(segment: Trajectory, begin: int, order: int, smoother: Differential | None) -> Floats:
+def _start_of_equations(model: Model, ahead: Trajectory, noise: Floats) -> Floats | None:
+    """The initial state, and rate for order 2, from which the equations miss the samples ahead least.
+
+    It averages the noise of all of them, but only if the equations are right: None where they miss by much
+    more than noise.
+    """
+    if len(ahead) < 4 + 2 * model.order:
+        return None
+    values = model.predict(ahead.x, ahead.u)
+    weights = interval_weights(ahead.t, degree=_DEGREE, half_width=_HALF_WIDTH)
+    for _ in range(model.order):
+        values = cumulative(values, weights)
+    powers = (ahead.t - ahead.t[0])[:, None] ** np.arange(model.order)
+    left = ahead.x - values
+    best = np.linalg.lstsq(powers, left)[0]
+    missed = np.sqrt(np.sum((left - powers @ best) ** 2, axis=0) / (len(left) - model.order))
+    return np.ravel(best) if np.all(missed <= _MOST_MISSED * noise) else None
+
+
+def _start_of_data(segment: Trajectory, begin: int, order: int, smoother: Differential) -> Floats:
     """The state at a sample, and its rate for order 2, by the local polynomial that suits the noise."""
-    if smoother is None or len(segment) < 4:
+    if len(segment) < 4:
         if order == 2:
             raise DataError("A solution of second order needs at least 4 samples in a row to start from.")
         return np.asarray(segment.x[begin])
