@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-# Deadlines measure the machine, not the code; the same examples come every time, so a failure can be repeated.
+# Deadlines measure the machine, not the code; the examples are the same every time, so failures repeat.
 settings.register_profile(
     "cindy", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
 )

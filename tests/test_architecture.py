@@ -14,7 +14,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "cindy"
 
 GROUND = {"cindy.errors", "cindy._check"}
 DATA_WING = {"cindy.trajectory", "cindy.readers", "cindy.calculus", "cindy.basis", "cindy.formulation"}
-DATA_WING |= {"cindy.scales", "cindy.windows", "cindy.tables", "cindy.csv_table"}
+DATA_WING |= {
+    "cindy.scales",
+    "cindy.windows",
+    "cindy.tables",
+    "cindy.csv_table",
+    "cindy.feedback",
+    "cindy.whitening",
+}
 WAIST = {"cindy.least_squares", "cindy.summary", "cindy.accumulate", "cindy.pieces", "cindy.workers"}
 SOLVER = {"cindy.solver"}
 LEAVES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,12 +43,17 @@ def score(model: Model, trajectories: Any, kind: str = "equation", *, window: in
         raise DataError('score: a discrete model has no derivatives. Use kind="equation".')
     else:
         form = model.formulation if kind == "equation" else Differential(order=model.order)
-        pairs = list(_rows(model, data, form.fit_to(data)))
+        pairs = list(_rows(model, data, _plain(form.fit_to(data))))
     if not pairs:
         raise DataError("score: no trajectory has enough complete samples in a row to be compared.")
     # The integral form has taken the unknown initial state out already: there is no mean left to take out.
     centred = not (kind == "equation" and isinstance(model.formulation, Integral))
     return _determination(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)), centred=centred)
+
+
+def _plain(form: Formulation) -> Formulation:
+    """The formulation without what weighs its rows for estimation: here they are states, not estimates."""
+    return replace(form, feedback=0.0) if isinstance(form, Integral) else form
 
 
 def _rows(model: Model, data: list[Trajectory], form: Formulation) -> Iterator[Pair]:
