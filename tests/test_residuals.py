@@ -115,15 +115,23 @@ def test_solutions_follow_clean_data_start_afresh_and_end_where_they_blow_up():
     assert any(len(simulated) < len(measured) for measured, simulated in solutions(bad, data))
 
 
-@pytest.mark.parametrize("system", [lotka_volterra(), spring_masses()], ids=lambda s: s.name)
-def test_a_solution_starts_nearer_to_the_truth_than_a_measurement_does(system):
+def test_a_solution_starts_nearer_to_the_truth_than_a_measurement_does():
+    system = lotka_volterra()
     data, clean = (system.simulate(seed=3, noise=noise) for noise in (0.02, 0.0))
-    model = true_model(system, formulation=Integral(order=system.order))
-    started = [simulated.x[0] for _, simulated in solutions(model, data)]
-    truth = [one.x[0] for one in clean]
-    measured = [one.x[0] for one in data]
-    off = [np.sqrt(np.mean((np.array(found) - truth) ** 2)) for found in (started, measured)]
+    started = [simulated.x[0] for _, simulated in solutions(true_model(system), data)]
+    off = [
+        np.sqrt(np.mean((np.array(found) - [one.x[0] for one in clean]) ** 2))
+        for found in (started, [one.x[0] for one in data])
+    ]
     assert off[0] < 0.6 * off[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_solution_of_second_order_starts_at_a_rate_that_takes_it_to_the_end_of_noisy_data(seed):
+    system = spring_masses()
+    model = true_model(system, formulation=Integral(order=2))
+    for measured, simulated in solutions(model, system.simulate(seed=seed, noise=0.02)):
+        assert np.abs(measured.x - simulated.x).max() < 0.12
 
 
 def test_a_solution_of_wrong_equations_starts_at_the_data_all_the_same():
