@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cindy.least_squares import LeastSquares
-from cindy.solver import Correction, Region, conditional_gradient, oracle_for
+from cindy.solver import Correction, Direct, Region, conditional_gradient, oracle_for
 from cindy.solver.linear_program import smallest_radius
 
 __all__ = ["ConditionalGradientRegressor"]
@@ -34,7 +34,7 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         first, so that one radius means the same for all; the radius and the
         weights are then in those units
     fit_intercept: whether a constant, free of the ball and the rows, is fitted
-    correction: Direct() when None; also Blended(), FullyCorrective(), Plain()
+    correction: Direct(leap=True) when None; also Blended(), FullyCorrective(), Plain()
     tol: gap at which the run stops, relative to the loss of the zero model
 
     Fitted: `coef_` (features,) or (targets, features), `intercept_`, `gap_`
@@ -87,7 +87,11 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         objective = whole.scaled(columns, targets)
         region = self._region(objective, columns, targets)
         self.result_ = conditional_gradient(
-            objective, oracle_for(region), self.correction, tol=self.tol, max_iter=self.max_iter
+            objective,
+            oracle_for(region),
+            self.correction or Direct(leap=True),
+            tol=self.tol,
+            max_iter=self.max_iter,
         )
         coef = self.result_.x * targets / columns[:, None]
         self.radius_ = region.radius

@@ -202,3 +202,24 @@ def test_a_bound_below_the_least_loss_raises_with_that_loss(kind):
 def test_a_bound_that_is_no_number_raises():
     with pytest.raises(DataError, match="`epsilon`"):
         basis_pursuit(objective("random"), Region(36, 1.0), np.nan)
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS.values(), ids=CORRECTIONS)
+def test_a_region_of_positive_coefficients_with_only_negative_ones_wanted_ends_at_zero(correction):
+    f = LeastSquares.from_rows(np.eye(3), -np.ones((3, 1)))
+    oracle = oracle_for(Region(3, 1.0, None, np.eye(3), 0, np.inf))
+    result = conditional_gradient(f, oracle, correction, start=np.full((3, 1), 0.2))
+    np.testing.assert_allclose(result.x, 0.0, atol=1e-6)
+    assert result.relative_gap <= 1e-8
+
+
+def test_a_leap_lands_on_least_squares_where_that_is_feasible_and_changes_nothing_elsewhere():
+    f, inside = problem("ball, radius inactive")
+    landed = conditional_gradient(f, inside, Direct(leap=True))
+    assert landed.iterations == 0
+    assert landed.relative_gap <= 1e-8
+    np.testing.assert_allclose(landed.x, np.linalg.lstsq(f.design, f.target, rcond=None)[0], atol=1e-9)
+    f, outside = problem("ball, radius active")
+    np.testing.assert_array_equal(
+        conditional_gradient(f, outside, Direct(leap=True)).x, conditional_gradient(f, outside).x
+    )

@@ -93,6 +93,11 @@ class Walk(Iterate):
             self.flat[atom.indices] += weight * atom.values
         self.refresh()
 
+    def jump(self, flat: Floats) -> None:
+        """Move to a point."""
+        self.flat[:] = flat
+        self.refresh()
+
     def step(self, atom: Atom, share: float) -> None:
         """Move the given share of the way to an atom."""
         self._seen.add(atom.key)
@@ -225,10 +230,11 @@ class ActiveSet(Iterate):
 
     def step(self, atom: Atom, share: float) -> None:
         """Move the given share of the way to an atom."""
-        group, position = self._find(atom)
-        for other in self.groups:
-            other.weights = (1.0 - share) * other.weights
-        group.weights[position] += share
+        for group in self.groups:
+            group.weights = (1.0 - share) * group.weights
+        if len(atom.indices):
+            group, position = self._find(atom)
+            group.weights[position] += share
         self.propose(self.weights, whatever=True)
 
     def propose(self, weights: Floats, *, whatever: bool = False) -> None:
@@ -244,9 +250,11 @@ class ActiveSet(Iterate):
                 group.weights = w
             self._write()
         for group in self.groups:
-            if not (group.weights > 0.0).all():
-                group.keep(group.weights > 0.0)
-        self._known = {atom.key: group for group in self.groups for atom in group.atoms}
+            keep = group.weights > 0.0
+            if not keep.all():
+                for i in np.flatnonzero(~keep):
+                    del self._known[group.atoms[i].key]
+                group.keep(keep)
 
     def _write(self) -> None:
         self.flat[:] = self.origin
@@ -258,7 +266,7 @@ class ActiveSet(Iterate):
         known = self._known.get(atom.key)
         if known is not None:
             return known, next(i for i, a in enumerate(known.atoms) if a.key == atom.key)
-        label = int(self._label[atom.indices[0] % self.targets]) if len(atom.indices) else 0
+        label = int(self._label[atom.indices[0] % self.targets])
         group = self.groups[label]
         group.extend(atom, (self.design.T @ self.product(atom)).ravel())
         self._known[atom.key] = group

@@ -129,11 +129,19 @@ class Direct(Correction):
 
     Where zero is feasible it counts as an atom, so that as long as the radius
     does not bind the run is orthogonal matching pursuit with exact refits.
+
+    leap: try the least-squares solution first; if it lies in the region that is
+        the answer, certified at once, but there is no path that leads to it
     """
+
+    leap: bool = False
 
     def begin(
         self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
     ) -> tuple[Iterate, Advance]:
+        landed = _leap(objective, oracle, target) if self.leap else None
+        if landed is not None:
+            return landed
         corral = Corral(objective, oracle)
         corral.gather([atom for atom, _ in start], 0.5 * target)
 
@@ -142,6 +150,18 @@ class Direct(Correction):
             return corral
 
         return corral, advance
+
+
+def _leap(objective: LeastSquares, oracle: Oracle, target: float) -> tuple[Iterate, Advance] | None:
+    """An iterate at the least-squares solution, if that solves the problem."""
+    solution = np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0].ravel())
+    if oracle.region.violation(solution) > 0.0:
+        return None
+    walk = Walk(objective, oracle.origin)
+    walk.jump(solution)
+    if walk.gap(oracle.minimise(walk.gradient)) > target:
+        return None
+    return walk, lambda atom, gap: walk
 
 
 class _Hull:
@@ -193,10 +213,7 @@ def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
     base, slopes, costs = active.weights * scales, active.slopes() / scales, 1.0 / scales
     ends = np.cumsum([len(group.atoms) for group in groups])
     parts = [slice(end - len(group.atoms), end) for end, group in zip(ends, groups, strict=True)]
-    hessians = [
-        2.0 * group.gram / np.outer(scales[part], scales[part])
-        for part, group in zip(parts, groups, strict=True)
-    ]
+    hessians = [2.0 * g.gram / np.outer(scales[p], scales[p]) for p, g in zip(parts, groups, strict=True)]
 
     def gradient(point: Floats) -> Floats:
         # Relative to the base point, where the residual gave the slopes to full

@@ -73,18 +73,8 @@ def conditional_gradient(
             break
         iterate = advance(atom, gap)
         idle = 0 if iterate.objective < step.objective else idle + 1
-    result = Result(
-        x=iterate.x.copy(),
-        objective=step.objective,
-        gap=gap,
-        scale=scale,
-        status=status,
-        iterations=step.iteration,
-        oracle_calls=len(history),
-        seconds=time.perf_counter() - began,
-        history=tuple(history),
-        trace=trace.entries(),
-    )
+    seconds = time.perf_counter() - began
+    result = _result(iterate.x.copy(), tuple(history), scale, status, seconds, trace)
     _warn(result, tol)
     return result
 
@@ -141,6 +131,24 @@ def _scale(objective: LeastSquares, oracle: Oracle) -> float:
         return at_zero
     at_origin = objective.value(oracle.origin.reshape(objective.terms, objective.targets))
     return at_origin if at_origin > 0 else 1.0
+
+
+def _result(
+    x: Floats, history: tuple[Step, ...], scale: float, status: Status, seconds: float, trace: Trace
+) -> Result:
+    last = history[-1]
+    return Result(
+        x=x,
+        objective=last.objective,
+        gap=last.gap,
+        scale=scale,
+        status=status,
+        iterations=last.iteration,
+        oracle_calls=len(history),
+        seconds=seconds,
+        history=history,
+        trace=trace.entries(),
+    )
 
 
 def _status(step: Step, target: float, max_iter: int, max_seconds: float | None, idle: int) -> Status | None:

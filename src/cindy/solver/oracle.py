@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Atom:
     """A point of the region, as a sparse displacement from the origin of its oracle.
 
@@ -35,7 +36,7 @@ class Atom:
         x[self.indices] += self.values
         return x
 
-    @property
+    @cached_property
     def key(self) -> bytes:
         """Equal for equal displacements."""
         return self.indices.tobytes() + self.values.tobytes()
