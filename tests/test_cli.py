@@ -1,11 +1,14 @@
 """The command line: what it prints, what it writes, and how it refuses."""
 
+import contextlib
 import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cindy
 from cindy.cli import laws, texts
@@ -157,6 +160,48 @@ def test_a_sum_is_read_with_its_numbers(text, parts):
 def test_a_law_that_cannot_be_read_is_refused_with_an_example(kind, text):
     with pytest.raises(ConstraintError, match=f'--{kind} "'):
         laws.KINDS[kind](text)
+
+
+PARSERS = [
+    texts.basis,
+    texts.formulation,
+    texts.selection,
+    texts.correction,
+    texts.weights,
+    texts.times,
+    levels,
+    lambda text: texts.start(text, ("x", "y"), "--x0"),
+    lambda text: texts.names(text, "--states"),
+    *laws.KINDS.values(),
+]
+PIECES = [
+    "x",
+    "y",
+    "S",
+    "poly",
+    "trig",
+    "fourier",
+    "terms",
+    "cv",
+    ":",
+    ",",
+    "+",
+    "-",
+    "*",
+    "=",
+    "<=",
+    ">=",
+    "@",
+    "±",
+]
+PIECES += [" ", "1", "2", "1e400", "-0", "nan", "inf", "(", "all", "x:y", "", "\x00", "é"]
+
+
+@given(st.one_of(st.text(max_size=20), st.lists(st.sampled_from(PIECES), max_size=8).map("".join)))
+def test_whatever_is_typed_is_understood_or_refused_in_a_sentence(text):
+    for parse in PARSERS:
+        with contextlib.suppress(CindyError):
+            parse(text)
 
 
 # ── cindy.toml ──

@@ -1,17 +1,24 @@
 """Model: what it says, and that a file gives back what was saved, or an error."""
 
+import contextlib
+import copy
 import json
 import pickle
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cindy
 from cindy.basis import Custom, Fourier, Polynomial, Trigonometric
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model import Model, Path, Run
-from cindy.model_file import load
+from cindy.model import Model, Run
+from cindy.model import Path as ModelPath
+from cindy.model_file import load, to_dict
 from cindy.solver import Step
 from cindy.systems import lorenz, michaelis_menten, spring_masses
 from cindy.trajectory import Trajectory
@@ -50,7 +57,7 @@ def full_model():
         result=Run(
             1e-9, 2.0, "converged", 2, 3, 0.5, (Step(0, 1.0, 9.0, 1, 0.1), Step(1, 1e-9, 2.0, 2, 0.5))
         ),
-        path=Path((small, small.with_coef({("x", "y"): 2.0})), (1.0, -np.inf), 1),
+        path=ModelPath((small, small.with_coef({("x", "y"): 2.0})), (1.0, -np.inf), 1),
         constraints=("x + y conserved",),
         warnings=("a sentence",),
         settings={"tol": 1e-6, "selection": object, "nested": {"a": [1, np.float64(2), None]}},
@@ -320,6 +327,42 @@ def test_a_damaged_or_hostile_file_is_refused_by_name(damage, tmp_path):
         load(file)
 
 
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def _places(value, trail=()):
+    yield trail
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from _places(value[key], (*trail, key))
+
+
+SAVED = to_dict(full_model())
+PLACES = [place for place in _places(SAVED) if place]
+
+
+@given(st.sampled_from(PLACES), JSON_VALUES)
+def test_a_file_with_any_one_entry_changed_is_read_or_refused(place, value):
+    damaged = copy.deepcopy(SAVED)
+    inside = damaged
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = value
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "model.json")
+        file.write_text(json.dumps(damaged))
+        with contextlib.suppress(DataError):
+            assert isinstance(load(file), Model)
+
+
 TEXTS = {
     "nothing": b"",
     "half a file": b'{"format": "cindy-model", "version": 1, "states": ["x"',
@@ -364,4 +407,4 @@ def test_a_model_is_consistent_or_is_not_made(changes, sentence):
 
 def test_a_path_has_a_score_for_each_model():
     with pytest.raises(DataError, match="2 models need as many scores"):
-        Path((lorenz_model(), lorenz_model()), (1.0,))
+        ModelPath((lorenz_model(), lorenz_model()), (1.0,))

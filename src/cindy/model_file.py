@@ -46,7 +46,7 @@ def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any
         raise DataError(f"{file} is not a model file: it is not text ({error.reason}).") from error
     try:
         return from_dict(json.loads(text, parse_constant=_no_constant), functions=functions)
-    except (DataError, json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         said = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise DataError(f"{file} is not a model file, or is damaged: {said}.") from error
     except (RecursionError, OverflowError) as error:

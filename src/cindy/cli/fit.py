@@ -53,7 +53,10 @@ def identified(data: Sequence[Trajectory], basis: Basis, **arguments: Any) -> Mo
         def follow(step: Any) -> None:
             progress(f"iteration {step.iteration}, {step.atoms} atoms, gap {step.gap:.2e}")
 
-        model = cindy.identify(list(data), basis, callback=follow, **arguments)
+        def count(done: int, total: int | None) -> None:
+            progress(f"{done:,} samples" if total is None else f"{done:,} of {total:,} samples")
+
+        model = cindy.identify(list(data), basis, callback=follow, progress=count, **arguments)
     said = [str(one.message) for one in caught if issubclass(one.category, cindy.ConvergenceWarning)]
     screen.show_warnings(list(dict.fromkeys([*said, *model.warnings])))
     return model
