@@ -107,18 +107,18 @@ def test_white_noise_has_no_autocorrelation_and_a_repeated_value_has():
 def test_solutions_follow_clean_data_start_afresh_and_end_where_they_blow_up():
     system = lorenz()
     data = system.simulate(seed=0, trajectories=1, points=1000)
-    pairs = list(solutions(true_model(system), data, window=300))
-    assert [len(measured) for measured, _ in pairs] == [300, 300, 300, 100]
-    for measured, simulated in pairs:
-        assert np.abs(measured.x - simulated.x).max() < 1e-2
+    found = list(solutions(true_model(system), data, window=300))
+    assert [len(one.measured) for one in found] == [300, 300, 300, 100]
+    for one in found:
+        assert np.abs(one.measured.x - one.simulated.x).max() < 1e-2
     bad = true_model(system).with_coef({("x", "x^2"): 5.0})
-    assert any(len(simulated) < len(measured) for measured, simulated in solutions(bad, data))
+    assert any(len(one.simulated) < len(one.measured) for one in solutions(bad, data))
 
 
 def test_a_solution_starts_nearer_to_the_truth_than_a_measurement_does():
     system = lotka_volterra()
     data, clean = (system.simulate(seed=3, noise=noise) for noise in (0.02, 0.0))
-    started = [simulated.x[0] for _, simulated in solutions(true_model(system), data)]
+    started = [one.simulated.x[0] for one in solutions(true_model(system), data)]
     off = [
         np.sqrt(np.mean((np.array(found) - [one.x[0] for one in clean]) ** 2))
         for found in (started, [one.x[0] for one in data])
@@ -130,13 +130,13 @@ def test_a_solution_starts_nearer_to_the_truth_than_a_measurement_does():
 def test_a_solution_of_second_order_starts_at_a_rate_that_takes_it_to_the_end_of_noisy_data(seed):
     system = spring_masses()
     model = true_model(system, formulation=Integral(order=2))
-    for measured, simulated in solutions(model, system.simulate(seed=seed, noise=0.02)):
-        assert np.abs(measured.x - simulated.x).max() < 0.12
+    for one in solutions(model, system.simulate(seed=seed, noise=0.02)):
+        assert np.abs(one.measured.x - one.simulated.x).max() < 0.12
 
 
 def test_a_solution_of_wrong_equations_starts_at_the_data_all_the_same():
     system = lotka_volterra()
     data = system.simulate(seed=0, noise=0.01, trajectories=2, points=400)
     still = true_model(system).with_coef(np.zeros(system.coef.shape))
-    for measured, simulated in solutions(still, data):
-        assert np.abs(simulated.x[0] - measured.x[0]).max() < 0.1
+    for one in solutions(still, data):
+        assert np.abs(one.simulated.x[0] - one.measured.x[0]).max() < 0.1

@@ -58,9 +58,9 @@ def trajectories(
         for j in columns:
             colour = _MUTED if model and alone else _colour(j)
             ax.plot(one.t, one.x[:, j], color=colour, **(_DOTS if model else {"lw": 1.4}))
-    for _, simulated in solutions(model, found, window=window) if model else ():
+    for solved in solutions(model, found, window=window) if model else ():
         for j in columns:
-            ax.plot(simulated.t, simulated.x[:, j], color=_colour(j), lw=1.4)
+            ax.plot(solved.simulated.t, solved.simulated.x[:, j], color=_colour(j), lw=1.4)
     handles = [_line(pretty(found[0].states[j]), color=_colour(j), lw=1.4) for j in columns if not alone]
     if model:
         handles.append(_line("data", color=_MUTED, marker=".", ls="none"))
@@ -93,8 +93,8 @@ def phase(
     for one in found:
         colour = _MUTED if model else COLOURS[0]
         ax.plot(one.x[:, i], one.x[:, j], color=colour, **(_DOTS if model else {"lw": 1.1}))
-    for _, simulated in solutions(model, found, window=window) if model else ():
-        ax.plot(simulated.x[:, i], simulated.x[:, j], color=COLOURS[0], lw=1.2)
+    for solved in solutions(model, found, window=window) if model else ():
+        ax.plot(solved.simulated.x[:, i], solved.simulated.x[:, j], color=COLOURS[0], lw=1.2)
     if model:
         dots = _line("data", color=_MUTED, marker=".", ls="none")
         _legend(ax, [dots, _line("model", color=COLOURS[0], lw=1.2)])

@@ -69,10 +69,10 @@ def _solutions(model: Model, data: list[Trajectory], window: int | None) -> Iter
     """(measured, simulated) states; those after a blow-up are NaN."""
     if window is not None:
         integer(window, "score: `window`", least=2)
-    for piece, found in solutions(model, data, window=window):
-        simulated = np.full(piece.x.shape, np.nan)
-        simulated[: len(found)] = found.x
-        yield np.asarray(piece.x), simulated
+    for one in solutions(model, data, window=window):
+        simulated = np.full(one.measured.x.shape, np.nan)
+        simulated[: len(one.simulated)] = one.simulated.x
+        yield np.asarray(one.measured.x), simulated
 
 
 def _determination(measured: Floats, modelled: Floats, *, centred: bool) -> float:

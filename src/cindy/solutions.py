@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from cindy.trajectory import Trajectory
 if TYPE_CHECKING:
     from cindy.model import Model
 
-__all__ = ["solutions"]
+__all__ = ["Solution", "solutions"]
 
 Floats = NDArray[np.float64]
 
@@ -27,38 +28,40 @@ _MOST_MISSED = 3.0
 """In units of the noise; right equations miss by more than one where noise is integrated twice."""
 
 
-def solutions(
-    model: Model, data: Sequence[Trajectory], *, window: int | None = None
-) -> Iterator[tuple[Trajectory, Trajectory]]:
-    """(measured, simulated) for every stretch of the data without gaps, in order.
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A stretch of data without gaps, and the solution that starts with it.
 
-    A solution starts at the first sample, less its noise, and afresh every `window` samples if given. It has
-    fewer samples than the data where it blew up.
+    trajectory: the place of its trajectory in the data
+    simulated: fewer samples than measured where the solution blew up
     """
-    if isinstance(model.formulation, Discrete):
-        return _solved(model, data, window, None, 0)
-    return _solved(
-        model, data, window, Differential().fit_to(data), window_length(data, least=model.order + 2)
-    )
+
+    trajectory: int
+    measured: Trajectory
+    simulated: Trajectory
 
 
-def _solved(
-    model: Model, data: Sequence[Trajectory], window: int | None, smoother: Differential | None, near: int
-) -> Iterator[tuple[Trajectory, Trajectory]]:
-    for segment in (part for one in data for part in one.segments()):
+def solutions(model: Model, data: Sequence[Trajectory], *, window: int | None = None) -> Iterator[Solution]:
+    """A solution for every stretch of the data, in order, and afresh every `window` samples if given.
+
+    A solution starts at the first sample, less its noise.
+    """
+    discrete = isinstance(model.formulation, Discrete)
+    near = 0 if discrete else window_length(data, least=model.order + 2)
+    smoother: Differential | None = None
+    for i, segment in ((i, part) for i, one in enumerate(data) for part in one.segments()):
         length = window or len(segment)
         noise = noise_level(segment)
         for begin in range(0, len(segment) - 1, length):
             piece = segment.part(begin, min(begin + length, len(segment)))
-            if len(piece) < 2:
-                continue
-            if smoother is None:
-                start = np.asarray(piece.x[0])
-            else:
-                ahead = piece.part(0, min(near or len(piece), len(piece)))
-                found = _start_of_equations(model, ahead, noise)
-                start = _start_of_data(segment, begin, model.order, smoother) if found is None else found
-            yield piece, model.simulate(start, piece.t, piece.u)
+            start: Floats | None = piece.x[0]
+            if not discrete:
+                start = _start_of_equations(model, piece.part(0, min(near or length, len(piece))), noise)
+            if start is None:
+                # Made when it is needed, which is seldom: it costs more than the solutions do.
+                smoother = smoother or Differential().fit_to(data)
+                start = _start_of_data(segment, begin, model.order, smoother)
+            yield Solution(i, piece, model.simulate(start, piece.t, piece.u))
 
 
 def _start_of_equations(model: Model, ahead: Trajectory, noise: Floats) -> Floats | None:
