@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy.candidates import Candidates
-from cindy.regression import Regression
 
 __all__ = ["fold_losses"]
 
@@ -29,7 +30,7 @@ def fold_losses(candidates: Candidates, folds: int, *, most: int) -> Floats:
     losses = np.zeros((len(blocks), top + 1))
     for held in np.array_split(np.arange(len(blocks)), folds):
         rest = tuple(b for k, b in enumerate(blocks) if k not in set(held))
-        part = Candidates(Regression(rest, candidates.given.rows), candidates.solution, candidates.size)
+        part = Candidates(replace(candidates.given, blocks=rest), candidates.solution, candidates.size)
         ranking = part.ranking(part.by_criterion())
         for size in range(top + 1):
             x = part.refit(np.sort(ranking[:size])).x

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from cindy._check import integer, positive
 from cindy.accumulate import accumulate
 from cindy.basis import Basis
 from cindy.candidates import Candidates
-from cindy.constraint import Conservation, Constraint
+from cindy.constraint import Constraint
 from cindy.errors import DataError
 from cindy.formulation import Formulation, Integral
 from cindy.model import Model, Path, Run
@@ -21,7 +22,9 @@ from cindy.problem import Problem
 from cindy.refit import Refit
 from cindy.scales import noise_level
 from cindy.selection import Gap, Selection, Significance
+from cindy.settle import settled
 from cindy.solver import Correction, Direct, Step, conditional_gradient, gap_at
+from cindy.tolerance import solve_with_samples
 from cindy.trajectory import Trajectory, as_trajectories
 from cindy.weights import Adaptive, Weights
 
@@ -32,8 +35,6 @@ Ints = NDArray[np.intp]
 
 _AROUND = 12
 """Sizes on either side of the chosen model that the path shows one by one."""
-_MOST_CUTS = 40
-"""Samples added at a time to those at which a conservation law with a tolerance is imposed."""
 
 
 def identify(
@@ -79,23 +80,30 @@ def identify(
     """
     data = as_trajectories(trajectories)
     _check_motion(data)
-    settings = (selection or Significance(), correction or Direct(), tol, max_iter, callback)
-    summary = accumulate(
-        data,
-        basis,
-        formulation=formulation or Integral(),
-        blocks=blocks,
-        processes=processes,
-        progress=progress,
+    form = formulation or Integral()
+    gather = partial(accumulate, data, basis, blocks=blocks, processes=processes, progress=progress)
+    problem = Problem(
+        gather(formulation=form), radius=radius, constraints=constraints, weights=weights or Adaptive()
     )
-    problem = Problem(summary, radius=radius, constraints=constraints, weights=weights or Adaptive())
-    model = _solve_with_samples(problem, data, settings)
-    size = np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0)
-    noise = model.noise
-    if not (isinstance(summary.formulation, Integral) and summary.formulation.initial == "free"):
-        levels = [noise_level(s) ** 2 for one in data for s in one.segments()]
-        noise = np.sqrt(np.mean(levels, axis=0))
-    return replace(model, scale=size, noise=noise, settings={**model.settings, "seed": seed})
+    rule = selection or Significance()
+    if rule.refits and isinstance(form, Integral) and form.initial == "free":
+        problem = settled(problem, data, gather, drift_known=form.feedback is not None)
+    run = partial(solve, correction=correction, selection=rule, tol=tol, max_iter=max_iter, callback=callback)
+    model = solve_with_samples(problem, data, run)
+    return replace(
+        model,
+        scale=np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0),
+        noise=_measured_noise(model, data),
+        settings={**model.settings, "seed": seed},
+    )
+
+
+def _measured_noise(model: Model, data: list[Trajectory]) -> Floats:
+    """Residuals of the free integral form are noise; for other forms the data must tell."""
+    if isinstance(model.formulation, Integral) and model.formulation.initial == "free":
+        return model.noise
+    levels = [noise_level(s) ** 2 for one in data for s in one.segments()]
+    return np.asarray(np.sqrt(np.mean(levels, axis=0)))
 
 
 def solve(
@@ -198,36 +206,6 @@ def _within_radius(problem: Problem, support: Ints) -> Floats:
         np.concatenate([region.upper, nought]),
     )
     return conditional_gradient(problem.objective, oracle_for(inside), tol=1e-10).x
-
-
-def _solve_with_samples(problem: Problem, data: list[Trajectory], settings: tuple[Any, ...]) -> Model:
-    """As `solve`, with laws that must hold within a tolerance at every sample.
-
-    Few samples bind: those that the last model violates most are added until none is left.
-    """
-    rule, correction, tol, max_iter, callback = settings
-    how: dict[str, Any] = {
-        "selection": rule, "correction": correction, "tol": tol, "max_iter": max_iter, "callback": callback,
-    }  # fmt: skip
-    laws = [c for c in problem.constraints if isinstance(c, Conservation) and c.tolerance is not None]
-    if not laws:
-        return solve(problem, **how)
-    names = problem.names
-    values = np.concatenate([s.values for one in data for s in one.segments()])
-    terms = problem.summary.basis.evaluate(values, names.states + names.inputs)
-    held = np.unique(np.linspace(0, len(terms) - 1, _MOST_CUTS).astype(int))
-    while True:
-        model = solve(replace(problem, samples=terms[held]), **how)
-        excess = np.zeros(len(terms))
-        for law in laws:
-            rate = sum(w * (terms @ model.coef[:, j]) for j, w in law.sample_weights(names).items())
-            excess = np.maximum(excess, np.abs(rate - law.rate) - (law.tolerance or 0.0))
-        excess[held] = 0.0
-        worst = np.argsort(-excess, kind="stable")[:_MOST_CUTS]
-        worst = worst[excess[worst] > 1e-10 * max(law.tolerance or 0.0 for law in laws)]
-        if not len(worst):
-            return replace(model, violation=max(model.violation, float(excess.max())))
-        held = np.union1d(held, worst)
 
 
 def _check_settings(rule: Selection, correction: Correction | None, tol: float, max_iter: int) -> None:

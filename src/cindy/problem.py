@@ -40,6 +40,7 @@ class Problem:
     radius: of the weighted l1 ball, in scaled units; None: twice that of least squares
     samples: (m, terms) the basis at the samples where a conservation law with a tolerance
         must hold; `identify` fills it in
+    floor: (states,) error of the rows themselves, in physical units; likewise
     """
 
     summary: Summary
@@ -48,6 +49,7 @@ class Problem:
     constraints: Sequence[Constraint] = ()
     weights: Weights = field(default_factory=Adaptive)
     samples: Floats | None = None
+    floor: Floats | None = None
 
     def __post_init__(self) -> None:
         if self.radius is not None:
@@ -104,7 +106,7 @@ class Problem:
     def regression(self) -> Regression:
         """The scaled blocks and rows."""
         blocks = tuple(b.scaled(*self._sizes) for b in self.summary.blocks)
-        return Regression(blocks, self.scaled_rows)
+        return Regression(blocks, self.scaled_rows, None if self.floor is None else self.floor / self.size)
 
     @property
     def objective(self) -> LeastSquares:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ def binding(regression: Regression, support: Ints) -> Regression:
     active, values = _active(rows, loose, at, x, spread)
     if not len(active):
         return regression
-    return Regression(regression.blocks, rows.bound(active, values))
+    return replace(regression, rows=rows.bound(active, values))
 
 
 def _active(rows: Rows, loose: Ints, at: Ints, x: Floats, spread: Floats) -> tuple[Ints, Floats]:

@@ -51,10 +51,13 @@ class Regression:
     units of its own noise.
 
     rows: constraints over the flattened coefficients; a fit obeys the equalities among them
+    floor: (targets,) root mean square error of the rows themselves, by discretisation say; a
+        residual below it is not to be explained
     """
 
     blocks: tuple[LeastSquares, ...]
     rows: Rows
+    floor: Floats | None = None
 
     @cached_property
     def equal(self) -> csr_array:
@@ -86,6 +89,12 @@ class Regression:
         return [np.flatnonzero(labels == k) for k in range(labels.max() + 1)]
 
     @cached_property
+    def _row_target(self) -> Ints:
+        """A target that each equality speaks of, and so its group."""
+        first = self.equal.indices[np.minimum(self.equal.indptr[:-1], max(self.equal.nnz - 1, 0))]
+        return np.asarray(first % self.shape[1], dtype=np.intp)
+
+    @cached_property
     def independent(self) -> int:
         """The numerical rank of the design."""
         r = self.total.design
@@ -102,7 +111,11 @@ class Regression:
         whole = np.sqrt(np.sum(self.total.target**2, axis=0) / self.total.rows)
         sigma = np.sqrt(left / max(self.total.rows - self.independent, 1))
         # Rounding of the data leaves this much even where a model is exact.
-        return np.asarray(np.maximum(sigma, 1e-14 * whole))
+        return np.asarray(np.hypot(np.maximum(sigma, 1e-14 * whole), self._floor))
+
+    @cached_property
+    def _floor(self) -> Floats:
+        return np.zeros(self.shape[1]) if self.floor is None else self.floor
 
     def coefficients(self, targets: Ints) -> Ints:
         """The flat indices of all coefficients of the targets."""
@@ -112,9 +125,10 @@ class Regression:
     def fit(self, support: Ints, targets: Ints) -> Fit:
         """Least squares for the targets of a group, on a support within them."""
         terms, width = self.shape
-        basis, offset = self._freedom(support)
+        basis, offset = self._freedom(support, targets)
         noise = self.noise
-        parts, goals, rest = [], [], 0.0
+        parts, goals = [], []
+        rest = self.total.rows * float(np.sum((self._floor[targets] / noise[targets]) ** 2))
         for j in targets:
             here = np.flatnonzero(support % width == j)
             columns = self.total.design[:terms, support[here] // width]
@@ -150,13 +164,15 @@ class Regression:
         design, target = self._stack
         return np.asarray(design.transpose(0, 2, 1) @ (target - design @ x))
 
-    def _freedom(self, support: Ints) -> tuple[Floats | None, Floats]:
+    def _freedom(self, support: Ints, targets: Ints) -> tuple[Floats | None, Floats]:
         """A basis of what the equalities leave free on the support (None: all), and one solution."""
         offset = np.zeros(len(support))
         if not self.equal.shape[0]:
             return None, offset
         rows = csr_array(self.equal[:, support])
-        used = np.flatnonzero((np.diff(rows.indptr) > 0) | (self.goal != 0))
+        # An equality that must not be zero counts even where none of its coefficients is left.
+        needed = (self.goal != 0) & np.isin(self._row_target, targets)
+        used = np.flatnonzero((np.diff(rows.indptr) > 0) | needed)
         if not len(used):
             return None, offset
         rows, goal = csr_array(rows[used]), self.goal[used]

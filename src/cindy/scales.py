@@ -1,15 +1,15 @@
 """What data say about themselves: their period, their noise, and the windows that follow."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from cindy.calculus import derivative_weights
+from cindy.calculus import Operator, derivative_weights, interval_weights
 from cindy.trajectory import Trajectory
 
-__all__ = ["derivative_window", "noise_level", "periods", "window_length"]
+__all__ = ["derivative_window", "integral_window", "noise_level", "periods", "some_segments", "window_length"]
 
 Floats = NDArray[np.float64]
 
@@ -19,6 +19,7 @@ _LOOK_SAMPLES = 4000
 _FEW_PERIODS = 3.0
 _SHORTEST_WINDOW = 24
 _DEGREES = (8, 6, 4, 2)
+_QUADRATURES = ((8, 4), (6, 3), (6, 4), (4, 3), (4, 4), (2, 2), (2, 3))
 _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
 
 
@@ -29,7 +30,7 @@ def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
     state. Longer ones are cut into half periods, over which even a chaotic
     solution is still a smooth function of its initial state.
     """
-    segments = _some_segments(trajectories)
+    segments = some_segments(trajectories)
     if not segments:
         return 0
     turns = np.array([periods(s) for s in segments])
@@ -86,40 +87,71 @@ def derivative_window(
     derivative lies, beyond what noise explains, from those that let through more
     noise; the candidate of least bias and noise wins.
     """
-    segments = [s.part(0, min(len(s), 600)) for s in _some_segments(trajectories, 4) if len(s) > order + 1]
+    segments = [s for s in some_segments(trajectories, 4, 600) if len(s) > order + 1]
     samples = int(np.median([len(s) for s in segments])) if segments else 0
     candidates = _candidates(samples, order, degree, half_width)
     if len(candidates) == 1:
         return candidates[0]
+
+    def weights(t: Floats, p: int, w: int) -> Operator:
+        return derivative_weights(t, order=order, degree=p, half_width=w)
+
+    # Noise averages out over the rows of a fit and bias does not, hence its larger weight.
+    gain, bias = _risks(segments, candidates, weights)
+    return candidates[int(np.argmin(10 * bias + gain))]
+
+
+def integral_window(
+    trajectories: Sequence[Trajectory], *, degree: int | None = None, half_width: int | None = None
+) -> tuple[int, int]:
+    """Degree and half-width for integrals.
+
+    Nine points and degree 8, unless the grid is so uneven that the noise of a few
+    samples would be blown up by extrapolation; then a lower degree, if the data
+    have noise that is worth it.
+    """
+    candidates = [(p, w) for p, w in _QUADRATURES if degree in (None, p) and half_width in (None, w)] or [
+        (degree or 2 * (half_width or 4), half_width or max(1, -(-(degree or 8) // 2)))
+    ]
+    segments = [s for s in some_segments(trajectories, 4, 600) if len(s) > 2]
+    if len(candidates) == 1 or not segments:
+        return candidates[0]
+
+    def weights(t: Floats, p: int, w: int) -> Operator:
+        return interval_weights(t, degree=p, half_width=w)
+
+    gain, bias = _risks(segments, candidates, weights)
+    # Bias adds up along a window where noise cancels; and what gains little is not worth any.
+    risk = np.where(gain <= gain[0] / 4, 100 * bias + gain, np.inf)
+    risk[0] = 100 * bias[0] + gain[0]
+    return candidates[int(np.argmin(risk))]
+
+
+def _risks(
+    segments: Sequence[Trajectory],
+    candidates: Sequence[tuple[int, int]],
+    weights: Callable[[Floats, int, int], Operator],
+) -> tuple[Floats, Floats]:
+    """Squared noise and squared bias of each candidate, in units of the noise in the data."""
     noise = np.sqrt(np.mean([noise_level(s) ** 2 for s in segments], axis=0))
     rounding = 1e-15 * np.sqrt(np.mean([np.mean(s.x**2, axis=0) for s in segments], axis=0))
     unit = np.maximum(noise, np.maximum(rounding, np.finfo(float).tiny))
-    products, slopes = _trial(segments, unit, candidates, order)
-    gain = np.diagonal(products)
-    apart = _squared_distances(slopes @ slopes.T)
-    explained = len(unit) * _squared_distances(products)
-    # Windows overlap: a slope of width w repeats the same noise w times, which leaves N / w of chance.
-    widths = np.array([w for _, w in candidates])
-    chance = 1 + 3 * np.sqrt(2 * np.maximum.outer(widths, widths) / slopes.shape[1])
-    excess = np.where(gain >= gain[:, None], apart - chance * explained, 0.0)
-    bias = np.maximum(excess.max(axis=1), 0.0)
-    # Noise averages out over the rows of a fit and bias does not, hence the larger weight.
-    return candidates[int(np.argmin(10 * bias + len(unit) * gain))]
-
-
-def _trial(
-    segments: Sequence[Trajectory], unit: Floats, candidates: Sequence[tuple[int, int]], order: int
-) -> tuple[Floats, Floats]:
-    """Inner products (k, k) of the candidate operators, and their slopes (k, N) less the first one's."""
     products = np.zeros((len(candidates), len(candidates)))
-    slopes = []
+    results = []
     for s in segments:
-        operators = [derivative_weights(s.t, order=order, degree=p, half_width=w) for p, w in candidates]
+        operators = [weights(s.t, p, w) for p, w in candidates]
         flat = scipy.sparse.vstack([d.tocoo().reshape((1, -1)) for d in operators]).tocsr()
-        products += (flat @ flat.T).toarray()
+        products += len(unit) * (flat @ flat.T).toarray()
         values = np.array([d @ (s.x / unit) for d in operators])
-        slopes.append((values - values[0]).reshape(len(candidates), -1))
-    return products, np.concatenate(slopes, axis=1)
+        results.append((values - values[0]).reshape(len(candidates), -1))
+    deviations = np.concatenate(results, axis=1)
+    gain = np.diagonal(products)
+    # Windows overlap: what a window of width w makes of noise, w neighbours repeat.
+    widths = np.array([w for _, w in candidates])
+    chance = 1 + 3 * np.sqrt(2 * np.maximum.outer(widths, widths) / deviations.shape[1])
+    excess = _squared_distances(deviations @ deviations.T) - chance * _squared_distances(products)
+    bias = np.max(np.where(gain >= gain[:, None], excess, 0.0), axis=1)
+    return gain, np.maximum(bias, 0.0)
 
 
 def _squared_distances(products: Floats) -> Floats:
@@ -138,8 +170,10 @@ def _candidates(
     return pairs or [(degree or max(order, 2 * widths[-1]), half_width or max(widths[-1], 1))]
 
 
-def _some_segments(trajectories: Sequence[Trajectory], count: int = _LOOK) -> list[Trajectory]:
+def some_segments(
+    trajectories: Sequence[Trajectory], count: int = _LOOK, longest: int = _LOOK_SAMPLES
+) -> list[Trajectory]:
     """Those of a few trajectories spread over the data, each cut to a bounded length."""
     pick = np.unique(np.linspace(0, len(trajectories) - 1, min(count, len(trajectories))).round().astype(int))
     found = [s for i in pick for s in trajectories[int(i)].segments()]
-    return [s.part(0, min(len(s), _LOOK_SAMPLES)) for s in found if len(s) > 2]
+    return [s.part(0, min(len(s), longest)) for s in found if len(s) > 2]

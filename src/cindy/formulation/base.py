@@ -1,0 +1,102 @@
+"""Formulation: how a trajectory and a basis become rows of a least-squares problem."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._check import integer
+from cindy.basis import Basis
+from cindy.calculus import derivative
+from cindy.errors import DataError
+from cindy.trajectory import Trajectory
+
+__all__ = ["STRETCH", "Formulation"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Rows = tuple[Floats, Floats]
+
+STRETCH = 64
+"""Samples in an indivisible stretch where a formulation has no windows of its own."""
+_SMOOTHING_DEGREE = 4
+
+
+class Formulation(ABC):
+    """What the coefficients Ξ must satisfy: rows design · Ξ = target.
+
+    A formulation cuts a gap-free segment into stretches of consecutive samples,
+    and makes the rows of any run of stretches from those samples and a few
+    neighbours; so a segment can be taken in pieces of any size, with the same rows.
+    """
+
+    kind: ClassVar[str]
+    order: int
+    smooth: int | None
+
+    @property
+    @abstractmethod
+    def min_samples(self) -> int:
+        """A segment with fewer samples has no rows."""
+
+    @property
+    @abstractmethod
+    def margin(self) -> int:
+        """How many samples beyond a stretch its rows may depend on."""
+
+    @abstractmethod
+    def edges(self, samples: int) -> Ints:
+        """Stretch k of a segment of that many samples is edges[k] … edges[k + 1] − 1."""
+
+    @abstractmethod
+    def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
+        """As `matrix`, before the weight of the trajectory."""
+
+    @abstractmethod
+    def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
+        """The same formulation with every setting that is None chosen from the data."""
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """What two summaries must share to be added: not the settings that follow the data."""
+        settings = self.to_dict()
+        return {key: settings[key] for key in ("kind", "order", "initial", "smooth") if key in settings}
+
+    def matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
+        """(k, terms + states): the rows [design | target] of consecutive stretches, in order."""
+        rows = self._matrix(segment, basis, edges)
+        if segment.weight != 1.0:
+            rows *= np.sqrt(segment.weight)
+        return rows
+
+    def rows(self, segment: Trajectory, basis: Basis) -> list[Rows]:
+        """One pair (design (k, terms), target (k, states)) for every stretch of a gap-free segment."""
+        edges = self.edges(len(segment))
+        each = [self.matrix(segment, basis, edges[i : i + 2]) for i in range(len(edges) - 1)]
+        return [(rows[:, : -segment.dimension], rows[:, -segment.dimension :]) for rows in each]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values from which `formulation_from_dict` makes an equal formulation."""
+        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+    def _variables(self, segment: Trajectory, start: int, stop: int) -> Floats:
+        """(stop − start, d + p): states and inputs as the basis sees them."""
+        if self.smooth is None:
+            x = segment.x[start:stop]
+        else:
+            degree = min(_SMOOTHING_DEGREE, 2 * self.smooth)
+            x = derivative(segment.t, segment.x, start, stop, order=0, degree=degree, half_width=self.smooth)
+        return x if segment.u is None else np.hstack([x, segment.u[start:stop]])
+
+    def _evaluate(self, segment: Trajectory, basis: Basis, start: int, stop: int) -> Floats:
+        return basis.evaluate(self._variables(segment, start, stop), segment.variables)
+
+    def _check_common(self) -> None:
+        where = type(self).__name__
+        if self.order not in (1, 2):
+            raise DataError(f"{where}: `order` must be 1 (x' = F) or 2 (x'' = F), but is {self.order!r}.")
+        if self.smooth is not None:
+            integer(self.smooth, f"{where}: `smooth`", least=1)

@@ -1,0 +1,54 @@
+"""The discrete form: the next sample on the left-hand side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.basis import Basis
+from cindy.formulation.base import STRETCH, Formulation
+from cindy.trajectory import Trajectory
+from cindy.windows import single_steps, split
+
+__all__ = ["Discrete"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Discrete(Formulation):
+    """The next sample equals ψ(x) Ξ at this one: x[k + 1] = F(x[k]), on a uniform grid.
+
+    A step of two or more (a missing sample) is passed over.
+    """
+
+    kind: ClassVar[str] = "discrete"
+    order: ClassVar[int] = 1  # type: ignore[misc]
+    smooth: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check_common()
+
+    @property
+    def min_samples(self) -> int:
+        return 2
+
+    @property
+    def margin(self) -> int:
+        return 1 + (self.smooth or 0)
+
+    def edges(self, samples: int) -> Ints:
+        return split(samples, STRETCH)
+
+    def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
+        return self
+
+    def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
+        a, b = int(edges[0]), min(int(edges[-1]), len(segment) - 1)
+        if a >= b:
+            a, b = len(segment) - 1, len(segment) - 1
+        joined = np.hstack([self._evaluate(segment, basis, a, b), segment.x[a + 1 : b + 1]])
+        return np.asarray(joined[single_steps(segment.t)[a:b]])

@@ -1,0 +1,68 @@
+"""What only a first model can tell: the drift of the noise, and how far the integrals can be trusted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.basis import Basis
+from cindy.candidates import Candidates
+from cindy.feedback import feedback_of_model
+from cindy.formulation import Integral
+from cindy.problem import Problem
+from cindy.scales import some_segments
+from cindy.summary import Summary
+from cindy.trajectory import Trajectory
+
+__all__ = ["quadrature_error", "settled"]
+
+Floats = NDArray[np.float64]
+
+_CLOSE = 2.0
+"""A guess of the feedback within this factor of what the model says is kept."""
+
+
+def settled(
+    problem: Problem, data: list[Trajectory], gather: Callable[..., Summary], *, drift_known: bool
+) -> Problem:
+    """The problem in the integral form as a first model says it should be posed.
+
+    Drift of the noise: the guess from the data is good to an order of magnitude, and so
+    good enough to find a model; a second pass over the data pays where that says otherwise.
+    Quadrature: residuals below its error are not to be explained by terms.
+    """
+    form = problem.summary.formulation
+    assert isinstance(form, Integral)
+    basis = problem.summary.basis
+    start = Candidates(problem.regression, problem.pilot, problem.size)
+    fit = start.refit(start.by_criterion())
+    coef, noise = problem.physical(fit.x), fit.left * problem.size
+    if not drift_known:
+        told = feedback_of_model(coef, noise, basis, data, form.order, form.window or 0)
+        guess = form.feedback or 0.0
+        if told != guess and not (guess > 0 and 1 / _CLOSE <= told / guess <= _CLOSE):
+            form = replace(form, feedback=told)
+            problem = replace(problem, summary=gather(formulation=form))
+    return replace(problem, floor=quadrature_error(form, basis, coef, data))
+
+
+def quadrature_error(form: Integral, basis: Basis, coef: Floats, data: Sequence[Trajectory]) -> Floats:
+    """(states,) root mean square difference that a rule of lower degree makes in the rows of a model.
+
+    The rule in use is better than that by orders where samples are dense; where they
+    are sparse, both are wrong by as much, and no term should be kept to explain it.
+    """
+    fitted = form.fit_to(data)
+    assert fitted.degree is not None
+    coarser = replace(fitted, degree=max(fitted.degree - 2, 1))
+    squares, count = np.zeros(coef.shape[1]), 0
+    for segment in some_segments(data):
+        if len(segment) < fitted.min_samples:
+            continue
+        edges = fitted.edges(len(segment))
+        fine = fitted.matrix(segment, basis, edges)[:, : len(coef)]
+        rough = coarser.matrix(segment, basis, edges)[:, : len(coef)]
+        squares += np.sum(((fine - rough) @ coef) ** 2, axis=0)
+        count += len(fine)
+    return np.asarray(np.sqrt(squares / max(count, 1)))
