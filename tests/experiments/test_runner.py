@@ -78,7 +78,8 @@ def tiny(monkeypatch):
     plan = studies.Plan((1e-5, 1e-3), 1, 2)
     monkeypatch.setattr(studies, "QUICK", dict.fromkeys((*studies.SMALL, *studies.LARGE), plan))
     monkeypatch.setattr(studies, "QUICK_HEAT", studies.Plan((1e-4,), 1, 2))
-    monkeypatch.setattr(studies, "SIZES", {"kuramoto5": (10,), "fput5": (10,)})
+    monkeypatch.setattr(studies, "SIZES", {"fput5": (10,)})
+    monkeypatch.setattr(studies, "ANCHOR_METHODS", ("floor", "sindy", "default"))
 
 
 @pytest.mark.parametrize("name", ["michaelis", "sample-efficiency", "estimates", "anchors"])

@@ -18,7 +18,7 @@ __all__ = ["default", "early", "letter", "paper_run"]
 Floats = NDArray[np.float64]
 
 GAP = 1e-6
-MOST_ITERATIONS = 1000
+MOST_ITERATIONS = 2000
 
 
 def letter(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:

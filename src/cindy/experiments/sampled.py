@@ -17,7 +17,7 @@ __all__ = ["ensemble", "weak"]
 
 Floats = NDArray[np.float64]
 
-MODELS, ROWS_A_TERM = 10, 10
+MODELS, ROWS_A_TERM = 10, 4
 SUBDOMAINS = 60
 WIDTHS = 5
 """Subdomains of the weak form, from 4 samples wide, the fewest that mean anything, to most of the horizon."""

@@ -44,21 +44,21 @@ class Plan:
 
 
 SMALL = {
-    "kuramoto5": Plan(tuple(np.logspace(-8, -2, 7).tolist()), 5, 24),
-    "fput5": Plan(tuple(np.logspace(-8, -2, 7).tolist()), 5, 24),
-    "michaelis": Plan(tuple(np.logspace(-8, -1, 8).tolist()), 5, 24),
+    "kuramoto5": Plan(tuple(np.logspace(-8, -2, 7).tolist()), 5, 16),
+    "fput5": Plan(tuple(np.logspace(-8, -2, 7).tolist()), 5, 16),
+    "michaelis": Plan(tuple(np.logspace(-8, -1, 8).tolist()), 5, 16),
 }
 LARGE = {
-    "kuramoto10": Plan((1e-8, 1e-6, 1e-4, 1e-2), 2, 16),
-    "fput10": Plan((1e-8, 1e-6, 1e-4, 1e-2), 2, 16),
+    "kuramoto10": Plan((1e-8, 1e-6, 1e-4, 1e-2), 2, 12),
+    "fput10": Plan((1e-8, 1e-6, 1e-4, 1e-2), 2, 12),
 }
 QUICK = {
-    **dict.fromkeys(SMALL, Plan((1e-6, 1e-4, 1e-2), 2, 12)),
-    **dict.fromkeys(LARGE, Plan((1e-6, 1e-4), 1, 8)),
+    **dict.fromkeys(SMALL, Plan((1e-6, 1e-4, 1e-2), 2, 8)),
+    **dict.fromkeys(LARGE, Plan((1e-6, 1e-4), 1, 6)),
 }
 SIZES = {"kuramoto5": (10, 20, 40, 80, 160), "fput5": (20, 40, 80, 160, 320)}
-HEAT = Plan((1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 2, 12)
-QUICK_HEAT = Plan((1e-6, 1e-4, 1e-2), 1, 6)
+HEAT = Plan((1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 2, 8)
+QUICK_HEAT = Plan((1e-6, 1e-4, 1e-2), 1, 4)
 ESTIMATES = tuple(np.logspace(-8, -2, 13).tolist())
 
 
@@ -171,7 +171,7 @@ def _trajectories(name: str, request: Request) -> list[Path]:
             write_table(
                 table,
                 motion.motion_columns(),
-                motion.set_in_motion(system, trials=8 if request.quick else 16),
+                motion.set_in_motion(system, trials=6 if request.quick else 16),
             )
         drawn = motion.draw_motion(read_table(table), system)
         paths += [table, figures.save(drawn, request.out / "figures" / f"{name}-{system}.png")]
@@ -215,7 +215,8 @@ def _anchors(name: str, request: Request) -> list[Path]:
         for formulation in (*PAPER_FORMULATIONS, "free")
     ]
     table = request.out / f"{name}.csv"
-    run(cases, ANCHOR_METHODS, table, trials=24, processes=request.processes, progress=request.progress)
+    trials = 4 if request.quick else 16
+    run(cases, ANCHOR_METHODS, table, trials=trials, processes=request.processes, progress=request.progress)
     return [table]
 
 
