@@ -23,6 +23,7 @@ FORBIDDEN = {
     "scipy.integrate",
     "scipy.interpolate",
     "scipy.optimize",
+    "scipy.special",
     "scipy.stats",
     "sklearn",
     "sympy",
