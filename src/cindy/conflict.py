@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import vstack
 
-from cindy.constraint import Constraint
 from cindy.errors import InfeasibleError
 from cindy.rows import Rows
 
 __all__ = ["name_conflict"]
 
 
-def name_conflict(constraints: Sequence[Constraint], rows: Rows, error: InfeasibleError) -> InfeasibleError:
+def name_conflict(constraints: Sequence[object], rows: Rows, error: InfeasibleError) -> InfeasibleError:
     """The error again, in the texts of the constraints that exclude each other.
 
     Each constraint is left out in turn, and stays out if the rest is still impossible:

@@ -1,0 +1,82 @@
+"""choose: from a problem in standard form to the support that a rule picks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, eye_array, vstack
+
+from cindy.candidates import Candidates
+from cindy.refit import Refit
+from cindy.selection import Gap, Selection
+from cindy.solver import Correction, Direct, Region, Result, Step, conditional_gradient, gap_at, oracle_for
+from cindy.standard_form import StandardForm
+
+__all__ = ["Choice", "choose"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What a rule picked, and the run of the solver it picked from.
+
+    support: flat indices of the coefficients kept; fit: scaled coefficients on them, with errors
+    gap: no coefficients in the region fit better by more than this share of the loss of the zero model
+    """
+
+    result: Result
+    candidates: Candidates
+    support: Ints
+    fit: Refit
+    gap: float
+
+
+def choose(
+    form: StandardForm,
+    rule: Selection,
+    correction: Correction | None = None,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    callback: Callable[[Step], bool | None] | None = None,
+) -> Choice:
+    """Solve the convex problem for its certificate and candidates, and let the rule pick."""
+    result = conditional_gradient(
+        form.objective,
+        form.oracle,
+        correction or Direct(),
+        tol=rule.tol if isinstance(rule, Gap) else tol,
+        max_iter=max_iter,
+        callback=callback,
+    )
+    candidates = Candidates(form.regression, result.x, form.sizes[1])
+    support = rule.pick(candidates)
+    fit = candidates.refit(support)
+    if not rule.refits:
+        fit = replace(fit, x=result.x)
+    elif form.radius is not None and form.region.norm(fit.x) > form.region.radius:
+        fit = replace(fit, x=_within_radius(form, support))
+    gap = gap_at(form.objective, form.oracle, fit.x) / result.scale
+    return Choice(result, candidates, support, fit, gap)
+
+
+def _within_radius(form: StandardForm, support: Ints) -> Floats:
+    """Least squares on the support inside the ball, where the user gave one that binds."""
+    region = form.region
+    absent = np.setdiff1d(np.arange(region.size), support)
+    zeros = csr_array(eye_array(region.size, format="csr")[absent])
+    nought = np.zeros(len(absent))
+    inside = Region(
+        region.size,
+        region.radius,
+        region.weights,
+        csr_array(vstack([region.matrix, zeros])),
+        np.concatenate([region.lower, nought]),
+        np.concatenate([region.upper, nought]),
+    )
+    return conditional_gradient(form.objective, oracle_for(inside), tol=1e-10).x

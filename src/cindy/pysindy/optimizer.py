@@ -1,0 +1,290 @@
+"""ConditionalGradient: this library's solver and selection as an optimizer of pysindy."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pysindy.optimizers import BaseOptimizer
+from sklearn.exceptions import ConvergenceWarning as LearnWarning
+from sklearn.utils.validation import check_is_fitted
+
+from cindy import errors
+from cindy._check import floats, integer, positive
+from cindy.choice import Choice, choose
+from cindy.errors import ConstraintError, DataError, SolverError
+from cindy.least_squares import LeastSquares
+from cindy.pysindy.matrices import Order, constraint_rows, constraint_texts
+from cindy.rows import Rows
+from cindy.run import Run
+from cindy.selection import Gap, Selection, Significance
+from cindy.solver import Correction, Step
+from cindy.standard_form import StandardForm
+from cindy.weights import Adaptive, Weights
+
+__all__ = ["ConditionalGradient", "NotConverged"]
+
+Floats = NDArray[np.float64]
+
+_EXACT = 1e-9
+"""Constraints hold on `coef_` to this, relative to the right-hand side where that is above 1."""
+
+
+class NotConverged(errors.ConvergenceWarning, LearnWarning):  # type: ignore[misc]
+    """A run that stopped early, as scikit-learn and as this library warn of it."""
+
+
+class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
+    """Sparse regression without a threshold, under exact linear constraints, for `pysindy.SINDy`.
+
+    The convex problem over a weighted l1 ball is solved to a certified gap; a rule then picks which
+    terms stay, and those are refitted by least squares under the constraints. Columns and targets are
+    brought to unit size inside, so units do not matter, with or without `normalize_columns`.
+
+    selection: how terms are picked; Significance() when None; also BIC(), Terms(k), Gap(tol), …
+    correction, weights, radius, tol, max_iter: of the solver, as in `cindy.identify`
+    blocks: contiguous stretches of rows whose scatter gives the standard errors
+    constraint_lhs, constraint_rhs: rows lhs w ≤ rhs or lhs w = rhs on the coefficients, dense or sparse
+    constraint_order: "target": first all features of target 0; "feature": first all targets of feature 0
+    equality_constraints, inequality_constraints, constraint_separation_index: which rows are which, as
+        in pysindy's `ConstrainedSR3`: inequalities first, up to the index, where there are both
+    verbose: whether the steps of the solver are shown
+    unbias: refit without constraints by pysindy; of use only with a rule that does not refit
+
+    Fitted: `coef_` (targets, features), `coef_error_` (standard errors, alike), `gap_` (no coefficients in
+    the region fit better by more than this share of the loss of zero), `radius_`, `violation_` (of the
+    constraints, at most 1e-9), `result_` (the run), `n_iter_`.
+
+    >>> x = np.random.default_rng(0).normal(size=(200, 4))
+    >>> fitted = ConditionalGradient().fit(x, x @ np.array([[2.0, 0, 0, -1], [0, 3, 0, 0]]).T)
+    >>> fitted.coef_.round(6) + 0.0
+    array([[ 2.,  0.,  0., -1.],
+           [ 0.,  3.,  0.,  0.]])
+    """
+
+    def __init__(
+        self,
+        selection: Selection | None = None,
+        *,
+        correction: Correction | None = None,
+        weights: Weights | None = None,
+        radius: float | None = None,
+        tol: float = 1e-6,
+        max_iter: int = 10_000,
+        blocks: int = 50,
+        constraint_lhs: Any = None,
+        constraint_rhs: ArrayLike | None = None,
+        constraint_order: Order = "target",
+        equality_constraints: bool = False,
+        inequality_constraints: bool = False,
+        constraint_separation_index: int | None = None,
+        normalize_columns: bool = False,
+        copy_X: bool = True,
+        verbose: bool = False,
+        unbias: bool = False,
+    ) -> None:
+        super().__init__(max_iter=max_iter, normalize_columns=normalize_columns, copy_X=copy_X, unbias=unbias)
+        self.selection = selection
+        self.correction = correction
+        self.weights = weights
+        self.radius = radius
+        self.tol = tol
+        self.blocks = blocks
+        self.constraint_lhs = constraint_lhs
+        self.constraint_rhs = constraint_rhs
+        self.constraint_order = constraint_order
+        self.equality_constraints = equality_constraints
+        self.inequality_constraints = inequality_constraints
+        self.constraint_separation_index = constraint_separation_index
+        self.verbose = verbose
+        self._check_settings()
+
+    def set_params(self, **params: Any) -> Self:
+        # pysindy's own returns None, which breaks a grid search over the optimizer.
+        super().set_params(**params)
+        return self
+
+    def fit(self, x_: Any, y: Any, sample_weight: Any = None, **reduce_kws: Any) -> Self:
+        """Fit to x_ (samples, features), y (samples,) or (samples, targets)."""
+        self._check_settings()
+        x_, y = np.asarray(x_), np.asarray(y)
+        if self.normalize_columns and x_.ndim == 2 and not np.any(x_, axis=0).all():
+            empty = np.flatnonzero(~np.any(x_, axis=0))
+            raise DataError(
+                f"ConditionalGradient: feature {empty[0]} is zero throughout and cannot be normalised "
+                f"({len(empty)} such in all). Leave it out, or set normalize_columns=False."
+            )
+        if sample_weight is not None:
+            weight = floats(np.atleast_1d(sample_weight), "ConditionalGradient: `sample_weight`", ndim=1)
+            if (weight < 0).any() or not (weight > 0).any():
+                raise DataError("ConditionalGradient: `sample_weight` must be ≥ 0, and somewhere above.")
+        super().fit(x_, y, sample_weight=sample_weight, **reduce_kws)
+        self.violation_ = self._rows_.violation(np.ascontiguousarray(self.coef_.T))
+        if self.violation_ > _EXACT * max(1.0, float(np.abs(self._rows_.upper).max(initial=0.0))):
+            raise SolverError(
+                f"ConditionalGradient: a constraint is missed by {self.violation_:.3g}. "
+                "Check `constraint_lhs` for rows that are nearly dependent or of very different size."
+            )
+        return self
+
+    @property
+    def complexity(self) -> int:
+        """How many coefficients are not zero."""
+        check_is_fitted(self)
+        return int(np.count_nonzero(self.coef_))
+
+    def _reduce(self, x: Floats, y: Any) -> None:
+        """pysindy calls this with normalised columns; constraints and units are those of the others."""
+        design, target = np.asarray(self.Theta_, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        self._rows_ = self._constraint_rows(design.shape[1], target.shape[1])
+        rule = self.selection or Significance()
+        form = StandardForm(
+            _blocks(design, target, self.blocks, rule),
+            self._rows_,
+            weights=self.weights or Adaptive(),
+            radius=self.radius,
+            texts=constraint_texts(self._rows_, target.shape[1]),
+        )
+        choice = self._choose(form, rule)
+        self._keep(form, choice)
+        if self.normalize_columns:
+            length = np.linalg.norm(design, axis=0)
+            self.coef_ = self.coef_ * length
+            self.history_ = [self.history_[0], *(one * length for one in self.history_[1:])]
+
+    def _choose(self, form: StandardForm, rule: Selection) -> Choice:
+        with warnings.catch_warnings(), _shown(self.verbose) as show:
+            # Told below, in the words of scikit-learn too.
+            warnings.simplefilter("ignore", errors.ConvergenceWarning)
+            choice = choose(form, rule, self.correction, tol=self.tol, max_iter=self.max_iter, callback=show)
+        result = choice.result
+        if not result.converged:
+            tol = rule.tol if isinstance(rule, Gap) else self.tol
+            warnings.warn(
+                f"ConditionalGradient ended ({result.status}) after {result.iterations} iterations with a "
+                f"relative gap of {result.relative_gap:.2e}, above the tolerance {tol:.2e}.",
+                NotConverged,
+                stacklevel=5,
+            )
+        if not choice.fit.x.any():
+            warnings.warn(
+                "ConditionalGradient: no feature explains any target better than chance, so `coef_` is zero.",
+                UserWarning,
+                stacklevel=5,
+            )
+        return choice
+
+    def _keep(self, form: StandardForm, choice: Choice) -> None:
+        self.coef_ = form.physical(choice.fit.x).T.copy()
+        self.coef_error_ = form.physical(choice.fit.error).T.copy()
+        self.history_ = [self.history_[0], form.physical(choice.result.x).T.copy(), self.coef_]
+        self.gap_, self.radius_ = choice.gap, form.region.radius
+        self.result_ = Run.of(choice.result)
+        self.iters = self.result_.iterations
+        self.n_iter_ = max(1, self.iters)
+
+    def _constraint_rows(self, terms: int, targets: int) -> Rows:
+        if self.constraint_lhs is None:
+            return Rows.none(terms * targets)
+        if not (self.equality_constraints or self.inequality_constraints):
+            warnings.warn(
+                "ConditionalGradient: constraints are taken as equalities. Say so with "
+                "equality_constraints=True, or set inequality_constraints=True.",
+                UserWarning,
+                stacklevel=5,
+            )
+        count = np.shape(self.constraint_lhs)[0] if np.ndim(self.constraint_lhs) != 1 else 1
+        inequalities = count if self.inequality_constraints else 0
+        if self.equality_constraints and self.inequality_constraints:
+            inequalities = int(self.constraint_separation_index or 0)
+        return constraint_rows(
+            self.constraint_lhs,
+            self.constraint_rhs,
+            inequalities,
+            order=self.constraint_order,
+            terms=terms,
+            targets=targets,
+        )
+
+    def _check_settings(self) -> None:
+        for name, kind in (("selection", Selection), ("correction", Correction), ("weights", Weights)):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise DataError(f"ConditionalGradient: `{name}` must be a {kind.__name__}, but is {value!r}.")
+        positive(self.tol, "ConditionalGradient: `tol`")
+        integer(self.max_iter, "ConditionalGradient: `max_iter`", least=1)
+        integer(self.blocks, "ConditionalGradient: `blocks`", least=1)
+        if self.radius is not None:
+            positive(self.radius, "ConditionalGradient: `radius`")
+        _check_constraints(self)
+
+
+def _check_constraints(self: ConditionalGradient) -> None:
+    if (self.constraint_lhs is None) != (self.constraint_rhs is None):
+        raise ConstraintError("ConditionalGradient: `constraint_lhs` and `constraint_rhs` go together.")
+    if self.constraint_lhs is None:
+        if self.inequality_constraints or self.equality_constraints:
+            raise ConstraintError(
+                "ConditionalGradient: constraints need `constraint_lhs` and `constraint_rhs`."
+            )
+        return
+    if self.constraint_order not in ("target", "feature"):
+        raise ConstraintError(
+            'ConditionalGradient: `constraint_order` must be "target" or "feature", '
+            f"but is {self.constraint_order!r}."
+        )
+    if self.unbias:
+        raise ConstraintError(
+            "ConditionalGradient: unbiasing would break the constraints. Set unbias=False; the "
+            "coefficients are least squares under the constraints already."
+        )
+    both = self.equality_constraints and self.inequality_constraints
+    if both and self.constraint_separation_index is None:
+        raise ConstraintError(
+            "ConditionalGradient: with inequalities and equalities, `constraint_separation_index` must "
+            "say how many inequalities come first."
+        )
+
+
+def _blocks(design: Floats, target: Floats, count: int, rule: Selection) -> tuple[LeastSquares, ...]:
+    """Contiguous stretches of the rows; those of weight zero do not count."""
+    used = np.any(design, axis=1) | np.any(target, axis=1)
+    design, target = design[used], target[used]
+    rows, terms = design.shape
+    if rule.refits and rows < terms:
+        raise DataError(
+            f"ConditionalGradient: {rows} rows of data cannot tell {terms} features apart. "
+            "Give more data, or a smaller library."
+        )
+    edges = np.linspace(0, rows, min(count, max(rows // 2, 1)) + 1).astype(int)
+    return tuple(LeastSquares.from_rows(design[a:b], target[a:b]) for a, b in itertools.pairwise(edges))
+
+
+@contextmanager
+def _shown(verbose: bool) -> Iterator[Callable[[Step], bool | None] | None]:
+    """A callback that shows every step up to 10, every tenth up to 100, and so on."""
+    if not verbose:
+        yield None
+        return
+    log = logging.getLogger("cindy.pysindy")
+    screen, level = logging.StreamHandler(sys.stdout), log.level
+
+    def show(step: Step) -> None:
+        if step.iteration % 10 ** max(0, len(str(step.iteration)) - 1) == 0:
+            log.info("%10d ... %10.4e ... %10.4e ... %6d", *step[:4])
+
+    log.addHandler(screen)
+    log.setLevel(logging.INFO)
+    try:
+        log.info("%10s ... %10s ... %10s ... %6s", "Iteration", "gap", "|y - Xw|^2", "atoms")
+        yield show
+    finally:
+        log.removeHandler(screen)
+        log.setLevel(level)
