@@ -69,10 +69,11 @@ class Candidates:
         width = self.regression.shape[1]
         return [support[np.isin(support % width, g)] for g in self.regression.groups]
 
-    def by_criterion(self, *, extended: bool = True, clustered: bool = True) -> Ints:
-        """The support of least information criterion, after local search.
+    def by_criterion(self, *, extended: bool = True, clustered: bool = True, search: bool = True) -> Ints:
+        """The support of least information criterion.
 
         clustered: count rows as the design effect of the blocks suggests
+        search: improve on what elimination found by local search
         """
         found = []
         for trail in self.trails:
@@ -81,7 +82,10 @@ class Candidates:
                 effect = trail.stages[best_stage(trail, criterion)].effect
                 criterion = criterion_of(self.regression, trail.targets, effect=effect, extended=extended)
             stage = trail.stages[best_stage(trail, criterion)]
-            found.append(improve(self.regression, trail.targets, stage.support, criterion))
+            support = stage.support
+            if search:
+                support = improve(self.regression, trail.targets, support, criterion)
+            found.append(support)
         return np.sort(np.concatenate(found))
 
     def ranking(self, through: Ints) -> Ints:

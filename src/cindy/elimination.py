@@ -72,11 +72,7 @@ class Descent:
 
     def leave(self, out: Ints) -> None:
         """Fit anew with the given coefficients at zero: a change of low rank, no new factorisation."""
-        among = self.covariance[np.ix_(out, out)]
-        scale = np.sqrt(np.diagonal(among))
-        inverse = np.linalg.pinv(among / np.outer(scale, scale), rcond=1e-10, hermitian=True)
-        inverse /= np.outer(scale, scale)
-        rank = round(float(np.sum(inverse * among)))
+        inverse, rank = _inverse(self.covariance[np.ix_(out, out)])
         across = self.covariance[:, out]
         pull = inverse @ self.x[out]
         before = np.diagonal(self.covariance).copy()
@@ -147,6 +143,16 @@ def _one_round(regression: Regression, d: Descent, scores: Floats, shielded: NDA
     if d.age >= _REFRESH and len(d.support):
         d.take(regression.fit(d.support, d.targets))
     return True
+
+
+def _inverse(covariance: Floats) -> tuple[Floats, int]:
+    """The (pseudo-)inverse of a covariance, and its rank: coefficients that are tied vary as one."""
+    if len(covariance) == 1:
+        return 1.0 / covariance, 1
+    scale = np.sqrt(np.diagonal(covariance))
+    unit = np.outer(scale, scale)
+    inverse = np.linalg.pinv(covariance / unit, rcond=1e-10, hermitian=True) / unit
+    return inverse, round(float(np.sum(inverse * covariance)))
 
 
 def _weakest(t: Floats) -> Ints:

@@ -81,6 +81,9 @@ def _shrunk(regression: Regression, targets: Ints, support: Ints, criterion: Cri
         ratio = np.full(len(free), np.inf)
         ratio[free] = descent.x[free] ** 2 / variance[free]
         descent.leave(np.array([int(np.argmin(ratio))]))
+        if criterion(descent.loss, 0) >= best[0]:
+            # The loss never falls on the way down, so nothing below can be better.
+            return best
         now = criterion(descent.loss, descent.free)
         if now < best[0]:
             best = now, descent.support

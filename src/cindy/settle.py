@@ -36,7 +36,7 @@ def settled(
     assert isinstance(form, Integral)
     basis = problem.summary.basis
     start = Candidates(problem.regression, problem.pilot, problem.size)
-    fit = start.refit(start.by_criterion())
+    fit = start.refit(start.by_criterion(search=False))
     coef, noise = problem.physical(fit.x), fit.left * problem.size
     if not drift_known:
         told = feedback_of_model(coef, noise, basis, data, form.order, form.window or 0)
