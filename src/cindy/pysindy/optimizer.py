@@ -60,7 +60,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
 
     Fitted: `coef_` (targets, features), `coef_error_` (standard errors, alike), `gap_` (no coefficients in
     the region fit better by more than this share of the loss of zero), `radius_`, `violation_` (of the
-    constraints, at most 1e-9), `result_` (the run), `n_iter_`.
+    constraints, at most 1e-9), `constraints_` (as texts), `result_` (the run), `n_iter_`.
 
     >>> x = np.random.default_rng(0).normal(size=(200, 4))
     >>> fitted = ConditionalGradient().fit(x, x @ np.array([[2.0, 0, 0, -1], [0, 3, 0, 0]]).T)
@@ -68,6 +68,9 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
     array([[ 2.,  0.,  0., -1.],
            [ 0.,  3.,  0.,  0.]])
     """
+
+    coef_: Floats
+    history_: list[Floats]
 
     def __init__(
         self,
@@ -152,8 +155,8 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             radius=self.radius,
             texts=constraint_texts(self._rows_, target.shape[1]),
         )
-        choice = self._choose(form, rule)
-        self._keep(form, choice)
+        self.constraints_ = tuple(str(text) for text in form.texts)
+        self._keep(form, self._choose(form, rule))
         if self.normalize_columns:
             length = np.linalg.norm(design, axis=0)
             self.coef_ = self.coef_ * length

@@ -1,0 +1,229 @@
+"""pysindy's feature libraries as bases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import add, mul
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pysindy import feature_library as theirs
+from pysindy.feature_library.base import BaseFeatureLibrary
+
+from cindy.basis import Basis, Custom, Fourier, Polynomial
+from cindy.basis.base import Functions
+from cindy.basis.term import Factor, Term, product
+from cindy.errors import DataError
+
+__all__ = ["Library", "basis_of", "terms_of"]
+
+Floats = NDArray[np.float64]
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Library(Basis):
+    """A feature library of pysindy as a basis, its features in their order, a repeated one once.
+
+    Monomials, sines and cosines become terms like those of `Polynomial` and `Fourier`: named alike,
+    differentiated exactly, exported. Functions of a `CustomLibrary` and libraries of one's own are called as
+    they are. A file keeps only a description: `cindy.load(path, functions={description: library})`.
+
+    >>> import pysindy
+    >>> Library(pysindy.PolynomialLibrary(degree=2, interaction_only=True)).names(("x", "y"))
+    ('1', 'x', 'y', 'x y')
+    """
+
+    library: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.library, BaseFeatureLibrary):
+            raise DataError(f"Library: expected a feature library of pysindy, but got {self.library!r}.")
+
+    def terms(self, variables: Names) -> tuple[Term, ...]:
+        return tuple(dict.fromkeys(terms_of(self.library, variables)))
+
+    @property
+    def description(self) -> str:
+        """What a file keeps, and `load` asks for."""
+        return _described(self.library)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "Library", "library": self.description}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        wanted = data["library"]
+        if wanted not in functions:
+            raise DataError(
+                f"basis: {wanted} is a feature library of pysindy, which a file cannot hold. "
+                f"Pass it along: functions={{{wanted!r}: …}}."
+            )
+        return cls(functions[wanted])
+
+    def __repr__(self) -> str:
+        return f"Library({self.description})"
+
+
+def terms_of(library: Any, variables: Names) -> list[Term]:
+    """The features of a library over the variables, in its order, a repeated one as often."""
+    if isinstance(library, theirs.PolynomialLibrary):
+        every = _polynomial(library).terms(variables)
+        alone = library.interaction_only
+        return [t for t in every if not alone or all(factor.power == 1 for factor in t)]
+    if isinstance(library, theirs.FourierLibrary):
+        return list(_waves(library, variables))
+    if isinstance(library, theirs.CustomLibrary):
+        return [(factor,) if factor else () for factor in _calls(library, variables)]
+    inner = _pointwise(library)
+    if inner is not None:
+        bias: list[Term] = [()] if library.include_bias else []
+        return bias + terms_of(inner, variables)
+    parts = _parts(library, variables)
+    if parts is None:
+        return [(factor,) for factor in _columns(library, variables)]
+    found: list[Term] = []
+    for factors in parts:
+        listed = [terms_of(one, names) for one, names in factors]
+        found += [
+            product([f for term in combination for f in term], variables)
+            for combination in itertools.product(*listed)
+        ]
+    return found
+
+
+def basis_of(library: Any, variables: Names) -> Basis:
+    """A basis of this library's own families that has all features of a pysindy library, maybe more."""
+    if isinstance(library, theirs.PolynomialLibrary):
+        return _polynomial(library)
+    if isinstance(library, theirs.FourierLibrary):
+        return Fourier(library.n_frequencies)
+    if isinstance(library, theirs.CustomLibrary):
+        calls = [
+            Custom({f.name: f.function}).on(*f.variables) if f and f.function else Polynomial(0)
+            for f in _calls(library, variables)
+        ]
+        return reduce(add, calls)
+    inner = _pointwise(library)
+    if inner is not None:
+        basis = basis_of(inner, variables)
+        return Polynomial(0) + basis if library.include_bias else basis
+    parts = _parts(library, variables)
+    if parts is None:
+        return Library(library)
+    return reduce(add, [reduce(mul, [_on(one, names, variables) for one, names in p]) for p in parts])
+
+
+def _on(library: Any, names: Names, variables: Names) -> Basis:
+    basis = basis_of(library, names)
+    return basis if names == variables else basis.on(*names)
+
+
+def _polynomial(library: Any) -> Polynomial:
+    return Polynomial(library.degree, bias=library.include_bias, interaction=library.include_interaction)
+
+
+def _waves(library: Any, variables: Names) -> Iterator[Term]:
+    kinds: list[Literal["sin", "cos"]] = ["sin"] if library.include_sin else []
+    kinds += ["cos"] if library.include_cos else []
+    for k in range(1, library.n_frequencies + 1):
+        for name in variables:
+            for kind in kinds:
+                yield (Factor(kind, (name,), frequency=float(k)),)
+
+
+@dataclass(frozen=True)
+class Positional:
+    """A function that goes by position, whatever its parameters are called; a variable may come twice."""
+
+    function: Callable[..., Any]
+    positions: tuple[int, ...]
+
+    def __call__(self, *columns: Any) -> Any:
+        return self.function(*(columns[i] for i in self.positions))
+
+
+def _calls(library: Any, variables: Names) -> Iterator[Factor | None]:
+    """The functions of a CustomLibrary on all choices of variables; None for the constant."""
+    if library.include_bias:
+        yield None
+    choices = itertools.combinations if library.interaction_only else itertools.combinations_with_replacement
+    for i, function in enumerate(library.functions):
+        for chosen in choices(variables, function.__code__.co_argcount):
+            named = library.function_names[i] if library.function_names else None
+            name = named(*chosen) if named else f"f{i}({','.join(chosen)})"
+            once = tuple(dict.fromkeys(chosen))
+            call = Positional(function, tuple(once.index(v) for v in chosen))
+            yield Factor("call", once, function=call, name=name)
+
+
+def _pointwise(library: Any) -> Any:
+    """What a PDE or weak library applies to the states at each point; None for other libraries."""
+    if isinstance(library, theirs.SINDyPILibrary):
+        raise DataError("Library: a library with derivatives among its features makes implicit equations.")
+    if not isinstance(library, (theirs.PDELibrary, theirs.WeakPDELibrary)):
+        return None
+    if library.num_derivatives:
+        raise DataError(
+            "Library: spatial derivatives among the features make a partial differential equation, "
+            "which is not a basis over states. Use derivative_order=0."
+        )
+    return library.function_library
+
+
+def _parts(library: Any, variables: Names) -> list[list[tuple[Any, Names]]] | None:
+    """A library as a sum of products of libraries, each over some of the variables; None if it is neither."""
+    if isinstance(library, theirs.ConcatLibrary):
+        return [[(one, variables)] for one in library.libraries]
+    inputs = getattr(library, "inputs_per_library", None)
+    if isinstance(library, theirs.TensoredLibrary):
+        return [[(one, _some(inputs, i, variables)) for i, one in enumerate(library.libraries)]]
+    if not isinstance(library, theirs.GeneralizedLibrary):
+        return None
+    each = [(one, _some(inputs, i, variables)) for i, one in enumerate(library.libraries)]
+    sums = [[one] for i, one in enumerate(each) if i not in library.exclude_libraries]
+    chosen = [np.flatnonzero(row) for row in library.tensor_array or ()]
+    return sums + [[each[i] for i in row] for row in chosen]
+
+
+def _some(inputs: Sequence[Sequence[int]] | None, number: int, variables: Names) -> Names:
+    if inputs is None:
+        return variables
+    return tuple(variables[i] for i in dict.fromkeys(inputs[number]))
+
+
+@dataclass(frozen=True)
+class Column:
+    """One feature of a library that is known only by what it computes."""
+
+    library: Any
+    index: int
+
+    def __call__(self, *columns: Any) -> Any:
+        return np.asarray(self.library.transform(np.column_stack(columns)))[:, self.index]
+
+
+def _columns(library: Any, variables: Names) -> Iterator[Factor]:
+    fitted = _fitted(library, len(variables))
+    for i, name in enumerate(fitted.get_feature_names(list(variables))):
+        yield Factor("call", variables, function=Column(fitted, i), name=name)
+
+
+@lru_cache(maxsize=64)
+def _fitted(library: Any, variables: int) -> Any:
+    """A copy, fitted to so many variables: the one that was given stays as it is."""
+    return deepcopy(library).fit(np.zeros((2, variables)))
+
+
+def _described(library: Any) -> str:
+    inner = getattr(library, "libraries", None)
+    if inner is not None:
+        return f"{type(library).__name__}([{', '.join(map(_described, inner))}])"
+    if isinstance(library, (theirs.PolynomialLibrary, theirs.FourierLibrary)):
+        return " ".join(repr(library).split())
+    return type(library).__name__
