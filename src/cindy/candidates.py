@@ -10,7 +10,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from cindy.elimination import Trail, eliminate
-from cindy.refit import Refit, binding, refit
+from cindy.errors import InfeasibleError
+from cindy.refit import Refit, refit
 from cindy.regression import Regression
 from cindy.search import best_stage, criterion_of, improve
 
@@ -24,18 +25,20 @@ Ints = NDArray[np.intp]
 class Candidates:
     """A regression, and the way from its whole dictionary to ever smaller supports.
 
+    Supports are compared under the equalities alone; a `refit` obeys the inequalities too.
+
     solution: (terms, targets) of the convex problem; its terms come first where terms are dependent
     size: (targets,) what one unit of each target is in physical units
     """
 
-    given: Regression
+    regression: Regression
     solution: Floats
     size: Floats
 
     @cached_property
     def columns(self) -> Ints:
         """Terms that the data tell apart: all, or a largest independent set, the solver's picks first."""
-        regression = self.given
+        regression = self.regression
         design = regression.total.design
         terms = regression.shape[0]
         if regression.independent == terms:
@@ -51,13 +54,8 @@ class Candidates:
     @cached_property
     def start(self) -> Ints:
         """Flat indices of the coefficients of those terms."""
-        width = self.given.shape[1]
+        width = self.regression.shape[1]
         return (self.columns[:, None] * width + np.arange(width)).ravel()
-
-    @cached_property
-    def regression(self) -> Regression:
-        """With the inequalities that bind on the start as equalities."""
-        return binding(self.given, self.start)
 
     @cached_property
     def trails(self) -> list[Trail]:
@@ -96,9 +94,16 @@ class Candidates:
         held = np.setdiff1d(through, inside)
         return np.concatenate([held, inside, outside[~np.isin(outside, through)]])
 
+    def possible(self, support: Ints) -> Refit | None:
+        """As `refit`; None where the constraints need a coefficient that the support lacks."""
+        try:
+            return self.refit(support)
+        except InfeasibleError:
+            return None
+
     def refit(self, support: Ints) -> Refit:
         """The coefficients on a support under all constraints, with errors."""
-        return refit(self.given, support)
+        return refit(self.regression, support)
 
 
 def _merged(trails: list[Trail]) -> Ints:

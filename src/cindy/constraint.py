@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from cindy.basis.term import term_variables
 from cindy.errors import ConstraintError
 
 __all__ = [
-    "Constraint", "Names", "Row", "bound", "conserve", "exchange", "fix", "linear", "tie",
+    "Constraint", "Names", "Row",
+    "at_samples", "bound", "conserve", "exchange", "fix", "linear", "tie",
 ]  # fmt: skip
 
 Place = tuple[str, str]
@@ -156,6 +157,11 @@ class Exchange(Constraint):
         which = "" if self.terms is None else f" in {', '.join(self.terms)}"
         everywhere = " in every equation" if self.scope == "all" else ""
         return f"{self.first} and {self.second} are interchangeable{which}{everywhere}"
+
+
+def at_samples(constraint: Constraint) -> TypeGuard[Conservation]:
+    """Whether it is a law that holds within a tolerance at every sample, and so needs the samples."""
+    return isinstance(constraint, Conservation) and constraint.tolerance is not None
 
 
 def _equal(a: int, b: int) -> Iterator[Row]:

@@ -30,11 +30,11 @@ def fold_losses(candidates: Candidates, folds: int, *, most: int) -> Floats:
     losses = np.zeros((len(blocks), top + 1))
     for held in np.array_split(np.arange(len(blocks)), folds):
         rest = tuple(b for k, b in enumerate(blocks) if k not in set(held))
-        part = Candidates(replace(candidates.given, blocks=rest), candidates.solution, candidates.size)
+        part = Candidates(replace(candidates.regression, blocks=rest), candidates.solution, candidates.size)
         ranking = part.ranking(part.by_criterion())
         for size in range(top + 1):
-            x = part.refit(np.sort(ranking[:size])).x
+            fit = part.possible(np.sort(ranking[:size]))
             for k in held:
-                residual = blocks[k].residual(x) / regression.noise
+                residual = np.inf if fit is None else blocks[k].residual(fit.x) / regression.noise
                 losses[k, size] = np.sum(residual**2) / max(blocks[k].rows, 1)
     return losses

@@ -179,9 +179,11 @@ def _path(problem: Problem, rule: Selection, candidates: Candidates, support: In
     scores: list[float] = []
     place = None
     for size in sorted({*near, *(int(k) for k in far)}):
+        fit = candidates.possible(np.sort(ranking[:size]))
+        if fit is None:
+            continue
         if size == chosen:
             place = len(models)
-        fit = candidates.refit(np.sort(ranking[:size]))
         models.append(model if size == chosen else _model(problem, fit))
         scores.append(rule.score(candidates, fit))
     return Path(tuple(models), tuple(scores), place)

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csr_array
 
 from cindy._check import positive
 from cindy.conflict import name_conflict
-from cindy.constraint import Conservation, Constraint, Names
+from cindy.constraint import Conservation, Constraint, Names, at_samples
 from cindy.errors import ConstraintError, DataError, InfeasibleError
 from cindy.least_squares import LeastSquares
 from cindy.regression import Regression
@@ -127,7 +127,7 @@ class Problem:
                 lower.append(row.lower)
                 upper.append(row.upper)
                 owner.append(k)
-            if isinstance(constraint, Conservation) and constraint.tolerance is not None:
+            if at_samples(constraint):
                 weights = constraint.sample_weights(self.names)
                 for sample in self._samples(constraint):
                     entries += [
@@ -135,8 +135,8 @@ class Problem:
                         for i, v in enumerate(sample)
                         for j, w in weights.items()
                     ]
-                    lower.append(constraint.rate - constraint.tolerance)
-                    upper.append(constraint.rate + constraint.tolerance)
+                    lower.append(constraint.rate - (constraint.tolerance or 0.0))
+                    upper.append(constraint.rate + (constraint.tolerance or 0.0))
                     owner.append(k)
         at, column, value = (np.array([e[i] for e in entries]) for i in range(3))
         places = (at.astype(np.intp), column.astype(np.intp))
@@ -194,6 +194,10 @@ class Problem:
             return oracle_for(self.region)
         except InfeasibleError as error:
             raise name_conflict(self.constraints, self.rows, error) from error
+
+    def require_feasible(self) -> None:
+        """Raise InfeasibleError, in the names of the constraints, where no coefficients satisfy them."""
+        self.oracle.origin  # noqa: B018
 
     def violation(self, coef: Floats) -> float:
         """By how much physical coefficients miss a constraint at most, in its own units."""

@@ -47,7 +47,7 @@ class Selection(ABC):
 
     def score(self, candidates: Candidates, fit: Refit) -> float:
         """What the path shows for a model, the lower the better: information criterion per row."""
-        regression = candidates.given
+        regression = candidates.regression
         every = np.arange(regression.shape[1])
         value = criterion_of(regression, every)(fit.loss, fit.free)
         return value / (regression.total.rows * len(every))
@@ -71,24 +71,30 @@ class Significance(Selection):
     def pick(self, candidates: Candidates) -> Ints:
         support = candidates.by_criterion()
         least = self.quantile(candidates)
+        needed: set[int] = set()
         while len(support):
             fit = candidates.refit(support)
             x, error = fit.x.ravel()[support], fit.error.ravel()[support]
             t = np.where(error > 0, np.abs(x) / np.where(error > 0, error, 1.0), np.inf)
             t[x == 0] = 0.0
+            t[np.isin(support, list(needed))] = np.inf
             weak = int(np.argmin(t))
             if t[weak] > least:
                 break
-            support = np.delete(support, weak)
-            # What was tied to it has gone with it.
-            support = support[candidates.refit(support).x.ravel()[support] != 0]
+            smaller = np.delete(support, weak)
+            rest = candidates.possible(smaller)
+            if rest is None:
+                needed.add(int(support[weak]))
+            else:
+                # What was tied to it has gone with it.
+                support = smaller[rest.x.ravel()[smaller] != 0]
         return support
 
     def quantile(self, candidates: Candidates) -> float:
         """The |t| that a term must exceed."""
         from scipy.special import stdtrit  # a quarter of the time of `import cindy`
 
-        regression = candidates.given
+        regression = candidates.regression
         blocks, rows = len(regression.blocks), regression.total.rows
         freedom = blocks - 1 if blocks >= _FEW_BLOCKS else max(rows - regression.independent, 1)
         return float(stdtrit(freedom, 1.0 - self.level / (2 * np.prod(regression.shape))))
@@ -182,7 +188,7 @@ class CrossValidation(Selection):
         integer(self.folds, "CrossValidation: `folds`", least=2)
 
     def pick(self, candidates: Candidates) -> Ints:
-        blocks = len(candidates.given.blocks)
+        blocks = len(candidates.regression.blocks)
         if blocks < self.folds:
             raise DataError(
                 f"CrossValidation: {self.folds} folds need as many blocks of data, but there are {blocks}. "

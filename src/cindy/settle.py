@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from cindy.basis import Basis
 from cindy.candidates import Candidates
+from cindy.constraint import at_samples
 from cindy.feedback import feedback_of_model
 from cindy.formulation import Integral
 from cindy.problem import Problem
@@ -35,7 +36,11 @@ def settled(
     form = problem.summary.formulation
     assert isinstance(form, Integral)
     basis = problem.summary.basis
-    start = Candidates(problem.regression, problem.pilot, problem.size)
+    # Laws that hold at samples only are left aside: a first look does without.
+    exact = tuple(c for c in problem.constraints if not at_samples(c))
+    look = replace(problem, constraints=exact)
+    look.require_feasible()
+    start = Candidates(look.regression, look.pilot, look.size)
     fit = start.refit(start.by_criterion(search=False))
     coef, noise = problem.physical(fit.x), fit.left * problem.size
     if not drift_known:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy.constraint import Conservation
+from cindy.constraint import Conservation, at_samples
 from cindy.model import Model
 from cindy.problem import Problem
 from cindy.trajectory import Trajectory
@@ -26,7 +26,7 @@ def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[
 
     Few samples bind: those that a model violates most are added until none is violated.
     """
-    laws = [c for c in problem.constraints if isinstance(c, Conservation) and c.tolerance is not None]
+    laws = [c for c in problem.constraints if at_samples(c)]
     if not laws:
         return run(problem)
     variables = problem.names.states + problem.names.inputs
