@@ -405,6 +405,10 @@ def test_noise_levels_are_spaced_by_their_logarithm():
             levels(bad)
 
 
+def test_the_version_is_told(cli):
+    assert cli("--version") == (0, f"cindy {cindy.__version__}\n", "")
+
+
 # ── mistakes ──
 
 

@@ -2,8 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,7 +21,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+Text = str | None
 Texts = list[str] | None
+
+
+def _panel(name: str) -> Callable[[str], Any]:
+    return lambda text: typer.Option(help=text, rich_help_panel=name)
+
+
+_data, _terms, _law = _panel("Data"), _panel("Equations"), _panel("Known physics")
+_search, _written = _panel("Search"), _panel("Output")
 
 
 def main() -> None:
@@ -43,6 +53,23 @@ def main() -> None:
         sys.exit(1)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        import cindy
+
+        typer.echo(f"cindy {cindy.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Sparse differential equations from measured time series."""
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figures, the model and the report.")] = Path(
@@ -58,49 +85,36 @@ def demo(
 @app.command()
 def fit(
     context: typer.Context,
-    data: Annotated[list[str] | None, typer.Argument(help="Files: csv, parquet or npz.")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of the time. [default: t]")] = None,
-    by: Annotated[str | None, typer.Option(help="Column that tells trajectories apart.")] = None,
-    states: Annotated[
-        str | None, typer.Option(help='Columns of the states, as "x,y". [default: all]')
-    ] = None,
-    inputs: Annotated[str | None, typer.Option(help='Columns of known inputs, as "u".')] = None,
-    basis: Annotated[
-        str | None,
-        typer.Option(
-            help='Terms, as "poly:3", "trig:2@x,y", "fourier:1,2", joined by + and *. [default: poly:2]'
-        ),
-    ] = None,
-    term: Annotated[Texts, typer.Option(help='A further term, as "decay=x*exp(-y)".')] = None,
-    formulation: Annotated[
-        str | None, typer.Option(help="integral, differential or discrete. [default: integral]")
-    ] = None,
-    order: Annotated[int | None, typer.Option(help="1 for x' = F, 2 for x'' = F. [default: 1]")] = None,
-    window: Annotated[int | None, typer.Option(help="Samples in a window; 0: whole trajectories.")] = None,
-    initial: Annotated[str | None, typer.Option(help='Initial states: "free" or "first".')] = None,
+    data: Annotated[Texts, typer.Argument(help="Files: csv, parquet or npz.")] = None,
+    time: Annotated[Text, _data("Column of the time; t if not given.")] = None,
+    by: Annotated[Text, _data("Column that tells trajectories apart.")] = None,
+    states: Annotated[Text, _data('Columns of the states, as "x,y"; all others if not given.')] = None,
+    inputs: Annotated[Text, _data('Columns of known inputs, as "u".')] = None,
+    basis: Annotated[Text, _terms('"poly:3", "trig:2@x,y", "fourier:1,2", joined by + and *.')] = None,
+    term: Annotated[Texts, _terms('A further term, as "decay=x*exp(-y)".')] = None,
+    formulation: Annotated[Text, _terms("integral, differential or discrete.")] = None,
+    order: Annotated[int | None, _terms("1 for x' = F, 2 for x'' = F.")] = None,
+    window: Annotated[int | None, _terms("Samples in a window; 0: whole trajectories.")] = None,
+    initial: Annotated[Text, _terms('Initial states: "free" or "first".')] = None,
+    conserve: Annotated[Texts, _law('A conserved sum, as "S + ES + P" or "A + 2 B = 0.5".')] = None,
+    exchange: Annotated[Texts, _law('Two interchangeable states, as "x1,x2".')] = None,
+    fix: Annotated[Texts, _law('A known coefficient, as "x:y=0.5".')] = None,
+    bound: Annotated[Texts, _law('A bound, as "x:y>=0" or "0<=x:y<=3".')] = None,
+    tie: Annotated[Texts, _law('Equal or proportional coefficients, as "x:y = -1 y:x".')] = None,
+    linear: Annotated[Texts, _law('Any linear law, as "x:y + 2 y:x <= 3".')] = None,
     selection: Annotated[
-        str | None, typer.Option(help="significance:0.05, cv:5, bic, gap:1e-6, discrepancy or terms:7.")
+        Text, _search("significance:0.05, cv:5, bic, gap:1e-6, discrepancy, terms:7.")
     ] = None,
-    correction: Annotated[
-        str | None, typer.Option(help="direct, blended, fully-corrective or plain.")
-    ] = None,
-    weights: Annotated[str | None, typer.Option(help="adaptive or uniform.")] = None,
-    radius: Annotated[float | None, typer.Option(help="Radius of the region.")] = None,
-    tol: Annotated[float | None, typer.Option(help="Gap to reach, relative to the loss of no model.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of whatever is drawn.")] = None,
-    conserve: Annotated[
-        Texts, typer.Option(help='A conserved sum, as "S + ES + P" or "A + 2 B = 0.5".')
-    ] = None,
-    exchange: Annotated[Texts, typer.Option(help='Two interchangeable states, as "x1,x2".')] = None,
-    fix: Annotated[Texts, typer.Option(help='A known coefficient, as "x:y=0.5".')] = None,
-    bound: Annotated[Texts, typer.Option(help='A bound, as "x:y>=0" or "0<=x:y<=3".')] = None,
-    tie: Annotated[Texts, typer.Option(help='Equal or proportional coefficients, as "x:y = -1 y:x".')] = None,
-    linear: Annotated[Texts, typer.Option(help='Any linear law, as "x:y + 2 y:x <= 3".')] = None,
-    out: Annotated[str | None, typer.Option(help="Where to write the model (JSON).")] = None,
-    report: Annotated[str | None, typer.Option(help="Where to write the report (HTML).")] = None,
-    figures: Annotated[str | None, typer.Option(help="Folder for figures (PNG).")] = None,
+    correction: Annotated[Text, _search("direct, blended, fully-corrective or plain.")] = None,
+    weights: Annotated[Text, _search("adaptive or uniform.")] = None,
+    radius: Annotated[float | None, _search("Radius of the region, in scaled units.")] = None,
+    tol: Annotated[float | None, _search("Gap to reach, relative to the loss of no model.")] = None,
+    seed: Annotated[int | None, _search("Seed of whatever is drawn.")] = None,
+    out: Annotated[Text, _written("Where to write the model (JSON).")] = None,
+    report: Annotated[Text, _written("Where to write the report (HTML).")] = None,
+    figures: Annotated[Text, _written("Folder for figures (PNG).")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="File of these options. [default: cindy.toml, where there is one]")
+        Path | None, typer.Option(help="File of options; cindy.toml where there is one.")
     ] = None,
 ) -> None:
     """Identify the equations behind measured time series."""
@@ -134,7 +148,7 @@ def simulate(
     t: Annotated[str | None, typer.Option(help='Times, as "start:stop:step".')] = None,
     v0: Annotated[str | None, typer.Option(help="Velocities to start with, for order 2.")] = None,
     inputs: Annotated[Path | None, typer.Option(help="File of the inputs over time.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write (csv). [default: the screen]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write (csv). (default: the screen)")] = None,
 ) -> None:
     """Solve the equations of a model."""
     from cindy.cli.simulate import run
