@@ -1,0 +1,67 @@
+"""One self-contained page about a model: equations, fit, path, residuals, certificate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import jinja2
+from plotly.offline import get_plotlyjs
+
+from cindy.errors import DataError
+from cindy.model import Model
+from cindy.report.page import contents
+from cindy.trajectory import as_trajectories
+from cindy.whole_file import write_text
+
+__all__ = ["render", "write"]
+
+
+def write(
+    model: Model,
+    trajectories: Any,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    units: Mapping[str, str] | None = None,
+) -> None:
+    """Write the page about a model on some data as one HTML file that needs no network.
+
+    trajectories: as for `identify`; mostly the data that the model was identified from
+    title: by default the names of the states
+    units: by name, of states and of "t", for the axes
+    """
+    write_text(path, render(model, trajectories, title=title, units=units), "the report")
+
+
+def render(
+    model: Model, trajectories: Any, *, title: str | None = None, units: Mapping[str, str] | None = None
+) -> str:
+    """The page as text; see `write`."""
+    data = as_trajectories(trajectories)
+    if data[0].states != model.states or data[0].inputs != model.inputs:
+        raise DataError(
+            f"report: the model is about {', '.join(model.variables)}, but the data hold "
+            f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
+        )
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("cindy.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("page.html.j2")
+    found = contents(model, data, title=title, units=units or {})
+    text: str = page.render(**found, numbers=_json(found["drawn"]), plotly=get_plotlyjs())
+    return text
+
+
+def _json(value: Any) -> str:
+    """JSON that may stand inside a script element, whatever the names in it."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

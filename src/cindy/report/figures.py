@@ -1,0 +1,220 @@
+"""The numbers behind each figure of the page, as plain lists that the page's script draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.export import format_value
+from cindy.labels import pretty
+from cindy.model import Model
+from cindy.report.diagnostics import Diagnostics
+from cindy.scales import periods
+from cindy.solutions import Solution, solutions
+from cindy.trajectory import Trajectory
+
+__all__ = ["Comparison", "coefficients", "compare", "history", "path", "residual_series", "thinned"]
+
+Floats = NDArray[np.float64]
+
+_MOST_TRAJECTORIES = 16
+_MOST_SAMPLES = 600
+_MOST_NUMBERS = 40_000
+"""Of data and as many of solutions: they take about half a megabyte."""
+_MOST_RESIDUALS = 600
+_MOST_MODELS = 60
+_MOST_SUMMANDS = 8000
+_FOLLOWS = 0.9
+_PER_PERIOD = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Trajectories beside solutions that start where they do.
+
+    window: samples after which solutions start afresh; None where they run through
+    explained: (states,) R² of the solutions shown; through: the same without starting afresh
+    series: what the page draws, one entry per trajectory
+    stopped: why solutions ended early, in sentences
+    """
+
+    window: int | None
+    explained: Floats
+    through: Floats
+    series: list[dict[str, Any]]
+    stopped: tuple[str, ...]
+    left_out: int
+
+
+def compare(model: Model, data: Sequence[Trajectory]) -> Comparison:
+    """Solutions as long as they follow the data: started afresh twice as often, until they do."""
+    places = thinned(len(data), _MOST_TRAJECTORIES)
+    most = min(max(_MOST_NUMBERS // (len(places) * len(model.states)), 60), _MOST_SAMPLES)
+    shown = {k: _beginning(data[k], most) for k in places if data[k].segments()}
+    # A stretch that is too short to start from has nothing to be compared with.
+    least = 4 if model.order == 2 else 2
+    shown = {k: one for k, one in shown.items() if min(len(part) for part in one.segments()) >= least}
+    longest = max((len(part) for one in shown.values() for part in one.segments()), default=2)
+    shortest = max(getattr(model.formulation, "window", 0) or 0, 20)
+    kept = list(shown.values())
+    window, tried = None, longest
+    found = list(solutions(model, kept))
+    explained = through = _explained(found, len(model.states))
+    stopped = [one.simulated.stopped for one in found if one.simulated.stopped]
+    while np.min(explained, initial=1.0) < _FOLLOWS and tried // 2 >= shortest:
+        tried //= 2
+        window = tried
+        found = list(solutions(model, kept, window=window))
+        explained = _explained(found, len(model.states))
+    series = [
+        _series(one, [s.simulated for s in found if s.trajectory == i], k + 1)
+        for i, (k, one) in enumerate(shown.items())
+    ]
+    left_out = len(data) - len(shown)
+    return Comparison(window, explained, through, series, tuple(dict.fromkeys(stopped)), left_out)
+
+
+def _explained(found: Sequence[Solution], states: int) -> Floats:
+    """R² of each state, over all solutions; −∞ where one blew up."""
+    if not found:
+        return np.full(states, np.nan)
+    if any(len(one.simulated) < len(one.measured) for one in found):
+        return np.full(states, -np.inf)
+    x = np.vstack([one.measured.x for one in found])
+    left = np.sum((x - np.vstack([one.simulated.x for one in found])) ** 2, axis=0)
+    whole = np.sum((x - x.mean(axis=0)) ** 2, axis=0)
+    return np.asarray(1 - np.divide(left, whole, out=np.zeros(states), where=whole > 0))
+
+
+def _beginning(one: Trajectory, most: int) -> Trajectory:
+    """At most so many samples: the trajectory thinned as far as its motion allows, then cut."""
+    if len(one) <= most:
+        return one
+    turns = max([periods(part) for part in one.segments()], default=1.0) or 1.0
+    every = max(1, min(len(one) // most, int(len(one) / (_PER_PERIOD * turns))))
+    x = np.asarray(one.x)[::every][:most]
+    u = None if one.u is None else one.u[::every][:most]
+    names: dict[str, Any] = {"u": u, "inputs": one.inputs or None, "name": one.name}
+    return Trajectory(one.t[::every][:most], x, one.states, **names)
+
+
+def _series(one: Trajectory, solved: Sequence[Trajectory], number: int) -> dict[str, Any]:
+    lines = [(found.t, found.x) for found in solved]
+    gap = np.full((1, one.dimension), np.nan)
+    t = np.concatenate([np.append(s, np.nan) for s, _ in lines]) if lines else np.zeros(0)
+    x = np.vstack([np.vstack([rows, gap]) for _, rows in lines]) if lines else gap[:0]
+    return {
+        "name": one.name or f"trajectory {number}",
+        "t": plain(one.t, 7),
+        "x": [plain(column) for column in one.x.T],
+        "solved_t": plain(t, 7),
+        "solved": [plain(column) for column in x.T],
+    }
+
+
+def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]:
+    """For every equation: terms, values, half-widths of the intervals, and shares of the rate.
+
+    The share is the size of a summand, over the data, beside that of the whole side: free of units.
+    """
+    total = diagnostics.total
+    columns = np.linalg.norm(total.design, axis=0)
+    whole = np.linalg.norm(total.target, axis=0)
+    found = []
+    for j, state in enumerate(model.states):
+        rows = np.flatnonzero(model.coef[:, j])
+        value, error = model.coef[rows, j], 1.96 * model.coef_error[rows, j]
+        weight = columns[rows] / (whole[j] or 1.0)
+        found.append(
+            {
+                "state": pretty(state),
+                "terms": [pretty(model.terms[i]) for i in rows],
+                "value": plain(value),
+                "half": plain(error),
+                "share": plain(value * weight),
+                "share_half": plain(error * weight),
+                "text": [_minus(format_value(model.coef[i, j], model.coef_error[i, j])) for i in rows],
+            }
+        )
+    return found
+
+
+def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
+    """The models that were compared, each as [term, sign, number] by equation; None without any."""
+    if not len(model.path):
+        return None
+    usual = int(np.mean([one.size for one in model.path])) or 1
+    most = min(_MOST_MODELS, max(_MOST_SUMMANDS // usual, 6))
+    kept = thinned(len(model.path), most, keep=model.path.chosen)
+    models = [model.path[k] for k in kept]
+    chosen = model.path.chosen
+    return {
+        "size": [one.size for one in models],
+        "score": plain(np.array([model.path.scores[k] for k in kept], dtype=float)),
+        "loss": plain(np.array([diagnostics.relative_loss(one.coef) for one in models])),
+        "chosen": kept.index(chosen) if chosen in kept else None,
+        "models": [[_numbers(one, j) for j in range(len(one.states))] for one in models],
+        "left_out": len(model.path) - len(kept),
+    }
+
+
+def _numbers(model: Model, equation: int) -> list[tuple[int, int, str]]:
+    return [
+        (int(i), int(np.sign(model.coef[i, equation])), format_value(abs(value), error))
+        for i in np.flatnonzero(model.coef[:, equation])
+        for value, error in [(float(model.coef[i, equation]), float(model.coef_error[i, equation]))]
+    ]
+
+
+def residual_series(diagnostics: Diagnostics) -> list[dict[str, Any]]:
+    """For every state: residuals against time, thinned, and their autocorrelation."""
+    t = np.concatenate([one.t for one in diagnostics.residuals])
+    values = np.vstack([one.values for one in diagnostics.residuals])
+    # A stride would meet the same place of every window; any spread of samples will do.
+    some = np.random.default_rng(0).permutation(len(t))[:_MOST_RESIDUALS]
+    some.sort()
+    return [
+        {
+            "t": plain(t[some]),
+            "value": plain(values[some, j], 4),
+            "rms": float(diagnostics.rms[j]),
+            "correlation": plain(diagnostics.correlation[:, j], 4),
+            "band": diagnostics.band,
+        }
+        for j in range(values.shape[1])
+    ]
+
+
+def history(model: Model) -> dict[str, Any] | None:
+    """The gap along the run; None where none was kept."""
+    if model.result is None or len(model.result.history) < 2:
+        return None
+    steps = model.result.history
+    kept = thinned(len(steps), 400)
+    return {
+        "iteration": [steps[k].iteration for k in kept],
+        "gap": plain(np.array([steps[k].gap for k in kept], dtype=float)),
+        "objective": plain(np.array([steps[k].objective for k in kept], dtype=float)),
+    }
+
+
+def thinned(count: int, most: int, keep: int | None = None) -> list[int]:
+    """About `most` places out of `count`, evenly, with both ends, and `keep` with its neighbours."""
+    places = set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist())
+    if keep is not None:
+        places |= {k for k in (keep - 1, keep, keep + 1) if 0 <= k < count}
+    return sorted(places)
+
+
+def plain(values: Floats, digits: int = 5) -> list[float | None]:
+    """Numbers for JSON, rounded; null where there is none."""
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in np.asarray(values).tolist()]
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")

@@ -1,0 +1,159 @@
+"""Equations in MathML, which browsers typeset by themselves: names, terms, numbers, left-hand sides."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from cindy.basis.expression import Expression
+from cindy.basis.term import Factor, Term, shortest
+from cindy.export import format_value
+from cindy.labels import GREEK
+
+__all__ = ["left_side", "name", "number", "summand", "term"]
+
+_THIN = '<mspace width="0.17em"/>'
+_APPLY = "<mo>&#x2061;</mo>"
+
+
+def summand(value: float, error: float, what: Term, *, first: bool) -> str:
+    """One signed summand of a right-hand side, as a whole `math` element.
+
+    first: whether it opens the side, where a plus is left out
+    """
+    sign = "−" if value < 0 else "" if first else "+"
+    lead = f'<mo form="{"prefix" if first else "infix"}">{sign}</mo>' if sign else ""
+    return f"<math>{lead}{number(format_value(abs(value), error))}{_after_number(what)}</math>"
+
+
+def _after_number(what: Term) -> str:
+    return _THIN + term(what) if what else ""
+
+
+def number(text: str) -> str:
+    """A formatted value: "2.00(3)e-4" with the error in a class of its own and a power of ten.
+
+    >>> number("2.00(3)e-4")
+    '<mn>2.00</mn><mn class="error">(3)</mn><mo>×</mo><msup><mn>10</mn><mn>−4</mn></msup>'
+    """
+    found = re.fullmatch(r"(-?[\d.]+)(\(\d+\))?(?:e(-?\d+))?", text)
+    if not found:
+        return f"<mtext>{escape(text)}</mtext>"
+    value, error, power = found.groups()
+    result = f"<mn>{value.replace('-', '−')}</mn>"
+    if error:
+        result += f'<mn class="error">{error}</mn>'
+    if power:
+        result += f"<mo>×</mo><msup><mn>10</mn><mn>{power.replace('-', '−')}</mn></msup>"
+    return result
+
+
+def left_side(state: str, order: int, *, discrete: bool = False) -> str:
+    """The left-hand side of a state's equation, as a whole `math` element: ẋ, ẍ, dS/dt or x[k+1]."""
+    head, index = _parts(state)
+    if discrete:
+        inside = _with_index(head, index) + "<mo>[</mo><mi>k</mi><mo>+</mo><mn>1</mn><mo>]</mo>"
+    elif len(_letters(head)) == 1:
+        dot = "˙" if order == 1 else "¨"
+        dotted = f'<mover accent="true">{head}<mo stretchy="false">{dot}</mo></mover>'
+        inside = _with_index(dotted, index)
+    else:
+        d = "<mi>d</mi>" if order == 1 else "<msup><mi>d</mi><mn>2</mn></msup>"
+        t = "<mi>t</mi>" if order == 1 else "<msup><mi>t</mi><mn>2</mn></msup>"
+        below = f"<mi>d</mi>{t}"
+        inside = f"<mfrac><mrow>{d}{_with_index(head, index)}</mrow><mrow>{below}</mrow></mfrac>"
+    return f"<math>{inside}<mo>=</mo></math>"
+
+
+def term(what: Term) -> str:
+    """A product of factors, or the number 1."""
+    return _THIN.join(_factor(one, alone=len(what) == 1) for one in what) or "<mn>1</mn>"
+
+
+def _factor(factor: Factor, *, alone: bool) -> str:
+    if factor.kind == "variable":
+        return _power(name(factor.variables[0]), factor.power)
+    if factor.kind != "call":
+        inside = name(factor.variables[0])
+        if factor.frequency != 1.0:
+            inside = f"<mn>{shortest(factor.frequency)}</mn>{_THIN}{inside}"
+        return _power(f"<mi>{factor.kind}</mi>", factor.power) + _APPLY + _in_parentheses(inside)
+    if factor.expression is None:
+        return _power(f"<mtext>{escape(factor.name)}</mtext>", factor.power)
+    body = _formula(factor.expression)
+    simple = factor.expression.operation not in ("+", "-")
+    return (
+        f"<mrow>{body}</mrow>"
+        if simple and factor.power == 1
+        else _power(_in_parentheses(body), factor.power)
+    )
+
+
+def _formula(node: Expression) -> str:
+    if node.operation == "number":
+        return number(shortest(node.number))
+    if node.operation == "symbol":
+        return name(node.symbol)
+    parts = [_formula(operand) for operand in node.operands]
+    signed = [operand.operation in ("+", "-") for operand in node.operands]
+    match node.operation:
+        case "+":
+            joined = "<mo>+</mo>".join(parts)
+            return joined.replace("<mo>+</mo><mo>−</mo>", "<mo>−</mo>")
+        case "-":
+            return "<mo>−</mo>" + (_in_parentheses(parts[0]) if signed[0] else parts[0])
+        case "*":
+            return _THIN.join(_in_parentheses(p) if s else p for p, s in zip(parts, signed, strict=True))
+        case "/":
+            return f"<mfrac><mrow>{parts[0]}</mrow><mrow>{parts[1]}</mrow></mfrac>"
+        case "**":
+            atom = node.operands[0].operation in ("symbol", "number", "abs")
+            base = f"<mrow>{parts[0]}</mrow>" if atom else _in_parentheses(parts[0])
+            return f"<msup>{base}<mrow>{parts[1]}</mrow></msup>"
+        case "sqrt":
+            return f"<msqrt>{parts[0]}</msqrt>"
+        case "abs":
+            return f"<mrow><mo>|</mo>{parts[0]}<mo>|</mo></mrow>"
+    return f"<mi>{node.operation}</mi>{_APPLY}{_in_parentheses(parts[0])}"
+
+
+def _power(body: str, power: int) -> str:
+    if power == 1:
+        return body
+    if body.startswith("<msub>"):
+        inside = body.removeprefix("<msub>").removesuffix("</msub>")
+        return f"<msubsup>{inside}<mn>{power}</mn></msubsup>"
+    return f"<msup>{body}<mn>{power}</mn></msup>"
+
+
+def _in_parentheses(body: str) -> str:
+    return f"<mrow><mo>(</mo>{body}<mo>)</mo></mrow>"
+
+
+def name(text: str) -> str:
+    """A variable: x1 and x_1 are x with subscript 1, omega_max is ω with subscript max."""
+    return _with_index(*_parts(text))
+
+
+def _with_index(head: str, index: str) -> str:
+    return f"<msub>{head}{index}</msub>" if index else head
+
+
+def _parts(text: str) -> tuple[str, str]:
+    found = re.fullmatch(r"([^\W\d_]+)(?:_?(\d+)|_([^\W_]+))?", text)
+    if not found:
+        return f"<mtext>{escape(text)}</mtext>", ""
+    word, digits, index = found.groups()
+    head = _identifier(GREEK.get(word, word))
+    if digits:
+        return head, f"<mn>{digits}</mn>"
+    return head, _identifier(GREEK.get(index, index)) if index else ""
+
+
+def _identifier(text: str) -> str:
+    """Single letters are slanted by the page, in its own font; longer names stand upright."""
+    return f'<mi class="v">{text}</mi>' if len(text) == 1 else f"<mi>{text}</mi>"
+
+
+def _letters(element: str) -> str:
+    return re.sub(r"<[^>]*>", "", element)

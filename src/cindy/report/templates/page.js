@@ -1,0 +1,218 @@
+(() => {
+  "use strict";
+  const numbers = JSON.parse(document.getElementById("numbers").textContent);
+  const find = (id) => document.getElementById(id);
+  const figures = new Map();
+  const settings = { responsive: true, displayModeBar: false, doubleClick: "reset" };
+  const touch = matchMedia("(pointer: coarse)").matches;
+  let shown = 0;
+  let scale = "value";
+  let colours = {};
+
+  // Plotly reads a little HTML in its texts; names come from data, so they are shown as they are.
+  const text = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  const readColours = () => {
+    const style = getComputedStyle(document.documentElement);
+    const value = (name) => style.getPropertyValue("--" + name).trim();
+    colours = Object.fromEntries(
+      ["card", "ink", "muted", "line", "grid", "model", "data", "mark", "band", "sans"].map((n) => [n, value(n)]));
+  };
+
+  const axis = (title, more) => ({
+    title: { text: title, standoff: 8, font: { size: 12 } }, gridcolor: colours.grid, linecolor: colours.line,
+    zeroline: false, tickfont: { size: 11 }, ticks: "outside", ticklen: 4, tickcolor: colours.line, automargin: true, nticks: 7,
+    fixedrange: touch, exponentformat: "power", ...more,
+  });
+  const layout = (x, y, more) => ({
+    margin: { l: 12, r: 12, t: 12, b: 12 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: colours.sans, size: 12, color: colours.muted }, showlegend: false, hovermode: "closest",
+    hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink } },
+    dragmode: touch ? false : "zoom", xaxis: x, yaxis: y, ...more,
+  });
+
+  const add = (parent, label, make, height) => {
+    const card = document.createElement("div");
+    card.className = "card";
+    const plot = document.createElement("div");
+    plot.className = "plot";
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", label);
+    if (height) plot.style.height = height + "px";
+    card.append(plot);
+    parent.append(card);
+    figures.set(plot, make);
+  };
+
+  const solution = (j) => () => {
+    const one = numbers.trajectories[shown];
+    return {
+      data: [
+        { x: one.t, y: one.x[j], mode: "markers", type: "scatter", name: "data",
+          marker: { color: colours.data, size: one.t.length > 300 ? 5 : 6, opacity: 0.6 } },
+        { x: one.solved_t, y: one.solved[j], mode: "lines", type: "scatter", name: "model",
+          line: { color: colours.model, width: 1.6 } },
+      ],
+      layout: layout(axis(text(numbers.time)), axis(text(numbers.states[j]))),
+    };
+  };
+
+  const coefficient = (one, j) => () => {
+    const half = scale === "value" ? one.half : one.share_half;
+    return {
+      data: [{
+        x: one[scale], y: one.terms.map((_, k) => k), type: "scatter", mode: "markers",
+        marker: { color: colours.model, size: 8 }, customdata: one.terms.map((t, k) => [text(t), one.text[k]]),
+        hovertemplate: "%{customdata[0]}: %{customdata[1]}<extra></extra>",
+        error_x: { type: "data", array: half.map((v) => v ?? 0), color: colours.model, thickness: 2, width: 5 },
+      }],
+      layout: layout(
+        axis(scale === "value" ? "coefficient" : "share", { zeroline: true, rangemode: "tozero", nticks: 5, tickangle: 0,
+          zerolinecolor: colours.data, zerolinewidth: 1.2 }),
+        axis("", { tickvals: one.terms.map((_, k) => k), ticktext: one.terms.map(text), range: [one.terms.length - 0.4, -0.6],
+          ticks: "", showgrid: false, tickfont: { color: colours.ink, size: 13 } }),
+        { margin: { l: 12, r: 92, t: 40, b: 12 },
+          annotations: one.text.map((label, k) => ({ text: label, xref: "paper", x: 1.02, xanchor: "left", y: k,
+            showarrow: false, font: { color: colours.ink, size: 12 } })), title: { text: text(numbers.sides[j]), x: 0.02, y: 1, yref: "container",
+          yanchor: "top", pad: { t: 10 }, xanchor: "left", font: { size: 15, color: colours.ink } } }),
+    };
+  };
+
+  const residual = (one, j) => () => ({
+    data: [{ x: one.t, y: one.value, type: "scatter", mode: "markers", name: "residual",
+      marker: { color: colours.model, size: 4, opacity: 0.6 } }],
+    layout: layout(axis(text(numbers.time)), axis("residual of " + text(numbers.states[j]), {
+      zeroline: true, zerolinecolor: colours.data })),
+  });
+  const correlation = (one, j) => () => ({
+    data: [{ x: one.correlation.map((_, k) => k).slice(1), y: one.correlation.slice(1), type: "bar", width: 0.55,
+      marker: { color: colours.model }, hovertemplate: "lag %{x}: %{y:.2f}<extra></extra>" }],
+    layout: layout(axis("lag (samples)"), axis("autocorrelation", {
+      zeroline: true, zerolinecolor: colours.data,
+      range: [Math.min(-0.3, ...one.correlation.map((v) => 1.1 * (v ?? 0))), Math.max(0.5, ...one.correlation.slice(1).map((v) => 1.1 * (v ?? 0)))] }), {
+      shapes: [{ type: "rect", xref: "paper", x0: 0, x1: 1, y0: -one.band, y1: one.band, fillcolor: colours.band,
+        line: { width: 0 }, layer: "below" }] }),
+  });
+
+  const history = () => {
+    const h = numbers.history;
+    return {
+      data: [{ x: h.iteration, y: h.gap.map((v) => v > 0 ? v : null), type: "scatter", mode: "lines", name: "gap",
+        line: { color: colours.model, width: 2 } }],
+      layout: layout(axis("iteration"), axis("gap", { type: "log", dtick: undefined, nticks: 5 })),
+    };
+  };
+
+  const path = numbers.path;
+  const slider = find("model");
+  const pathFigure = () => {
+    const at = Number(slider.value);
+    const finite = path.score.filter((v) => v !== null);
+    const wide = finite.length && Math.min(...finite) > 0 && Math.max(...finite) > 50 * Math.min(...finite);
+    const data = [{ x: path.size, y: path.score, type: "scatter", mode: "lines+markers", name: "score",
+      line: { color: colours.data, width: 1.5 }, marker: { color: colours.data, size: 6 },
+      hovertemplate: "%{x} terms: %{y:.3g}<extra></extra>" }];
+    if (path.chosen !== null) data.push({ x: [path.size[path.chosen]], y: [path.score[path.chosen]], type: "scatter",
+      mode: "markers", marker: { color: colours.model, size: 11 }, hovertemplate: "chosen<extra></extra>" });
+    data.push({ x: [path.size[at]], y: [path.score[at]], type: "scatter", mode: "markers", hoverinfo: "skip",
+      marker: { color: "rgba(0,0,0,0)", size: 18, line: { color: colours.mark, width: 2.5 } } });
+    return { data, layout: layout(axis("terms"), axis("score (lower is better)", wide ? { type: "log", nticks: 5 } : {})) };
+  };
+
+  // The same marks as the Python side sets: value, error in parentheses, power of ten.
+  const number = (shownAs) => {
+    const found = /^(-?[\d.]+)(\(\d+\))?(?:e(-?\d+))?$/.exec(shownAs);
+    if (!found) return "<mtext>" + text(shownAs) + "</mtext>";
+    return "<mn>" + found[1] + "</mn>" + (found[2] ? '<mn class="error">' + found[2] + "</mn>" : "") +
+      (found[3] ? "<mo>×</mo><msup><mn>10</mn><mn>" + found[3].replace("-", "−") + "</mn></msup>" : "");
+  };
+  const summand = ([row, sign, shownAs], first, extra) => {
+    const mark = sign < 0 ? "−" : first ? "" : "+";
+    const form = first ? "prefix" : "infix";
+    const term = numbers.terms[row];
+    return '<span class="' + (extra ? "extra" : "") + '"><math>' + (mark ? '<mo form="' + form + '">' + mark + "</mo>" : "") +
+      number(shownAs) + (term ? '<mspace width="0.17em"/>' + term : "") + "</math></span>";
+  };
+  const showModel = () => {
+    const at = Number(slider.value);
+    const chosen = path.chosen === null ? null : path.models[path.chosen];
+    find("model-size").textContent = path.size[at] + (path.size[at] === 1 ? " term" : " terms") +
+      (at === path.chosen ? ", the chosen one" : "");
+    const loss = path.loss[at] === null ? "" : "Leaves " + percent(path.loss[at]) + " of the squares unexplained. ";
+    const hint = chosen && at > path.chosen ? "Terms beyond the chosen model are coloured." : "";
+    find("model-caption").textContent = loss + hint;
+    find("model-equations").innerHTML = path.models[at].map((side, j) => {
+      const known = chosen && new Set(chosen[j].map(([row]) => row));
+      const sum = side.map((one, k) => summand(one, k === 0, known && !known.has(one[0]))).join(" ");
+      return '<div class="left">' + numbers.left[j] + '</div><div class="right">' +
+        (sum || "<math><mn>0</mn></math>") + "</div>";
+    }).join("");
+  };
+  const percent = (share) => share >= 0.0001 ? Number((100 * share).toPrecision(2)) + " %" : share.toExponential(1);
+
+  const draw = (plot) => {
+    const made = figures.get(plot)();
+    return Plotly.react(plot, made.data, made.layout, settings);
+  };
+  const drawAll = () => { readColours(); figures.forEach((_, plot) => draw(plot)); };
+
+  const solutions = find("solution-plots");
+  if (solutions) numbers.states.forEach((s, j) => add(solutions, "data and solution of " + s, solution(j)));
+  numbers.coefficients.forEach((one, j) => {
+    if (one.terms.length) add(find("coefficient-plots"), "coefficients of " + numbers.sides[j],
+      coefficient(one, j), 110 + 26 * one.terms.length);
+  });
+  if (path) {
+    figures.set(find("path-plot"), pathFigure);
+    slider.max = path.size.length - 1;
+    slider.value = path.chosen ?? path.size.length - 1;
+    slider.addEventListener("input", () => { showModel(); draw(find("path-plot")); });
+    showModel();
+  }
+  numbers.residuals.forEach((one, j) => {
+    add(find("residual-plots"), "residuals of " + numbers.states[j], residual(one, j));
+    add(find("residual-plots"), "autocorrelation of the residuals of " + numbers.states[j], correlation(one, j));
+  });
+  if (numbers.history) figures.set(find("history-plot"), history);
+
+  find("trajectory")?.addEventListener("change", (event) => {
+    shown = Number(event.target.value);
+    solutions.querySelectorAll(".plot").forEach(draw);
+  });
+  document.querySelectorAll(".switch button").forEach((button) => button.addEventListener("click", () => {
+    scale = button.dataset.scale;
+    document.querySelectorAll(".switch button").forEach((b) => b.setAttribute("aria-pressed", String(b === button)));
+    document.querySelectorAll("[data-for]").forEach((p) => { p.hidden = p.dataset.for !== scale; });
+    find("coefficient-plots").querySelectorAll(".plot").forEach(draw);
+  }));
+  document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
+    const source = button.nextElementSibling;
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      button.textContent = "copied";
+    } catch {
+      getSelection().selectAllChildren(source);
+      button.textContent = "selected";
+    }
+    setTimeout(() => { button.textContent = "copy"; }, 1500);
+  }));
+
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  const printing = (on) => () => {
+    document.documentElement.classList.toggle("printing", on);
+    drawAll();
+    figures.forEach((_, plot) => Plotly.Plots.resize(plot));
+  };
+  addEventListener("beforeprint", printing(true));
+  addEventListener("afterprint", printing(false));
+  // What is in view first; the rest one at a time, so that the page answers meanwhile.
+  readColours();
+  const waiting = [...figures.keys()];
+  const next = () => {
+    const plot = waiting.shift();
+    if (!plot) { document.documentElement.dataset.drawn = figures.size; return; }
+    draw(plot);
+    plot.getBoundingClientRect().top < innerHeight ? next() : setTimeout(next);
+  };
+  next();
+})();

@@ -1,0 +1,180 @@
+"""The page in a real browser: it draws, it answers, and it says nothing on the console."""
+
+import base64
+from pathlib import Path
+
+import pytest
+from tests.browser import browser
+from tests.report.models import hunters
+
+import cindy
+from cindy.data import KINETICS
+from cindy.readers import read
+
+PICTURES = Path(__file__).parent.parent / "screenshots"
+VIEWS = {"wide": (1280, False, "light"), "phone": (390, True, "light"), "dark": (1280, False, "dark")}
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The report of `cindy demo`."""
+    data = read(KINETICS, by="run")
+    laws = [cindy.conserve({"E": 1, "ES": 1}), cindy.conserve({"S": 1, "ES": 1, "P": 1})]
+    model = cindy.identify(data, cindy.Polynomial(2), constraints=laws)
+    path = tmp_path_factory.mktemp("demo") / "report.html"
+    cindy.report.write(model, data, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("small") / "report.html"
+    cindy.report.write(*hunters(), path, units={"t": "years"})
+    return path
+
+
+def look(driver, path, view="wide"):
+    """Open the page and wait until every figure is drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    width, mobile, scheme = VIEWS[view]
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": mobile}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    driver.get_log("browser")
+    driver.get(path.as_uri())
+    WebDriverWait(driver, 60).until(
+        lambda d: d.execute_script("return document.documentElement.dataset.drawn")
+    )
+
+
+def keep(driver, name):
+    """A picture of the whole page."""
+    PICTURES.mkdir(exist_ok=True)
+    width, height = driver.execute_script(
+        "const r = document.documentElement; return [r.clientWidth, r.scrollHeight]"
+    )
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+    (PICTURES / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+
+
+def colours(driver, selector, name):
+    script = "return [...document.querySelectorAll(arguments[0])].map(e => getComputedStyle(e)[arguments[1]])"
+    return driver.execute_script(script, selector, name)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_demo_draws_every_figure_fits_the_window_and_the_console_stays_silent(driver, demo, view):
+    look(driver, demo, view)
+    plots = driver.execute_script(
+        "return [...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.trace').length)"
+    )
+    assert len(plots) == 4 + 4 + 1 + 2 * 4 + 1
+    assert all(traces > 0 for traces in plots)
+    assert driver.get_log("browser") == []
+    overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert driver.execute_script(overflow) == 0
+    keep(driver, f"report-{view}")
+
+
+def test_nothing_is_fetched(driver, small):
+    look(driver, small)
+    asked = driver.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [one for one in asked if not one.startswith(("data:", "blob:"))] == []
+
+
+def test_the_slider_moves_the_equations_and_marks_what_is_beyond_the_chosen_model(driver, small):
+    look(driver, small)
+    seen = []
+    for place in range(6):
+        driver.execute_script(
+            "const s = document.getElementById('model'); s.value = arguments[0];"
+            "s.dispatchEvent(new Event('input'))",
+            place,
+        )
+        summands = driver.execute_script(
+            "return document.querySelectorAll('#model-equations math mn').length"
+        )
+        extra = driver.execute_script("return document.querySelectorAll('#model-equations .extra').length")
+        size = driver.execute_script("return document.getElementById('model-size').textContent")
+        seen.append((summands > 0, extra, size.split()[0]))
+    assert seen == [(True, max(0, k - 3), str(k + 1)) for k in range(6)]
+    ring = driver.execute_script("return document.getElementById('path-plot').data.at(-1).x[0]")
+    assert ring == 6
+
+
+def test_the_slider_opens_on_the_chosen_model_with_the_equations_of_the_page(driver, small):
+    look(driver, small)
+    sides = (
+        "return [...document.querySelectorAll(arguments[0] + ' .right')]"
+        ".map(e => e.textContent.replace(/\\s/g, ''))"
+    )
+    assert driver.execute_script(sides, "#model-equations") == driver.execute_script(sides, "#equations")
+
+
+def test_another_trajectory_shows_other_data(driver, small):
+    look(driver, small)
+    first = "return document.querySelector('#solution-plots .plot').data[0].y[0]"
+    before = driver.execute_script(first)
+    driver.execute_script(
+        "const s = document.getElementById('trajectory'); s.value = 2; s.dispatchEvent(new Event('change'))"
+    )
+    _, data = hunters()
+    assert before == pytest.approx(data[0].x[0, 0], rel=1e-4)
+    assert driver.execute_script(first) == pytest.approx(data[2].x[0, 0], rel=1e-4)
+
+
+def test_the_switch_shows_shares_in_place_of_values(driver, small):
+    look(driver, small)
+    value = "return document.querySelector('#coefficient-plots .plot').data[0].x[1]"
+    assert driver.execute_script(value) == -0.5
+    driver.execute_script("document.querySelector('[data-scale=share]').click()")
+    assert driver.execute_script(value) != -0.5
+    assert driver.execute_script("return document.querySelector('[data-for=value]').hidden")
+
+
+def test_colours_follow_the_scheme_while_the_page_is_open(driver, small):
+    look(driver, small)
+    line = "#solution-plots .plot .js-line"
+    light = (colours(driver, "body", "backgroundColor"), colours(driver, line, "stroke"))
+    driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    dark = (colours(driver, "body", "backgroundColor"), colours(driver, line, "stroke"))
+    assert light[0] != dark[0]
+    assert light[1]
+    assert set(light[1]).isdisjoint(dark[1])
+
+
+def test_the_page_prints_in_light_colours_on_more_than_one_sheet(driver, demo):
+    look(driver, demo, "dark")
+    printed = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+    PICTURES.mkdir(exist_ok=True)
+    data = base64.b64decode(printed["data"])
+    (PICTURES / "report-print.pdf").write_bytes(data)
+    assert 2 < data.count(b"/Type /Page\n") + data.count(b"/Type /Page ") < 20
+    assert driver.get_log("browser") == []
+
+
+def test_hostile_names_are_shown_and_not_obeyed(driver, tmp_path):
+    import numpy as np
+
+    states = ("<img src=x onerror=document.title=1>", "<b>bold</b>")
+    t = np.linspace(0, 1, 60)
+    data = cindy.Trajectory(t, np.stack([np.exp(-t), np.exp(-2 * t)], axis=1), states, name="<i>run</i>")
+    model = cindy.Model([[0.0, 0.0], [-1.0, 0.0], [0.0, -2.0]], cindy.Polynomial(1), states)
+    path = tmp_path / "hostile.html"
+    cindy.report.write(model, [data, data], path)
+    look(driver, path)
+    assert driver.get_log("browser") == []
+    assert driver.execute_script("return document.querySelectorAll('img, main b, main i').length") == 0
+    titles = driver.execute_script("return [...document.querySelectorAll('.ytitle')].map(e => e.textContent)")
+    assert "<b>bold</b>" in titles

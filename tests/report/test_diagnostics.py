@@ -1,0 +1,100 @@
+"""What the report warns of, and that it keeps quiet where nothing is wrong."""
+
+import numpy as np
+import pytest
+from tests.report.models import SYSTEM, true_model
+
+from cindy.basis import Polynomial
+from cindy.model import Model
+from cindy.report.diagnostics import diagnose
+from cindy.report.figures import compare, thinned
+from cindy.systems import lorenz, lotka_volterra
+from cindy.trajectory import Trajectory
+
+
+@pytest.fixture(scope="module")
+def data():
+    return SYSTEM.simulate(seed=0, noise=0.01)
+
+
+def test_a_right_model_on_white_noise_gives_no_warning(data):
+    found = diagnose(true_model(SYSTEM), data)
+    assert found.warnings == ()
+    assert np.all(found.loss < 1e-3)
+    assert np.all(np.abs(found.correlation[1:]) < 0.2)
+
+
+def test_a_missing_term_is_suspected(data):
+    model = true_model(SYSTEM).with_coef({("x", "x y"): -0.45})
+    said = " ".join(diagnose(model, data).warnings)
+    assert "The equations miss x by" in said
+    assert "The residuals of x are correlated in time" in said
+    assert "miss y" not in said
+
+
+def test_terms_that_the_data_cannot_tell_apart_are_named():
+    t = np.linspace(0, 3, 200)
+    rng = np.random.default_rng(0)
+    circle = Trajectory(t, np.exp(-t)[:, None] * [1.0, 2.0] + 1e-4 * rng.normal(size=(200, 2)), ("x", "y"))
+    model = Model(np.zeros((3, 2)), Polynomial(1), ("x", "y")).with_coef({("x", "x"): -1.0, ("y", "y"): -1.0})
+    said = " ".join(diagnose(model, [circle]).warnings)
+    assert "x and y move together" in said
+
+
+def test_a_term_whose_interval_holds_zero_is_named(data):
+    error = np.where(SYSTEM.coef != 0, 0.01, 0.0)
+    model = true_model(SYSTEM, coef_error=error)
+    error = error.copy()
+    error[model.place("y", "x y")] = 0.4
+    said = diagnose(true_model(SYSTEM, coef_error=error), data).warnings
+    assert said == (
+        "The 95 % interval of x y in the equation of y′ includes zero: the data do not show that this term "
+        "is there.",
+    )
+
+
+def test_the_models_own_warnings_come_first_and_none_twice(data):
+    model = true_model(SYSTEM, warnings=("One.", "Two.", "One."))
+    assert diagnose(model, data).warnings == ("One.", "Two.")
+
+
+def test_solutions_of_a_chaotic_system_start_afresh_and_others_run_through():
+    chaotic, tame = lorenz(), lotka_volterra()
+    long = chaotic.simulate(seed=0, noise=0.01, trajectories=2, points=3000, horizon=30.0)
+    found = compare(true_model(chaotic), long)
+    assert found.window is not None
+    assert found.explained.min() > 0.8 > found.through.min()
+    found = compare(true_model(tame), tame.simulate(seed=0, noise=0.01))
+    assert found.window is None
+    assert found.explained.min() > 0.98
+
+
+def test_a_solution_that_blows_up_is_reported_with_its_reason():
+    model = true_model(SYSTEM).with_coef({("x", "x^2"): 3.0})
+    found = compare(model, SYSTEM.simulate(seed=0, trajectories=1, points=200))
+    assert len(found.stopped) == 1
+    assert "t = " in found.stopped[0]
+
+
+def test_many_long_trajectories_are_thinned_to_what_a_page_can_hold():
+    data = SYSTEM.simulate(seed=0, trajectories=40, points=80_000)
+    found = compare(true_model(SYSTEM), data)
+    assert len(found.series) == 16
+    assert found.left_out == 24
+    assert max(len(one["t"]) for one in found.series) <= 600
+    assert found.explained.min() > 0.99
+
+
+def test_data_without_a_stretch_to_start_from_are_left_out():
+    model = true_model(SYSTEM)
+    [whole] = SYSTEM.simulate(seed=0, trajectories=1, points=100)
+    gone = Trajectory(whole.t, np.full(whole.x.shape, np.nan), whole.states)
+    found = compare(model, [whole, gone])
+    assert [one["name"] for one in found.series] == ["trajectory 1"]
+
+
+def test_thinning_keeps_the_ends_and_what_must_be_kept():
+    assert thinned(5, 10) == [0, 1, 2, 3, 4]
+    some = thinned(1000, 10, keep=333)
+    assert {0, 332, 333, 334, 999} <= set(some)
+    assert len(some) <= 13

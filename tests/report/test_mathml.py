@@ -1,0 +1,78 @@
+"""MathML of names, numbers, terms and whole equations."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from cindy.basis import Custom, Fourier, Polynomial, Trigonometric
+from cindy.report.mathml import left_side, name, number, summand, term
+
+BASES = [
+    Polynomial(3),
+    Trigonometric(2),
+    Fourier([1, 2.5]) * Polynomial(1),
+    Custom({"decay": "x*exp(-y)", "ratio": "(x + 1)/(x_max + y**2)", "root": "sqrt(abs(x) - 2*y)"})
+    + Polynomial(1),
+    Custom({"a < b & c": lambda x: x}) * Polynomial(1),
+]
+
+
+def read(markup):
+    return ElementTree.fromstring(f"<math>{markup}</math>")
+
+
+def words(markup):
+    return " ".join("".join(read(markup).itertext()).replace("\u2061", "").split())
+
+
+@pytest.mark.parametrize("basis", BASES, ids=repr)
+def test_every_term_is_well_formed_and_names_its_variables(basis):
+    variables = ("x", "y", "x_max")
+    for one in basis.terms(variables):
+        shown = words(term(one))
+        for factor in one:
+            for variable in factor.variables if factor.expression is None and factor.kind != "call" else ():
+                assert variable[0] in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("x", "x"), ("x1", "x1"), ("omega_2", "ω2"), ("ES", "ES"), ("v_max", "vmax"), ("a<b", "a<b")],
+)
+def test_a_name_has_its_number_as_subscript_and_greek_letters(text, shown):
+    assert words(name(text)) == shown
+    assert ("<msub>" in name(text)) == bool(re.search(r"\d|_", text))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("28.00(2)", "28.00(2)"),
+        ("-2.00(3)e-4", "−2.00(3)×10−4"),
+        ("5", "5"),
+        ("(1.0 ± 3)", "(1.0 ± 3)"),
+        ("nan", "nan"),
+    ],
+)
+def test_a_number_keeps_its_error_and_its_power_of_ten(text, shown):
+    assert words(number(text)) == shown
+
+
+def test_a_power_of_a_numbered_variable_stands_above_its_number():
+    [square] = [one for one in Polynomial(2).terms(("x1",)) if one and one[0].power == 2]
+    assert term(square) == '<msubsup><mi class="v">x</mi><mn>1</mn><mn>2</mn></msubsup>'
+
+
+def test_a_sum_has_its_signs_between_the_summands_and_only_a_minus_in_front():
+    constant, x = Polynomial(1).terms(("x",))
+    assert re.sub("<[^>]*>", "", summand(-2.0, 0.1, x, first=True)) == "−2.0(1)x"
+    assert re.sub("<[^>]*>", "", summand(2.0, 0.1, x, first=True)) == "2.0(1)x"
+    assert re.sub("<[^>]*>", "", summand(2.0, 0.1, constant, first=False)) == "+2.0(1)"
+
+
+def test_left_sides_are_dotted_letters_fractions_or_the_next_sample():
+    assert "˙" in left_side("x1", 1)
+    assert "¨" in left_side("x", 2)
+    assert "<mfrac>" in left_side("ES", 1)
+    assert words(left_side("x", 1, discrete=True).replace("<math>", "").replace("</math>", "")) == "x[k+1]="

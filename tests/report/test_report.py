@@ -1,0 +1,173 @@
+"""The page as text: complete in itself, safe whatever the names, whole on disk."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from tests.report.models import hunters, true_model
+
+import cindy
+from cindy.basis import Custom, Polynomial
+from cindy.errors import DataError
+from cindy.formulation import Differential, Discrete, Integral
+from cindy.model import Model
+from cindy.report import render, write
+from cindy.systems import lotka_volterra, spring_masses
+from cindy.trajectory import Trajectory
+
+
+class Reader(HTMLParser):
+    """Collects text, links and the order of tags."""
+
+    def __init__(self):
+        super().__init__()
+        self.links, self.texts, self.open = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [v for k, v in attributes if k in ("src", "href")]
+        if tag not in ("meta", "link", "input", "br", "mspace"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_data(self, data):
+        if not set(self.open) & {"script", "style"}:
+            self.texts.append(data)
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    return reader, " ".join(" ".join(reader.texts).split())
+
+
+def numbers(page):
+    return json.loads(re.search(r'id="numbers">(.*?)</script>', page, re.S)[1])
+
+
+@pytest.fixture(scope="module")
+def page():
+    return render(*hunters())
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_is_smaller_than_6_mb(page):
+    reader, _ = read(page)
+    assert reader.links == ["data:,"]
+    assert "@import" not in page
+    assert "default-src 'none'" in page
+    assert len(page.encode()) < 6e6
+
+
+def test_the_page_says_everything_there_is_to_say(page):
+    _, text = read(page)
+    for expected in (
+        "The equations of x and y",
+        "4 trajectories with 400 samples: 4 terms out of 12 candidates",
+        "A sentence with <b>marks</b>.",
+        "x is <conserved> & kept",
+        "The largest violation, over all of them, is 2.0 × 10⁻¹⁶",
+        "could do better by more than the gap, 3.0 × 10⁻⁵",
+        "The search itself converged after 3 iterations",
+        "Significance(level=0.05)",
+        "numpy " + np.__version__,
+        "Integral(order=1",
+        r"\begin{aligned}",
+        "def ",
+    ):
+        assert expected in text
+
+
+def test_the_numbers_behind_the_figures_are_those_of_model_and_data(page):
+    _, data = hunters()
+    drawn = numbers(page)
+    np.testing.assert_allclose(drawn["trajectories"][0]["x"][0], data[0].x[:, 0], rtol=1e-4)
+    assert drawn["path"]["size"] == [1, 2, 3, 4, 5, 6]
+    assert drawn["path"]["chosen"] == 3
+    assert drawn["path"]["models"][5][1][0] == [0, 1, "2.00(2)e-4"]
+    [x, _] = drawn["coefficients"]
+    assert x["terms"] == ["x", "x y"]
+    np.testing.assert_allclose(x["value"], [1.0, -0.5])
+    np.testing.assert_allclose(x["half"], [0.0196, 0.0098])
+    assert len(drawn["residuals"]) == 2
+
+
+HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "a & b {{ 7 * 7 }}")
+
+
+def test_names_cannot_break_out_of_the_page():
+    t = np.linspace(0, 1, 60)
+    data = Trajectory(t, np.stack([np.exp(-k * t) for k in (1, 2, 3)], axis=1), HOSTILE, name="</option><b>")
+    model = Model(np.vstack([np.zeros(3), -np.diag([1.0, 2.0, 3.0])]), Polynomial(1), HOSTILE)
+    page = render(model, data, title="<i>title</i>", units={"t": "</script>"})
+    _, text = read(page)
+    assert page.count("<script") == 3
+    assert "onerror" not in " ".join(re.findall(r"<(?!/?script)[^>]*>", page.split("<script>")[0]))
+    assert "{{ 7 * 7 }}" in text
+    assert numbers(page)["states"] == list(HOSTILE)
+
+
+@pytest.mark.parametrize(
+    "form", [Differential(), Discrete(), Integral(initial="first"), Integral(window=40)], ids=repr
+)
+def test_every_formulation_has_a_page(form):
+    system = lotka_volterra()
+    data = system.simulate(seed=0, noise=0.01, trajectories=2, points=300)
+    coef = system.coef
+    if isinstance(form, Discrete):
+        coef = np.zeros(coef.shape)
+        coef[1, 0] = coef[2, 1] = 1.0
+    read(render(true_model(system, formulation=form).with_coef(coef), data))
+
+
+def test_second_order_inputs_gaps_and_missing_errors_have_a_page():
+    system = spring_masses()
+    data = system.simulate(seed=0, noise=0.01, trajectories=2)
+    x = np.array(data[0].x)
+    x[20:60, 0] = np.nan
+    _, text = read(render(true_model(system), [Trajectory(data[0].t, x, data[0].states), data[1]]))
+    assert "¨" in text
+    t = np.linspace(0, 5, 200)
+    pushed = Trajectory(t, np.sin(t), ("x",), u=np.cos(t), inputs=("push",))
+    model = Model([[0.0], [0.0], [1.0]], Polynomial(1), ("x",), inputs=("push",))
+    _, text = read(render(model, pushed))
+    assert "No certificate" in text
+
+
+def test_a_python_function_in_the_basis_says_why_it_has_no_source():
+    basis = Custom({"kick": lambda x: np.tanh(x)})
+    t = np.linspace(0, 1, 50)
+    _, text = read(render(Model([[1.0]], basis, ("x",)), Trajectory(t, np.exp(t), ("x",))))
+    assert "kick" in text
+
+
+def test_an_empty_equation_says_zero():
+    _, text = read(
+        render(
+            Model([[0.0], [0.0]], Polynomial(1), ("x",)),
+            Trajectory([0.0, 1, 2, 3, 4, 5], [1.0, 1.1, 1.0, 0.9, 1.0, 1.1], ("x",)),
+        )
+    )
+    assert "0 terms out of 2 candidates" in text
+
+
+def test_the_file_is_written_whole_or_not_at_all(tmp_path):
+    model, data = hunters()
+    target = tmp_path / "report.html"
+    write(model, data, target)
+    assert target.read_text(encoding="utf-8").endswith("</html>")
+    with pytest.raises(DataError, match="the model is about x, y"):
+        write(model, Trajectory([0.0, 1.0], [[1.0, 2.0], [1.0, 2.0]]), target)
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+    with pytest.raises(DataError, match="Cannot write the report"):
+        write(model, data, tmp_path / "nowhere" / "report.html")
+
+
+def test_the_report_is_reached_by_its_public_name():
+    assert cindy.report.write is write
