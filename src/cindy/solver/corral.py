@@ -17,8 +17,7 @@ Ints = NDArray[np.intp]
 class _FactorGroup(Group):
     """A group with the QR factorisation of its atoms' products.
 
-    loss: squared length of the factor's `rest`
-    fresh, fresh_tilt: whether the images of the factor's `rest` and `tilt` are up to date
+    stale: whether the images of the factor's `rest` and `tilt` are out of date
     """
 
     def __init__(self, targets: Ints, goal: Floats) -> None:
@@ -27,15 +26,14 @@ class _FactorGroup(Group):
         # A slice where it will do: indexing by it is a view.
         whole = slice(int(targets[0]), int(targets[-1]) + 1)
         self.columns: slice | Ints = whole if len(targets) == whole.stop - whole.start else targets
-        self.loss = float(np.sum(goal[:, targets] ** 2))
-        self.fresh = False
-        self.fresh_tilt = False
+        self.stale = True
 
     def by_target(self, stacked: Floats) -> Floats:
         """(k, targets of the group), from one target after another."""
         return stacked.reshape(-1, len(self.targets), order="F")
 
     def delete(self, position: int) -> None:
+        self.stale = True
         self.factor.delete(position)
         mask = np.ones(len(self.atoms), dtype=bool)
         mask[position] = False
@@ -98,20 +96,36 @@ class Corral(Iterate):
     def _enter(self, atom: Atom) -> None:
         number = int(self._label[atom.indices[0] % self.targets])
         group = self._groups[number]
-        column = self._column(atom, group)
-        coordinates = group.factor.append(column)
+        column, begin, end = self._column(atom, group)
+        coordinates = group.factor.append(column, begin, end)
         if coordinates is None:
             group.append(atom)
+            self._extend_images(group)
         elif not self._exchange(group, atom, column, coordinates):
             return
-        group.fresh = group.fresh_tilt = False
         self._settle(number)
 
-    def _column(self, atom: Atom, group: Group) -> Floats:
-        """The product of an atom, target after target of its group."""
+    def _column(self, atom: Atom, group: Group) -> tuple[Floats, int, int]:
+        """The product of an atom, target after target of its group, and where in it the nonzeros are."""
+        rows = len(self.design)
         if len(group.targets) == len(atom.indices) == 1:
-            return np.asarray(atom.values[0] * self.design[:, atom.indices[0] // self.targets])
-        return self.product(atom)[:, group.targets].ravel(order="F")
+            return atom.values[0] * self.design[:, atom.indices[0] // self.targets], 0, rows
+        if len(atom.indices) > len(group.targets):
+            product = self.product(atom)[:, group.targets].ravel(order="F")
+            return product, 0, len(product)
+        column = np.zeros(rows * len(group.targets))
+        terms, targets = np.divmod(atom.indices, self.targets)
+        places = np.searchsorted(group.targets, targets)
+        for term, place, value in zip(terms, places, atom.values, strict=True):
+            column[place * rows : (place + 1) * rows] += value * self.design[:, term]
+        return column, int(places.min()) * rows, int(places.max() + 1) * rows
+
+    def _extend_images(self, group: _FactorGroup) -> None:
+        """Bring the images up to date with the newest column, unless they were out of date before."""
+        if not group.stale:
+            image = self.design.T @ group.by_target(group.factor.newest)
+            self._images[0][:, group.columns] -= group.factor.share * image
+            self._images[1][:, group.columns] += group.factor.one * image
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
         """Let an atom whose product depends on the others take the place of one of them.
@@ -158,7 +172,6 @@ class Corral(Iterate):
                 if leaver < len(group.atoms):
                     self._lift(group)
                     group.delete(leaver)
-                    group.fresh = group.fresh_tilt = False
                     break
                 leaver -= len(group.atoms)
 
@@ -175,13 +188,10 @@ class Corral(Iterate):
         nonzeros = np.concatenate([group.weights[group.owner] * group.values for group in changed])
         np.add.at(self.flat, indices, nonzeros)
         for group in changed:
-            if not group.fresh:
+            if group.stale:
                 self._images[0][:, group.columns] = self.design.T @ group.by_target(group.factor.rest)
-                group.loss = float(group.factor.rest @ group.factor.rest)
-                group.fresh = True
-            if self._price > 0.0 and not group.fresh_tilt:
-                self._images[1][:, group.columns] = self.design.T @ group.by_target(group.factor.tilt())
-                group.fresh_tilt = True
+                self._images[1][:, group.columns] = self.design.T @ group.by_target(group.factor.tilt)
+                group.stale = False
         gradient = self.gradient.reshape(self.x.shape)
         if self._price > 0.0:
             np.multiply(self._images[1], self._price, out=gradient)
@@ -190,8 +200,7 @@ class Corral(Iterate):
         else:
             for group in changed:
                 np.multiply(self._images[0][:, group.columns], -2.0, out=gradient[:, group.columns])
-        spread = sum(group.factor.spread for group in self._groups)
-        self.objective = self.beyond + sum(g.loss for g in self._groups) + self._price**2 * spread
+        self.objective = self.beyond + sum(g.factor.loss(self._price) for g in self._groups)
         self.honest = False
 
     def refresh(self) -> None:

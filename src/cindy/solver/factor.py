@@ -25,7 +25,8 @@ class Factor:
 
     size: number of columns
     free, lean: (size,)
-    rest: (rows,), b less its projection on the columns
+    rest, tilt: (rows,); `rest` is b less its projection on the columns, `tilt` is Q R⁻ᵀ 1
+    newest: (rows,), the last column of Q; share, one: what it took of `rest` and added to `tilt`
     total: Σ λ at the price 0
     spread: by how much a unit of ν lowers Σ λ
     """
@@ -38,35 +39,46 @@ class Factor:
         self.size = 0
         self.free = self.lean = np.zeros(0)
         self._steep = False
+        self._rest_squared = float(target @ target)
         self.rest = target.copy()
+        self.tilt = np.zeros(len(target))
+        self.newest = self.tilt
+        self.share = self.one = 0.0
         self.total = 0.0
         self.spread = 0.0
 
-    def append(self, column: Floats) -> Floats | None:
-        """Take in a column; if it depends on the others, leave it and return its coordinates in them."""
+    def append(self, column: Floats, begin: int = 0, end: int | None = None) -> Floats | None:
+        """Take in a column; if it depends on the others, leave it and return its coordinates in them.
+
+        begin, end: the rows outside which the column is zero
+        """
         k = self.size
         q = self._q[:, :k]
-        along = column @ q
+        along = column[begin:end] @ q[begin:end]
         rest = column - q @ along
-        # Twice is enough: the second pass removes what rounding left of the first.
-        again = rest @ q
-        rest -= q @ again
-        along += again
-        height = float(np.sqrt(rest @ rest))
-        if height <= DEPENDENT * float(np.sqrt(column @ column)):
+        length, left = float(column @ column), float(rest @ rest)
+        if left < 0.5 * length:
+            # Twice is enough: the second pass removes what rounding left of the first.
+            again = rest @ q
+            rest -= q @ again
+            along += again
+            left = float(rest @ rest)
+        height = float(np.sqrt(left))
+        if height <= DEPENDENT * np.sqrt(length):
             return self._solve(along)
         self._reserve(k + 1)
         rest /= height
-        self._q[:, k] = rest
+        self._q[:, k] = self.newest = rest
         self._r[:k, k] = along
         self._r[k, k] = height
-        share = float(rest @ self.rest)
-        self.rest -= share * rest
-        one = (1.0 - float(along @ self._sides[:k, 1])) / height
-        self._sides[k] = share, one
+        self.share = float(rest @ self.rest)
+        self.one = (1.0 - float(along @ self._sides[:k, 1])) / height
+        self._sides[k] = self.share, self.one
+        self.rest -= self.share * rest
+        self.tilt += self.one * rest
         self.size = k + 1
-        self.total += share * one
-        self.spread += one * one
+        self.total += self.share * self.one
+        self.spread += self.one**2
         self._solve_sides()
         return None
 
@@ -82,6 +94,7 @@ class Factor:
         self._sides[:k, 0] = self._target @ self._q[:, :k]
         self._sides[:k, 1] = self._solve(np.ones(k), transposed=True)
         self.rest = self._target - self._q[:, :k] @ self._sides[:k, 0]
+        self.tilt = self._q[:, :k] @ self._sides[:k, 1]
         self.total = float(self._sides[:k, 0] @ self._sides[:k, 1])
         self.spread = float(self._sides[:k, 1] @ self._sides[:k, 1])
         self._solve_sides()
@@ -103,11 +116,12 @@ class Factor:
         k = self.size
         return float((residual @ self._q[:, :k]) @ self._sides[:k, 1])
 
-    def tilt(self) -> Floats:
-        """(rows,): Q R⁻ᵀ 1."""
-        return np.asarray(self._q[:, : self.size] @ self._sides[: self.size, 1])
+    def loss(self, price: float) -> float:
+        """‖D λ − b‖² at the minimiser under a price."""
+        return self._rest_squared + price**2 * self.spread
 
     def _solve_sides(self) -> None:
+        self._rest_squared = float(self.rest @ self.rest)
         self.free = self._solve(self._sides[: self.size, 0])
         self.lean = self._solve(self._sides[: self.size, 1])
         # Weights are at most 1: where these are far larger, their difference loses digits.

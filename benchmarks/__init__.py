@@ -1,0 +1,1 @@
+"""Measurements: `python -m benchmarks [SECTION …]` writes csv and markdown to benchmarks/results/."""
