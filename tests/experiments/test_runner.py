@@ -140,3 +140,14 @@ def test_a_row_of_results_is_plain_csv(tmp_path):
         (row,) = csv.DictReader(file)
     assert row["noise"] == "1e-06"
     assert row["trajectories"] == "10"
+
+
+def test_the_front_table_has_a_line_for_every_method_and_tells_exact_supports(tmp_path):
+    from cindy.experiments.front import front_table
+
+    rows = run([Case("michaelis", "free", 1e-4, 0)], ("floor", "sindy"), tmp_path / "a.csv", trials=4)
+    text = front_table(rows, read_table(tmp_path / "a.seconds.csv"))
+    lines = {line.split("|")[1].strip(): line for line in text.splitlines()[2:]}
+    assert set(lines) == {m.label for m in METHODS.values()}
+    assert lines["true support"].count("exact") == 1
+    assert "–" in lines["FISTA"]

@@ -47,7 +47,8 @@ def ensemble(setting: Setting, trials: int, seed: int) -> Tuned:
             model = EnsembleOptimizer(inner, bagging=True, n_models=MODELS, n_subset=subset)
             return np.asarray(model.fit(design, target).coef_.T)
 
-    return tune(fit, setting.validation_loss, {"threshold": thresholds(setting)}, trials=trials, seed=seed)
+    ranges = {"threshold": thresholds(setting)}
+    return tune(fit, setting.validation_loss, ranges, trials=max(trials // 2, 2), seed=seed)
 
 
 def weak(setting: Setting, trials: int, seed: int) -> Tuned:

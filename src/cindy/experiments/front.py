@@ -1,0 +1,62 @@
+"""The table at the front of the reproduction page: every method of a system at one level of noise."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cindy.experiments.methods import METHODS
+from cindy.experiments.setting import FORMULATIONS
+
+__all__ = ["front_table"]
+
+Row = dict[str, str]
+
+HEADS = {
+    "differential": "differential form",
+    "integral": "integral form",
+    "free": "free initial state",
+    "weak": "weak form",
+}
+
+
+def front_table(rows: Sequence[Row], seconds: Sequence[Row], *, noise: float = 1e-4) -> str:
+    """Markdown: E_R/η, S_E + S_M, and seconds, medians over the repetitions, a line for each method.
+
+    Methods that failed in every repetition show the word "failed", those that took
+    no part a dash; a star marks tuned values at an end of their range.
+    """
+    clock: dict[tuple[str, str], list[float]] = {}
+    for row in seconds:
+        if float(row["noise"]) == noise:
+            clock.setdefault((row["method"], row["formulation"]), []).append(float(row["seconds"]))
+    lines = [
+        "| method | " + " | ".join(f"{HEADS[f]}: E_R/η | extra, missing | s" for f in FORMULATIONS) + " |",
+        "|---|" + "--:|:-:|--:|" * len(FORMULATIONS),
+    ]
+    for name, method in METHODS.items():
+        cells = [_cells(rows, clock, name, formulation, noise) for formulation in FORMULATIONS]
+        lines.append(f"| {method.label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cells(
+    rows: Sequence[Row], clock: dict[tuple[str, str], list[float]], name: str, formulation: str, noise: float
+) -> str:
+    mine = [
+        r for r in rows
+        if r["method"] == name and r["formulation"] == formulation and float(r["noise"]) == noise
+    ]  # fmt: skip
+    if not mine:
+        return "– | – | –"
+    good = [r for r in mine if not r["error"]]
+    if not good:
+        return "failed | | "
+    error = float(np.median([float(r["recovery"]) for r in good])) / noise
+    extra, missing = (float(np.median([int(r[k]) for r in good])) for k in ("extra", "missing"))
+    star = "\\*" if any(r["edge"] for r in good) else ""
+    spent = float(np.median(clock.get((name, formulation), [np.nan])))
+    return f"{error:.3g}{star} | {_terms(extra, missing)} | {spent:.2f}"
+
+
+def _terms(extra: float, missing: float) -> str:
+    return "exact" if extra == missing == 0 else f"+{extra:g} −{missing:g}"
