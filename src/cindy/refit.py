@@ -78,8 +78,10 @@ def _active(rows: Rows, loose: Ints, at: Ints, x: Floats, spread: Floats) -> tup
     level = np.concatenate([side[3][k] for side, k in zip(sides, keep, strict=True)])
     if (needs <= 0).all():
         return np.zeros(0, dtype=np.intp), np.zeros(0)
-    size = np.maximum(np.linalg.norm(slopes, axis=1), 1e-300)
-    stuck = size <= 1e-12 * np.linalg.norm(matrix, axis=1).max(initial=1e-300)
+    size = np.linalg.norm(slopes, axis=1)
+    # A row that equalities hold fast moves with none of its coefficients, however little those vary.
+    reach = np.abs(matrix) @ np.linalg.norm(spread, axis=1)
+    stuck = size <= 1e-9 * np.concatenate([reach[k] for k in keep])
     if (needs[stuck] > 1e-9).any():
         raise InfeasibleError("an inequality cannot be met with the terms that are left.")
     slopes, needs = slopes[~stuck] / size[~stuck, None], needs[~stuck] / size[~stuck]
