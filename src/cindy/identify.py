@@ -178,10 +178,13 @@ def _path(problem: Problem, rule: Selection, candidates: Candidates, support: In
     models: list[Model] = []
     scores: list[float] = []
     place = None
+    seen = {(model.coef != 0).tobytes()}
     for size in sorted({*near, *(int(k) for k in far)}):
         fit = candidates.possible(np.sort(ranking[:size]))
-        if fit is None:
+        pattern = b"" if fit is None else (fit.x != 0).tobytes()
+        if fit is None or (size != chosen and pattern in seen):
             continue
+        seen.add(pattern)
         if size == chosen:
             place = len(models)
         models.append(model if size == chosen else _model(problem, fit))
