@@ -41,14 +41,22 @@ class Solution:
     simulated: Trajectory
 
 
-def solutions(model: Model, data: Sequence[Trajectory], *, window: int | None = None) -> Iterator[Solution]:
+def solutions(
+    model: Model,
+    data: Sequence[Trajectory],
+    *,
+    window: int | None = None,
+    smoother: Differential | None = None,
+) -> Iterator[Solution]:
     """A solution for every stretch of the data, in order, and afresh every `window` samples if given.
 
     A solution starts at the first sample, less its noise.
+
+    smoother: of the first samples, where the equations are too far off to tell their noise; by default
+        chosen from the data
     """
     discrete = isinstance(model.formulation, Discrete)
     near = 0 if discrete else window_length(data, least=model.order + 2)
-    smoother: Differential | None = None
     for i, segment in ((i, part) for i, one in enumerate(data) for part in one.segments()):
         length = window or len(segment)
         noise = noise_level(segment)

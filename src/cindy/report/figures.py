@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy.export import format_value
+from cindy.formulation import Differential, Discrete
 from cindy.labels import pretty
 from cindy.model import Model
 from cindy.report.diagnostics import Diagnostics
@@ -66,10 +67,12 @@ def compare(model: Model, data: Sequence[Trajectory]) -> Comparison:
     found = list(solutions(model, kept))
     explained = through = _explained(found, len(model.states))
     stopped = [one.simulated.stopped for one in found if one.simulated.stopped]
+    lost = np.min(explained, initial=1.0) < _FOLLOWS
+    smoother = Differential().fit_to(kept) if lost and not isinstance(model.formulation, Discrete) else None
     while np.min(explained, initial=1.0) < _FOLLOWS and tried // 2 >= shortest:
         tried //= 2
         window = tried
-        found = list(solutions(model, kept, window=window))
+        found = list(solutions(model, kept, window=window, smoother=smoother))
         explained = _explained(found, len(model.states))
     series = [
         _series(one, [s.simulated for s in found if s.trajectory == i], k + 1)

@@ -8,6 +8,7 @@
   let shown = 0;
   let scale = "value";
   let colours = {};
+  let paper = false;
 
   // Plotly reads a little HTML in its texts; names come from data, so they are shown as they are.
   const text = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -152,6 +153,7 @@
 
   const draw = (plot) => {
     const made = figures.get(plot)();
+    if (paper) Object.assign(made.layout, { width: plot.clientWidth, height: plot.clientHeight });
     return Plotly.react(plot, made.data, made.layout, settings);
   };
   const drawAll = () => { readColours(); figures.forEach((_, plot) => draw(plot)); };
@@ -199,9 +201,10 @@
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   const printing = (on) => () => {
+    paper = on;
     document.documentElement.classList.toggle("printing", on);
+    find("all-coefficients").open = on;
     drawAll();
-    figures.forEach((_, plot) => Plotly.Plots.resize(plot));
   };
   addEventListener("beforeprint", printing(true));
   addEventListener("afterprint", printing(false));
@@ -210,7 +213,10 @@
   const waiting = [...figures.keys()];
   const next = () => {
     const plot = waiting.shift();
-    if (!plot) { document.documentElement.dataset.drawn = figures.size; return; }
+    if (!plot) {
+      Object.assign(document.documentElement.dataset, { drawn: figures.size, drawnAfter: performance.now() });
+      return;
+    }
     draw(plot);
     plot.getBoundingClientRect().top < innerHeight ? next() : setTimeout(next);
   };
