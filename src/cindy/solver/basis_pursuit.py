@@ -9,7 +9,6 @@ from cindy._check import integer, positive
 from cindy.errors import DataError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
 from cindy.solver.correction import Correction
-from cindy.solver.linear_program import smallest_radius
 from cindy.solver.loop import conditional_gradient
 from cindy.solver.oracle import Oracle, oracle_for
 from cindy.solver.region import Region
@@ -133,6 +132,9 @@ def _begin(objective: LeastSquares, region: Region) -> tuple[float, Floats]:
         )
     if (region.lower <= 0).all() and (region.upper >= 0).all():
         return 0.0, np.zeros(shape)
+    # HiGHS takes long to import, and most runs need no linear program.
+    from cindy.solver.linear_program import smallest_radius
+
     least, point = smallest_radius(region)
     return least, point.reshape(shape)
 
