@@ -129,6 +129,13 @@ class Equations:
         """C source of the right-hand side."""
         return str(self._export("to_c"))
 
+    def to_sbml(self, x0: ArrayLike | None = None) -> str:
+        """The equations as SBML, for biochemical simulators; of first order and without inputs only.
+
+        x0: (states,) concentrations to start from
+        """
+        return str(self._export("to_sbml", initial=x0))
+
     def _export(self, form: str, **options: Any) -> Any:
         from cindy import export
 

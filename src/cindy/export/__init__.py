@@ -1,4 +1,4 @@
-"""Equations as text, LaTeX, SymPy expressions, Python source and C source.
+"""Equations as text, LaTeX, SymPy expressions, Python source, C source and SBML.
 
 Every exporter takes (terms, coef, states, inputs) and the keywords
 errors: (terms, states), standard errors of the coefficients, for those that print them
@@ -9,7 +9,8 @@ discrete: whether F gives the next state instead of a derivative
 from cindy.export.code import to_c, to_python
 from cindy.export.latex import to_latex
 from cindy.export.number import format_value
+from cindy.export.sbml import to_sbml
 from cindy.export.symbolic import to_sympy
 from cindy.export.text import to_text
 
-__all__ = ["format_value", "to_c", "to_latex", "to_python", "to_sympy", "to_text"]
+__all__ = ["format_value", "to_c", "to_latex", "to_python", "to_sbml", "to_sympy", "to_text"]

@@ -1,0 +1,146 @@
+"""Equations as SBML, which biochemical simulators read: a species and a rate rule for every state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cindy._check import floats
+from cindy.basis.expression import Expression
+from cindy.basis.term import Factor, Term
+from cindy.errors import DataError
+from cindy.export.equations import Equations
+
+__all__ = ["to_sbml"]
+
+Floats = NDArray[np.float64]
+
+_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
+<sbml xmlns="http://www.sbml.org/sbml/level3/version2/core" level="3" version="2">
+  <model id="cindy">
+    <listOfCompartments>
+      <compartment id="volume_" spatialDimensions="3" size="1" constant="true"/>
+    </listOfCompartments>"""
+_SPECIES = (
+    '      <species id="{0}" name={1} compartment="volume_"{2} hasOnlySubstanceUnits="false" '
+    'boundaryCondition="false" constant="false"/>'
+)
+_RULE = (
+    '      <rateRule variable="{0}">\n'
+    '        <math xmlns="http://www.w3.org/1998/Math/MathML">{1}</math>\n'
+    "      </rateRule>"
+)
+_OPERATIONS = {
+    "+": "plus",
+    "*": "times",
+    "/": "divide",
+    "**": "power",
+    "-": "minus",
+    "log": "ln",
+    "sqrt": "root",
+}
+
+
+def to_sbml(
+    terms: Sequence[Term],
+    coef: Floats,
+    states: Sequence[str],
+    inputs: Sequence[str] = (),
+    *,
+    initial: ArrayLike | None = None,
+    errors: Floats | None = None,
+    order: int = 1,
+    discrete: bool = False,
+) -> str:
+    """An SBML document, Level 3 Version 2, with coefficients in full precision.
+
+    States become concentrations in a compartment of unit size. Only equations of first order without inputs
+    can be written.
+
+    initial: (states,) concentrations to start from
+    """
+    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    if order != 1 or discrete or equations.inputs:
+        raise DataError(
+            "to_sbml: only equations x' = F(x) without inputs have a form in SBML. "
+            "Use to_python or to_c for others."
+        )
+    ids = _ids(equations.states)
+    start = [""] * len(ids)
+    if initial is not None:
+        values = floats(initial, "to_sbml: initial", ndim=1)
+        if len(values) != len(ids):
+            raise DataError(f"to_sbml: initial must hold {len(ids)} concentrations, but holds {len(values)}.")
+        start = [f' initialConcentration="{value!r}"' for value in values.tolist()]
+    names = dict(zip(equations.states, ids, strict=True))
+    species = [
+        _SPECIES.format(names[s], quoteattr(s), at) for s, at in zip(equations.states, start, strict=True)
+    ]
+    rules = [_RULE.format(ids[j], _side(equations, j, names)) for j in range(len(ids))]
+    body = [
+        _HEAD,
+        "    <listOfSpecies>", *species, "    </listOfSpecies>",
+        "    <listOfRules>", *rules, "    </listOfRules>",
+        "  </model>",
+        "</sbml>",
+    ]  # fmt: skip
+    return "\n".join(body) + "\n"
+
+
+def _ids(states: Sequence[str]) -> list[str]:
+    """Names that SBML accepts as identifiers: the states' own where they are."""
+    plain = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and name != "volume_" for name in states)
+    return list(states) if plain else [f"s{k}" for k in range(len(states))]
+
+
+def _side(equations: Equations, equation: int, names: Mapping[str, str]) -> str:
+    parts = [
+        _apply("times", _number(value), *(_factor(one, names) for one in term)) if term else _number(value)
+        for value, _, term in equations.summands(equation)
+    ]
+    return _apply("plus", *parts) if len(parts) > 1 else parts[0] if parts else _number(0.0)
+
+
+def _factor(factor: Factor, names: Mapping[str, str]) -> str:
+    if factor.kind == "call":
+        if factor.expression is None:
+            raise DataError(
+                f"to_sbml: the custom term {factor.name!r} is a Python function and has no formula to write. "
+                "Give it to Custom as a formula, such as 'x*exp(-y)'."
+            )
+        body = _formula(factor.expression, names)
+    else:
+        body = _symbol(names[factor.variables[0]])
+        if factor.kind != "variable":
+            inside = body if factor.frequency == 1.0 else _apply("times", _number(factor.frequency), body)
+            body = _apply(factor.kind, inside)
+    return body if factor.power == 1 else _apply("power", body, _number(float(factor.power)))
+
+
+def _formula(node: Expression, names: Mapping[str, str]) -> str:
+    if node.operation == "number":
+        return _number(node.number)
+    if node.operation == "symbol":
+        return _symbol(names[node.symbol])
+    arc = re.sub(r"^a(sin|cos|tan)$", r"arc\1", node.operation)
+    operands = [_formula(operand, names) for operand in node.operands]
+    return _apply(_OPERATIONS.get(node.operation, arc), *operands)
+
+
+def _apply(operation: str, *operands: str) -> str:
+    return f"<apply><{operation}/>{''.join(operands)}</apply>"
+
+
+def _symbol(name: str) -> str:
+    return f"<ci>{escape(name)}</ci>"
+
+
+def _number(value: float) -> str:
+    mantissa, _, power = repr(float(value)).partition("e")
+    if power:
+        return f'<cn type="e-notation">{mantissa}<sep/>{int(power)}</cn>'
+    return f"<cn>{mantissa}</cn>"
