@@ -57,7 +57,7 @@ def residuals(model: Model, trajectories: Any) -> list[Residual]:
             f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
         )
     form = model.formulation.fit_to(data)
-    found = []
+    found: list[Residual] = []
     for i, one in enumerate(data):
         for segment in one.segments():
             if len(segment) >= form.min_samples:

@@ -13,6 +13,7 @@ from cindy.labels import GREEK
 __all__ = ["left_side", "name", "number", "summand", "term"]
 
 _THIN = '<mspace width="0.17em"/>'
+_BETWEEN = '<mspace width="0.25em"/>'
 _APPLY = "<mo>&#x2061;</mo>"
 
 
@@ -67,10 +68,10 @@ def left_side(state: str, order: int, *, discrete: bool = False) -> str:
 
 def term(what: Term) -> str:
     """A product of factors, or the number 1."""
-    return _THIN.join(_factor(one, alone=len(what) == 1) for one in what) or "<mn>1</mn>"
+    return _BETWEEN.join(_factor(one) for one in what) or "<mn>1</mn>"
 
 
-def _factor(factor: Factor, *, alone: bool) -> str:
+def _factor(factor: Factor) -> str:
     if factor.kind == "variable":
         return _power(name(factor.variables[0]), factor.power)
     if factor.kind != "call":
