@@ -84,7 +84,16 @@ class Candidates:
             if search:
                 support = improve(self.regression, trail.targets, support, criterion)
             found.append(support)
-        return np.sort(np.concatenate(found))
+        return self._with_needed(np.sort(np.concatenate(found)))
+
+    def _with_needed(self, support: Ints) -> Ints:
+        """The support, and where inequalities cannot be met on it, the terms that they keep from zero."""
+        rows = self.regression.rows
+        if rows.equality.all() or self.possible(support) is not None:
+            return support
+        away = ~rows.equality & ((rows.lower > 0) | (rows.upper < 0))
+        larger = np.union1d(support, rows.matrix[away].nonzero()[1])
+        return larger if self.possible(larger) is not None else self.start
 
     def ranking(self, through: Ints) -> Ints:
         """All coefficients of the start, the most important first; `through` is one of the prefixes."""

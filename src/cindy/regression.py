@@ -110,7 +110,8 @@ class Regression:
         left = np.sum(self.total.target[min(terms, len(self.total.factor)) :] ** 2, axis=0)
         whole = np.sqrt(np.sum(self.total.target**2, axis=0) / self.total.rows)
         sigma = np.sqrt(left / max(self.total.rows - self.independent, 1))
-        # Rounding of the data leaves this much even where a model is exact.
+        # Rounding of the data leaves this much even where a model is exact; a target may be zero throughout.
+        whole[whole == 0.0] = 1.0
         return np.asarray(np.hypot(np.maximum(sigma, 1e-14 * whole), self._floor))
 
     @cached_property
