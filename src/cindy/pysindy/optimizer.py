@@ -21,6 +21,7 @@ from cindy._check import floats, integer, positive
 from cindy.choice import Choice, choose
 from cindy.errors import ConstraintError, DataError, SolverError
 from cindy.least_squares import LeastSquares
+from cindy.pysindy.differencing import Beyond, difference_error
 from cindy.pysindy.matrices import Order, constraint_rows, constraint_texts
 from cindy.rows import Rows
 from cindy.run import Run
@@ -48,7 +49,8 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
     terms stay, and those are refitted by least squares under the constraints. Columns and targets are
     brought to unit size inside, so units do not matter, with or without `normalize_columns`.
 
-    selection: how terms are picked; Significance() when None; also BIC(), Terms(k), Gap(tol), …
+    selection: how terms are picked: Significance(), BIC(), Terms(k), Gap(tol), …; None: Significance(),
+        less the terms that explain no more than the error of centred differences between the rows
     correction, weights, radius, tol, max_iter: of the solver, as in `cindy.identify`
     blocks: contiguous stretches of rows whose scatter gives the standard errors
     constraint_lhs, constraint_rhs: rows lhs w ≤ rhs or lhs w = rhs on the coefficients, dense or sparse
@@ -156,6 +158,8 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             texts=constraint_texts(self._rows_, target.shape[1]),
         )
         self.constraints_ = tuple(str(text) for text in form.texts)
+        if self.selection is None:
+            rule = Beyond(rule, difference_error(target) / form.sizes[1])
         self._keep(form, self._choose(form, rule))
         if self.normalize_columns:
             length = np.linalg.norm(design, axis=0)
