@@ -167,7 +167,7 @@ def path(model: Model, *, ax: Axes | None = None) -> Axes:
         mark: dict[str, Any] = {"marker": "o", "ms": 9, "color": COLOURS[1], "ls": "none"}
         _legend(ax, [ax.plot(sizes[chosen], scores[chosen], zorder=3, label=text, **mark)[0]])
     ax.set_xlabel("terms")
-    ax.set_ylabel("score")
+    ax.set_ylabel("score (lower is better)")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
 
