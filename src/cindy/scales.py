@@ -19,7 +19,7 @@ _LOOK_SAMPLES = 4000
 _FEW_PERIODS = 3.0
 _SHORTEST_WINDOW = 24
 _DEGREES = (8, 6, 4, 2)
-_QUADRATURES = ((8, 4), (6, 3), (6, 4), (4, 3), (4, 4), (2, 2), (2, 3))
+_QUADRATURES = ((8, 4), (8, 5), (8, 6), (6, 3), (6, 4), (6, 5), (4, 3), (4, 4), (2, 2), (2, 3))
 _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
 
 
@@ -44,12 +44,12 @@ def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
 def periods(segment: Trajectory) -> float:
     """How many times the fastest state swings about its mean and back.
 
-    A swing counts when it goes from a quarter of a standard deviation above the
-    mean to as much below, so noise about the mean is not taken for motion.
+    A swing counts when it goes from a quarter of a standard deviation, and three
+    of the noise, above the mean to as much below: noise is not taken for motion.
     """
     most = 0
-    for column in (segment.x - segment.x.mean(axis=0)).T:
-        band = 0.25 * float(column.std())
+    for column, noise in zip((segment.x - segment.x.mean(axis=0)).T, noise_level(segment), strict=True):
+        band = max(0.25 * float(column.std()), 3.0 * float(noise))
         side = np.sign(column[np.abs(column) > band])
         most = max(most, int(np.count_nonzero(np.diff(side))))
     return most / 2
@@ -63,9 +63,10 @@ def noise_level(segment: Trajectory) -> Floats:
     """
     estimates = []
     for degree, half_width in ((2, 2), (4, 3), (6, 4), (8, 5)):
-        if len(segment) < 2 * half_width + 1:
+        if len(segment) < 4:
             break
-        weights = derivative_weights(segment.t, order=0, degree=degree, half_width=half_width)
+        below = min(degree, len(segment) - 2)
+        weights = derivative_weights(segment.t, order=0, degree=below, half_width=half_width)
         left = 1.0 - weights.diagonal()
         residual = segment.x - weights @ segment.x
         estimates.append(np.sqrt(np.mean(residual**2, axis=0) / np.mean(left)))
@@ -113,7 +114,7 @@ def integral_window(
     candidates = [(p, w) for p, w in _QUADRATURES if degree in (None, p) and half_width in (None, w)] or [
         (degree or 2 * (half_width or 4), half_width or max(1, -(-(degree or 8) // 2)))
     ]
-    segments = [s for s in some_segments(trajectories, 4, 600) if len(s) > 2]
+    segments = some_segments(trajectories, _LOOK, 300)
     if len(candidates) == 1 or not segments:
         return candidates[0]
 
