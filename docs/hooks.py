@@ -1,0 +1,34 @@
+"""What mkdocs does to our pages: formulas become MathML, and the benchmark page holds the latest tables."""
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+
+__all__ = ["on_page_content", "on_page_markdown"]
+
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put every table of benchmarks/results where a page says <!-- results -->."""
+    if "<!-- results -->" not in markdown:
+        return markdown
+    tables = [file.read_text(encoding="utf-8") for file in sorted(RESULTS.glob("*.md"))]
+    # Each file has a title of its own, which stands one level down here.
+    lower = [re.sub(r"^#", "##", text, flags=re.MULTILINE) for text in tables]
+    missing = "No tables yet: `make bench` writes them to `benchmarks/results/`."
+    return markdown.replace("<!-- results -->", "\n\n".join(lower) or missing)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """MathML in place of LaTeX: browsers draw it by themselves."""
+    return FORMULA.sub(
+        lambda found: convert(
+            html.unescape(found[2]).strip(), display="block" if found[1] == "div" else "inline"
+        ),
+        content,
+    )

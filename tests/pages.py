@@ -1,0 +1,100 @@
+"""Pages of documentation as programs: their code runs, and what it prints is compared with what they show.
+
+A block ```python runs in the page's one namespace, and the lines of a block ```bash that begin with "cindy"
+run in a shell; a block ```text right after shows the output. With CINDY_UPDATE_DOCS=1 the tests write outputs
+and pictures into the pages, to be looked at and committed.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+IMAGES = ROOT / "docs" / "images"
+UPDATE = bool(os.environ.get("CINDY_UPDATE_DOCS"))
+
+BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(\n*```text\n.*?^```\n)?", re.MULTILINE | re.DOTALL)
+SNIPPET = re.compile(r'--8<-- "(.+)"\n')
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+SECONDS = re.compile(r"[\d.]+ s\b")
+LONG = ("cindy reproduce", "cindy bench")
+
+
+def executed(text: str, folder: Path) -> str:
+    """The page with every output as its code prints it now, run in the folder that is the current one."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+
+    def run(block: re.Match[str]) -> str:
+        kind, source, shown = block.groups()
+        code = SNIPPET.sub(lambda found: (ROOT / found[1]).read_text(encoding="utf-8"), source)
+        output = _python(code, namespace) if kind == "python" else _shell(code, folder)
+        head = f"```{kind}\n{source}```\n"
+        if shown is None:
+            return head
+        lines = "\n".join(line.rstrip() for line in output.strip("\n").splitlines())
+        return f"{head}\n```text\n{lines}\n```\n"
+
+    return BLOCK.sub(run, text)
+
+
+def same(now: str, shown: str) -> bool:
+    """Whether two texts agree, their numbers to one unit of the last digit shown, or to six digits.
+
+    Results repeat to rounding, so a digit changes only where it was on the edge. Seconds are not compared.
+    """
+    now, shown = (SECONDS.sub("some s", text) for text in (now, shown))
+    if NUMBER.split(now) != NUMBER.split(shown):
+        return False
+    pairs = zip(NUMBER.findall(now), NUMBER.findall(shown), strict=True)
+    return all(abs(float(a) - float(b)) <= max(1.01 * _unit(b), 1e-6 * float(b)) for a, b in pairs)
+
+
+def keep_pictures(folder: Path) -> None:
+    """Bring the pictures that code has just made to the documentation."""
+    IMAGES.mkdir(exist_ok=True)
+    for picture in folder.glob("*.png"):
+        shutil.copy(picture, IMAGES)
+
+
+def _unit(number: str) -> float:
+    digits, _, power = number.partition("e")
+    return float(10.0 ** (int(power or 0) - len(digits.partition(".")[2])))
+
+
+def _python(code: str, namespace: dict[str, object]) -> str:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(compile(code, "<a block of the page>", "exec"), namespace)
+    pyplot.close("all")
+    return output.getvalue()
+
+
+def _shell(code: str, folder: Path) -> str:
+    """What the commands print; the long ones only have to exist."""
+    joined = code.replace("\\\n", " ")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    output = ""
+    for line in joined.splitlines():
+        if not line.startswith("cindy "):
+            continue
+        command = f"{' '.join(line.split()[:2])} --help" if line.startswith(LONG) else line
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=folder,
+            env={**os.environ, "PATH": path, "COLUMNS": "100"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        output += done.stdout if not line.startswith(LONG) else ""
+    return output
