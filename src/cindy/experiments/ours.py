@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from cindy.errors import ConvergenceWarning
 from cindy.experiments.setting import Setting
 from cindy.experiments.tuning import Tuned
+from cindy.formulation import Integral
 from cindy.solver import Blended, Region, Result, conditional_gradient, oracle_for
 
 __all__ = ["default", "early", "letter", "paper_run"]
@@ -68,10 +69,11 @@ def default(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
     def method(setting: Setting, trials: int, seed: int) -> Tuned:
         from cindy.identify import identify
 
+        free = setting.formulation == "free"
         model = identify(
             setting.training,
             setting.system.basis,
-            formulation=setting.form,
+            formulation=Integral(order=setting.system.order) if free else setting.form,
             constraints=setting.system.constraints() if constrained else (),
         )
         coef = model.coef * setting.scale[:, None]

@@ -18,7 +18,6 @@ __all__ = ["ensemble", "weak"]
 Floats = NDArray[np.float64]
 
 MODELS, ROWS_A_TERM = 10, 4
-SUBDOMAINS = 60
 WIDTHS = 5
 """Subdomains of the weak form, from 4 samples wide, the fewest that mean anything, to most of the horizon."""
 
@@ -92,7 +91,10 @@ def _weak_matrices(setting: Setting, width: float, seed: int) -> tuple[Floats, F
     left = np.hstack([run.x if system.order == 1 else _velocity(run.t, run.x) for run in runs])
     with quietly(), global_seed(seed):
         library = WeakPDELibrary(
-            function_library=IdentityLibrary(), spatiotemporal_grid=runs[0].t, K=SUBDOMAINS, H_xt=width / 2
+            function_library=IdentityLibrary(),
+            spatiotemporal_grid=runs[0].t,
+            K=max(len(runs[0]) // 2, 10),
+            H_xt=width / 2,
         )
         design = np.asarray(library.fit_transform(columns)).reshape(-1, count, terms)
         target = np.asarray(library.convert_u_dot_integral(left)).reshape(-1, count, states)
