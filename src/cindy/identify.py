@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cindy._check import integer, positive
 from cindy.accumulate import accumulate
 from cindy.basis import Basis
-from cindy.candidates import Candidates
+from cindy.choice import Choice, choose
 from cindy.constraint import Constraint
 from cindy.errors import DataError
 from cindy.formulation import Formulation, Integral
@@ -23,7 +23,7 @@ from cindy.refit import Refit
 from cindy.scales import noise_level
 from cindy.selection import Gap, Selection, Significance
 from cindy.settle import settled
-from cindy.solver import Correction, Direct, Step, conditional_gradient, gap_at
+from cindy.solver import Correction, Direct, Result, Step
 from cindy.tolerance import solve_with_samples
 from cindy.trajectory import Trajectory, as_trajectories
 from cindy.weights import Adaptive, Weights
@@ -31,7 +31,6 @@ from cindy.weights import Adaptive, Weights
 __all__ = ["identify", "solve"]
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 _AROUND = 12
 """Sizes on either side of the chosen model that the path shows one by one."""
@@ -118,42 +117,31 @@ def solve(
     """The model that a rule picks for a problem, with the certificate of the solver's run."""
     rule = selection or Significance()
     _check_settings(rule, correction, tol, max_iter)
-    target = rule.tol if isinstance(rule, Gap) else tol
-    result = conditional_gradient(
-        problem.objective,
-        problem.oracle,
-        correction or Direct(),
-        tol=target,
-        max_iter=max_iter,
-        callback=callback,
-    )
-    candidates = Candidates(problem.regression, result.x, problem.size)
-    support = rule.pick(candidates)
-    fit = candidates.refit(support)
-    if not rule.refits:
-        fit = replace(fit, x=result.x)
-    elif problem.radius is not None and problem.region.norm(fit.x) > problem.region.radius:
-        fit = replace(fit, x=_within_radius(problem, support))
+    choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
+    result, fit = choice.result, choice.fit
     if not np.any(fit.x):
         raise DataError(
             f"solve: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
             "chance. Try another basis, a looser selection, or more data."
         )
-    model = _model(problem, fit)
-    path = _path(problem, rule, candidates, support, model) if rule.refits else Path((model,), (0.0,), 0)
+    model = _model(problem, fit, result)
+    path = _path(problem, rule, choice, model) if rule.refits else Path((model,), (0.0,), 0)
     return replace(
         model,
         result=Run.of(result),
         path=path,
         warnings=_warnings(problem, result.status.value if not result.converged else ""),
-        settings={"selection": repr(rule), "correction": repr(correction or Direct()), "tol": target},
+        settings={
+            "selection": repr(rule),
+            "correction": repr(correction or Direct()),
+            "tol": rule.tol if isinstance(rule, Gap) else tol,
+        },
     )
 
 
-def _model(problem: Problem, fit: Refit) -> Model:
+def _model(problem: Problem, fit: Refit, run: Result) -> Model:
     coef = problem.physical(fit.x)
     summary = problem.summary
-    loss_at_zero = float(np.sum(problem.objective.target**2))
     return Model(
         coef,
         summary.basis,
@@ -162,17 +150,18 @@ def _model(problem: Problem, fit: Refit) -> Model:
         coef_error=problem.physical(fit.error),
         formulation=summary.formulation,
         noise=fit.left * problem.size,
-        gap=gap_at(problem.objective, problem.oracle, fit.x) / loss_at_zero,
+        gap=problem.form.gap(fit.x, run),
         radius=problem.region.radius,
         violation=problem.violation(coef),
         constraints=tuple(str(c) for c in problem.constraints),
     )
 
 
-def _path(problem: Problem, rule: Selection, candidates: Candidates, support: Ints, model: Model) -> Path:
+def _path(problem: Problem, rule: Selection, choice: Choice, model: Model) -> Path:
     """Nested models through the chosen one: all sizes near it, fewer far from it."""
-    ranking = candidates.ranking(support)
-    chosen = len(support)
+    candidates = choice.candidates
+    ranking = candidates.ranking(choice.support)
+    chosen = len(choice.support)
     near = range(max(1, chosen - _AROUND), min(len(ranking), chosen + _AROUND) + 1)
     far = np.unique(np.linspace(1, min(len(ranking), 3 * chosen + 10), 12).astype(int))
     models: list[Model] = []
@@ -187,30 +176,9 @@ def _path(problem: Problem, rule: Selection, candidates: Candidates, support: In
         seen.add(pattern)
         if size == chosen:
             place = len(models)
-        models.append(model if size == chosen else _model(problem, fit))
+        models.append(model if size == chosen else _model(problem, fit, choice.result))
         scores.append(rule.score(candidates, fit))
     return Path(tuple(models), tuple(scores), place)
-
-
-def _within_radius(problem: Problem, support: Ints) -> Floats:
-    """Least squares on the support inside the ball, where the user gave one that binds."""
-    from scipy.sparse import csr_array, eye_array, vstack
-
-    from cindy.solver import Region, oracle_for
-
-    region = problem.region
-    absent = np.setdiff1d(np.arange(region.size), support)
-    zeros = csr_array(eye_array(region.size, format="csr")[absent])
-    nought = np.zeros(len(absent))
-    inside = Region(
-        region.size,
-        region.radius,
-        region.weights,
-        csr_array(vstack([region.matrix, zeros])),
-        np.concatenate([region.lower, nought]),
-        np.concatenate([region.upper, nought]),
-    )
-    return conditional_gradient(problem.objective, oracle_for(inside), tol=1e-10).x
 
 
 def _check_settings(rule: Selection, correction: Correction | None, tol: float, max_iter: int) -> None:

@@ -14,7 +14,7 @@ from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
 from cindy.regression import Regression
 from cindy.rows import Rows
-from cindy.solver import Oracle, Region, oracle_for
+from cindy.solver import Oracle, Region, Result, gap_at, oracle_for
 from cindy.weights import Adaptive, Weights
 
 __all__ = ["StandardForm"]
@@ -35,6 +35,7 @@ class StandardForm:
     blocks: the objective, in parts; rows: constraints over the flattened coefficients (terms, targets)
     radius: of the weighted l1 ball, in scaled units; None: twice what least squares or the rows need
     texts: what the constraints say, by `Rows.owner`; errors quote them
+    floor: (targets,) error of the blocks' rows themselves, in physical units
     """
 
     blocks: tuple[LeastSquares, ...]
@@ -43,6 +44,7 @@ class StandardForm:
     weights: Weights = field(default_factory=Adaptive)
     radius: float | None = None
     texts: Sequence[object] = ()
+    floor: Floats | None = None
 
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
@@ -74,7 +76,8 @@ class StandardForm:
     @cached_property
     def regression(self) -> Regression:
         """The scaled blocks and rows."""
-        return Regression(tuple(b.scaled(*self.sizes) for b in self.blocks), self.scaled_rows)
+        floor = None if self.floor is None else self.floor / self.sizes[1]
+        return Regression(tuple(b.scaled(*self.sizes) for b in self.blocks), self.scaled_rows, floor)
 
     @property
     def objective(self) -> LeastSquares:
@@ -127,6 +130,17 @@ class StandardForm:
             return oracle_for(self.region)
         except InfeasibleError as error:
             raise name_conflict(self.texts, self.rows, error) from error
+
+    def gap(self, x: Floats, run: Result) -> float:
+        """No coefficients in the region fit better than x by more than this share of the loss of zero.
+
+        By the Frank-Wolfe gap at x itself, or by what the run says of the least loss that there can
+        be, whichever is the tighter.
+        """
+        at_zero = float(np.sum(self.objective.target**2))
+        below = self.objective.value(x) - (run.objective - run.gap)
+        gap = min(gap_at(self.objective, self.oracle, x), max(below, 0.0))
+        return gap / (at_zero if at_zero > 0 else 1.0)
 
 
 def _region(weights: Floats, radius: float, rows: Rows) -> Region:

@@ -192,7 +192,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         self.coef_ = form.physical(choice.fit.x).T.copy()
         self.coef_error_ = form.physical(choice.fit.error).T.copy()
         self.history_ = [self.history_[0], form.physical(choice.result.x).T.copy(), self.coef_]
-        self.gap_, self.radius_ = choice.gap, form.region.radius
+        self.gap_, self.radius_ = form.gap(choice.fit.x, choice.result), form.region.radius
         self.result_ = Run.of(choice.result)
         self.iters = self.result_.iterations
         self.n_iter_ = max(1, self.iters)
