@@ -16,7 +16,7 @@ NAMES = ("kuramoto5", "fput5", "kuramoto10", "fput10")
 
 
 def _system(name: str) -> systems.System:
-    d = int(name.lstrip("kuramotofp"))
+    d = 10 if name.endswith("10") else 5
     return systems.kuramoto(d) if name.startswith("kuramoto") else systems.fput(d, amplitude=1.0)
 
 
@@ -41,7 +41,7 @@ def _norm(name: str) -> float:
 
 def region(name: str, share: float, *, ties: bool = False) -> Region:
     """The l1 ball of radius `share` times the norm of least squares, with or without ties."""
-    rows = problem(name, ties).scaled_rows
+    rows = problem(name, ties).form.scaled_rows
     size = objective(name).terms * objective(name).targets
     return Region(size, share * _norm(name), None, rows.matrix if ties else None, rows.lower, rows.upper)
 

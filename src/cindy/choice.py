@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, eye_array, vstack
 from cindy.candidates import Candidates
 from cindy.refit import Refit
 from cindy.selection import Gap, Selection
-from cindy.solver import Correction, Direct, Region, Result, Step, conditional_gradient, gap_at, oracle_for
+from cindy.solver import Correction, Direct, Region, Result, Step, conditional_gradient, oracle_for
 from cindy.standard_form import StandardForm
 
 __all__ = ["Choice", "choose"]
@@ -26,14 +26,12 @@ class Choice:
     """What a rule picked, and the run of the solver it picked from.
 
     support: flat indices of the coefficients kept; fit: scaled coefficients on them, with errors
-    gap: no coefficients in the region fit better by more than this share of the loss of the zero model
     """
 
     result: Result
     candidates: Candidates
     support: Ints
     fit: Refit
-    gap: float
 
 
 def choose(
@@ -61,8 +59,7 @@ def choose(
         fit = replace(fit, x=result.x)
     elif form.radius is not None and form.region.norm(fit.x) > form.region.radius:
         fit = replace(fit, x=_within_radius(form, support))
-    gap = gap_at(form.objective, form.oracle, fit.x) / result.scale
-    return Choice(result, candidates, support, fit, gap)
+    return Choice(result, candidates, support, fit)
 
 
 def _within_radius(form: StandardForm, support: Ints) -> Floats:

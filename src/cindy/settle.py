@@ -40,7 +40,7 @@ def settled(
     exact = tuple(c for c in problem.constraints if not at_samples(c))
     look = replace(problem, constraints=exact)
     look.require_feasible()
-    start = Candidates(look.regression, look.pilot, look.size)
+    start = Candidates(look.regression, look.form.pilot, look.size)
     fit = start.refit(start.by_criterion(search=False))
     coef, noise = problem.physical(fit.x), fit.left * problem.size
     if not drift_known:
