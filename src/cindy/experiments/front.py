@@ -7,10 +7,11 @@ import numpy as np
 from cindy.experiments.methods import METHODS
 from cindy.experiments.setting import FORMULATIONS
 
-__all__ = ["front_table"]
+__all__ = ["FRONT_NOISE", "front_table"]
 
 Row = dict[str, str]
 
+FRONT_NOISE = 1e-4
 HEADS = {
     "differential": "differential form",
     "integral": "integral form",
@@ -19,7 +20,7 @@ HEADS = {
 }
 
 
-def front_table(rows: Sequence[Row], seconds: Sequence[Row], *, noise: float = 1e-4) -> str:
+def front_table(rows: Sequence[Row], seconds: Sequence[Row], *, noise: float = FRONT_NOISE) -> str:
     """Markdown: E_R/η, S_E + S_M, and seconds, medians over the repetitions, a line for each method.
 
     Methods that failed in every repetition show the word "failed", those that took

@@ -20,7 +20,7 @@ class Method:
     """One line of every figure.
 
     fit: from a setting, a number of trials and a seed to scaled coefficients
-    colour, marker, line: the same in every figure; the colours are those of Okabe and Ito
+    colour, marker, line: the same in every figure; colours of Okabe and Ito, their yellow darkened
     """
 
     label: str
@@ -31,7 +31,7 @@ class Method:
     line: str = "-"
 
 
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+ORANGE, SKY, GREEN, OLIVE = "#E69F00", "#56B4E9", "#009E73", "#8F7700"
 BLUE, RED, PINK, BLACK, GREY = "#0072B2", "#D55E00", "#CC79A7", "#000000", "#888888"
 
 METHODS: dict[str, Method] = {
@@ -44,8 +44,8 @@ METHODS: dict[str, Method] = {
     "ipm": Method("IPM", peers.ipm(constrained=False), PAPER, ORANGE, "P"),
     "ipm-c": Method("IPM (c)", peers.ipm(constrained=True), PAPER, ORANGE, "X", "--"),
     "lars": Method("LARS", peers.lars, PAPER, GREEN, "<", "--"),
-    "ssr": Method("SSR", peers.ssr, PAPER, YELLOW, "h"),
-    "frols": Method("FROLS", peers.frols, PAPER, YELLOW, "p", "--"),
+    "ssr": Method("SSR", peers.ssr, PAPER, OLIVE, "h"),
+    "frols": Method("FROLS", peers.frols, PAPER, OLIVE, "p", "--"),
     "ensemble": Method("ensemble SINDy", sampled.ensemble, PAPER, PINK, "*", "-."),
     "weak": Method("weak SINDy", sampled.weak, ("weak",), ORANGE, ">", "-."),
     "cindy": Method("CINDy", ours.letter(constrained=False), PAPER, SKY, "o"),

@@ -9,10 +9,12 @@ import numpy as np
 from cindy._check import did_you_mean, integer, positive
 from cindy.errors import DataError
 from cindy.experiments import convergence, estimates, figures, motion
+from cindy.experiments.front import FRONT_NOISE, front_table
 from cindy.experiments.methods import METHODS
 from cindy.experiments.runner import Case, Progress, run
 from cindy.experiments.setting import FORMULATIONS, PAPER_FORMULATIONS
 from cindy.experiments.table import read_table, write_table
+from cindy.whole_file import write_text
 
 __all__ = ["STUDIES", "reproduce"]
 
@@ -133,6 +135,10 @@ def _noise_study(system: str, request: Request) -> list[Path]:
         )
         for methods, suffix in ((figures.PAPER_METHODS, ""), (figures.MORE_PEERS, "-more"))
     ]
+    text = request.out / f"{system}.md"
+    if any(float(row["noise"]) == FRONT_NOISE for row in rows):
+        write_text(text, front_table(rows, read_table(table.with_suffix(".seconds.csv"))), "a table")
+        drawn.append(text)
     return [table, *drawn]
 
 
