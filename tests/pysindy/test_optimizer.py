@@ -304,6 +304,10 @@ def test_a_run_cut_short_warns_as_scikit_learn_and_as_we_do(data):
     for kind in (ConvergenceWarning, cindy.ConvergenceWarning):
         with pytest.warns(kind, match="iteration limit"):
             ConditionalGradient(max_iter=1).fit(*data[:2])
+    optimizer = ConditionalGradient()
+    optimizer.max_iter = 0
+    with pytest.warns(ConvergenceWarning, match="after 0 iterations"):
+        optimizer.fit(*data[:2])
 
 
 def test_verbose_shows_the_steps_and_quiet_shows_none(data, capsys):
@@ -311,6 +315,12 @@ def test_verbose_shows_the_steps_and_quiet_shows_none(data, capsys):
     assert not capsys.readouterr().out
     ConditionalGradient(verbose=True).fit(*data[:2])
     assert "Iteration" in capsys.readouterr().out
+
+
+def test_wrapped_it_serves_targets_one_by_one(data):
+    design, target, truth = data
+    wrapped = ps.WrappedOptimizer(ConditionalGradient(), unbias=False).fit(design, target)
+    np.testing.assert_array_equal(wrapped.coef_ != 0, truth != 0)
 
 
 def test_the_gap_bounds_what_any_coefficients_gain(data):
@@ -368,9 +378,17 @@ def test_a_column_of_zeros_stays_out_or_is_named(data):
         ConditionalGradient(normalize_columns=True).fit(wider, target)
 
 
-def test_too_few_rows_are_refused(data):
-    with pytest.raises(cindy.DataError, match="4 rows"):
-        ConditionalGradient().fit(data[0][:4], data[1][:4])
+def test_fewer_rows_than_features_are_solved_untested_with_a_warning(data):
+    design, target, _ = data
+    with pytest.warns(UserWarning, match="4 rows"):
+        model = ConditionalGradient(tol=1e-9).fit(design[:4], target[:4])
+    np.testing.assert_allclose(model.predict(design[:4]), target[:4], atol=0.1)
+
+
+@pytest.mark.parametrize("rows", [6, 7, 12])
+def test_few_rows_are_enough_for_a_model(data, rows):
+    design, target, _ = data
+    assert ConditionalGradient().fit(design[:rows], target[:rows]).coef_.shape == (2, 5)
 
 
 @pytest.mark.parametrize("rule", [cindy.Terms(4), cindy.BIC(), cindy.CrossValidation(), cindy.Gap(1e-8)])

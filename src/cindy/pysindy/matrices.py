@@ -38,7 +38,7 @@ def constraint_rows(lhs: Any, rhs: Any, inequalities: int, *, order: Order, term
             f"{targets} targets = {terms * targets} coefficients, but has {matrix.shape[1]}. (An ensemble "
             "that leaves out library terms cannot be combined with constraints: they would speak of others.)"
         )
-    goal = floats(np.atleast_1d(rhs), "ConditionalGradient: `constraint_rhs`", ndim=1)
+    goal = floats(np.ravel(rhs), "ConditionalGradient: `constraint_rhs`", ndim=1)
     if len(goal) != matrix.shape[0]:
         raise ConstraintError(
             "ConditionalGradient: `constraint_rhs` must have an entry for each of the "

@@ -110,6 +110,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         self.constraint_separation_index = constraint_separation_index
         self.verbose = verbose
         self._check_settings()
+        integer(max_iter, "ConditionalGradient: `max_iter`", least=1)
 
     def set_params(self, **params: Any) -> Self:
         # pysindy's own returns None, which breaks a grid search over the optimizer.
@@ -149,17 +150,23 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         """pysindy calls this with normalised columns; constraints and units are those of the others."""
         design, target = np.asarray(self.Theta_, dtype=np.float64), np.asarray(y, dtype=np.float64)
         self._rows_ = self._constraint_rows(design.shape[1], target.shape[1])
-        rule = self.selection or Significance()
         form = StandardForm(
-            _blocks(design, target, self.blocks, rule),
+            _blocks(design, target, self.blocks),
             self._rows_,
             weights=self.weights or Adaptive(),
             radius=self.radius,
             texts=constraint_texts(self._rows_, target.shape[1]),
         )
         self.constraints_ = tuple(str(text) for text in form.texts)
-        if self.selection is None:
-            rule = Beyond(rule, difference_error(target) / form.sizes[1])
+        rule = self.selection or Beyond(Significance(), difference_error(target) / form.sizes[1])
+        if rule.refits and form.objective.rows < design.shape[1]:
+            warnings.warn(
+                f"ConditionalGradient: {form.objective.rows} rows of data cannot tell {design.shape[1]} "
+                "features apart, so no term was tested: `coef_` is the solution of the convex problem.",
+                UserWarning,
+                stacklevel=4,
+            )
+            rule = Gap(self.tol)
         self._keep(form, self._choose(form, rule))
         if self.normalize_columns:
             length = np.linalg.norm(design, axis=0)
@@ -226,7 +233,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             if value is not None and not isinstance(value, kind):
                 raise DataError(f"ConditionalGradient: `{name}` must be a {kind.__name__}, but is {value!r}.")
         positive(self.tol, "ConditionalGradient: `tol`")
-        integer(self.max_iter, "ConditionalGradient: `max_iter`", least=1)
+        integer(self.max_iter, "ConditionalGradient: `max_iter`", least=0)
         integer(self.blocks, "ConditionalGradient: `blocks`", least=1)
         if self.radius is not None:
             positive(self.radius, "ConditionalGradient: `radius`")
@@ -260,17 +267,11 @@ def _check_constraints(self: ConditionalGradient) -> None:
         )
 
 
-def _blocks(design: Floats, target: Floats, count: int, rule: Selection) -> tuple[LeastSquares, ...]:
+def _blocks(design: Floats, target: Floats, count: int) -> tuple[LeastSquares, ...]:
     """Contiguous stretches of the rows; those of weight zero do not count."""
     used = np.any(design, axis=1) | np.any(target, axis=1)
     design, target = design[used], target[used]
-    rows, terms = design.shape
-    if rule.refits and rows < terms:
-        raise DataError(
-            f"ConditionalGradient: {rows} rows of data cannot tell {terms} features apart. "
-            "Give more data, or a smaller library."
-        )
-    edges = np.linspace(0, rows, min(count, max(rows // 2, 1)) + 1).astype(int)
+    edges = np.linspace(0, len(design), min(count, max(len(design) // 2, 1)) + 1).astype(int)
     return tuple(LeastSquares.from_rows(design[a:b], target[a:b]) for a, b in itertools.pairwise(edges))
 
 
