@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from cindy.elimination import Trail, eliminate
 from cindy.errors import InfeasibleError
 from cindy.refit import Refit, refit
-from cindy.regression import Regression
+from cindy.regression import Regression, covariances, design_effect
+from cindy.rows import Rows
 from cindy.search import best_stage, criterion_of, improve
 
 __all__ = ["Candidates"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+
+_MANY = 800
+"""Coupled coefficients beyond which elimination does not begin with all of them."""
+_SPARE = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +59,54 @@ class Candidates:
 
     @cached_property
     def start(self) -> Ints:
-        """Flat indices of the coefficients of those terms."""
+        """Flat indices of the coefficients that elimination begins with.
+
+        Those of all terms; but where equalities couple so many that the way down would
+        take minutes, a generous share of what each equation keeps on its own, and all
+        that is tied to it.
+        """
         width = self.regression.shape[1]
-        return (self.columns[:, None] * width + np.arange(width)).ravel()
+        every = (self.columns[:, None] * width + np.arange(width)).ravel()
+        coupled = max(len(part) for part in self.parts(every))
+        if coupled <= max(_MANY, len(self.columns)):
+            return every
+        return np.intersect1d(self._screened(every), every)
+
+    def _screened(self, every: Ints) -> Ints:
+        regression = self.regression
+        size, width = int(np.prod(regression.shape)), regression.shape[1]
+        apart = replace(regression, rows=Rows.none(size))
+        keep = np.zeros(size, dtype=bool)
+        for trail in eliminate(apart, [every[every % width == j] for j in range(width)]):
+            best = best_stage(trail, criterion_of(apart, trail.targets, extended=False))
+            most = 2 * len(trail.stages[best].support) + _SPARE
+            keep[next(s.support for s in trail.stages if len(s.support) <= most)] = True
+        # A coefficient that must not be zero cannot be done without.
+        keep[regression.equal[regression.goal != 0].indices] = True
+        unit = connected_components(regression.equal.T @ regression.equal, directed=False)[1]
+        return np.flatnonzero(np.isin(unit, unit[keep]))
 
     @cached_property
     def trails(self) -> list[Trail]:
         """The way down of every group of equations that must be fitted together."""
         return eliminate(self.regression, self.parts(self.start))
+
+    @cached_property
+    def effects(self) -> list[float]:
+        """Design effect of the blocks in every group, on the support that rows as such would choose."""
+        regression = self.regression
+        stages = [t.stages[best_stage(t, criterion_of(regression, t.targets))] for t in self.trails]
+        fits = [regression.fit(s.support, t.targets) for s, t in zip(stages, self.trails, strict=True)]
+        x = np.zeros(np.prod(regression.shape))
+        for fit in fits:
+            x[fit.support] = fit.x
+        scores = regression.scores(x.reshape(regression.shape))
+        found = []
+        for fit, trail in zip(fits, self.trails, strict=True):
+            classical, clustered = covariances(regression, fit.support, fit.spread @ fit.spread.T, scores)
+            rows = regression.total.rows * len(trail.targets)
+            found.append(design_effect(classical * (fit.loss / max(rows - fit.free, 1)), clustered))
+        return found
 
     def parts(self, support: Ints) -> list[Ints]:
         """A support, group by group."""
@@ -74,10 +120,9 @@ class Candidates:
         search: improve on what elimination found by local search
         """
         found = []
-        for trail in self.trails:
+        for trail, effect in zip(self.trails, self.effects, strict=True):
             criterion = criterion_of(self.regression, trail.targets, extended=extended)
             if clustered:
-                effect = trail.stages[best_stage(trail, criterion)].effect
                 criterion = criterion_of(self.regression, trail.targets, effect=effect, extended=extended)
             stage = trail.stages[best_stage(trail, criterion)]
             support = stage.support
@@ -97,8 +142,8 @@ class Candidates:
 
     def ranking(self, through: Ints) -> Ints:
         """All coefficients of the start, the most important first; `through` is one of the prefixes."""
-        inside = _merged(eliminate(self.regression, self.parts(through)))
-        outside = _merged(self.trails)
+        inside = _merged(eliminate(self.regression, self.parts(through)), self.effects)
+        outside = _merged(self.trails, self.effects)
         # Coefficients that constraints hold away from zero never leave: they come first.
         held = np.setdiff1d(through, inside)
         return np.concatenate([held, inside, outside[~np.isin(outside, through)]])
@@ -115,9 +160,9 @@ class Candidates:
         return refit(self.regression, support)
 
 
-def _merged(trails: list[Trail]) -> Ints:
+def _merged(trails: list[Trail], effects: list[float]) -> Ints:
     """The coefficients of all trails by the strength with which they left, strongest first."""
     order = np.concatenate([t.order for t in trails])
-    strength = np.concatenate([t.strength for t in trails])
+    strength = np.concatenate([t.strength / np.sqrt(e) for t, e in zip(trails, effects, strict=True)])
     place = np.concatenate([np.arange(len(t.order)) - len(t.order) for t in trails])
     return np.asarray(order[np.lexsort((-place, -strength))])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy.regression import Fit, Regression, covariances, design_effect
+from cindy.regression import Fit, Regression
 
 __all__ = ["Descent", "Stage", "Trail", "eliminate"]
 
@@ -23,16 +23,11 @@ _REFRESH = 12
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One support on the way down, with what is needed to compare it.
-
-    loss: in units of the noise; free: parameters; weakest: least |t|; effect: design effect
-    """
+    """One support on the way down; loss: in units of the noise; free: parameters."""
 
     support: Ints
     loss: float
     free: int
-    weakest: float
-    effect: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +36,7 @@ class Trail:
 
     stages: from the start to the empty support
     order: flat indices as they left, the last the most important
-    strength: |t| at which each left, never falling along the order
+    strength: |t| at which each left, by errors that take rows as independent; never falling
     """
 
     targets: Ints
@@ -57,9 +52,7 @@ class Descent:
     targets: Ints
     fit: Fit
     covariance: Floats = field(init=False)
-    stages: list[Stage] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
-    strength: list[float] = field(default_factory=list)
     age: int = 0
 
     def __post_init__(self) -> None:
@@ -91,58 +84,32 @@ class Descent:
         self.age += 1
 
 
-def eliminate(regression: Regression, starts: list[Ints], *, protect: Ints | None = None) -> list[Trail]:
-    """The trail of every group, from its start (flat indices) down to nothing.
-
-    protect: coefficients that stay until all others have left
-    """
-    shielded = np.zeros(np.prod(regression.shape), dtype=bool)
-    if protect is not None:
-        shielded[protect] = True
-    descents = [
-        Descent(group, regression.fit(start, group))
-        for group, start in zip(regression.groups, starts, strict=True)
-    ]
-    going = list(descents)
-    while going:
-        scores = regression.scores(_assembled(regression, descents))
-        going = [d for d in going if _one_round(regression, d, scores, shielded)]
-    return [_trail(d) for d in descents]
+def eliminate(regression: Regression, starts: list[Ints]) -> list[Trail]:
+    """The trail of every group, from its start (flat indices) down to nothing."""
+    return [_down(regression, g, start) for g, start in zip(regression.groups, starts, strict=True)]
 
 
-def _assembled(regression: Regression, descents: list[Descent]) -> Floats:
-    x = np.zeros(np.prod(regression.shape))
-    for d in descents:
-        x[d.support] = d.x
-    return x.reshape(regression.shape)
-
-
-def _one_round(regression: Regression, d: Descent, scores: Floats, shielded: NDArray[np.bool_]) -> bool:
-    if not len(d.support):
-        d.stages.append(Stage(d.support, d.loss, d.free, np.inf, 1.0))
-        return False
-    classical, clustered = covariances(regression, d.support, d.covariance, scores)
-    rows = regression.total.rows * len(d.targets)
-    scatter = d.loss / max(rows - d.free, 1)
-    error = np.sqrt(np.maximum(classical * scatter, clustered))
-    t = np.full(len(error), np.inf)
-    np.divide(np.abs(d.x), error, out=t, where=error > 0)
-    effect = design_effect(classical * scatter, clustered)
-    d.stages.append(Stage(d.support, d.loss, d.free, float(t.min()), effect))
-    free = np.isfinite(t)
-    if not free.any():
-        return False
-    # The order follows the loss alone: with more terms than blocks the clustered errors
-    # of single terms are too uncertain to rank by.
-    own = np.where(free, np.abs(d.x) / np.sqrt(np.maximum(classical * scatter, 1e-300)), np.inf)
-    ranked = np.where(shielded[d.support] & (~shielded[d.support] & free).any(), np.inf, own)
-    out = _weakest(ranked)
-    before = len(d.order)
-    d.leave(out)
-    d.strength += [float(t[out].max())] * (len(d.order) - before)
-    if d.age >= _REFRESH and len(d.support):
-        d.take(regression.fit(d.support, d.targets))
-    return True
+def _down(regression: Regression, group: Ints, start: Ints) -> Trail:
+    d = Descent(group, regression.fit(start, group))
+    rows = regression.total.rows * len(group)
+    stages, strength = [Stage(d.support, d.loss, d.free)], []
+    while len(d.support):
+        # The order follows the loss alone: with more terms than blocks, errors clustered by
+        # block are too uncertain to rank single terms by.
+        error = np.sqrt(np.diagonal(d.covariance) * (d.loss / max(rows - d.free, 1)))
+        t = np.full(len(error), np.inf)
+        np.divide(np.abs(d.x), error, out=t, where=error > 0)
+        if np.isinf(t).all():
+            break
+        out = _weakest(t)
+        before = len(d.order)
+        d.leave(out)
+        strength += [float(t[out].max())] * (len(d.order) - before)
+        if d.age >= _REFRESH and len(d.support):
+            d.take(regression.fit(d.support, group))
+        stages.append(Stage(d.support, d.loss, d.free))
+    never_falling = np.maximum.accumulate(np.array(strength)) if strength else np.zeros(0)
+    return Trail(group, tuple(stages), np.array(d.order, dtype=np.intp), never_falling)
 
 
 def _inverse(covariance: Floats) -> tuple[Floats, int]:
@@ -159,8 +126,3 @@ def _weakest(t: Floats) -> Ints:
     hopeless = int((t < _HOPELESS).sum())
     count = max(1, min(hopeless, int(_AT_ONCE * len(t))))
     return np.argsort(t, kind="stable")[:count]
-
-
-def _trail(d: Descent) -> Trail:
-    strength = np.maximum.accumulate(np.array(d.strength)) if d.strength else np.zeros(0)
-    return Trail(d.targets, tuple(d.stages), np.array(d.order, dtype=np.intp), strength)

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import block_array, csr_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from cindy.errors import InfeasibleError
+from cindy.freedom import Freedom, freedom
 from cindy.least_squares import LeastSquares, triangle
 from cindy.rows import Rows
 
@@ -124,32 +124,61 @@ class Regression:
         return (np.arange(terms)[:, None] * width + targets).ravel()
 
     def fit(self, support: Ints, targets: Ints) -> Fit:
-        """Least squares for the targets of a group, on a support within them."""
-        terms, width = self.shape
-        basis, offset = self._freedom(support, targets)
-        noise = self.noise
-        parts, goals = [], []
-        rest = self.total.rows * float(np.sum((self._floor[targets] / noise[targets]) ** 2))
-        for j in targets:
-            here = np.flatnonzero(support % width == j)
-            columns = self.total.design[:terms, support[here] // width]
-            part = columns if basis is None else columns @ basis[here]
-            whole = np.zeros((len(part), len(support) if basis is None else basis.shape[1]))
-            whole[:, here if basis is None else slice(None)] = part
-            parts.append(whole / noise[j])
-            goals.append((self.total.target[:terms, j] - columns @ offset[here]) / noise[j])
-            rest += float(np.sum((self.total.target[terms:, j] / noise[j]) ** 2))
-        design, goal = np.vstack(parts), np.concatenate(goals)
+        """Least squares for the targets of a group, on a support within them.
+
+        Parameters of one target alone are eliminated target by target; only those that
+        equalities share between targets are fitted to what is left of all of them.
+        """
+        if not self.equal.shape[0]:
+            columns, goal = self._rows_of(support, int(targets[0]))
+            x, spread, left = _solved(columns, goal)
+            return Fit(support, x, spread, float(left @ left) + self._unexplained(targets))
+        free = self._freedom(support, targets)
+        owner = _owners(free.basis, support % self.shape[1])
+        shared = np.flatnonzero(owner < 0)
+        parts = [self._part(support, j, free, np.flatnonzero(owner == j), shared) for j in targets]
+        across = np.vstack([p.across for p in parts])
+        left = np.concatenate([p.left for p in parts])
+        common, spread, left = _solved(across, left)
+        theta = np.zeros(len(owner))
+        theta[shared] = common
+        whole = np.zeros((len(owner), len(owner)))
+        whole[np.ix_(shared, shared)] = spread
+        for p in parts:
+            theta[p.own] = p.spread @ (p.goal - p.link @ common)
+            whole[np.ix_(p.own, p.own)] = p.spread
+            if len(shared):
+                whole[np.ix_(p.own, shared)] = -p.spread @ (p.link @ spread)
+        x = np.asarray(free.basis @ theta) + free.offset
+        loss = float(left @ left) + self._unexplained(targets)
+        return Fit(support, x, np.asarray(free.basis @ whole), loss)
+
+    def _part(self, support: Ints, j: int, free: Freedom, own: Ints, shared: Ints) -> _Part:
+        """The rows of target j, in units of its noise, without its own parameters."""
+        here = np.flatnonzero(support % self.shape[1] == j)
+        columns, goal = self._rows_of(support[here], j)
+        goal = goal - columns @ free.offset[here]
+        basis = free.basis[here]
+        design = np.asarray((basis[:, own].T @ columns.T).T)
+        across = np.asarray((basis[:, shared].T @ columns.T).T)
         size = np.linalg.norm(design, axis=0)
         size[size == 0] = 1.0
         q, r = np.linalg.qr(design / size)
-        projected = q.T @ goal
-        theta = scipy.linalg.solve_triangular(r, projected)
+        link, projected = q.T @ across, q.T @ goal
         spread = scipy.linalg.solve_triangular(r, np.eye(len(r))) / size[:, None]
-        loss = float(np.sum((goal - q @ projected) ** 2)) + rest
-        if basis is None:
-            return Fit(support, theta / size, spread, loss)
-        return Fit(support, offset + basis @ (theta / size), basis @ spread, loss)
+        return _Part(own, spread, link, projected, across - q @ link, goal - q @ projected)
+
+    def _rows_of(self, support: Ints, j: int) -> tuple[Floats, Floats]:
+        """Design on a support of target j, and the target, both in units of its noise."""
+        terms, width = self.shape
+        columns = self.total.design[:terms, support // width] / self.noise[j]
+        return columns, self.total.target[:terms, j] / self.noise[j]
+
+    def _unexplained(self, targets: Ints) -> float:
+        """The part of the loss that no combination of the terms can lower."""
+        beyond = np.sum(self.total.target[self.shape[0] :, targets] ** 2, axis=0)
+        floor = self.total.rows * self._floor[targets] ** 2
+        return float(np.sum((beyond + floor) / self.noise[targets] ** 2))
 
     @cached_property
     def _stack(self) -> tuple[Floats, Floats]:
@@ -165,50 +194,54 @@ class Regression:
         design, target = self._stack
         return np.asarray(design.transpose(0, 2, 1) @ (target - design @ x))
 
-    def _freedom(self, support: Ints, targets: Ints) -> tuple[Floats | None, Floats]:
-        """A basis of what the equalities leave free on the support (None: all), and one solution."""
-        offset = np.zeros(len(support))
+    def _freedom(self, support: Ints, targets: Ints) -> Freedom:
+        """What the equalities leave free on the support."""
         if not self.equal.shape[0]:
-            return None, offset
+            return Freedom.whole(len(support))
         rows = csr_array(self.equal[:, support])
         # An equality that must not be zero counts even where none of its coefficients is left.
         needed = (self.goal != 0) & np.isin(self._row_target, targets)
         used = np.flatnonzero((np.diff(rows.indptr) > 0) | needed)
         if not len(used):
-            return None, offset
-        rows, goal = csr_array(rows[used]), self.goal[used]
-        links = block_array([[None, rows], [rows.T, None]], format="csr", dtype=np.float64)
-        labels = connected_components(links, directed=False)[1]
-        row_label, column_label = labels[: len(used)], labels[len(used) :]
-        columns: list[Floats] = []
-        order = np.argsort(column_label, kind="stable")
-        edges = np.searchsorted(column_label[order], np.arange(labels.max() + 2))
-        in_rows = [np.flatnonzero(row_label == k) for k in range(labels.max() + 1)]
-        for k, numbers in enumerate(in_rows):
-            members = order[edges[k] : edges[k + 1]]
-            null, shift = _null_space(rows[numbers][:, members].toarray(), goal[numbers])
-            offset[members] = shift
-            block = np.zeros((len(support), null.shape[1]))
-            block[members] = null
-            columns.append(block)
-        return np.hstack(columns), offset
+            return Freedom.whole(len(support))
+        return freedom(csr_array(rows[used]), self.goal[used])
 
 
-def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:
-    if not len(rows):
-        return np.eye(rows.shape[1]), np.zeros(rows.shape[1])
-    if not rows.shape[1]:
-        if np.abs(goal).max(initial=0.0) > 0:
-            raise InfeasibleError("an equality that must not be zero has none of its coefficients left.")
-        return np.zeros((0, 0)), np.zeros(0)
-    size = np.abs(rows).max(axis=1)
-    u, s, vt = np.linalg.svd(rows / size[:, None])
-    rank = int((s > _ROUNDING * s[0]).sum())
-    scaled = goal / size
-    shift = vt[:rank].T @ ((u[:, :rank].T @ scaled) / s[:rank])
-    if np.abs(rows / size[:, None] @ shift - scaled).max() > 1e-9 * np.abs(scaled).max(initial=1e-300):
-        raise InfeasibleError("the equalities contradict each other on this support.")
-    return vt[rank:].T, shift
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One target after its own parameters θ = spread (goal − link · shared) are eliminated.
+
+    across, left: what is left of the columns of the shared parameters, and of the target
+    """
+
+    own: Ints
+    spread: Floats
+    link: Floats
+    goal: Floats
+    across: Floats
+    left: Floats
+
+
+def _owners(basis: csr_array, targets: Ints) -> Ints:
+    """(free,): the target that each parameter belongs to; −1 where several share it."""
+    entries = basis.tocoo()
+    least = np.full(basis.shape[1], np.iinfo(np.intp).max)
+    most = np.full(basis.shape[1], -1)
+    np.minimum.at(least, entries.col, targets[entries.row])
+    np.maximum.at(most, entries.col, targets[entries.row])
+    return np.where(least == most, most, -1)
+
+
+def _solved(design: Floats, goal: Floats) -> tuple[Floats, Floats, Floats]:
+    """Least squares: parameters, their spread, and what is left of the goal."""
+    if not design.shape[1]:
+        return np.zeros(0), np.zeros((0, 0)), goal
+    size = np.linalg.norm(design, axis=0)
+    size[size == 0] = 1.0
+    q, r = np.linalg.qr(design / size)
+    spread = scipy.linalg.solve_triangular(r, np.eye(len(r))) / size[:, None]
+    projected = q.T @ goal
+    return spread @ projected, spread, goal - q @ projected
 
 
 def covariances(
