@@ -32,7 +32,8 @@ class Library(Basis):
 
     Monomials, sines and cosines become terms like those of `Polynomial` and `Fourier`: named alike,
     differentiated exactly, exported. Functions of a `CustomLibrary` and libraries of one's own are called as
-    they are. A file keeps only a description: `cindy.load(path, functions={description: library})`.
+    they are. A file keeps only a description; after `import cindy.pysindy`, read it with
+    `cindy.load(path, functions={description: library})`.
 
     >>> import pysindy
     >>> Library(pysindy.PolynomialLibrary(degree=2, interaction_only=True)).names(("x", "y"))
