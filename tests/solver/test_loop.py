@@ -213,13 +213,23 @@ def test_a_region_of_positive_coefficients_with_only_negative_ones_wanted_ends_a
     assert result.relative_gap <= 1e-8
 
 
-def test_a_leap_lands_on_least_squares_where_that_is_feasible_and_changes_nothing_elsewhere():
-    f, inside = problem("ball, radius inactive")
-    landed = conditional_gradient(f, inside, Direct(leap=True))
-    assert landed.iterations == 0
-    assert landed.relative_gap <= 1e-8
-    np.testing.assert_allclose(landed.x, np.linalg.lstsq(f.design, f.target, rcond=None)[0], atol=1e-9)
-    f, outside = problem("ball, radius active")
-    np.testing.assert_array_equal(
-        conditional_gradient(f, outside, Direct(leap=True)).x, conditional_gradient(f, outside).x
-    )
+@pytest.mark.parametrize("kind", REGIONS)
+@pytest.mark.parametrize("name", ["random", "one target", "rank deficient", "kuramoto", "fput"])
+def test_a_leap_changes_how_the_solution_is_found_and_not_which(name, kind):
+    f, here = objective(name), region(kind, name)
+    for region_ in (here, here.with_radius(100 * here.radius)):
+        leapt = conditional_gradient(f, oracle_for(region_), Direct(leap=True), tol=1e-9)
+        walked = conditional_gradient(f, oracle_for(region_), tol=1e-9)
+        assert leapt.objective == pytest.approx(walked.objective, abs=2e-9 * walked.scale)
+        assert region_.violation(leapt.x) <= 1e-10 * region_.radius
+        assert leapt.converged
+
+
+@pytest.mark.parametrize(
+    "kind", ["ball, radius inactive", "ties, repeated rows", "conservation laws", "fixed values"]
+)
+def test_a_leap_takes_one_step_where_only_equalities_bind(kind):
+    f, here = objective("random"), region(kind)
+    result = conditional_gradient(f, oracle_for(here.with_radius(10 * here.radius)), Direct(leap=True))
+    assert result.iterations == 0
+    assert result.relative_gap <= 1e-8

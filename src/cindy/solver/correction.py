@@ -11,6 +11,7 @@ from cindy._check import integer, positive
 from cindy.least_squares import LeastSquares
 from cindy.solver.active_set import ActiveSet, Iterate, Walk
 from cindy.solver.corral import Corral
+from cindy.solver.leap import least_squares_within
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.simplex import accelerated, accelerated_strongly, project
 
@@ -130,8 +131,8 @@ class Direct(Correction):
     Where zero is feasible it counts as an atom, so that as long as the radius
     does not bind the run is orthogonal matching pursuit with exact refits.
 
-    leap: try the least-squares solution first; if it lies in the region that is
-        the answer, certified at once, but there is no path that leads to it
+    leap: try least squares under the equalities first; if it lies in the region
+        that is the answer, certified at once, but there is no path that leads to it
     """
 
     leap: bool = False
@@ -154,8 +155,8 @@ class Direct(Correction):
 
 def _leap(objective: LeastSquares, oracle: Oracle, target: float) -> tuple[Iterate, Advance] | None:
     """An iterate at the least-squares solution, if that solves the problem."""
-    solution = np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0].ravel())
-    if oracle.region.violation(solution) > 0.0:
+    solution = least_squares_within(objective, oracle.region)
+    if solution is None:
         return None
     walk = Walk(objective, oracle.origin)
     walk.jump(solution)
