@@ -15,7 +15,8 @@ class Fields(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = "\n\n".join(map(_paragraph, obj.docstring.value.split("\n\n")))
+            first, *rest = obj.docstring.value.split("\n\n")
+            obj.docstring.value = "\n\n".join([first, *map(_paragraph, rest)])
 
 
 def _paragraph(text: str) -> str:

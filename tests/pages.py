@@ -19,7 +19,6 @@ IMAGES = ROOT / "docs" / "images"
 UPDATE = bool(os.environ.get("CINDY_UPDATE_DOCS"))
 
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(\n*```text\n.*?^```\n)?", re.MULTILINE | re.DOTALL)
-SNIPPET = re.compile(r'--8<-- "(.+)"\n')
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 SECONDS = re.compile(r"[\d.]+ s\b")
 LONG = ("cindy reproduce", "cindy bench")
@@ -31,8 +30,7 @@ def executed(text: str, folder: Path) -> str:
 
     def run(block: re.Match[str]) -> str:
         kind, source, shown = block.groups()
-        code = SNIPPET.sub(lambda found: (ROOT / found[1]).read_text(encoding="utf-8"), source)
-        output = _python(code, namespace) if kind == "python" else _shell(code, folder)
+        output = _python(source, namespace) if kind == "python" else _shell(source, folder)
         head = f"```{kind}\n{source}```\n"
         if shown is None:
             return head
@@ -43,7 +41,7 @@ def executed(text: str, folder: Path) -> str:
 
 
 def same(now: str, shown: str) -> bool:
-    """Whether two texts agree, their numbers to one unit of the last digit shown, or to six digits.
+    """Whether two texts agree, their numbers to one unit of the last digit shown, or to six digits, or both rounding.
 
     Results repeat to rounding, so a digit changes only where it was on the edge. Seconds are not compared.
     """
@@ -51,7 +49,7 @@ def same(now: str, shown: str) -> bool:
     if NUMBER.split(now) != NUMBER.split(shown):
         return False
     pairs = zip(NUMBER.findall(now), NUMBER.findall(shown), strict=True)
-    return all(abs(float(a) - float(b)) <= max(1.01 * _unit(b), 1e-6 * float(b)) for a, b in pairs)
+    return all(abs(float(a) - float(b)) <= max(1.01 * _unit(b), 1e-6 * float(b), 1e-12) for a, b in pairs)
 
 
 def keep_pictures(folder: Path) -> None:

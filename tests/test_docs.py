@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.pages import BLOCK, ROOT, SNIPPET, UPDATE, executed, keep_pictures, same
+from tests.pages import BLOCK, ROOT, UPDATE, executed, keep_pictures, same
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
@@ -17,7 +17,7 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [p for p in WITH_CODE if p.name != "examples.md"], ids=name)
+@pytest.mark.parametrize("page", WITH_CODE, ids=name)
 def test_a_page_prints_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
@@ -41,12 +41,6 @@ def test_what_a_page_links_to_is_there(page):
     for found in LINK.findall(page.read_text(encoding="utf-8")):
         target = found[0] or found[1]
         assert target.startswith(("https://", "http://")) or (page.parent / target).exists(), target
-
-
-def test_only_the_examples_are_included_from_elsewhere():
-    for page in PAGES:
-        included = SNIPPET.findall(page.read_text(encoding="utf-8"))
-        assert not included or page.name == "examples.md"
 
 
 def test_the_site_builds_without_a_warning_and_asks_the_network_for_nothing(tmp_path):
