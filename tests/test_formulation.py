@@ -11,18 +11,21 @@ from cindy.scales import derivative_window, noise_level, periods, window_length
 from cindy.trajectory import Trajectory
 from cindy.windows import split, without_polynomials
 
+RULE = {"degree": 8, "half_width": 4, "feedback": 0.0}
 FORMULATIONS: list[Formulation] = [
     Differential(degree=8, half_width=4),
     Differential(order=2, degree=8, half_width=5),
     Differential(degree=6, half_width=4, smooth=2),
-    Integral(window=0),
-    Integral(window=20),
-    Integral(order=2, window=0),
-    Integral(order=2, window=20),
-    Integral(initial="first", window=0),
-    Integral(initial="first", window=20),
-    Integral(order=2, initial="first", window=0, rate=(8, 4)),
-    Integral(window=25, smooth=3),
+    Integral(window=0, **RULE),
+    Integral(window=20, **RULE),
+    Integral(window=20, degree=4, half_width=3, feedback=2.0),
+    Integral(order=2, window=0, **RULE),
+    Integral(order=2, window=20, **RULE),
+    Integral(order=2, window=30, degree=6, half_width=3, feedback=0.5),
+    Integral(initial="first", window=0, **RULE),
+    Integral(initial="first", window=20, **RULE),
+    Integral(order=2, initial="first", window=0, rate=(8, 4), **RULE),
+    Integral(window=25, smooth=3, **RULE),
 ]
 each = pytest.mark.parametrize("formulation", FORMULATIONS, ids=str)
 
@@ -110,7 +113,7 @@ def test_settings_left_open_are_chosen_once_and_survive_json(formulation):
 def test_white_noise_in_the_states_is_white_in_the_rows_of_the_free_form(order, window):
     """The target of pure noise has covariance one: its map from states to rows has orthonormal rows."""
     n = 36
-    formulation = Integral(order=order, window=window)
+    formulation = Integral(order=order, window=window, **RULE)
     t = np.cumsum(np.random.default_rng(1).uniform(0.5, 1.5, n))
     segment = Trajectory(t, np.eye(n))
     operator = formulation.matrix(segment, Polynomial(1).on("x1"), formulation.edges(n))[:, 2:]
@@ -121,7 +124,7 @@ def test_white_noise_in_the_states_is_white_in_the_rows_of_the_free_form(order, 
 
 def test_noise_is_not_white_in_the_rows_of_the_first_form():
     n = 20
-    formulation = Integral(initial="first", window=0)
+    formulation = Integral(initial="first", window=0, **RULE)
     segment = Trajectory(np.arange(float(n)), np.eye(n))
     operator = formulation.matrix(segment, Polynomial(1).on("x1"), formulation.edges(n))[:, 2:]
     covariance = operator @ operator.T
@@ -148,7 +151,7 @@ def test_windows_are_nearly_equal_and_never_too_short():
 
 
 def test_windows_share_no_sample():
-    formulation = Integral(window=20)
+    formulation = Integral(window=20, **RULE)
     x = np.random.default_rng(0).standard_normal((100, 2))
     other = x.copy()
     other[40:60] = -x[40:60]
@@ -251,3 +254,25 @@ def test_a_few_samples_are_enough(formulation, samples):
     assert np.isfinite(coef).all()
     if not isinstance(formulation, Discrete):
         assert np.max(np.abs(coef - truth(1))) < 0.1
+
+
+@pytest.mark.parametrize("sigma", [1e-4, 1e-2])
+def test_noise_on_a_very_uneven_grid_is_not_blown_up(sigma):
+    """Interpolation of degree 8 through clustered samples has weights of either sign, and large."""
+    rng = np.random.default_rng(0)
+    data = []
+    for _ in range(20):
+        t = np.cumsum(rng.exponential(0.05, 120) + 0.001)
+        data.append(Trajectory(t, oscillator(1, t).x + sigma * rng.standard_normal((120, 2)), ("x", "y")))
+
+    def error(formulation: Formulation) -> float:
+        total = accumulate(data, LINEAR, formulation=formulation).total
+        return float(np.linalg.norm(np.linalg.lstsq(total.design, total.target)[0] - truth(1)))
+
+    assert error(Integral()) < 0.5 * sigma
+    assert error(Integral()) < 0.2 * error(Integral(degree=8, half_width=4))
+
+
+def test_exact_data_on_an_uneven_grid_keep_the_high_degree():
+    t = np.cumsum(np.random.default_rng(0).uniform(0.01, 0.1, 200))
+    assert Integral().fit_to([oscillator(1, t)]).degree == 8

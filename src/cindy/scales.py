@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from cindy.calculus import Operator, derivative_weights, interval_weights
@@ -18,6 +17,8 @@ _LOOK = 12
 _LOOK_SAMPLES = 4000
 _FEW_PERIODS = 3.0
 _SHORTEST_WINDOW = 24
+_HARMLESS = float(np.log(1.5))
+"""Neighbouring time steps that differ by less do not magnify noise."""
 _DEGREES = (8, 6, 4, 2)
 _QUADRATURES = ((8, 4), (8, 5), (8, 6), (6, 3), (6, 4), (6, 5), (4, 3), (4, 4), (2, 2), (2, 3))
 _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
@@ -62,7 +63,7 @@ def noise_level(segment: Trajectory) -> Floats:
     too low for the motion takes motion for noise.
     """
     estimates = []
-    for degree, half_width in ((2, 2), (4, 3), (6, 4), (8, 5)):
+    for degree, half_width in ((2, 2), (4, 3), (6, 4), (8, 5), (10, 6)):
         if len(segment) < 4:
             break
         below = min(degree, len(segment) - 2)
@@ -88,7 +89,7 @@ def derivative_window(
     derivative lies, beyond what noise explains, from those that let through more
     noise; the candidate of least bias and noise wins.
     """
-    segments = [s for s in some_segments(trajectories, 4, 600) if len(s) > order + 1]
+    segments = [s for s in some_segments(trajectories, 6, 200) if len(s) > order + 1]
     samples = int(np.median([len(s) for s in segments])) if segments else 0
     candidates = _candidates(samples, order, degree, half_width)
     if len(candidates) == 1:
@@ -114,8 +115,12 @@ def integral_window(
     candidates = [(p, w) for p, w in _QUADRATURES if degree in (None, p) and half_width in (None, w)] or [
         (degree or 2 * (half_width or 4), half_width or max(1, -(-(degree or 8) // 2)))
     ]
-    segments = some_segments(trajectories, _LOOK, 300)
-    if len(candidates) == 1 or not segments:
+    # A few steps of one grid may magnify noise more than all others together.
+    uneven = sorted(trajectories, key=_unevenness)[-_LOOK // 2 :]
+    if len(candidates) == 1 or not uneven or _unevenness(uneven[-1]) < _HARMLESS:
+        return candidates[0]
+    segments = some_segments(uneven, _LOOK // 2, 200) + some_segments(trajectories, _LOOK // 2, 200)
+    if not segments:
         return candidates[0]
 
     def weights(t: Floats, p: int, w: int) -> Operator:
@@ -128,36 +133,43 @@ def integral_window(
     return candidates[int(np.argmin(risk))]
 
 
+def _unevenness(trajectory: Trajectory) -> float:
+    """The largest ratio of two neighbouring time steps, as a logarithm."""
+    steps = np.log(np.diff(trajectory.t[: 50 * _LOOK_SAMPLES]))
+    return float(np.max(np.abs(np.diff(steps)), initial=0.0))
+
+
 def _risks(
     segments: Sequence[Trajectory],
     candidates: Sequence[tuple[int, int]],
     weights: Callable[[Floats, int, int], Operator],
 ) -> tuple[Floats, Floats]:
-    """Squared noise and squared bias of each candidate, in units of the noise in the data."""
+    """Squared noise and squared bias of each candidate, in units of the noise in the data.
+
+    Two candidates are compared row by row, each row in units of its own noise: the
+    few rows that magnify noise most would drown all others.
+    """
     noise = np.sqrt(np.mean([noise_level(s) ** 2 for s in segments], axis=0))
     rounding = 1e-15 * np.sqrt(np.mean([np.mean(s.x**2, axis=0) for s in segments], axis=0))
     unit = np.maximum(noise, np.maximum(rounding, np.finfo(float).tiny))
-    products = np.zeros((len(candidates), len(candidates)))
-    results = []
+    gains, variances, distances = [], [], []
     for s in segments:
-        operators = [weights(s.t, p, w) for p, w in candidates]
-        flat = scipy.sparse.vstack([d.tocoo().reshape((1, -1)) for d in operators]).tocsr()
-        products += len(unit) * (flat @ flat.T).toarray()
-        values = np.array([d @ (s.x / unit) for d in operators])
-        results.append((values - values[0]).reshape(len(candidates), -1))
-    deviations = np.concatenate(results, axis=1)
-    gain = np.diagonal(products)
+        operators = np.array([weights(s.t, p, w).toarray() for p, w in candidates]).swapaxes(0, 1)
+        squares = np.sum(operators**2, axis=2)
+        between = squares[:, :, None] + squares[:, None, :] - 2 * operators @ operators.swapaxes(1, 2)
+        values = operators @ (s.x / unit)
+        apart = np.mean((values[:, :, None, :] - values[:, None, :, :]) ** 2, axis=3)
+        alike = between <= 1e-12 * (squares[:, :, None] + squares[:, None, :])
+        gains.append(squares)
+        variances.append(between)
+        distances.append(np.where(alike, 1.0, apart / np.where(alike, 1.0, between)))
+    gain = np.sum(np.concatenate(gains), axis=0)
+    variance, distance = np.concatenate(variances), np.concatenate(distances)
     # Windows overlap: what a window of width w makes of noise, w neighbours repeat.
     widths = np.array([w for _, w in candidates])
-    chance = 1 + 3 * np.sqrt(2 * np.maximum.outer(widths, widths) / deviations.shape[1])
-    excess = _squared_distances(deviations @ deviations.T) - chance * _squared_distances(products)
-    bias = np.max(np.where(gain >= gain[:, None], excess, 0.0), axis=1)
-    return gain, np.maximum(bias, 0.0)
-
-
-def _squared_distances(products: Floats) -> Floats:
-    squares = np.diagonal(products)
-    return np.asarray(squares[:, None] + squares - 2 * products)
+    chance = 1 + 3 * np.sqrt(2 * np.maximum.outer(widths, widths) / (distance.shape[0] * len(unit)))
+    excess = np.maximum(distance.mean(axis=0) - chance, 0.0) * np.median(variance, axis=0) * len(variance)
+    return gain, np.max(np.where(gain >= gain[:, None], excess, 0.0), axis=1)
 
 
 def _candidates(
