@@ -4,6 +4,7 @@
 #   make check  format, lint, types, documentation
 #   make bench  the tables in benchmarks/results/
 #   make docs   the documentation in site/
+#   make outputs  what code prints and draws in README and docs, written there as it is now
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ WORKERS ?= 2
 # A link that leads nowhere is an error; the notice is about a version of mkdocs that is not in use.
 BUILD_DOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test check format bench docs outputs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -44,6 +45,10 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BUILD_DOCS)
+
+# One process: the tests write to the same pages.
+outputs: $(VENV)/.dev
+	$(THREADS) CINDY_UPDATE_DOCS=1 $(BIN)/python -m pytest tests/test_docs.py tests/test_examples.py -k prints
 
 clean:
 	rm -rf $(VENV) build dist site demo-output

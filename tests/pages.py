@@ -1,8 +1,8 @@
 """Pages of documentation as programs: their code runs, and what it prints is compared with what they show.
 
 A block ```python runs in the page's one namespace, and the lines of a block ```bash that begin with "cindy"
-run in a shell; a block ```text right after shows the output. With CINDY_UPDATE_DOCS=1 the tests write outputs
-and pictures into the pages, to be looked at and committed.
+run in a shell; a block ```text right after shows the output. `make outputs` lets the tests write outputs and
+pictures into the pages, to be looked at and committed.
 """
 
 import contextlib

@@ -27,7 +27,7 @@ def test_a_page_prints_what_it_shows(page, tmp_path, monkeypatch):
         keep_pictures(tmp_path)
         return
     for old, new in zip(BLOCK.finditer(text), BLOCK.finditer(now), strict=True):
-        assert same(new[0], old[0]), f"{name(page)} shows\n{old[0]}\nbut the output is now\n{new[0]}"
+        assert same(new[0], old[0]), f"{name(page)} shows\n{old[0]}\nbut `make outputs` gives\n{new[0]}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

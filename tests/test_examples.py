@@ -32,7 +32,7 @@ def test_an_example_prints_what_its_page_shows_and_draws_its_picture(example, tm
         PAGE.write_text(page, encoding="utf-8")
         keep_pictures(tmp_path)
         return
-    assert same(now, shown), f"{example.name} prints\n{now}\nbut its page shows\n{shown}"
+    assert same(now, shown), f"{example.name} prints\n{now}\nbut its page shows\n{shown}\nsee `make outputs`"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.stem)
