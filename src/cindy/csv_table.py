@@ -27,7 +27,9 @@ def from_csv(path: Path) -> Table:
     if not first.strip():
         raise DataError(f"{path} is empty. The first line must name the columns.")
     delimiter = max(_DELIMITERS, key=first.count)
-    names = tuple(name.strip() for name in next(csv.reader([first], delimiter=delimiter)))
+    names = tuple(
+        name.strip() for name in next(csv.reader([first], delimiter=delimiter, skipinitialspace=True))
+    )
     _check_header(path, names)
     lines = rest.split("\n")
     while lines and not lines[-1].strip():
@@ -105,7 +107,7 @@ def _check_header(path: Path, names: tuple[str, ...]) -> None:
 def _cells(path: Path, rest: str, delimiter: str, width: int) -> tuple[list[list[str]], NDArray[np.int64]]:
     """The cells of every row, and the lines on which the rows stand."""
     cells, numbers = [], []
-    reader = csv.reader(io.StringIO(rest), delimiter=delimiter)
+    reader = csv.reader(io.StringIO(rest), delimiter=delimiter, skipinitialspace=True)
     try:
         for row in reader:
             if not row:

@@ -1,0 +1,250 @@
+"""read: every kind of file, and every kind of broken one."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from cindy.errors import DataError
+from cindy.readers import read
+
+T = np.linspace(0, 1, 6)
+X = np.column_stack([np.sin(T), np.cos(T)])
+CSV = "t,x,y\n" + "".join(f"{t!r},{x!r},{y!r}\n" for t, x, y in np.column_stack([T, X]).tolist())
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(content, name="data.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return make
+
+
+def same(trajectories, *, names=("x", "y")):
+    (one,) = trajectories
+    assert one.states == names
+    assert np.array_equal(one.t, T)
+    assert np.array_equal(one.x, X)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CSV,
+        CSV.replace(",", ";"),
+        CSV.replace(",", "\t"),
+        CSV.replace("\n", "\r\n"),
+        CSV + "\n\n",
+        "\ufeff" + CSV,
+        CSV.replace("t,x,y", '"t", "x","y"'),
+        CSV.replace("\n0.2,", '\n"0.2",'),
+        CSV.replace("\n0.2,", "\n\n0.2,"),
+    ],
+    ids=[
+        "commas",
+        "semicolons",
+        "tabs",
+        "windows",
+        "blank end",
+        "byte mark",
+        "quoted header",
+        "quoted",
+        "blank line",
+    ],
+)
+def test_text_files_in_every_dialect_give_the_same_trajectory(write, text):
+    same(read(write(text)))
+
+
+def test_a_gzipped_file_is_read_by_its_content(write):
+    same(read(write(gzip.compress(CSV.encode()), "data.csv.gz")))
+
+
+def test_a_path_may_be_a_string_and_states_a_selection(write):
+    (one,) = read(str(write(CSV)), states=["y"])
+    assert one.states == ("y",)
+    assert np.array_equal(one.x[:, 0], X[:, 1])
+
+
+@pytest.mark.parametrize("cell", ["", " ", "nan", "NaN", "NA", "null"])
+def test_an_empty_cell_is_a_missing_value(write, cell):
+    (one,) = read(write(f"t,x,y\n0,1,2\n1,{cell},3\n2,4,5\n"))
+    assert np.isnan(one.x[1, 0])
+    assert one.x[1, 1] == 3
+
+
+def test_a_column_separates_trajectories_in_the_order_in_which_they_appear(write):
+    (b, a) = read(write("run,t,x\nb,0,1\na,0,5\nb,1,2\na,2,6\n"), by="run")
+    assert (b.name, a.name) == ("run b", "run a")
+    assert b.x[:, 0].tolist() == [1, 2]
+    assert a.t.tolist() == [0, 2]
+
+
+def test_inputs_and_time_have_the_names_they_are_given(write):
+    (one,) = read(write("s,x,force\n0,1,9\n1,2,8\n"), time="s", inputs=["force"])
+    assert one.states == ("x",)
+    assert one.inputs == ("force",)
+    assert one.u is not None
+    assert one.u[:, 0].tolist() == [9, 8]
+
+
+def test_words_in_a_column_that_is_not_asked_for_do_no_harm(write):
+    (one,) = read(write("t,x,note\n0,1,good\n1,2,bad\n"), states=["x"])
+    assert one.x[:, 0].tolist() == [1, 2]
+
+
+BROKEN = {
+    "empty": ("", {}, "is empty"),
+    "blank": ("\n\n", {}, "is empty"),
+    "header only": ("t,x,y\n", {}, "header but no rows"),
+    "no header": ("0,1,2\n1,2,3\n", {}, "line 1: expected the names of the columns"),
+    "words": ("t,x\n0,1\n1,two\n2,3\n", {}, "line 3, column \"x\": expected a number, but got 'two'"),
+    "ragged": ("t,x,y\n0,1,2\n1,2\n2,3,4\n", {}, "line 3: expected 3 cells as in the header, but got 2"),
+    "too many cells": ("t,x\n0,1\n1,2,3\n", {}, "line 3: expected 2 cells as in the header, but got 3"),
+    "ragged after a blank line": ("t,x\n0,1\n\n1\n", {}, "line 4: expected 2 cells"),
+    "binary junk": (bytes(range(256)) * 4, {}, "not text"),
+    "null bytes": ("t,x\n0,1\n\x00\x00,2\n", {}, "line 3: this is not text"),
+    "an unclosed quote": ('t,x\n0,1\n1,"' + "2" * 140_000, {}, "line 3"),
+    "damaged gzip": (b"\x1f\x8b" + b"junk" * 10, {}, "damaged"),
+    "missing time": ("time,x\n0,1\n", {}, 'no column "t".*Did you mean "time"|no column "t"'),
+    "missing state": ("t,speed\n0,1\n", {"states": ["sped"]}, 'no column "sped". Did you mean "speed"'),
+    "missing by": ("t,run,x\n0,1,1\n", {"by": "runs"}, 'no column "runs". Did you mean "run"'),
+    "missing input": ("t,x\n0,1\n", {"inputs": ["u"]}, 'no column "u"'),
+    "time goes back": ("t,x\n0,1\n2,2\n1,3\n", {}, 'line 4, column "t": time goes back, from 2 to 1.*`by`'),
+    "time repeats": ("t,x\n0,1\n1,2\n1,3\n", {}, "line 4.*time repeats"),
+    "time repeats in a run": ("t,r,x\n0,a,1\n0,b,1\n0,a,2\n", {"by": "r"}, "line 4.*time repeats.*in r a"),
+    "no time in a row": ("t,x\n0,1\n,2\n", {}, 'line 3, column "t": the time is missing'),
+    "infinite": ("t,x\n0,1\n1,inf\n", {}, 'line 3, column "x": inf is not a measurement'),
+    "names repeat": ("t,x,x\n0,1,2\n", {}, '"x" occurs more than once'),
+    "a name is empty": ("t,,x\n0,1,2\n", {}, "column 2 has no name"),
+    "nothing but time": ("t\n0\n1\n", {}, "no column left"),
+    "two parts": ("t,x\n0,1\n", {"states": ["t"]}, "cannot be a state"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_with_its_name_and_the_place(write, case):
+    content, arguments, message = BROKEN[case]
+    path = write(content)
+    with pytest.raises(DataError, match=f"(?s){message}") as caught:
+        read(path, **arguments)
+    if case != "two parts":
+        assert path.name in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(DataError, match=r"no file nowhere\.csv"):
+        read("nowhere.csv")
+
+
+# -- npz -------------------------------------------------------------------------------------------
+
+
+def test_npz_holds_matrices_with_names_or_one_array_per_column(tmp_path):
+    path = tmp_path / "data.npz"
+    np.savez(path, t=T, x=X, states=np.array(["x", "y"]))
+    same(read(path))
+    np.savez(path, t=T, x=X)
+    same(read(path), names=("x1", "x2"))
+    np.savez(path, t=T, x=X[:, 0], y=X[:, 1])
+    same(read(path))
+
+
+def test_npz_inputs_are_inputs(tmp_path):
+    path = tmp_path / "data.npz"
+    np.savez(path, t=T, x=X, u=T[:, None], inputs=np.array(["drive"]))
+    (one,) = read(path)
+    assert one.variables == ("x1", "x2", "drive")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"t": T, "x": X[:3]}, "one length"),
+        ({"t": T, "x": X, "states": np.array(["a"])}, "1 names for 2 columns"),
+        ({"x": X}, 'no column "t"'),
+        ({"t": T, "x": np.array([["a", "b"]] * 6)}, "row 0.*expected a number, but got 'a'"),
+        ({"t": T, "x": np.zeros((6, 2, 2))}, "one length"),
+        ({"t": np.zeros(0), "x": np.zeros((0, 2))}, "no rows"),
+    ],
+)
+def test_npz_that_does_not_fit_is_refused(tmp_path, arrays, message):
+    path = tmp_path / "data.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(DataError, match=f"(?s){message}"):
+        read(path)
+
+
+def test_npz_never_unpickles(tmp_path):
+    path = tmp_path / "data.npz"
+    np.savez(path, t=T, x=np.array([object()] * 6, dtype=object))
+    with pytest.raises(DataError, match="plain arrays"):
+        read(path)
+    path.write_bytes(b"junk")
+    with pytest.raises(DataError, match="plain arrays"):
+        read(path)
+
+
+# -- data frames -----------------------------------------------------------------------------------
+
+
+def columns():
+    return {"t": T, "x": X[:, 0], "y": X[:, 1]}
+
+
+def test_pandas_frames_and_parquet_files_are_read(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(columns())
+    same(read(frame))
+    frame.to_parquet(tmp_path / "data.parquet")
+    same(read(tmp_path / "data.parquet"))
+
+
+def test_pandas_missing_values_and_dates_are_understood():
+    pd = pytest.importorskip("pandas")
+    when = pd.date_range("2024-01-01", periods=3, freq="2s")
+    frame = pd.DataFrame({"t": when, "x": pd.array([1, None, 3], dtype="Int64")})
+    (one,) = read(frame)
+    assert one.t.tolist() == [0, 2, 4]
+    assert np.isnan(one.x[1, 0])
+
+
+def test_polars_frames_are_read_with_a_column_that_separates():
+    pl = pytest.importorskip("polars")
+    same(read(pl.DataFrame(columns())))
+    frame = pl.DataFrame({"t": [0.0, 1.0, 0.0], "x": [1.0, None, 3.0], "run": ["a", "a", "b"]})
+    a, b = read(frame, by="run")
+    assert np.isnan(a.x[1, 0])
+    assert len(b) == 1
+
+
+def test_an_xarray_dataset_is_read_along_its_time():
+    xr = pytest.importorskip("xarray")
+    flat = xr.Dataset({"x": ("t", X[:, 0]), "y": ("t", X[:, 1])}, coords={"t": T})
+    same(read(flat))
+    runs = xr.Dataset({"x": (("run", "t"), np.vstack([T, 2 * T]))}, coords={"t": T, "run": ["a", "b"]})
+    _, b = read(runs, by="run")
+    assert np.array_equal(b.x[:, 0], 2 * T)
+    with pytest.raises(DataError, match="time"):
+        read(runs, states=["x"])
+
+
+@pytest.mark.parametrize("thing", [7, [1, 2], None, np.zeros(3)])
+def test_what_is_neither_file_nor_frame_is_refused(thing):
+    with pytest.raises(DataError, match="expected a path, a data frame"):
+        read(thing)
+
+
+def test_words_in_a_frame_are_refused_with_row_and_column():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(DataError, match="row 1, column \"x\": expected a number, but got 'b'"):
+        read(pd.DataFrame({"t": [0, 1], "x": ["1", "b"]}))
+
+
+def test_a_damaged_parquet_file_is_refused(write):
+    pytest.importorskip("pyarrow")
+    with pytest.raises(DataError, match="parquet"):
+        read(write(b"junk", "data.parquet"))
