@@ -41,9 +41,10 @@ def executed(text: str, folder: Path) -> str:
 
 
 def same(now: str, shown: str) -> bool:
-    """Whether two texts agree, their numbers to one unit of the last digit shown, or to six digits, or both rounding.
+    """Whether two texts agree, their numbers to one unit of the last digit shown, or to six digits.
 
-    Results repeat to rounding, so a digit changes only where it was on the edge. Seconds are not compared.
+    Results repeat to rounding, so a digit changes only where it was on the edge. Seconds are not compared,
+    nor what is rounding itself.
     """
     now, shown = (SECONDS.sub("some s", text) for text in (now, shown))
     if NUMBER.split(now) != NUMBER.split(shown):
