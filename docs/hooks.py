@@ -7,10 +7,20 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-__all__ = ["on_page_content", "on_page_markdown"]
+__all__ = ["on_config", "on_page_content", "on_page_markdown"]
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+
+
+def on_config(config: Any) -> Any:
+    """Put the page about the paper's experiments before the benchmarks, where it has been written."""
+    pages = [entry for entry in config["nav"] if "reproduction.md" not in entry.values()]
+    if (Path(config["docs_dir"]) / "reproduction.md").is_file():
+        place = next(i for i, entry in enumerate(pages) if "benchmarks.md" in entry.values())
+        pages.insert(place, {"Reproduction": "reproduction.md"})
+    config["nav"] = pages
+    return config
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
