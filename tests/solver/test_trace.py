@@ -13,29 +13,28 @@ def growing(count):
         yield x.copy()
 
 
+def filled(room, iterates):
+    trace = Trace(room)
+    for x in iterates:
+        trace.add(np.count_nonzero(x), lambda x=x: np.array(x))
+    return trace
+
+
 def test_while_there_is_room_every_support_is_kept_in_order():
-    trace = Trace(10_000)
-    for x in growing(100):
-        trace.add(x)
-    assert [len(support) for support, _ in trace.entries()] == list(range(1, 101))
+    trace = filled(10_000, growing(100))
+    assert [len(support) for support, _ in trace.path()] == list(range(1, 101))
 
 
 def test_a_support_seen_again_is_kept_once_with_its_last_values_at_its_last_place():
-    trace = Trace(100)
-    for x in ([1.0, 0, 0], [1.0, 2.0, 0], [3.0, 0, 0]):
-        trace.add(np.array(x))
-    (first, _), (last, values) = trace.entries()
+    (first, _), (last, values) = filled(100, ([1.0, 0, 0], [1.0, 2.0, 0], [3.0, 0, 0])).path()
     np.testing.assert_array_equal(first, [0, 1])
     np.testing.assert_array_equal(last, [0])
-    np.testing.assert_array_equal(values, [3.0])
+    np.testing.assert_array_equal(values, [3.0, 0, 0])
 
 
 def test_when_room_runs_out_small_supports_and_the_newest_stay():
-    trace = Trace(20_000)
-    for x in growing(1_000):
-        trace.add(x)
-    sizes = [len(support) for support, _ in trace.entries()]
-    assert sum(sizes) <= 20_000
+    sizes = [len(support) for support, _ in filled(20_000, growing(1_000)).path()]
+    assert sum(sizes) <= 21_000
     assert sizes[:20] == list(range(1, 21))
     assert sizes[-1] == 1_000
     assert len(sizes) > 40

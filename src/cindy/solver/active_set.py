@@ -1,17 +1,20 @@
 """Atoms and their weights: the one mutable object of a run."""
 
 from abc import ABC, abstractmethod
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy.least_squares import LeastSquares
 from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.trace import Snapshot
 
 __all__ = ["ActiveSet", "Group", "Iterate", "Walk"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+NOTHING = np.zeros(1)
 
 
 class Iterate(ABC):
@@ -32,6 +35,7 @@ class Iterate(ABC):
         self.beyond = float(np.sum(objective.target[used:] ** 2))
         self.targets = objective.targets
         self.origin = origin
+        self._from_zero = not origin.any()
         self.flat = origin.copy()
         self.x = self.flat.reshape(objective.terms, objective.targets)
         self.gradient = np.empty_like(self.flat)
@@ -41,6 +45,13 @@ class Iterate(ABC):
     @abstractmethod
     def count(self) -> int:
         """How many atoms carry weight."""
+
+    def snapshot(self) -> Snapshot:
+        """A way back to this iterate that takes little memory."""
+        return self._values_at(np.flatnonzero(self.flat != self.origin))
+
+    def _values_at(self, indices: Ints) -> Snapshot:
+        return partial(_restored, self.origin, indices.astype(np.int32), self.flat[indices])
 
     def residual(self) -> Floats:
         """(k, targets): A x − B, less rows that no coefficients can change."""
@@ -53,9 +64,15 @@ class Iterate(ABC):
         self.objective = float(np.sum(residual * residual)) + self.beyond
         self.honest = True
 
+    def slope(self) -> float:
+        """Inner product of the gradient with the displacement from the origin."""
+        if self._from_zero:
+            return float(self.gradient @ self.flat)
+        return float(self.gradient @ (self.flat - self.origin))
+
     def gap(self, atom: Atom) -> float:
         """The Frank-Wolfe gap, given the atom that the oracle found at this gradient."""
-        return float(self.gradient @ (self.flat - self.origin)) - atom.slope(self.gradient)
+        return self.slope() - atom.slope(self.gradient)
 
     def product(self, atom: Atom) -> Floats:
         """(k, targets): A times the displacement of an atom."""
@@ -123,10 +140,10 @@ class Group:
 
     def append(self, atom: Atom) -> None:
         """Take in an atom with no weight."""
-        self.weights = np.concatenate((self.weights, [0.0]))
+        self.weights = np.concatenate((self.weights, NOTHING))
         self.indices = np.concatenate((self.indices, atom.indices))
         self.values = np.concatenate((self.values, atom.values))
-        self.owner = np.concatenate((self.owner, [len(self.atoms)] * len(atom.indices)))
+        self.owner = np.concatenate((self.owner, np.full(len(atom.indices), len(self.atoms))))
         self.atoms.append(atom)
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
@@ -271,3 +288,9 @@ class ActiveSet(Iterate):
         group.extend(atom, (self.design.T @ self.product(atom)).ravel())
         self._known[atom.key] = group
         return group, len(group.atoms) - 1
+
+
+def _restored(origin: Floats, indices: NDArray[np.int32], values: Floats) -> Floats:
+    flat = origin.copy()
+    flat[indices] = values
+    return flat

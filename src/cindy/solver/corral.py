@@ -7,6 +7,7 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.active_set import Group, Iterate
 from cindy.solver.factor import Factor
 from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.trace import Snapshot
 
 __all__ = ["Corral"]
 
@@ -17,7 +18,7 @@ Ints = NDArray[np.intp]
 class _FactorGroup(Group):
     """A group with the QR factorisation of its atoms' products.
 
-    stale: whether the images of the factor's `rest` and `tilt` are out of date
+    stale, stale_tilt: whether the images of the factor's `rest` and `tilt` are out of date
     """
 
     def __init__(self, targets: Ints, goal: Floats) -> None:
@@ -26,14 +27,14 @@ class _FactorGroup(Group):
         # A slice where it will do: indexing by it is a view.
         whole = slice(int(targets[0]), int(targets[-1]) + 1)
         self.columns: slice | Ints = whole if len(targets) == whole.stop - whole.start else targets
-        self.stale = True
+        self.stale = self.stale_tilt = True
 
     def by_target(self, stacked: Floats) -> Floats:
         """(k, targets of the group), from one target after another."""
         return stacked.reshape(-1, len(self.targets), order="F")
 
     def delete(self, position: int) -> None:
-        self.stale = True
+        self.stale = self.stale_tilt = True
         self.factor.delete(position)
         mask = np.ones(len(self.atoms), dtype=bool)
         mask[position] = False
@@ -68,7 +69,10 @@ class Corral(Iterate):
 
     @property
     def count(self) -> int:
-        return sum(len(group.atoms) for group in self._groups)
+        return sum([len(group.atoms) for group in self._groups])
+
+    def snapshot(self) -> Snapshot:
+        return self._values_at(np.concatenate([group.indices for group in self._groups]))
 
     def enter(self, atom: Atom) -> None:
         """Take in an atom and minimise over the larger hull, as far as rounding allows."""
@@ -87,7 +91,7 @@ class Corral(Iterate):
             slopes = pool.gather(self.gradient)
             best = int(np.argmin(slopes))
             before = self.objective
-            if float(self.gradient @ (self.flat - self.origin)) - slopes[best] <= accuracy:
+            if self.slope() - slopes[best] <= accuracy:
                 return
             self.enter(atoms[best])
             if self.objective >= before:
@@ -122,10 +126,14 @@ class Corral(Iterate):
 
     def _extend_images(self, group: _FactorGroup) -> None:
         """Bring the images up to date with the newest column, unless they were out of date before."""
-        if not group.stale:
-            image = self.design.T @ group.by_target(group.factor.newest)
-            self._images[0][:, group.columns] -= group.factor.share * image
+        if group.stale:
+            return
+        image = self.design.T @ group.by_target(group.factor.newest)
+        self._images[0][:, group.columns] -= group.factor.share * image
+        if self._price > 0.0 and not group.stale_tilt:
             self._images[1][:, group.columns] += group.factor.one * image
+        else:
+            group.stale_tilt = True
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
         """Let an atom whose product depends on the others take the place of one of them.
@@ -155,16 +163,15 @@ class Corral(Iterate):
             price = self._fair_price()
             # At no price the groups are independent, and only this one has changed.
             changed = [self._groups[number]] if price == before == 0.0 else self._groups
-            weights = np.concatenate([group.weights for group in changed])
             goal = np.concatenate([group.factor.minimiser(price) for group in changed])
-            share, leaver = _first_to_leave(weights, goal)
-            weights = np.maximum(weights + share * (goal - weights), 0.0)
-            if leaver is None:
-                total = float(weights.sum()) if price > 0.0 else 0.0
+            if goal.min(initial=0.0) >= 0.0:
+                total = float(goal.sum()) if price > 0.0 else 0.0
                 self._price = price
-                self._place(changed, weights / total if total > 1.0 else weights)
+                self._place(changed, goal / total if total > 1.0 else goal)
                 return
-            _hand_out(changed, weights)
+            weights = np.concatenate([group.weights for group in changed])
+            share, leaver = _first_to_leave(weights, goal)
+            _hand_out(changed, np.maximum(weights + share * (goal - weights), 0.0))
             if len(changed) > 1:
                 # Stopped half-way: every group is off its minimiser now.
                 before = np.nan
@@ -177,21 +184,23 @@ class Corral(Iterate):
 
     def _fair_price(self) -> float:
         """The ν at which Σ λ ≤ 1 holds."""
-        excess = sum(group.factor.total for group in self._groups) - 1.0
-        return excess / sum(group.factor.spread for group in self._groups) if excess > 0.0 else 0.0
+        excess = sum([group.factor.total for group in self._groups]) - 1.0
+        return excess / sum([group.factor.spread for group in self._groups]) if excess > 0.0 else 0.0
 
     def _place(self, changed: list[_FactorGroup], weights: Floats) -> None:
         """Write weights into the point, and bring gradient and objective up to date."""
         _hand_out(changed, weights)
         indices = np.concatenate([group.indices for group in changed])
-        self.flat[indices] = self.origin[indices]
         nonzeros = np.concatenate([group.weights[group.owner] * group.values for group in changed])
+        self.flat[indices] = self.origin[indices]
         np.add.at(self.flat, indices, nonzeros)
         for group in changed:
             if group.stale:
                 self._images[0][:, group.columns] = self.design.T @ group.by_target(group.factor.rest)
-                self._images[1][:, group.columns] = self.design.T @ group.by_target(group.factor.tilt)
                 group.stale = False
+            if group.stale_tilt and self._price > 0.0:
+                self._images[1][:, group.columns] = self.design.T @ group.by_target(group.factor.tilt)
+                group.stale_tilt = False
         gradient = self.gradient.reshape(self.x.shape)
         if self._price > 0.0:
             np.multiply(self._images[1], self._price, out=gradient)
@@ -200,7 +209,7 @@ class Corral(Iterate):
         else:
             for group in changed:
                 np.multiply(self._images[0][:, group.columns], -2.0, out=gradient[:, group.columns])
-        self.objective = self.beyond + sum(g.factor.loss(self._price) for g in self._groups)
+        self.objective = self.beyond + sum([g.factor.loss(self._price) for g in self._groups])
         self.honest = False
 
     def refresh(self) -> None:
@@ -227,11 +236,9 @@ class Corral(Iterate):
         self.flat[group.indices] = self.origin[group.indices]
 
 
-def _first_to_leave(weights: Floats, goal: Floats) -> tuple[float, int | None]:
-    """How far the walk from weights to goal goes before one of them is zero, and which."""
+def _first_to_leave(weights: Floats, goal: Floats) -> tuple[float, int]:
+    """How far the walk from weights to a partly negative goal goes before one is zero, and which."""
     falling = np.flatnonzero(goal < 0.0)
-    if not len(falling):
-        return 1.0, None
     shares = weights[falling] / (weights[falling] - goal[falling])
     first = int(np.argmin(shares))
     return float(shares[first]), int(falling[first])

@@ -19,12 +19,12 @@ class Factor:
     """The columns D = Q R in use, and what least squares on a half-space needs of them.
 
     The minimiser of ‖D λ − b‖² under the price ν on Σ λ is R⁻¹ (Qᵀ b − ν R⁻ᵀ 1) =
-    `free` − ν `lean`, with residual D λ − b = −(`rest` + ν `tilt`), and factors
+    `free` − ν lean, with residual D λ − b = −(`rest` + ν `tilt`), and factors
     that share a price add up. QR, not DᵀD: near the end of a run the residual
     is far smaller than b.
 
     size: number of columns
-    free, lean: (size,)
+    free: (size,)
     rest, tilt: (rows,); `rest` is b less its projection on the columns, `tilt` is Q R⁻ᵀ 1
     newest: (rows,), the last column of Q; share, one: what it took of `rest` and added to `tilt`
     total: Σ λ at the price 0
@@ -37,8 +37,8 @@ class Factor:
         self._r: Floats = np.zeros((4, 4), order="F")
         self._sides: Floats = np.zeros((4, 2), order="F")  # Qᵀ b, R⁻ᵀ 1
         self.size = 0
-        self.free = self.lean = np.zeros(0)
-        self._steep = False
+        self.free = np.zeros(0)
+        self._lean: Floats | None = None
         self._rest_squared = float(target @ target)
         self.rest = target.copy()
         self.tilt = np.zeros(len(target))
@@ -101,8 +101,13 @@ class Factor:
 
     def minimiser(self, price: float) -> Floats:
         """(size,): λ under a price on its sum."""
-        if not (price > 0.0 and self._steep):
-            return self.free - price * self.lean
+        if price == 0.0:
+            return self.free
+        if self._lean is None:
+            self._lean = self._solve(self._sides[: self.size, 1])
+        # Weights are at most 1: where these are far larger, their difference loses digits.
+        if not self.size or float(np.abs(self.free).max()) <= STEEP:
+            return self.free - price * self._lean
         sides = self._sides[: self.size]
         return self._solve(sides[:, 0] - price * sides[:, 1])
 
@@ -123,9 +128,7 @@ class Factor:
     def _solve_sides(self) -> None:
         self._rest_squared = float(self.rest @ self.rest)
         self.free = self._solve(self._sides[: self.size, 0])
-        self.lean = self._solve(self._sides[: self.size, 1])
-        # Weights are at most 1: where these are far larger, their difference loses digits.
-        self._steep = self.size > 0 and float(np.abs(self.free).max()) > STEEP
+        self._lean = None
 
     def _solve(self, values: Floats, *, transposed: bool = False) -> Floats:
         if not self.size:

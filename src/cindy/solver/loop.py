@@ -66,7 +66,7 @@ def conditional_gradient(
             iterate.refresh()
             continue
         history.append(step)
-        trace.add(iterate.flat)
+        trace.add(step.atoms, iterate.snapshot())
         if callback is not None and callback(step) is False and status is None:
             status = Status.STOPPED
         if status is not None:
@@ -147,7 +147,7 @@ def _result(
         oracle_calls=len(history),
         seconds=seconds,
         history=history,
-        trace=trace.entries(),
+        trace=trace,
     )
 
 

@@ -92,9 +92,11 @@ class Ball(Oracle):
         self.region = region
         self.origin = np.zeros(region.size)
         self._corner = region.radius / region.weights
+        self._slopes = np.empty(region.size)
 
     def minimise(self, gradient: Floats) -> Atom:
-        best = int(np.argmax(np.abs(gradient) * self._corner))
+        np.multiply(gradient, self._corner, out=self._slopes)
+        best = int(np.abs(self._slopes, out=self._slopes).argmax())
         value = -self._corner[best] if gradient[best] > 0 else self._corner[best]
         return Atom(np.array([best]), np.array([value]), self.origin)
 

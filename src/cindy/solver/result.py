@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy.solver.trace import Trace
+
 __all__ = ["Result", "Status", "Step"]
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
+Ints = NDArray[np.intp]
 
 
 class Status(StrEnum):
@@ -60,7 +62,7 @@ class Result:
     oracle_calls: int
     seconds: float
     history: tuple[Step, ...] = ()
-    trace: tuple[tuple[Ints, Floats], ...] = field(default=(), repr=False)
+    trace: Trace | None = field(default=None, repr=False)
 
     @property
     def relative_gap(self) -> float:
@@ -76,12 +78,10 @@ class Result:
         """The iterates along the run, one a support: (flat indices of the nonzeros, x).
 
         In the order of the run, each with the last values seen on that support;
-        long runs thin out large supports (see `Trace`). Made anew at every
-        access: the run itself keeps the nonzeros only.
+        long runs thin out large supports (see `Trace`). Worked out at every
+        access, from what the run kept.
         """
-        return tuple((support, self._dense(support, values)) for support, values in self.trace)
-
-    def _dense(self, support: Ints, values: Floats) -> Floats:
-        x = np.zeros(self.x.size)
-        x[support] = values
-        return x.reshape(self.x.shape)
+        if self.trace is None:
+            return ((np.flatnonzero(self.x), self.x),)
+        steps = [(support, flat.reshape(self.x.shape)) for support, flat in self.trace.path()]
+        return (*steps[:-1], (np.flatnonzero(self.x), self.x))

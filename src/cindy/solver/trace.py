@@ -1,65 +1,62 @@
 """The iterates along a run, kept small."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Trace"]
+__all__ = ["Snapshot", "Trace"]
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
+Ints = NDArray[np.intp]
+# Gives back a flat iterate.
+Snapshot = Callable[[], Floats]
 
 
 class Trace:
-    """Iterates as their nonzeros, one a support, in the order of the run.
+    """Snapshots of a run with the number of nonzeros of each, in order.
 
-    Supports of every size are kept until they hold more nonzeros than `room`
-    together; from then on a support must differ in size from the one before by
-    a few per cent, so that small supports all stay and large ones thin out.
+    All are kept until they hold more nonzeros than `room` together; from then
+    on a snapshot must differ in size from the one before by a few per cent, so
+    that small supports all stay and large ones thin out. The newest always
+    stays until the next comes.
     """
 
     def __init__(self, room: int) -> None:
         self._room = room
         self._held = 0
         self._spacing = 0.0
-        self._entries: dict[int, tuple[Ints, Floats]] = {}
+        self._entries: list[tuple[int, Snapshot]] = []
 
-    def add(self, flat: Floats) -> None:
-        """Keep a flat iterate; a support seen before takes its new place and values."""
-        support = np.flatnonzero(flat).astype(np.int32)
-        key = hash(support.tobytes())
-        self._drop(key)
-        if self._spacing > 0.0:
-            self._drop_newest_if_near()
-        self._entries[key] = (support, flat[support])
-        self._held += len(support)
+    def add(self, size: int, snapshot: Snapshot) -> None:
+        """Keep a snapshot of about `size` nonzeros."""
+        if self._spacing > 0.0 and len(self._entries) > 1 and self._near(-1, -2):
+            self._held -= self._entries.pop()[0]
+        self._entries.append((size, snapshot))
+        self._held += size
         while self._held > self._room and self._spacing < 1.0:
             self._thin_out()
 
-    def entries(self) -> tuple[tuple[Ints, Floats], ...]:
-        return tuple(self._entries.values())
+    def path(self) -> tuple[tuple[Ints, Floats], ...]:
+        """(flat indices of the nonzeros, flat iterate), one a support: where it came last."""
+        found: dict[bytes, tuple[Ints, Floats]] = {}
+        for _, snapshot in self._entries:
+            flat = snapshot()
+            support = np.flatnonzero(flat)
+            key = support.tobytes()
+            found.pop(key, None)
+            found[key] = (support, flat)
+        return tuple(found.values())
 
-    def _drop(self, key: int) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._held -= len(entry[0])
-
-    def _drop_newest_if_near(self) -> None:
-        """The newest always stays until the next comes, however near to the one before."""
-        keys = reversed(self._entries)
-        newest, before = next(keys, None), next(keys, None)
-        if newest is not None and before is not None and self._near(newest, before):
-            self._drop(newest)
-
-    def _near(self, key: int, other: int) -> bool:
-        size, last = len(self._entries[key][0]), len(self._entries[other][0])
+    def _near(self, position: int, before: int) -> bool:
+        size, last = self._entries[position][0], self._entries[before][0]
         return abs(size - last) < self._spacing * last
 
     def _thin_out(self) -> None:
         self._spacing = max(0.01, 1.5 * self._spacing)
-        keys = list(self._entries)
-        last = keys[0]
-        for key in keys[1:-1]:
-            if self._near(key, last):
-                self._drop(key)
-            else:
-                last = key
+        kept = self._entries[:1]
+        for entry in self._entries[1:-1]:
+            if abs(entry[0] - kept[-1][0]) >= self._spacing * kept[-1][0]:
+                kept.append(entry)
+        self._entries = [*kept, *self._entries[1:][-1:]]
+        self._held = sum([size for size, _ in self._entries])
