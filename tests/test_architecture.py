@@ -16,13 +16,21 @@ GROUND = {"cindy.errors", "cindy._check"}
 DATA_WING = {"cindy.trajectory", "cindy.readers", "cindy.calculus", "cindy.basis", "cindy.formulation"}
 DATA_WING |= {
     "cindy.scales",
+    "cindy.quadrature",
     "cindy.windows",
     "cindy.tables",
     "cindy.csv_table",
     "cindy.feedback",
     "cindy.whitening",
 }
-WAIST = {"cindy.least_squares", "cindy.summary", "cindy.accumulate", "cindy.pieces", "cindy.workers"}
+WAIST = {
+    "cindy.least_squares",
+    "cindy.summary",
+    "cindy.accumulate",
+    "cindy.pieces",
+    "cindy.running_triangle",
+    "cindy.workers",
+}
 SOLVER = {"cindy.solver"}
 LEAVES = {
     "cindy.estimator",

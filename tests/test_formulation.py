@@ -276,3 +276,16 @@ def test_noise_on_a_very_uneven_grid_is_not_blown_up(sigma):
 def test_exact_data_on_an_uneven_grid_keep_the_high_degree():
     t = np.cumsum(np.random.default_rng(0).uniform(0.01, 0.1, 200))
     assert Integral().fit_to([oscillator(1, t)]).degree == 8
+
+
+@pytest.mark.parametrize("formulation", [f for f in FORMULATIONS if f.kind == "integral"], ids=str)
+def test_windows_that_are_alike_have_the_rows_that_each_alone_would_have(formulation):
+    t = np.linspace(0, 20, 400)
+    nearly = t.copy()
+    nearly[::7] += 1e-9  # no longer uniform: every window is worked out on its own
+    edges = formulation.edges(400)
+    shared, alone = (
+        formulation.matrix(oscillator(formulation.order, grid), LINEAR, edges) for grid in (t, nearly)
+    )
+    assert shared.shape == alone.shape
+    assert np.max(np.abs(shared - alone)) < 1e-5 * np.max(np.abs(alone))

@@ -14,8 +14,9 @@ from cindy._check import integer
 from cindy.basis import Basis
 from cindy.errors import DataError
 from cindy.formulation import Formulation, Integral
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares
 from cindy.pieces import Origin, Task, tasks
+from cindy.running_triangle import RunningTriangle
 from cindy.summary import Summary, add_up
 from cindy.trajectory import Trajectory, as_trajectories, as_trajectory, same_variables
 from cindy.workers import in_order
@@ -105,31 +106,23 @@ def _opened(data: Any) -> tuple[Iterator[Trajectory], list[Trajectory], list[int
 
 def _factor(task: Task, basis: Basis, formulation: Formulation, chunk: int) -> tuple[Floats, int]:
     """The triangular factor of the rows of one task, and how many rows there were."""
-    held: list[Floats] = []
-    rows = height = 0
+    running = RunningTriangle()
     for piece in task.pieces:
-        lengths = np.diff(piece.edges)
+        ends = np.cumsum(np.diff(piece.edges))
         first = 0
-        while first < len(lengths):
-            fit = int(np.searchsorted(np.cumsum(lengths[first:]), chunk, side="right"))
-            last = first + max(fit, 1)
-            matrix = formulation.matrix(piece.segment, basis, piece.edges[first : last + 1])
-            held.append(matrix)
-            rows += len(matrix)
-            height += len(matrix)
-            if height >= chunk:
-                held, height = [triangle(np.concatenate(held))], 0
+        while first < len(ends):
+            before = ends[first - 1] if first else 0
+            last = max(int(np.searchsorted(ends, before + chunk, side="right")), first + 1)
+            running.add(formulation.matrix(piece.segment, basis, piece.edges[first : last + 1]))
             first = last
-    if not held:
-        return np.zeros((0, 0)), 0
-    factor = triangle(np.concatenate(held))
+    factor = running.factor()
     if not np.isfinite(factor).all():
         where = task.origin.label if task.origin else "the data"
         raise DataError(
             f"accumulate: on {where} a term takes values beyond floating point. "
             "Use other units for the states, or a lower degree."
         )
-    return factor, rows
+    return factor, running.rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ __all__ = [
     "reach",
     "simpson_weights",
     "trapezoid_weights",
+    "uniform_step",
 ]
 
 Floats = NDArray[np.float64]
@@ -116,7 +117,7 @@ def _weights(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> 
             f"but degree is {degree} and there are {len(t)} samples."
         )
     keep = len(t) <= _LARGEST_CACHED
-    step = _uniform_step(t)
+    step = uniform_step(t)
     if step is not None:
         # One operator serves every uniform grid of this length, whatever its step.
         make = _on_unit_steps if keep else _on_unit_steps.__wrapped__
@@ -126,7 +127,7 @@ def _weights(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> 
     return _on_grid((t - t[0]).tobytes(), kind, degree, half_width)
 
 
-def _uniform_step(t: Floats) -> float | None:
+def uniform_step(t: Floats) -> float | None:
     """The step of a grid that is uniform up to the rounding of its own numbers, else None."""
     step = float(t[-1] - t[0]) / (len(t) - 1)
     slack = 4 * np.finfo(float).eps * max(abs(float(t[0])), abs(float(t[-1])))

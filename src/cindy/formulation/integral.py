@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 
 from cindy._check import integer
 from cindy.basis import Basis
-from cindy.calculus import derivative, interval_weights, reach
+from cindy.calculus import derivative, uniform_step
 from cindy.errors import DataError
 from cindy.feedback import feedback_of_data
 from cindy.formulation.base import Formulation
+from cindy.quadrature import apply_alike, integrated, nested
 from cindy.scales import derivative_window, integral_window, window_length
 from cindy.trajectory import Trajectory
 from cindy.whitening import whitened
@@ -22,6 +24,9 @@ __all__ = ["Integral"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_LONGEST_OPERATOR = 160
+"""Samples in a window up to which one dense operator for all windows is the faster way."""
 
 
 @dataclass(frozen=True)
@@ -107,17 +112,75 @@ class Integral(Formulation):
         if None in (self.degree, self.half_width) or (self.rate is None and self._estimates_a_rate):
             return self.fit_to([segment])._matrix(segment, basis, edges)
         a, b = int(edges[0]), int(edges[-1])
-        free = self.initial == "free"
-        gamma = self._integrated(segment, basis, a, b, self.order if free else 1)
-        if self._estimates_a_rate and self.rate is not None:
-            degree, half_width = self.rate
-            target = derivative(segment.t, segment.x, a, b, order=1, degree=degree, half_width=half_width)
-        else:
-            target = segment.x[a:b]
-        joined = np.hstack([gamma, target])
-        return np.concatenate(
-            [self._eliminated(stack, times) for stack, times in stacks(joined, segment.t[a:b], edges - a)]
+        low, high = self._spans(len(segment), a, b)[-1]
+        terms = np.asfortranarray(self._evaluate(segment, basis, low, high))
+        target = self._target(segment, a, b)
+        kept = np.diff(edges) - (self.order if self.initial == "free" else 1)
+        out = np.empty((int(kept.sum()), terms.shape[1] + target.shape[1]), order="F")
+        row = 0
+        for first, last, step in self._runs(segment, edges, low, high):
+            s, e, height = int(edges[first]), int(edges[last]), int(kept[first:last].sum())
+            rows = out[row : row + height]
+            row += height
+            if step:
+                length = (e - s) // (last - first)
+                integrals, states = _alike(self, length, step)
+                apply_alike(integrals, terms, s - low - self._beyond, length, rows[:, : terms.shape[1]])
+                apply_alike(states, target, s - a, length, rows[:, terms.shape[1] :])
+            else:
+                gamma = self._gamma(terms, segment.t, len(segment), low, s, e)
+                joined = np.hstack([gamma, target[s - a : e - a]])
+                made = [
+                    self._eliminated(*pair)
+                    for pair in stacks(joined, segment.t[s:e], edges[first : last + 1] - s)
+                ]
+                np.concatenate(made, out=rows)
+        return out
+
+    @property
+    def _times(self) -> int:
+        """How often the terms are integrated."""
+        return self.order if self.initial == "free" else 1
+
+    @property
+    def _beyond(self) -> int:
+        """How many samples beyond a window its integrals look at."""
+        return self._times * (self.half_width or 0)
+
+    def _spans(self, samples: int, start: int, stop: int) -> list[tuple[int, int]]:
+        return nested(samples, start, stop, self.half_width or 1, self._times)
+
+    def _target(self, segment: Trajectory, start: int, stop: int) -> Floats:
+        if not self._estimates_a_rate or self.rate is None:
+            return np.asfortranarray(segment.x[start:stop])
+        degree, half_width = self.rate
+        rate = derivative(segment.t, segment.x, start, stop, order=1, degree=degree, half_width=half_width)
+        return np.asfortranarray(rate)
+
+    def _gamma(self, terms: Floats, t: Floats, samples: int, low: int, start: int, stop: int) -> Floats:
+        """The integrated terms at samples start … stop − 1; `terms` begins at sample `low`."""
+        spans = self._spans(samples, start, stop)
+        a, b = spans[-1]
+        return integrated(
+            terms[a - low : b - low], t[a:b], spans, degree=self.degree or 1, half_width=self.half_width or 1
         )
+
+    def _runs(self, segment: Trajectory, edges: Ints, low: int, high: int) -> list[tuple[int, int, float]]:
+        """(first, last, step): runs of windows; with a step where all are alike.
+
+        Alike are windows of one length on a uniform grid, away from the ends.
+        """
+        step = uniform_step(segment.t[low:high])
+        lengths = np.diff(edges)
+        inner = (edges[:-1] >= self._beyond) & (edges[1:] <= len(segment) - self._beyond)
+        alike = np.where(inner & (lengths <= _LONGEST_OPERATOR) & (step is not None), lengths, 0)
+        cuts = np.flatnonzero(np.diff(alike)) + 1
+        # Twelve digits: the same grid in another trajectory differs by its rounding.
+        shared = float(f"{step:.12e}") if step else 0.0
+        return [
+            (int(i), int(j), shared if alike[i] else 0.0)
+            for i, j in zip([0, *cuts], [*cuts, len(lengths)], strict=True)
+        ]
 
     def _eliminated(self, stack: Floats, t: Floats) -> Floats:
         """The rows of windows of one length without their initial states."""
@@ -127,20 +190,12 @@ class Integral(Formulation):
             return whitened(stack, t, self.order, self.feedback)
         return without_polynomials(stack, t, self.order)
 
-    def _integrated(self, segment: Trajectory, basis: Basis, start: int, stop: int, times: int) -> Floats:
-        """ψ integrated `times` times, at samples start … stop − 1, up to a polynomial in t.
 
-        One running sum over all windows: what an earlier window adds to a later one
-        is such a polynomial, which the elimination removes.
-        """
-        assert self.degree is not None
-        assert self.half_width is not None
-        low, high = reach(len(segment), start, max(stop - 1, start + 1), self.half_width)
-        if times == 1:
-            inner = self._evaluate(segment, basis, low, high)
-        else:
-            inner = self._integrated(segment, basis, low, high, times - 1)
-        weights = interval_weights(segment.t[low:high], degree=self.degree, half_width=self.half_width)
-        result = np.zeros((stop - start, inner.shape[1]))
-        np.cumsum((weights @ inner)[start - low : stop - 1 - low], axis=0, out=result[1:])
-        return result
+@lru_cache(maxsize=64)
+def _alike(form: Integral, length: int, step: float) -> tuple[Floats, Floats]:
+    """From the samples of a window on a uniform grid, and those around it, to its rows: design and target."""
+    beyond = form._beyond
+    t = step * np.arange(float(length + 2 * beyond))
+    gamma = form._gamma(np.eye(len(t)), t, len(t), 0, beyond, beyond + length)
+    window = t[None, beyond : beyond + length]
+    return form._eliminated(gamma[None], window), form._eliminated(np.eye(length)[None], window)
