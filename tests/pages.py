@@ -20,7 +20,7 @@ UPDATE = bool(os.environ.get("CINDY_UPDATE_DOCS"))
 
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(\n*```text\n.*?^```\n)?", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-SECONDS = re.compile(r"[\d.]+ s\b")
+EFFORT = re.compile(r"\d+ iterations|[\d.]+ s\b")
 LONG = ("cindy reproduce", "cindy bench")
 
 
@@ -43,10 +43,10 @@ def executed(text: str, folder: Path) -> str:
 def same(now: str, shown: str) -> bool:
     """Whether two texts agree, their numbers to one unit of the last digit shown, or to six digits.
 
-    Results repeat to rounding, so a digit changes only where it was on the edge. Seconds are not compared,
+    Results repeat to rounding, so a digit changes only where it was on the edge. Effort is not compared,
     nor what is rounding itself.
     """
-    now, shown = (SECONDS.sub("some s", text) for text in (now, shown))
+    now, shown = (EFFORT.sub("some", text) for text in (now, shown))
     if NUMBER.split(now) != NUMBER.split(shown):
         return False
     pairs = zip(NUMBER.findall(now), NUMBER.findall(shown), strict=True)
