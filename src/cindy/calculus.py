@@ -166,16 +166,25 @@ def _build(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> Op
         row = np.arange(a, min(a + _BATCH, rows))
         windows = t[starts[row, None] + np.arange(width)]
         centre, half = (windows[:, -1] + windows[:, 0]) / 2, (windows[:, -1] - windows[:, 0]) / 2
-        # QR in Legendre polynomials on [-1, 1]: normal equations of powers of t would lose
-        # half of the digits, and all of them on times such as 1.7e9.
-        q, r = np.linalg.qr(legendre.legvander((windows - centre[:, None]) / half[:, None], degree))
+        # Legendre polynomials on [-1, 1]: powers of t would lose half of the digits, and all of
+        # them on times such as 1.7e9.
+        basis = legendre.legvander((windows - centre[:, None]) / half[:, None], degree)
         here = (t[row] - centre) / half
         if kind[0] == "integral":
             wanted = _step_integrals(here, (t[row + 1] - centre) / half, degree) * half[:, None]
         else:
             wanted = _derivatives(here, degree, kind[1]) / half[:, None] ** kind[1]
-        values[row] = (q @ np.linalg.solve(r.transpose(0, 2, 1), wanted[:, :, None]))[:, :, 0]
+        values[row] = _combined(basis, wanted)
     return _assemble(values, starts, len(t))
+
+
+def _combined(basis: Floats, wanted: Floats) -> Floats:
+    """(n, width): weights that give what is wanted (n, k) of the polynomials in the basis (n, width, k)."""
+    if basis.shape[1] == basis.shape[2]:  # interpolation
+        return np.asarray(np.linalg.solve(basis.transpose(0, 2, 1), wanted[:, :, None])[:, :, 0])
+    # QR, not normal equations, which would square the condition number.
+    q, r = np.linalg.qr(basis)
+    return np.asarray((q @ np.linalg.solve(r.transpose(0, 2, 1), wanted[:, :, None]))[:, :, 0])
 
 
 def _derivatives(at: Floats, degree: int, order: int) -> Floats:
