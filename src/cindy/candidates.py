@@ -10,10 +10,11 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from cindy.clusters import classical, design_effect, sandwich
 from cindy.elimination import Trail, eliminate
 from cindy.errors import InfeasibleError
 from cindy.refit import Refit, refit
-from cindy.regression import Regression, covariances, design_effect
+from cindy.regression import Regression
 from cindy.rows import Rows
 from cindy.search import best_stage, criterion_of, improve
 
@@ -101,12 +102,7 @@ class Candidates:
         for fit in fits:
             x[fit.support] = fit.x
         scores = regression.scores(x.reshape(regression.shape))
-        found = []
-        for fit, trail in zip(fits, self.trails, strict=True):
-            classical, clustered = covariances(regression, fit.support, fit.spread @ fit.spread.T, scores)
-            rows = regression.total.rows * len(trail.targets)
-            found.append(design_effect(classical * (fit.loss / max(rows - fit.free, 1)), clustered))
-        return found
+        return [design_effect(classical(regression, f), sandwich(regression, f, scores)) for f in fits]
 
     def parts(self, support: Ints) -> list[Ints]:
         """A support, group by group."""

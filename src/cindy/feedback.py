@@ -67,7 +67,7 @@ def feedback_of_model(
     sigma = np.where(noise > 0, noise, 1.0)
     relative = jacobian * (sigma[None, None, :] / sigma[None, :, None])
     strength = np.mean(np.sum(relative**2, axis=2), axis=0)
-    return _unless_negligible(float(np.median(strength)), segments, order, window)
+    return _unless_negligible(float(np.mean(strength)), segments, order, window)
 
 
 def _mean_squares(segments: Sequence[Trajectory], order: int, width: int) -> tuple[Floats, float]:

@@ -77,6 +77,9 @@ def identify(
     array([[ 0., -4.],
            [ 1.,  0.]])
     """
+    rule = selection or Significance()
+    _check_settings(rule, correction, tol, max_iter, callback)
+    integer(seed, "identify: `seed`", least=0)
     data = as_trajectories(trajectories)
     _check_motion(data)
     form = formulation or Integral()
@@ -84,11 +87,13 @@ def identify(
     problem = Problem(
         gather(formulation=form), radius=radius, constraints=constraints, weights=weights or Adaptive()
     )
-    rule = selection or Significance()
     if rule.refits and isinstance(form, Integral) and form.initial == "free":
         problem = settled(problem, data, gather, drift_known=form.feedback is not None)
     run = partial(solve, correction=correction, selection=rule, tol=tol, max_iter=max_iter, callback=callback)
-    model = solve_with_samples(problem, data, run)
+    return _with_scales(solve_with_samples(problem, data, run), data, seed)
+
+
+def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
     return replace(
         model,
         scale=np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0),
@@ -116,7 +121,9 @@ def solve(
 ) -> Model:
     """The model that a rule picks for a problem, with the certificate of the solver's run."""
     rule = selection or Significance()
-    _check_settings(rule, correction, tol, max_iter)
+    _check_settings(rule, correction, tol, max_iter, callback)
+    if not isinstance(problem, Problem):
+        raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
     choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
     result, fit = choice.result, choice.fit
     if not np.any(fit.x):
@@ -130,7 +137,7 @@ def solve(
         model,
         result=Run.of(result),
         path=path,
-        warnings=_warnings(problem, result.status.value if not result.converged else ""),
+        warnings=_warnings(problem, fit.x, result.status.value if not result.converged else ""),
         settings={
             "selection": repr(rule),
             "correction": repr(correction or Direct()),
@@ -181,32 +188,32 @@ def _path(problem: Problem, rule: Selection, choice: Choice, model: Model) -> Pa
     return Path(tuple(models), tuple(scores), place)
 
 
-def _check_settings(rule: Selection, correction: Correction | None, tol: float, max_iter: int) -> None:
+def _check_settings(
+    rule: Selection, correction: Correction | None, tol: float, max_iter: int, callback: object
+) -> None:
     if not isinstance(rule, Selection):
         raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
     if correction is not None and not isinstance(correction, Correction):
         raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
+    if callback is not None and not callable(callback):
+        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
     positive(tol, "solve: `tol`")
     integer(max_iter, "solve: `max_iter`", least=1)
 
 
 def _check_motion(data: list[Trajectory]) -> None:
-    values = np.concatenate([one.x for one in data])
-    for state, column in zip(data[0].states, values.T, strict=True):
-        known = column[np.isfinite(column)]
-        if len(known) and all(np.ptp(one[np.isfinite(one)]) == 0 for one in _columns(data, state)):
+    for place, state in enumerate(data[0].states):
+        columns = [one.x[np.isfinite(one.x[:, place]), place] for one in data]
+        # A single sample cannot change: that there is only one is said elsewhere.
+        columns = [column for column in columns if len(column) > 1]
+        if columns and all(np.ptp(column) == 0 for column in columns):
             raise DataError(
-                f'identify: the state "{state}" is constant ({known[0]:g}) in every trajectory, so nothing '
-                "can be learnt about it. Leave it out, or pass it as an input."
+                f'identify: the state "{state}" is constant in every trajectory ({columns[0][0]:g} in the '
+                "first), so nothing can be learnt about it. Leave it out, or pass it as an input."
             )
 
 
-def _columns(data: list[Trajectory], state: str) -> list[Floats]:
-    place = data[0].states.index(state)
-    return [one.x[:, place] for one in data if np.isfinite(one.x[:, place]).any()]
-
-
-def _warnings(problem: Problem, status: str) -> tuple[str, ...]:
+def _warnings(problem: Problem, x: Floats, status: str) -> tuple[str, ...]:
     summary, found = problem.summary, []
     if summary.skipped:
         found.append(f"{summary.skipped} stretch(es) of data were too short to use and were left out.")
@@ -215,6 +222,8 @@ def _warnings(problem: Problem, status: str) -> tuple[str, ...]:
         found.append(
             f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
         )
+    if problem.radius is not None and problem.region.norm(x) >= problem.radius * (1 - 1e-9):
+        found.append(f"The radius {problem.radius:g} binds: it keeps the coefficients smaller than they fit.")
     if status:
         found.append(f"The solver ended before its gap fell below the tolerance: {status}.")
     return tuple(found)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy.clusters import classical, jackknife
 from cindy.errors import InfeasibleError
-from cindy.regression import Regression, covariances
+from cindy.regression import Regression
 from cindy.rows import Rows
 
 __all__ = ["Refit", "binding", "refit"]
@@ -101,19 +102,18 @@ def refit(regression: Regression, support: Ints) -> Refit:
     regression = binding(regression, support)
     terms, width = regression.shape
     x, error = np.zeros(terms * width), np.zeros(terms * width)
-    fits = [(g, regression.fit(support[np.isin(support % width, g)], g)) for g in regression.groups]
-    for _, fit in fits:
+    fits = [regression.fit(support[np.isin(support % width, g)], g) for g in regression.groups]
+    for fit in fits:
         x[fit.support] = fit.x
     scores = regression.scores(x.reshape(terms, width))
     rows = regression.total.rows
-    for group, fit in fits:
-        classical, clustered = covariances(regression, fit.support, fit.spread @ fit.spread.T, scores)
-        scatter = fit.loss / max(rows * len(group) - fit.free, 1)
-        error[fit.support] = np.sqrt(np.maximum(classical * scatter, clustered))
+    for fit in fits:
+        moved = jackknife(regression, fit, scores)
+        error[fit.support] = np.sqrt(np.maximum(classical(regression, fit), moved))
     table = x.reshape(terms, width)
     squares = np.sum(regression.total.residual(table) ** 2, axis=0)
     used = np.bincount(support % width, minlength=width)
     left = np.sqrt(squares / np.maximum(rows - used, 1))
     return Refit(
-        table, error.reshape(terms, width), sum(f.loss for _, f in fits), sum(f.free for _, f in fits), left
+        table, error.reshape(terms, width), sum(f.loss for f in fits), sum(f.free for f in fits), left
     )

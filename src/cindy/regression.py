@@ -15,7 +15,7 @@ from cindy.freedom import Freedom, freedom
 from cindy.least_squares import LeastSquares, triangle
 from cindy.rows import Rows
 
-__all__ = ["Fit", "Regression", "covariances", "design_effect"]
+__all__ = ["Fit", "Regression"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -189,6 +189,12 @@ class Regression:
             stack[k, : len(block.factor)] = block.factor
         return stack[:, :, : self.shape[0]], stack[:, :, self.shape[0] :]
 
+    @cached_property
+    def grams(self) -> Floats:
+        """(blocks, terms, terms): AᵀA of each block."""
+        design, _ = self._stack
+        return np.asarray(design.transpose(0, 2, 1) @ design)
+
     def scores(self, x: Floats) -> Floats:
         """(blocks, terms, targets): what each block pulls the coefficients x towards."""
         design, target = self._stack
@@ -242,26 +248,3 @@ def _solved(design: Floats, goal: Floats) -> tuple[Floats, Floats, Floats]:
     spread = scipy.linalg.solve_triangular(r, np.eye(len(r))) / size[:, None]
     projected = q.T @ goal
     return spread @ projected, spread, goal - q @ projected
-
-
-def covariances(
-    regression: Regression, support: Ints, covariance: Floats, scores: Floats
-) -> tuple[Floats, Floats]:
-    """Variances of the coefficients, classical and clustered by block, in units of the noise.
-
-    covariance: (k, k), where the noise has unit size
-    scores: (blocks, terms, targets) at those coefficients
-    """
-    width = regression.shape[1]
-    terms, targets = support // width, support % width
-    pull = scores[:, terms, targets] / regression.noise[targets] ** 2
-    count = len(pull)
-    moved = pull @ covariance
-    clustered = np.sum(moved**2, axis=0) * (count / max(count - 1, 1))
-    return np.diagonal(covariance).copy(), clustered
-
-
-def design_effect(classical: Floats, clustered: Floats) -> float:
-    """By how much correlation within blocks inflates the variances, at least 1."""
-    known = classical > 0
-    return max(1.0, float(np.median(clustered[known] / classical[known]))) if known.any() else 1.0

@@ -159,7 +159,12 @@ class Discrepancy(Selection):
         rows = regression.total.rows
         unit = np.ones(regression.shape[1])
         if self.noise is not None:
-            given = np.broadcast_to(np.asarray(self.noise, dtype=float), unit.shape)
+            given = np.asarray(self.noise, dtype=float)
+            if given.shape not in ((), unit.shape):
+                raise DataError(
+                    f"Discrepancy: `noise` must be one number or one for each of the {len(unit)} states, "
+                    f"but has shape {given.shape}."
+                )
             unit = given / (candidates.size * regression.noise)
         found = []
         for trail in candidates.trails:

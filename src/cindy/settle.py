@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 
 _CLOSE = 2.0
 """A guess of the feedback within this factor of what the model says is kept."""
+_ROUNDING = 1e-15
+"""Of the states themselves: what double precision leaves of a number, and some sums of it."""
 
 
 def settled(
@@ -31,7 +33,7 @@ def settled(
 
     Drift of the noise: the guess from the data is good to an order of magnitude, and so
     good enough to find a model; a second pass over the data pays where that says otherwise.
-    Quadrature: residuals below its error are not to be explained by terms.
+    Quadrature and rounding: residuals below their error are not to be explained by terms.
     """
     form = problem.summary.formulation
     assert isinstance(form, Integral)
@@ -42,14 +44,16 @@ def settled(
     look.require_feasible()
     start = Candidates(look.regression, look.form.pilot, look.size)
     fit = start.refit(start.by_criterion(search=False))
-    coef, noise = problem.physical(fit.x), fit.left * problem.size
+    coef, noise = look.physical(fit.x), fit.left * look.size
     if not drift_known:
         told = feedback_of_model(coef, noise, basis, data, form.order, form.window or 0)
         guess = form.feedback or 0.0
         if told != guess and not (guess > 0 and 1 / _CLOSE <= told / guess <= _CLOSE):
             form = replace(form, feedback=told)
             problem = replace(problem, summary=gather(formulation=form))
-    return replace(problem, floor=quadrature_error(form, basis, coef, data))
+    values = np.abs(np.concatenate([one.x for one in data]))
+    floor = np.hypot(quadrature_error(form, basis, coef, data), _ROUNDING * np.nanmax(values, axis=0))
+    return replace(problem, floor=floor)
 
 
 def quadrature_error(form: Integral, basis: Basis, coef: Floats, data: Sequence[Trajectory]) -> Floats:
