@@ -28,11 +28,20 @@ OURS = {
     "Direct": Direct(),
     "Direct, leap": Direct(leap=True),
     "Blended": Blended(),
+    "Blended, gradients only": Blended(inner_steps=10**6),
     "FullyCorrective": FullyCorrective(),
     "Plain": Plain(),
 }
 THEIRS = {"Clarabel": peers.by_clarabel, "CVXOPT": peers.by_cvxopt}
-LONGEST = 5.0
+LONGEST = 2.0
+NOTES = (
+    "Radius in units of the norm of least squares; ties: neighbours interchangeable. Our times include "
+    f"presolve; a run that takes longer than {LONGEST:g} s of wall time is cut off, and the gap reached says "
+    "so. Gaps of the interior-point methods, asked for 1e-8, are those of their points, scaled into the ball "
+    "where they lie outside. `times ours` is the time over that of Direct to 1e-8 in the same run; where the "
+    "radius does not bind, over that of Direct with a leap, which gives no path, as they give none. Blended, "
+    "gradients only: the paper's method to the letter, without exact minimisers where gradients are slow."
+)
 
 
 def run() -> None:
@@ -47,51 +56,52 @@ def _gaps() -> None:
     rows = []
     for name in problems.NAMES:
         for ties in (False, True):
-            for share in (0.5, 0.9, 2.0):
-                for tol in (1e-6, 1e-8):
-                    rows += _one(name, share, ties, tol)
-    write(
-        "solver",
-        "Seconds to a relative gap",
-        rows,
-        "Radius in units of the norm of least squares; ties: neighbours interchangeable. `times Direct` is the "
-        "time over that of Direct in the same run; our times include presolve. A run that takes longer than "
-        f"{LONGEST:g} s is cut off; the gap reached says so. Gaps of the interior-point methods are those of "
-        "their points, scaled into the region where they lie outside. Direct, leap: without a path.",
-    )
+            for share in (0.5, 2.0):
+                rows += _one(name, share, ties)
+                write("solver", "Seconds to a relative gap", rows, NOTES, show=False)
+    write("solver", "Seconds to a relative gap", rows, NOTES)
 
 
-def _one(name: str, share: float, ties: bool, tol: float) -> list[dict[str, Any]]:
+def _one(name: str, share: float, ties: bool) -> list[dict[str, Any]]:
     objective, region = problems.objective(name), problems.region(name, share, ties=ties)
-    scale = float(np.sum(objective.target**2))
-    small = name.endswith("5")
     rows = []
     for label, correction in OURS.items():
-        if label in ("FullyCorrective", "Plain") and not (small and tol == 1e-6):
+        if not _of_interest(label, name, share):
             continue
+        for tol in (1e-6, 1e-8):
 
-        def solve(correction=correction) -> Any:
-            return conditional_gradient(
-                objective, oracle_for(region), correction, tol=tol, max_iter=10**6, max_seconds=LONGEST
-            )
+            def solve(correction=correction, tol=tol) -> Any:
+                return conditional_gradient(
+                    objective, oracle_for(region), correction, tol=tol, max_iter=10**6, max_seconds=LONGEST
+                )
 
-        seconds, result = best_of(solve)
-        rows.append(
-            _row(name, share, ties, tol, label, seconds, result.relative_gap, result.history[-1].atoms)
-        )
-    if tol == 1e-8:
-        oracle = oracle_for(region)
-        for label, solver in THEIRS.items():
-            seconds, x = best_of(lambda solver=solver: solver(objective, region, tol), times=2, enough=1.0)
-            x = x * min(1.0, region.radius / region.norm(x))
-            gap = gap_at(objective, oracle, x) / scale
-            rows.append(_row(name, share, ties, tol, label, seconds, gap, int(np.sum(np.abs(x) > 1e-6))))
+            seconds, result = best_of(solve, enough=0.5)
+            rows.append(_row(name, share, ties, tol, label, seconds, result.relative_gap))
+    oracle = oracle_for(region)
+    for label, solver in THEIRS.items():
+        tol = 1e-8
+        seconds, x = best_of(lambda solver=solver, tol=tol: solver(objective, region, tol), enough=0.5)
+        x = x * min(1.0, region.radius / region.norm(x))
+        gap = gap_at(objective, oracle, x) / float(np.sum(objective.target**2))
+        rows.append(_row(name, share, ties, tol, label, seconds, gap))
+    base = next(r["seconds"] for r in rows if r["method"].startswith("Direct") and r["tol"] == 1e-8)
+    if share > 1:
+        base = next(r["seconds"] for r in rows if r["method"] == "Direct, leap" and r["tol"] == 1e-8)
     for row in rows:
-        row["times Direct"] = row["seconds"] / rows[0]["seconds"]
+        row["times ours"] = row["seconds"] / base
     return rows
 
 
-def _row(name, share, ties, tol, method, seconds, gap, terms) -> dict[str, Any]:
+def _of_interest(label: str, name: str, share: float) -> bool:
+    """Leaps where the radius does not bind; the slow ones on small problems."""
+    if label == "Direct, leap":
+        return share > 1
+    if label in ("Plain", "Blended, gradients only"):
+        return name == "kuramoto5"
+    return label == "Direct" or share < 1 or name.endswith("5")
+
+
+def _row(name, share, ties, tol, method, seconds, gap) -> dict[str, Any]:
     return {
         "problem": name,
         "radius": share,
@@ -100,7 +110,6 @@ def _row(name, share, ties, tol, method, seconds, gap, terms) -> dict[str, Any]:
         "method": method,
         "seconds": seconds,
         "gap": gap,
-        "terms": terms,
     }
 
 
@@ -132,9 +141,9 @@ def _paths() -> None:
         "paths",
         "Time per support along a path",
         rows,
-        "Until as many terms are in as the system has. Direct refits all targets at once and one term joins a "
-        "step; LARS walks knot by knot for each target, with the Gram matrix given; coordinate descent, celer "
-        "and skglm take twenty penalties a target (celer and skglm: after compilation, d = 5).",
+        "Until as many terms are in as the system has. Direct walks for all targets at once, a term a step; "
+        "LARS knot by knot for each target, with the Gram matrix given; coordinate descent, celer and skglm "
+        "take twenty penalties a target (celer and skglm: after compilation, d = 5).",
     )
 
 
@@ -166,7 +175,7 @@ def _samples() -> None:
 def _memory() -> None:
     rows = []
     for name in problems.NAMES:
-        for share in (0.5, 0.9, 2.0):
+        for share in (0.5, 2.0):
             objective, region = problems.objective(name), problems.region(name, share)
             for label in ("Direct", "Direct, leap", "Blended"):
                 if label == "Blended" and share > 1 and name.endswith("10"):

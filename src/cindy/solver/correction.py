@@ -68,7 +68,7 @@ class FullyCorrective(Correction):
     """
 
     accuracy: float = 0.1
-    inner_steps: int = 1_000
+    inner_steps: int = 300
 
     def __post_init__(self) -> None:
         positive(self.accuracy, "FullyCorrective: `accuracy`")
@@ -99,7 +99,7 @@ class Blended(Correction):
         not suffice, the run goes on with exact minimisers, as `Direct` does
     """
 
-    inner_steps: int = 1_000
+    inner_steps: int = 300
 
     def __post_init__(self) -> None:
         integer(self.inner_steps, "Blended: `inner_steps`", least=1)

@@ -85,10 +85,17 @@ class Factor:
     def delete(self, position: int) -> None:
         """Let the column at `position` go; those behind it move up."""
         k = self.size - 1
+        whole = self._q[:, : k + 1]
         q, r = qr_delete(
-            self._q[:, : k + 1], self._r[: k + 1, : k + 1], position, which="col", check_finite=False
+            whole,
+            self._r[: k + 1, : k + 1],
+            position,
+            which="col",
+            overwrite_qr=True,
+            check_finite=False,
         )
-        self._q[:, :k] = q[:, :k]
+        if not np.may_share_memory(q, whole):
+            self._q[:, :k] = q[:, :k]
         self._r[:k, :k] = r[:k]
         self.size = k
         self._sides[:k, 0] = self._target @ self._q[:, :k]

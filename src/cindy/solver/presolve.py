@@ -86,7 +86,9 @@ def presolve(region: Region) -> Presolved | None:
         found = _corners(block, basis)
         if found is None:
             return None
-        corners += [(block.members[np.flatnonzero(c)], c[np.flatnonzero(c)]) for c in found]
+        for corner in found:
+            nonzero = corner.nonzero()[0]
+            corners.append((block.members[nonzero], corner[nonzero]))
     room = region.radius - region.norm(origin)
     if room < -ROUNDING * region.radius:
         raise InfeasibleError(
@@ -146,6 +148,9 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
     size = len(block.members)
     if not len(block.equal):
         return np.eye(size), np.zeros(size)
+    if block.equal.shape == (1, 2) and block.goal[0] == 0.0:
+        # A tie, by far the most frequent block.
+        return np.array([[-block.equal[0, 1]], [block.equal[0, 0]]]), np.zeros(2)
     # Coefficients may differ in unit: balanced, the rank does not depend on that.
     unit = np.abs(block.equal).max(axis=0)
     unit[unit == 0] = 1.0
@@ -177,6 +182,9 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
     free = basis.shape[1]
     if not free:
         return []
+    if free == 1 and not len(block.signs):
+        corner = basis[:, 0] * (np.abs(basis[:, 0]) > ROUNDING * np.abs(basis).max())
+        return [corner, -corner]
     planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
     if comb(len(planes), free - 1) > MOST_CORNERS:
         return None
