@@ -62,13 +62,17 @@ def unique_names(names: Iterable[str], where: str) -> tuple[str, ...]:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence that offers the nearest known name, or lists what there is."""
     names = [str(k) for k in known]
-    near = get_close_matches(name, names, n=1, cutoff=0.5) or [
-        k for k in names if k.replace(" ", "") == name.replace("*", "").replace(" ", "")
-    ]
+    alike = [k for k in names if _spelling(k) == _spelling(name)]
+    near = alike or get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
         return f'Did you mean "{near[0]}"?'
     listed = ", ".join(f'"{k}"' for k in names[:12])
     return f"Known: {listed}{', …' if len(names) > 12 else ''}."
+
+
+def _spelling(name: str) -> list[str]:
+    """The factors of a term in any order, case, and notation of powers and products."""
+    return sorted(name.lower().replace("**", "^").replace("*", " ").split())
 
 
 def _number(value: float, where: str) -> float:
