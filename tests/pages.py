@@ -19,7 +19,7 @@ IMAGES = ROOT / "docs" / "images"
 UPDATE = bool(os.environ.get("CINDY_UPDATE_DOCS"))
 
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(\n*```text\n.*?^```\n)?", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"(?P<value>\d+(?:\.(?P<decimals>\d+))?)(?:\((?P<error>\d+)\))?(?:e(?P<power>[+-]?\d+))?")
 EFFORT = re.compile(r"\d+ iterations|[\d.]+ s\b")
 LONG = ("cindy reproduce", "cindy bench")
 
@@ -43,14 +43,23 @@ def executed(text: str, folder: Path) -> str:
 def same(now: str, shown: str) -> bool:
     """Whether two texts agree, their numbers to one unit of the last digit shown, or to six digits.
 
-    Results repeat to rounding, so a digit changes only where it was on the edge. Effort is not compared,
-    nor what is rounding itself.
+    Results repeat to rounding, so a digit changes only where it was on the edge: 0.641(9) may become 0.64(1).
+    Effort is not compared, nor what is rounding itself.
     """
     now, shown = (EFFORT.sub("some", text) for text in (now, shown))
-    if NUMBER.split(now) != NUMBER.split(shown):
+    if NUMBER.sub("#", now) != NUMBER.sub("#", shown):
         return False
-    pairs = zip(NUMBER.findall(now), NUMBER.findall(shown), strict=True)
-    return all(abs(float(a) - float(b)) <= max(1.01 * _unit(b), 1e-6 * float(b), 1e-12) for a, b in pairs)
+    return all(map(_close, NUMBER.finditer(now), NUMBER.finditer(shown)))
+
+
+def _close(a: re.Match[str], b: re.Match[str]) -> bool:
+    if a[0].isdigit() or b[0].isdigit():  # a count
+        return a[0] == b[0]
+    units = [10.0 ** (int(m["power"] or 0) - len(m["decimals"] or "")) for m in (a, b)]
+    one, two = (float(f"{m['value']}e{m['power'] or 0}") for m in (a, b))
+    errors = [float(m["error"] or 0) * unit for m, unit in zip((a, b), units, strict=True)]
+    slack = 1.01 * max(units)
+    return abs(one - two) <= max(slack, 1e-6 * two, 1e-12) and abs(errors[0] - errors[1]) <= slack
 
 
 def keep_pictures(folder: Path) -> None:
@@ -58,11 +67,6 @@ def keep_pictures(folder: Path) -> None:
     IMAGES.mkdir(exist_ok=True)
     for picture in folder.glob("*.png"):
         shutil.copy(picture, IMAGES)
-
-
-def _unit(number: str) -> float:
-    digits, _, power = number.partition("e")
-    return float(10.0 ** (int(power or 0) - len(digits.partition(".")[2])))
 
 
 def _python(code: str, namespace: dict[str, object]) -> str:
