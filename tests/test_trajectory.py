@@ -43,6 +43,18 @@ def test_a_pickled_trajectory_comes_back_the_same():
     assert (again.states, again.name, again.weight) == (("a", "b"), "run 7", 2.0)
 
 
+def test_a_part_shares_memory_and_everything_else():
+    whole = Trajectory(T, X, ("a", "b"), u=T, name="run 7", weight=2.0)
+    part = whole.part(3, 7)
+    assert np.shares_memory(part.x, whole.x)
+    assert part.u is not None
+    assert np.array_equal(part.u[:, 0], T[3:7])
+    assert (part.states, part.inputs, part.name, part.weight) == (("a", "b"), ("u1",), "run 7", 2.0)
+    for start, stop in ((3, 3), (-1, 2), (5, 12)):
+        with pytest.raises(DataError, match="no samples"):
+            whole.part(start, stop)
+
+
 BAD = {
     "t must increase": (
         [0.0, 1.0, 1.0],

@@ -110,8 +110,13 @@ class Trajectory:
 
     def part(self, start: int, stop: int) -> Trajectory:
         """Samples start … stop − 1, sharing memory with this trajectory."""
-        u = None if self.u is None else self.u[start:stop]
-        return replace(self, t=self.t[start:stop], x=self.x[start:stop], u=u)
+        if not 0 <= start < stop <= len(self):
+            raise DataError(f"Trajectory: there are no samples {start} … {stop - 1} among {len(self)}.")
+        # What was checked once need not be checked again: streams are cut into many parts.
+        made = object.__new__(Trajectory)
+        cut = {"t": self.t[start:stop], "x": self.x[start:stop]}
+        made.__dict__.update(self.__dict__ | cut | {"u": None if self.u is None else self.u[start:stop]})
+        return made
 
     def segments(self) -> list[Trajectory]:
         """The stretches without missing values.

@@ -1,0 +1,122 @@
+"""What accumulating costs: samples a second against the bare factorisation, memory, processes."""
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.table import best_of, write
+from cindy.accumulate import accumulate
+from cindy.basis import Polynomial
+from cindy.formulation import Integral
+from cindy.trajectory import Trajectory
+
+__all__ = ["run"]
+
+SAMPLES = 20_000_000
+EACH = 10_000
+STATES, DEGREE = 5, 3
+BLOCK = 4096
+
+
+def run() -> None:
+    rows: list[dict[str, Any]] = []
+    for uniform in (True, False):
+        total = SAMPLES if uniform else SAMPLES // 10
+        seconds, samples, peak, width = _in_a_fresh_process(total, uniform)
+        bare = _factorising(width)
+        rows.append(
+            {
+                "time grid": "uniform" if uniform else "irregular",
+                "samples": samples,
+                "terms": width - STATES,
+                "µs a sample": 1e6 * seconds / samples,
+                "numpy.linalg.qr µs a row": 1e6 * bare,
+                "speed against numpy": bare * samples / seconds,
+                "peak MB": peak,
+            }
+        )
+    write(
+        "stream",
+        "Streaming trajectories into a summary",
+        rows,
+        f"{STATES} states, all monomials to degree {DEGREE}, the integral form in windows of 64 samples, "
+        f"from a generator of trajectories of {EACH:,} samples; against the bare factorisation of blocks of "
+        f"{BLOCK:,} rows.",
+    )
+    write(
+        "stream_processes",
+        "Two processes",
+        [_processes(4_000_000)],
+        "The best of three runs each. Wall time on a machine shared with other programs; the last "
+        "column is twice the processor time of one process over that of two and their parent together.",
+    )
+
+
+def _trajectories(total: int, uniform: bool) -> Iterator[Trajectory]:
+    rng = np.random.default_rng(0)
+    steps = np.full(EACH, 0.01) if uniform else rng.uniform(0.005, 0.015, EACH)
+    t = np.cumsum(steps) if not uniform else np.arange(EACH) * 0.01
+    turns, phases = rng.uniform(0.5, 2.0, (8, STATES)), rng.uniform(0, 6, (8, STATES))
+    waves = [np.sin(t[:, None] * w + p) for w, p in zip(turns, phases, strict=True)]
+    for k in range(total // EACH):
+        yield Trajectory(t, waves[k % len(waves)])
+
+
+def _stream(total: int, uniform: bool, processes: int = 1) -> tuple[int, int]:
+    form = Integral(window=64)
+    summary = accumulate(
+        _trajectories(total, uniform), Polynomial(DEGREE), formulation=form, processes=processes
+    )
+    return summary.samples, summary.total.factor.shape[1]
+
+
+def _in_a_fresh_process(total: int, uniform: bool) -> tuple[float, int, float, int]:
+    """Processor seconds, samples, peak memory in MB of one stream, and the columns of its factor."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_measured, (total, uniform))
+
+
+def _measured(total: int, uniform: bool) -> tuple[float, int, float, int]:
+    began = time.process_time()
+    samples, width = _stream(total, uniform)
+    seconds = time.process_time() - began
+    return seconds, samples, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, width
+
+
+def _factorising(width: int) -> float:
+    """Processor seconds a row of numpy's QR of a block, all it takes to have R."""
+    block = np.random.default_rng(0).standard_normal((BLOCK, width))
+    repeats = 50
+    least, _ = best_of(lambda: [np.linalg.qr(block, mode="r") for _ in range(repeats)], times=5)
+    return least / (repeats * BLOCK)
+
+
+def _processes(total: int) -> dict[str, Any]:
+    """Wall time as it was, and what processor time promises where two cores are free."""
+    walls: dict[int, list[float]] = {1: [], 2: []}
+    spent: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(3):
+        for processes in walls:
+            began, used = time.perf_counter(), _used()
+            _stream(total, True, processes)
+            walls[processes].append(time.perf_counter() - began)
+            spent[processes].append(_used() - used)
+    return {
+        "samples": total,
+        "one process s": min(walls[1]),
+        "two processes s": min(walls[2]),
+        "gain": min(walls[1]) / min(walls[2]),
+        "processor s, one": min(spent[1]),
+        "processor s, two": min(spent[2]),
+        "gain on two free cores": 2 * min(spent[1]) / min(spent[2]),
+    }
+
+
+def _used() -> float:
+    """Processor seconds of this process and of those that it has ended."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in both)
