@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 from cindy.calculus import Operator, derivative_weights, interval_weights
 from cindy.trajectory import Trajectory
 
-__all__ = ["derivative_window", "integral_window", "noise_level", "periods", "some_segments", "window_length"]
+__all__ = [
+    "derivative_window",
+    "half_period",
+    "integral_window",
+    "noise_level",
+    "periods",
+    "some_segments",
+    "window_length",
+]
 
 Floats = NDArray[np.float64]
 
@@ -17,6 +25,7 @@ _LOOK = 12
 _LOOK_SAMPLES = 4000
 _FEW_PERIODS = 3.0
 _SHORTEST_WINDOW = 24
+_ENOUGH_WINDOWS = 12
 _HARMLESS = float(np.log(1.5))
 """Neighbouring time steps that differ by less do not magnify noise."""
 _DEGREES = (8, 6, 4, 2)
@@ -27,9 +36,19 @@ _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
 def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
     """Samples in a window of the integral form; 0 where trajectories should stay whole.
 
-    A trajectory of fewer than three periods stays whole: every cut costs an initial
-    state. Longer ones are cut into half periods, over which even a chaotic
-    solution is still a smooth function of its initial state.
+    A trajectory of fewer than three periods stays whole: every cut costs an initial state.
+    Longer ones are cut into windows of one and a half periods, or less where there would be
+    too few of them to judge errors by, but no less than half a period.
+    """
+    half = half_period(trajectories, least=least)
+    enough = sum(len(one) for one in trajectories) // _ENOUGH_WINDOWS
+    return min(max(half, enough), 3 * half)
+
+
+def half_period(trajectories: Sequence[Trajectory], *, least: int) -> int:
+    """Samples over which even a chaotic solution is a smooth function of its initial state.
+
+    0 where the data do not swing three times, and so do not tell.
     """
     segments = some_segments(trajectories)
     if not segments:
@@ -38,8 +57,7 @@ def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
     lengths = np.array([len(s) for s in segments], dtype=float)
     if np.median(turns) < _FEW_PERIODS:
         return 0
-    half_period = float(np.median(lengths / turns)) / 2
-    return max(round(half_period), least, _SHORTEST_WINDOW)
+    return max(round(float(np.median(lengths / turns)) / 2), least, _SHORTEST_WINDOW)
 
 
 def periods(segment: Trajectory) -> float:

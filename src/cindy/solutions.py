@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cindy.calculus import cumulative, derivative_weights, interval_weights
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete
-from cindy.scales import noise_level, window_length
+from cindy.scales import half_period, noise_level
 from cindy.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def solutions(
         chosen from the data
     """
     discrete = isinstance(model.formulation, Discrete)
-    near = 0 if discrete else window_length(data, least=model.order + 2)
+    near = 0 if discrete else half_period(data, least=model.order + 2)
     for i, segment in ((i, part) for i, one in enumerate(data) for part in one.segments()):
         length = window or len(segment)
         noise = noise_level(segment)
