@@ -6,9 +6,12 @@ from numpy.typing import NDArray
 
 from cindy.calculus import interval_weights, reach
 
-__all__ = ["apply_alike", "integrated", "nested"]
+__all__ = ["apply_alike", "increments", "nested", "running_sums"]
 
 Floats = NDArray[np.float64]
+
+_FEW_WINDOWS = 8
+"""Below as many, going along all windows in step is slower than going through one at a time."""
 
 
 def nested(samples: int, start: int, stop: int, half_width: int, times: int) -> list[tuple[int, int]]:
@@ -23,23 +26,33 @@ def nested(samples: int, start: int, stop: int, half_width: int, times: int) -> 
     return spans
 
 
-def integrated(
+def increments(
     values: Floats, t: Floats, spans: list[tuple[int, int]], *, degree: int, half_width: int
 ) -> Floats:
-    """The integral of values on the first of the nested stretches, up to a polynomial in t.
+    """(b − a − 1, columns): how the repeated integral grows from sample to sample of the first stretch.
 
     values: (samples of the last stretch, columns); t: the times of those samples
-    One running sum over all windows: what an earlier window adds to a later one is
-    such a polynomial, and is eliminated with the initial state.
+    The inner integrals begin anywhere: what that adds is a polynomial in t, and is
+    eliminated with the initial state.
     """
     origin = spans[-1][0]
     for k in range(len(spans) - 1, 0, -1):
         (a, b), (low, high) = spans[k - 1], spans[k]
         weights = interval_weights(t[low - origin : high - origin], degree=degree, half_width=half_width)
-        result = np.zeros((b - a, values.shape[1]))
-        np.cumsum((weights @ values)[a - low : b - 1 - low], axis=0, out=result[1:])
-        values = result
-    return values
+        steps = np.asarray(weights @ values)[a - low : b - 1 - low]
+        if k > 1:
+            values = np.zeros((b - a, values.shape[1]))
+            np.cumsum(steps, axis=0, out=values[1:])
+    return steps
+
+
+def running_sums(stack: Floats) -> None:
+    """Turn rows into sums of the rows so far, in every window of a stack (windows, length, columns)."""
+    if len(stack) < _FEW_WINDOWS:
+        np.cumsum(stack, axis=1, out=stack)
+        return
+    for j in range(1, stack.shape[1]):
+        stack[:, j] += stack[:, j - 1]
 
 
 def apply_alike(operator: Floats, values: Floats, first: int, length: int, out: Floats) -> None:

@@ -64,6 +64,11 @@ def without_polynomials(stack: Floats, t: Floats, count: int) -> Floats:
     dropped; what was white noise before is white noise after. `stack` is overwritten.
     """
     length = t.shape[1]
+    if count == 1:
+        # The one reflection maps the constant vector onto the first row, and takes the same from all others.
+        root = np.sqrt(length)
+        shared = (stack[:, 1:].sum(axis=1) + (1 + root) * stack[:, 0]) / (length + root)
+        return np.asarray((stack[:, 1:] - shared[:, None]).reshape(-1, stack.shape[2]))
     half = (t[:, -1:] - t[:, :1]) / 2
     scaled = (t - (t[:, -1:] + t[:, :1]) / 2) / half
     powers = scaled[:, :, None] ** np.arange(count)

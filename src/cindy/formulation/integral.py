@@ -14,10 +14,10 @@ from cindy.calculus import derivative, uniform_step
 from cindy.errors import DataError
 from cindy.feedback import feedback_of_data
 from cindy.formulation.base import Formulation
-from cindy.quadrature import apply_alike, integrated, nested
+from cindy.quadrature import apply_alike, increments, nested, running_sums
 from cindy.scales import derivative_window, integral_window, window_length
 from cindy.trajectory import Trajectory
-from cindy.whitening import whitened
+from cindy.whitening import whitened, whitened_differences
 from cindy.windows import split, stacks, without_first, without_polynomials
 
 __all__ = ["Integral"]
@@ -128,13 +128,10 @@ class Integral(Formulation):
                 apply_alike(integrals, terms, s - low - self._beyond, length, rows[:, : terms.shape[1]])
                 apply_alike(states, target, s - a, length, rows[:, terms.shape[1] :])
             else:
-                gamma = self._gamma(terms, segment.t, len(segment), low, s, e)
-                joined = np.hstack([gamma, target[s - a : e - a]])
-                made = [
-                    self._eliminated(*pair)
-                    for pair in stacks(joined, segment.t[s:e], edges[first : last + 1] - s)
-                ]
-                np.concatenate(made, out=rows)
+                steps = self._steps(terms, segment.t, len(segment), low, s, e)
+                rows[...] = self._eliminated(
+                    steps, target[s - a : e - a], segment.t[s:e], edges[first : last + 1] - s
+                )
         return out
 
     @property
@@ -157,11 +154,11 @@ class Integral(Formulation):
         rate = derivative(segment.t, segment.x, start, stop, order=1, degree=degree, half_width=half_width)
         return np.asfortranarray(rate)
 
-    def _gamma(self, terms: Floats, t: Floats, samples: int, low: int, start: int, stop: int) -> Floats:
-        """The integrated terms at samples start … stop − 1; `terms` begins at sample `low`."""
+    def _steps(self, terms: Floats, t: Floats, samples: int, low: int, start: int, stop: int) -> Floats:
+        """Increments of the integrated terms from sample to sample; `terms` begins at sample `low`."""
         spans = self._spans(samples, start, stop)
         a, b = spans[-1]
-        return integrated(
+        return increments(
             terms[a - low : b - low], t[a:b], spans, degree=self.degree or 1, half_width=self.half_width or 1
         )
 
@@ -182,13 +179,31 @@ class Integral(Formulation):
             for i, j in zip([0, *cuts], [*cuts, len(lengths)], strict=True)
         ]
 
-    def _eliminated(self, stack: Floats, t: Floats) -> Floats:
-        """The rows of windows of one length without their initial states."""
-        if self.initial == "first":
-            return without_first(stack)
-        if self.feedback:
-            return whitened(stack, t, self.order, self.feedback)
-        return without_polynomials(stack, t, self.order)
+    def _eliminated(self, steps: Floats, target: Floats, t: Floats, edges: Ints) -> Floats:
+        """The rows of windows without their initial states, from increments of the terms and from states."""
+        width = steps.shape[1]
+        feedback = (self.feedback or 0.0) if self.initial == "free" else 0.0
+        joined = np.empty((len(t), width + target.shape[1]))
+        if feedback and self.order == 1:
+            # Whitening starts from differences, and those of the integrals are the increments.
+            joined[:-1, :width] = steps
+            joined[:-1, width:] = np.diff(target, axis=0)
+            joined[-1] = 0.0
+            windows = stacks(joined, t, edges)
+            return np.concatenate([whitened_differences(w[:, :-1], at, 1, feedback) for w, at in windows])
+        joined[1:, :width] = steps
+        joined[:, width:] = target
+        made = []
+        for stack, at in stacks(joined, t, edges):
+            stack[:, 0, :width] = 0.0
+            running_sums(stack[:, :, :width])
+            if self.initial == "first":
+                made.append(without_first(stack))
+            elif feedback:
+                made.append(whitened(stack, at, self.order, feedback))
+            else:
+                made.append(without_polynomials(stack, at, self.order))
+        return np.concatenate(made)
 
 
 @lru_cache(maxsize=64)
@@ -196,6 +211,7 @@ def _alike(form: Integral, length: int, step: float) -> tuple[Floats, Floats]:
     """From the samples of a window on a uniform grid, and those around it, to its rows: design and target."""
     beyond = form._beyond
     t = step * np.arange(float(length + 2 * beyond))
-    gamma = form._gamma(np.eye(len(t)), t, len(t), 0, beyond, beyond + length)
-    window = t[None, beyond : beyond + length]
-    return form._eliminated(gamma[None], window), form._eliminated(np.eye(length)[None], window)
+    steps = form._steps(np.eye(len(t)), t, len(t), 0, beyond, beyond + length)
+    window = t[beyond : beyond + length]
+    rows = form._eliminated(steps, np.eye(length), window, np.array([0, length]))
+    return np.ascontiguousarray(rows[:, : len(t)]), np.ascontiguousarray(rows[:, len(t) :])
