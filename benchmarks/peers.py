@@ -7,6 +7,7 @@ import cvxopt
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import qr
 from sklearn.linear_model import lars_path_gram, lasso_path
 
 from cindy.least_squares import LeastSquares
@@ -94,7 +95,7 @@ def _independent(region: Region) -> sp.csr_array:
     if not region.rows:
         return region.matrix
     dense = region.matrix.toarray()
-    _, r, pivots = __import__("scipy.linalg").linalg.qr(dense.T, mode="economic", pivoting=True)
+    _, r, pivots = qr(dense.T, mode="economic", pivoting=True)
     rank = int((np.abs(np.diag(r)) > 1e-9 * abs(r[0, 0])).sum())
     return region.matrix[np.sort(pivots[:rank])]
 
@@ -105,9 +106,10 @@ def _sparse(matrix: Any) -> cvxopt.spmatrix:
 
 
 def paths(objective: LeastSquares, terms: int) -> dict[str, Any]:
-    """Name of a path solver → a call that runs it for every target until `terms` terms are in, giving supports.
+    """Name of a path solver → a call that runs it for every target until `terms` terms are in.
 
-    LARS walks its own knots; the others get twenty penalties that end where it ended.
+    A call gives the number of supports reached. LARS walks its own knots; the others get twenty
+    penalties that end where it ended.
     """
     from celer import celer_path
     from skglm.datafits import Quadratic

@@ -32,7 +32,7 @@ def best_of(action: Callable[[], Any], *, times: int = 3, enough: float = 2.0) -
     return least, result
 
 
-def write(name: str, title: str, rows: list[dict[str, Any]], notes: str = "") -> None:
+def write(name: str, title: str, rows: list[dict[str, Any]], notes: str = "", *, show: bool = True) -> None:
     """Write rows to results/name.csv and results/name.md, and show the table."""
     RESULTS.mkdir(exist_ok=True)
     columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -47,7 +47,8 @@ def write(name: str, title: str, rows: list[dict[str, Any]], notes: str = "") ->
     lines += ["| " + " | ".join(_text(row.get(c, "")) for c in columns) + " |" for row in rows]
     lines += ["", f"{platform.machine()}, Python {platform.python_version()}, one thread, processor time."]
     (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines[2:]), flush=True)
+    if show:
+        print("\n".join(lines[2:]), flush=True)
 
 
 def _text(value: Any) -> str:
