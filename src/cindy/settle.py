@@ -31,8 +31,8 @@ def settled(
 ) -> Problem:
     """The problem in the integral form as a first model says it should be posed.
 
-    Drift of the noise: the guess from the data is good to an order of magnitude, and so
-    good enough to find a model; a second pass over the data pays where that says otherwise.
+    Drift of the noise: the guess from the data is rough, yet good enough to find a first
+    model; a second pass over the data pays where that says otherwise.
     Quadrature and rounding: residuals below their error are not to be explained by terms.
     """
     form = problem.summary.formulation

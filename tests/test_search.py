@@ -1,0 +1,91 @@
+"""Local search: better supports than elimination finds, never worse ones."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.regressions import made, regressions, rows_of
+
+from cindy.elimination import eliminate
+from cindy.least_squares import LeastSquares
+from cindy.regression import Regression
+from cindy.rows import Rows
+from cindy.search import Criterion, best_stage, criterion_of, improve
+
+
+def value(regression, criterion, support, targets):
+    fit = regression.fit(support, targets)
+    return criterion(fit.loss, fit.free)
+
+
+def starts(regression):
+    width = regression.shape[1]
+    every = np.arange(np.prod(regression.shape))
+    return [every[np.isin(every % width, g)] for g in regression.groups]
+
+
+@given(regressions(kinds=("none", "ties", "sums")), st.integers(0, 2**20))
+def test_search_never_makes_a_support_worse(regression, bits):
+    for group, start in zip(regression.groups, starts(regression), strict=True):
+        given_one = np.array([i for i in start if bits >> int(i) & 1], dtype=np.intp)
+        criterion = criterion_of(regression, group)
+        found = improve(regression, group, given_one, criterion)
+        before = value(regression, criterion, given_one, group)
+        assert value(regression, criterion, found, group) <= before + 1e-6 * abs(before)
+        assert set(found) <= set(start)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_search_finds_the_best_of_all_supports_from_any_start(seed):
+    regression = made(seed=seed, terms=7, targets=1, noise=0.5, sparse=3)
+    group = np.array([0])
+    criterion = criterion_of(regression, group)
+    every = [np.array(c, dtype=np.intp) for k in range(8) for c in combinations(range(7), k)]
+    best = min(value(regression, criterion, s, group) for s in every)
+    for start in (np.arange(7), np.zeros(0, dtype=np.intp), np.array([seed % 7])):
+        found = improve(regression, group, start, criterion)
+        assert value(regression, criterion, found, group) == pytest.approx(best, rel=1e-9)
+
+
+def test_a_term_that_stands_for_many_comes_back_and_they_go():
+    rng = np.random.default_rng(0)
+    parts = rng.standard_normal((400, 6))
+    whole = parts.sum(axis=1, keepdims=True) + 0.01 * rng.standard_normal((400, 1))
+    target = whole + 0.01 * rng.standard_normal((400, 1))
+    regression = Regression((LeastSquares.from_rows(np.hstack([parts, whole]), target),), Rows.none(7))
+    group = np.array([0])
+    found = improve(regression, group, np.arange(6), criterion_of(regression, group))
+    assert found.tolist() == [6]
+
+
+def test_what_equalities_connect_enters_together():
+    plain = made(terms=5, targets=2, noise=0.01, seed=3)
+    truth = np.linalg.lstsq(plain.total.design, plain.total.target)[0]
+    i, k = (int(np.argmax(np.abs(truth[:, j]))) for j in (0, 1))
+    tie = np.zeros((1, 10))
+    tie[0, [2 * i, 2 * k + 1]] = truth[k, 1], -truth[i, 0]
+    regression = Regression(plain.blocks, rows_of(tie, [0.0]))
+    group = regression.groups[0]
+    found = improve(regression, group, np.zeros(0, dtype=np.intp), criterion_of(regression, group))
+    assert {2 * i, 2 * k + 1} <= set(found)
+
+
+def test_the_extended_criterion_asks_more_of_a_term_and_fewer_rows_ask_more_still():
+    regression = made(terms=6)
+    group = np.array([0])
+    plain = criterion_of(regression, group, extended=False)
+    extended = criterion_of(regression, group)
+    assert extended.price == pytest.approx(plain.price + 2 * np.log(6))
+    assert plain.price == pytest.approx(np.log(regression.total.rows))
+    assert criterion_of(regression, group, effect=4.0).rows == extended.rows / 4
+    assert Criterion(10, 3)(np.e, 2) == pytest.approx(16)
+
+
+def test_the_best_stage_is_that_of_least_criterion():
+    regression = made(terms=8, noise=0.2)
+    for trail in eliminate(regression, starts(regression)):
+        criterion = criterion_of(regression, trail.targets)
+        values = [criterion(s.loss, s.free) for s in trail.stages]
+        assert values[best_stage(trail, criterion)] == min(values)
