@@ -10,7 +10,7 @@ from cindy.errors import DataError
 from cindy.feedback import feedback_of_data, feedback_of_model
 from cindy.formulation import Integral
 from cindy.identify import identify
-from cindy.systems import duffing, kuramoto, lorenz, lotka_volterra, rossler, spring_masses
+from cindy.systems import duffing, fput, kuramoto, lorenz, lotka_volterra, rossler, spring_masses
 from cindy.trajectory import Trajectory
 from cindy.whitening import whitened
 from cindy.windows import without_polynomials
@@ -20,6 +20,7 @@ GRIDS = {
     "uneven": np.cumsum(np.random.default_rng(3).uniform(0.02, 0.08, 41)),
     "doubling": np.concatenate([np.linspace(0, 1, 21), np.linspace(1, 3, 21)[1:]]),
 }
+SYSTEMS = [kuramoto(), lorenz(), lotka_volterra(), duffing(), rossler()]
 every_grid = pytest.mark.parametrize("grid", list(GRIDS))
 both_orders = pytest.mark.parametrize("order", [1, 2])
 
@@ -94,16 +95,33 @@ def test_the_integral_form_with_vanishing_feedback_is_the_plain_one():
     np.testing.assert_allclose(rows[1e-9], rows[0.0], rtol=1e-4, atol=1e-6 * np.abs(rows[0.0]).max())
 
 
-@pytest.mark.parametrize(
-    "system", [kuramoto(), lorenz(), lotka_volterra(), duffing(), rossler()], ids=lambda s: s.name
-)
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda s: s.name)
 def test_identify_settles_on_the_feedback_of_the_true_equations(system):
     data = system.simulate(seed=0, noise=1e-3)
     settled = identify(data, system.basis).formulation
     noise = 1e-3 * np.concatenate([one.x for one in data]).std(axis=0)
     true = feedback_of_model(system.coef, noise, system.basis, data, 1, settled.window)
-    assert settled.feedback == pytest.approx(true, rel=1.1)
-    assert feedback_of_data(data, 1, settled.window) > 0
+    assert 0.4 < settled.feedback / true < 2.5
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, fput(), spring_masses()], ids=lambda s: s.name)
+@pytest.mark.parametrize("noise", [1e-4, 1e-2])
+def test_the_guess_from_the_data_is_right_to_an_order_of_magnitude(system, noise):
+    data = system.simulate(seed=0, noise=noise)
+    window = Integral(order=system.order).fit_to(data).window
+    sigma = noise * np.concatenate([one.x for one in data]).std(axis=0)
+    true = feedback_of_model(system.coef, sigma, system.basis, data, system.order, window)
+    assert 1 / 25 < feedback_of_data(data, system.order, window) / true < 25
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_feedback_has_the_unit_of_time_to_the_power_minus_twice_the_order(order):
+    system = lorenz() if order == 1 else spring_masses()
+    data = system.simulate(seed=0, noise=1e-3)
+    slower = [Trajectory(1000 * one.t, one.x, one.states) for one in data]
+    window = Integral(order=order).fit_to(data).window
+    ratio = feedback_of_data(slower, order, window) / feedback_of_data(data, order, window)
+    assert ratio == pytest.approx(1000.0 ** (-2 * order), rel=1e-6)
 
 
 def test_the_feedback_of_a_linear_model_is_the_square_of_its_matrix():

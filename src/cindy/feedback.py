@@ -31,15 +31,16 @@ _SAMPLES = 400
 
 
 def feedback_of_data(trajectories: Sequence[Trajectory], order: int, window: int) -> float:
-    """A first guess from the data alone: since x'' = J x', the ratio of their mean squares.
+    """A first guess from the data alone.
 
+    With order 1, x'' = J x'; with order 2, x'' = J x: the ratio of their mean squares.
     Zero where noise hides the derivatives, or where the drift within a window is negligible.
     """
     segments = [s for s in some_segments(trajectories) if len(s) > 2 * _WIDTHS[0]]
     if not segments:
         return 0.0
     noise = np.mean([noise_level(s) ** 2 for s in segments], axis=0)
-    low = order - 1
+    low = 2 - order
     for width in _WIDTHS:
         fit = [s.part(0, min(len(s), 600)) for s in segments if len(s) > 2 * width]
         if not fit:
