@@ -1,0 +1,196 @@
+"""Rules of selection: what each promises, on every small system."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy import BIC, CrossValidation, Discrepancy, Gap, Integral, Significance, Terms, Trajectory, identify
+from cindy.candidates import Candidates
+from cindy.crossvalidation import fold_losses
+from cindy.errors import CindyError, DataError
+from cindy.systems import (
+    duffing,
+    lorenz,
+    lotka_volterra,
+    michaelis_menten,
+    rossler,
+    sir,
+    spring_masses,
+    van_der_pol,
+)
+
+ETA = 1e-3
+SMALL = [lotka_volterra(), van_der_pol(), duffing(), sir(), spring_masses(), lorenz(), rossler()]
+every_small_system = pytest.mark.parametrize("system", SMALL, ids=lambda s: s.name)
+SPARSE = [Significance(), CrossValidation(), Discrepancy()]
+
+
+def found(system, selection, *, seed=0, noise=ETA, **settings):
+    data = system.simulate(seed=seed, noise=noise)
+    return identify(
+        data, system.basis, formulation=Integral(order=system.order), selection=selection, **settings
+    )
+
+
+def candidates(system, seed=0, noise=ETA):
+    data = system.simulate(seed=seed, noise=noise)
+    form = cindy.accumulate(data, system.basis, formulation=Integral(order=system.order))
+    problem = cindy.Problem(form)
+    return Candidates(problem.regression, problem.form.pilot, problem.size)
+
+
+@every_small_system
+@pytest.mark.parametrize("rule", SPARSE, ids=repr)
+def test_a_sparse_rule_finds_the_terms_of_every_small_system(system, rule):
+    model = found(system, rule)
+    np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
+    assert np.abs(model.coef - system.coef).max() < 0.02 * np.abs(system.coef).max()
+
+
+@every_small_system
+@pytest.mark.parametrize("rule", [BIC(), BIC(extended=False), Gap(1e-8)], ids=repr)
+def test_a_generous_rule_misses_no_term(system, rule):
+    model = found(system, rule)
+    assert ((model.coef != 0) >= (system.coef != 0)).all()
+    if rule == BIC():
+        assert model.size <= (system.coef != 0).sum() + 2
+
+
+@every_small_system
+def test_terms_are_as_many_as_asked_for_and_the_right_ones_when_their_number_is_right(system):
+    true = int((system.coef != 0).sum())
+    for k in (1, true + 1):
+        assert found(system, Terms(k)).size == k
+    model = found(system, Terms(true))
+    assert model.size == true
+    np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
+
+
+def test_larger_numbers_of_terms_contain_the_smaller():
+    system = lorenz()
+    supports = [found(system, Terms(k)).coef != 0 for k in (3, 5, 7, 8)]
+    for one, following in pairwise(supports):
+        assert (one <= following).all()
+
+
+def test_under_ties_terms_come_in_whole_groups():
+    system = spring_masses()
+    laws = system.constraints()
+    assert found(system, Terms(3), constraints=laws).size <= 3
+    model = found(system, Terms(4), constraints=laws)
+    assert model.size == 4
+    assert model.violation < 1e-12
+
+
+def test_every_term_that_significance_keeps_is_significant():
+    rule = Significance()
+    for system in (lorenz(), van_der_pol()):
+        every = candidates(system)
+        support = rule.pick(every)
+        fit = every.refit(support)
+        assert fit.weakest > rule.quantile(every)
+
+
+def test_the_quantile_is_bonferronis_over_all_coefficients():
+    import scipy.stats
+
+    every = candidates(lorenz())
+    blocks = len(every.regression.blocks)
+    expected = scipy.stats.t.ppf(1 - 0.01 / (2 * 30), blocks - 1)
+    assert Significance(0.01).quantile(every) == pytest.approx(expected)
+
+
+def test_a_stricter_level_never_keeps_more():
+    system = sir()
+    data = system.simulate(seed=3, noise=0.2, trajectories=8, points=400)
+    sizes = [identify(data, system.basis, selection=Significance(a)).size for a in (0.5, 0.05, 1e-4, 1e-9)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_discrepancy_takes_the_smallest_model_that_the_given_noise_allows():
+    system = lorenz()
+    data = system.simulate(seed=0, noise=ETA)
+    sigma = ETA * np.concatenate([one.x for one in data]).std(axis=0)
+    exact = identify(data, system.basis, selection=Discrepancy(1.05 * sigma))
+    np.testing.assert_array_equal(exact.coef != 0, system.coef != 0)
+    coarse = identify(data, system.basis, selection=Discrepancy(300 * sigma))
+    assert 0 < coarse.size < exact.size
+    with pytest.raises(
+        DataError, match=r"even the whole dictionary leaves a residual of .* times the given noise"
+    ):
+        identify(data, system.basis, selection=Discrepancy(sigma / 10))
+
+
+def test_cross_validation_judges_models_by_blocks_they_have_not_seen():
+    every = candidates(lotka_volterra())
+    losses = fold_losses(every, 5, most=6)
+    assert losses.shape == (len(every.regression.blocks), 7)
+    mean = losses.mean(axis=0)
+    assert mean[4] < 1.5 * len(every.size)
+    assert (mean[:4] > 10 * mean[4]).all()
+
+
+def test_the_gap_rule_returns_the_solvers_own_iterate():
+    system = lotka_volterra()
+    summary = cindy.accumulate(system.simulate(seed=0, noise=ETA), system.basis)
+    problem = cindy.Problem(summary)
+    model = cindy.solve(problem, selection=Gap(1e-4))
+    run = cindy.solver.conditional_gradient(problem.objective, problem.oracle, cindy.Direct(), tol=1e-4)
+    np.testing.assert_array_equal(model.coef, problem.physical(run.x))
+    assert model.gap == pytest.approx(model.result.gap)
+    assert model.result.gap <= 1e-4
+
+
+@pytest.mark.parametrize("rule", [*SPARSE, BIC(), Terms(4)], ids=repr)
+def test_the_path_goes_through_the_chosen_model_from_smaller_to_larger(rule):
+    system = lotka_volterra()
+    model = found(system, rule)
+    sizes = [one.size for one in model.path]
+    assert sizes == sorted(set(sizes))
+    assert model.size in sizes
+    np.testing.assert_array_equal(model.path[sizes.index(model.size)].coef, model.coef)
+    assert len(model.path.scores) == len(sizes)
+    supports = [one.coef != 0 for one in model.path]
+    for one, following in pairwise(supports):
+        assert (one <= following).all()
+
+
+def test_no_rule_keeps_a_term_of_pure_noise():
+    t = np.linspace(0, 5, 400)
+    rng = np.random.default_rng(0)
+    noise = [Trajectory(t, rng.standard_normal((400, 2))) for _ in range(12)]
+    for rule in (Significance(), CrossValidation()):
+        with pytest.raises(DataError, match="keeps no term at all"):
+            identify(noise, cindy.Polynomial(2), selection=rule)
+
+
+def test_conservation_laws_hold_in_every_model_of_the_path():
+    system = michaelis_menten()
+    for rule in (Significance(), Terms(7)):
+        model = found(system, rule, noise=1e-4, constraints=system.constraints())
+        np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
+        assert all(one.violation < 1e-9 for one in model.path)
+
+
+WRONG = [
+    (lambda: Significance(0.0), "`level` must be a positive number"),
+    (lambda: Significance(1.0), "`level` must lie between 0 and 1"),
+    (lambda: Significance("a"), "`level` must be a number"),
+    (lambda: Terms(0), "`k` must be a whole number of at least 1"),
+    (lambda: Terms(2.5), "`k` must be a whole number"),
+    (lambda: found(lotka_volterra(), Terms(13)), "`k` is 13, but there are only 12 coefficients"),
+    (lambda: Gap(0.0), "`tol` must be a positive number"),
+    (lambda: Discrepancy(0.0), "`noise` must be positive"),
+    (lambda: Discrepancy([1.0, -1.0]), "`noise` must be positive"),
+    (lambda: found(lotka_volterra(), Discrepancy([1.0, 1.0, 1.0])), "one for each of the 2 states"),
+    (lambda: CrossValidation(1), "`folds` must be a whole number of at least 2"),
+    (lambda: found(lotka_volterra(), CrossValidation(1000)), "1000 folds need as many blocks"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "sentence"), WRONG, ids=[w[1] for w in WRONG])
+def test_a_mistake_is_told_in_a_sentence(mistake, sentence):
+    with pytest.raises(CindyError, match=sentence):
+        mistake()
