@@ -56,8 +56,8 @@ def run() -> None:
         "Recovery with the defaults",
         [_cell(name, noise, cindy.Significance()) for name, noise in CELLS],
         f"`identify(trajectories, basis, formulation=Integral(order))`, {SEEDS} seeds: how often the support "
-        "is exact, terms too many and missing over all seeds, and medians of the error over the noise: of the "
-        "model, of least squares on the true support in the same rows, and in rows not made white "
+        "is exact, terms too many and missing over all seeds, and medians of the error over the noise: of "
+        "the model, of least squares on the true support in the same rows, and in rows not made white "
         "(feedback=0). `worst` is the largest ratio of the first two.",
     )
     write(
