@@ -1,0 +1,65 @@
+"""What identify says to data and arguments that cannot be meant."""
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy import Custom, Polynomial, Trajectory, conserve, fix, identify
+from cindy.errors import CindyError
+
+T = np.linspace(0, 5, 200)
+SWING = Trajectory(T, np.stack([np.cos(2 * T), -2 * np.sin(2 * T)], axis=1), ("x", "v"))
+
+WRONG = {
+    "state .x1. is constant in every trajectory": lambda: identify((T, np.ones((200, 2))), Polynomial(2)),
+    "state .x2. is constant": lambda: identify(
+        [(T, np.stack([np.cos(T), np.full(200, k)], axis=1)) for k in (1.0, 2.0)], Polynomial(1)
+    ),
+    "1 stretch.* fewer than the 3 samples": lambda: identify(([0.0], [[1.0, 2.0]]), Polynomial(2)),
+    "each of the 1 .* fewer than the 3 samples": lambda: identify(
+        ([0.0, 1.0], [[1.0], [2.0]]), Polynomial(1)
+    ),
+    "19 rows of data cannot tell 28 terms apart": lambda: identify((T[:20], SWING.x[:20]), Polynomial(6)),
+    "keeps no term at all": lambda: identify(
+        (T, np.random.default_rng(1).standard_normal((200, 2))), Polynomial(1)
+    ),
+    "function 'log' must return finite numbers, but gave nan": lambda: identify(
+        SWING, Custom({"log": lambda x, v: np.log(x)})
+    ),
+    "these two constraints exclude each other": lambda: identify(
+        SWING, Polynomial(2), constraints=[fix("x", "v", 1.0), fix("x", "v", 2.0)]
+    ),
+    'exclude each other: "x changes at the rate 1 within 0.1 at every sample"': lambda: identify(
+        SWING, Polynomial(1), constraints=[conserve("x", 1.0, 0.1), conserve("x", 3.0, 0.1)]
+    ),
+    'term "v x".*Did you mean "x v"': lambda: identify(
+        SWING, Polynomial(2), constraints=[fix("x", "v x", 1.0)]
+    ),
+    'state "X".*Did you mean "x"': lambda: identify(SWING, Polynomial(2), constraints=[conserve("X")]),
+    "`radius` must be a positive number, but is 0": lambda: identify(SWING, Polynomial(2), radius=0.0),
+    "`radius` must be a positive number, but is -1": lambda: identify(SWING, Polynomial(2), radius=-1),
+    "smallest feasible radius": lambda: identify(
+        SWING, Polynomial(2), radius=0.01, constraints=[fix("x", "v", 1.0)]
+    ),
+    "`tol` must be a positive number, but is 0": lambda: identify(SWING, Polynomial(2), tol=0.0),
+    "`tol` must be a positive number, but is nan": lambda: identify(SWING, Polynomial(2), tol=np.nan),
+    "`max_iter` must be a whole number": lambda: identify(SWING, Polynomial(2), max_iter=0),
+    "`seed` must be a whole number": lambda: identify(SWING, Polynomial(2), seed="zero"),
+    "`selection` must be a rule": lambda: identify(SWING, Polynomial(2), selection="bic"),
+    "`correction` must be one such as": lambda: identify(SWING, Polynomial(2), correction="blended"),
+    "`weights` must be Adaptive": lambda: identify(SWING, Polynomial(2), weights="uniform"),
+    "`callback` must be a function": lambda: identify(SWING, Polynomial(2), callback=3),
+    "`basis` must be a basis": lambda: identify(SWING, "poly:2"),
+    "`formulation` must be Integral": lambda: identify(SWING, Polynomial(2), formulation="integral"),
+    "constraints are made by": lambda: identify(SWING, Polynomial(2), constraints=["x = 1"]),
+    "list is empty": lambda: identify([], Polynomial(2)),
+    "nothing is left": lambda: identify((T, np.full((200, 2), np.nan)), Polynomial(2)),
+    "`problem` must be a Problem": lambda: cindy.solve(3),
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG)
+def test_a_mistake_is_told_in_a_sentence(sentence):
+    with pytest.raises(CindyError, match=sentence) as error:
+        WRONG[sentence]()
+    assert str(error.value).endswith((".", "?"))

@@ -1,0 +1,163 @@
+"""What identify recovers with its defaults; the whole table is a benchmark."""
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy import Integral, Polynomial, identify
+from cindy.systems import (
+    duffing,
+    fput,
+    kuramoto,
+    lorenz,
+    lotka_volterra,
+    michaelis_menten,
+    rossler,
+    sir,
+    spring_masses,
+    van_der_pol,
+)
+
+CELLS = [
+    (kuramoto(5), 1e-8),
+    (kuramoto(5), 1e-4),
+    (kuramoto(5), 1e-2),
+    (fput(5), 1e-8),
+    (fput(5), 1e-4),
+    (fput(5, amplitude=1.0), 1e-2),
+    (michaelis_menten(), 1e-6),
+    (michaelis_menten(), 1e-4),
+]
+CLEAN = [
+    kuramoto(5),
+    fput(5),
+    michaelis_menten(),
+    spring_masses(),
+    lorenz(),
+    lotka_volterra(),
+    van_der_pol(),
+    duffing(),
+    rossler(),
+    sir(),
+]
+
+
+def error(model, truth):
+    return float(np.linalg.norm(model.coef - truth))
+
+
+def on_true_support(data, system):
+    """Least squares that is told the support, in the plain form with free initial states."""
+    form = Integral(order=system.order, feedback=0.0)
+    total = cindy.accumulate(data, system.basis, formulation=form).total
+    coef = np.zeros_like(system.coef)
+    for j in range(coef.shape[1]):
+        true = np.flatnonzero(system.coef[:, j])
+        coef[true, j] = np.linalg.lstsq(total.design[:, true], total.target[:, j])[0]
+    return float(np.linalg.norm(coef - system.coef))
+
+
+@pytest.mark.parametrize(("system", "noise"), CELLS, ids=[f"{s.name} {n:g}" for s, n in CELLS])
+def test_the_support_is_exact_and_the_error_within_10_per_cent_of_least_squares_told_the_support(
+    system, noise
+):
+    data = system.simulate(seed=11, noise=noise)
+    model = identify(data, system.basis, formulation=Integral(order=system.order))
+    np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
+    assert error(model, system.coef) < 1.1 * on_true_support(data, system)
+    sigma = noise * np.concatenate([one.x for one in data]).std(axis=0)
+    np.testing.assert_allclose(model.noise, sigma, rtol=0.1)
+
+
+def test_lorenz_at_1_per_cent_from_one_trajectory_and_cubic_terms():
+    system = lorenz()
+    data = system.simulate(seed=11, noise=0.01, trajectories=1, points=4000, horizon=20.0)
+    model = identify(data, Polynomial(3))
+    assert dict(zip(model.terms, (model.coef != 0).any(axis=1), strict=True))["x z"]
+    truth = np.zeros_like(model.coef)
+    truth[[model.terms.index(t) for t in system.terms]] = system.coef
+    np.testing.assert_array_equal(model.coef != 0, truth != 0)
+    assert error(model, truth) < 0.1
+
+
+@pytest.mark.parametrize("system", CLEAN, ids=lambda s: s.name)
+def test_data_without_noise_give_the_exact_support_and_coefficients_to_seven_digits(system):
+    model = identify(system.simulate(seed=2), system.basis, formulation=Integral(order=system.order))
+    np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
+    np.testing.assert_allclose(model.coef, system.coef, atol=1e-7)
+
+
+@pytest.mark.parametrize(("system", "noise"), [(michaelis_menten(), 1e-3), (kuramoto(5), 1e-2)])
+def test_constraints_help_and_hold(system, noise):
+    free, told = [], []
+    for seed in range(3):
+        data = system.simulate(seed=seed, noise=noise)
+        free.append(error(identify(data, system.basis), system.coef))
+        model = identify(data, system.basis, constraints=system.constraints())
+        told.append(error(model, system.coef))
+        assert model.violation < 1e-9
+        rows = cindy.Problem(cindy.accumulate(data, system.basis), constraints=system.constraints())
+        assert rows.violation(model.coef) < 1e-9
+    assert np.median(told) < np.median(free)
+
+
+def test_neighbours_that_are_interchangeable_have_equal_coefficients():
+    system = fput(5)
+    data = system.simulate(seed=0, noise=1e-4)
+    model = identify(data, system.basis, formulation=Integral(order=2), constraints=system.constraints())
+    np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
+    place = {name: i for i, name in enumerate(model.terms)}
+    for i in range(1, 5):
+        assert model.coef[place[f"x{i}"], i - 1] == pytest.approx(model.coef[place[f"x{i + 1}"], i], abs=1e-9)
+        assert model.coef[place[f"x{i + 1}^3"], i - 1] == pytest.approx(
+            model.coef[place[f"x{i}^3"], i], abs=1e-9
+        )
+
+
+def test_standard_errors_cover_what_they_say():
+    system = lotka_volterra()
+    true = system.coef != 0
+    scores = []
+    for seed in range(40):
+        model = identify(system.simulate(seed=seed, noise=1e-2, points=1000), system.basis)
+        if ((model.coef != 0) == true).all():
+            scores.append((model.coef - system.coef)[true] / model.coef_error[true])
+    assert len(scores) >= 38
+    spread = np.sqrt(np.mean(np.square(scores)))
+    assert 0.7 < spread < 1.2
+    assert np.mean(np.abs(scores) < 2) > 0.9
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_dictionary_with_sin2_and_cos2_beside_the_constant_gives_the_parsimonious_model(repeats):
+    system = kuramoto(3)
+    basis = cindy.Trigonometric(1) * cindy.Trigonometric(1) + Polynomial(0)
+    for seed in range(repeats, repeats + 2):
+        model = identify(system.simulate(seed=seed, noise=1e-4), basis)
+        assert {"sin(x1)^2", "cos(x1)^2", "1"} <= set(model.terms)
+        truth = np.zeros_like(model.coef)
+        truth[[model.terms.index(t) for t in system.terms]] = system.coef
+        np.testing.assert_array_equal(model.coef != 0, truth != 0)
+        assert any("independent" in w for w in model.warnings)
+
+
+def test_one_state_fifty_states_one_trajectory_and_few_samples():
+    t = np.linspace(0, 8, 40)
+    rng = np.random.default_rng(0)
+    growth = 1 / (1 + 9 * np.exp(-t)) + 1e-3 * rng.standard_normal(40)
+    model = identify((t, growth[:, None]), Polynomial(3))
+    assert model.coef.shape == (4, 1)
+    np.testing.assert_array_equal(model.coef[:, 0] != 0, [False, True, True, False])
+
+    import scipy.linalg
+
+    chain = -np.eye(50) + 0.7 * np.eye(50, k=1) - 0.4 * np.eye(50, k=-1)
+    steps = np.array([scipy.linalg.expm(0.05 * k * chain) for k in range(40)])
+    runs = [
+        (0.05 * np.arange(40), steps @ rng.standard_normal(50) + 1e-3 * rng.standard_normal((40, 50)))
+        for _ in range(30)
+    ]
+    model = identify(runs, Polynomial(1))
+    truth = np.vstack([np.zeros(50), chain.T])
+    np.testing.assert_array_equal(model.coef != 0, truth != 0)
+    assert np.abs(model.coef - truth).max() < 0.01
