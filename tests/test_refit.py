@@ -4,7 +4,7 @@ import clarabel
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.regressions import combined, made, rows_of
 
@@ -29,7 +29,7 @@ def by_clarabel(regression: Regression, support) -> np.ndarray:
     sides = np.concatenate([lower[equal], upper[high], -lower[low]])
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-12
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
     cones = [clarabel.ZeroConeT(int(equal.sum())), clarabel.NonnegativeConeT(int(high.sum() + low.sum()))]
     solution = clarabel.DefaultSolver(
         sp.csc_matrix(2 * design.T @ design),
@@ -39,6 +39,8 @@ def by_clarabel(regression: Regression, support) -> np.ndarray:
         cones,
         settings,
     ).solve()
+    # It gives up short of the optimum now and then; such an answer proves nothing.
+    assume(solution.status == clarabel.SolverStatus.Solved)
     x = np.zeros(terms * targets)
     x[support] = solution.x
     return x
@@ -65,8 +67,9 @@ def test_a_refit_under_inequalities_is_the_optimum_of_the_quadratic_program(kind
     every = np.arange(np.prod(regression.shape))
     found = refit(regression, every)
     expected = by_clarabel(regression, every)
-    np.testing.assert_allclose(found.x.ravel(), expected, atol=2e-5)
+    assert regression.rows.violation(found.x) < 1e-9
     residual = regression.total.residual(expected.reshape(regression.shape)) / regression.noise
+    assert found.loss == pytest.approx(float(np.sum(residual**2)), rel=1e-5)
     assert found.loss <= float(np.sum(residual**2)) * (1 + 1e-9)
 
 

@@ -86,7 +86,7 @@ def _active(rows: Rows, loose: Ints, at: Ints, x: Floats, spread: Floats) -> tup
     if (needs[stuck] > 1e-9).any():
         raise InfeasibleError("an inequality cannot be met with the terms that are left.")
     slopes, needs = slopes[~stuck] / size[~stuck, None], needs[~stuck] / size[~stuck]
-    scale = np.abs(needs).max()
+    scale = needs.max()
     dual = np.vstack([slopes.T, needs[None, :] / scale])
     goal = np.zeros(len(dual))
     goal[-1] = 1.0
