@@ -194,3 +194,23 @@ WRONG = [
 def test_a_mistake_is_told_in_a_sentence(mistake, sentence):
     with pytest.raises(CindyError, match=sentence):
         mistake()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        cindy.Significance(),
+        cindy.CrossValidation(),
+        cindy.Terms(4),
+        cindy.BIC(),
+        cindy.Discrepancy(),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_term_that_an_inequality_keeps_from_zero_is_kept_by_every_rule(rule):
+    data = cindy.systems.lotka_volterra().simulate(seed=0, noise=0.02)
+    law = cindy.bound("x", "y", lower=0.05)
+    model = cindy.identify(data, cindy.Polynomial(2), constraints=[law], selection=rule)
+    assert model.coef[model.place("x", "y")] >= 0.05 - 1e-9
+    assert model.violation < 1e-9

@@ -125,23 +125,30 @@ class Candidates:
             if search:
                 support = improve(self.regression, trail.targets, support, criterion)
             found.append(support)
-        return self._with_needed(np.sort(np.concatenate(found)))
+        return self.with_needed(np.sort(np.concatenate(found)))
 
-    def _with_needed(self, support: Ints) -> Ints:
+    def with_needed(self, support: Ints) -> Ints:
         """The support, and where inequalities cannot be met on it, the terms that they keep from zero."""
         rows = self.regression.rows
         if rows.equality.all() or self.possible(support) is not None:
             return support
-        away = ~rows.equality & ((rows.lower > 0) | (rows.upper < 0))
-        larger = np.union1d(support, rows.matrix[away].nonzero()[1])
+        larger = np.union1d(support, self._kept_from_zero)
         return larger if self.possible(larger) is not None else self.start
+
+    @cached_property
+    def _kept_from_zero(self) -> Ints:
+        """Coefficients in inequalities that zero does not satisfy."""
+        rows = self.regression.rows
+        away = ~rows.equality & ((rows.lower > 0) | (rows.upper < 0))
+        return np.unique(rows.matrix[away].nonzero()[1]).astype(np.intp)
 
     def ranking(self, through: Ints) -> Ints:
         """All coefficients of the start, the most important first; `through` is one of the prefixes."""
         inside = _merged(eliminate(self.regression, self.parts(through)), self.effects)
         outside = _merged(self.trails, self.effects)
         # Coefficients that constraints hold away from zero never leave: they come first.
-        held = np.setdiff1d(through, inside)
+        held = np.union1d(np.setdiff1d(through, inside), np.intersect1d(self._kept_from_zero, through))
+        inside = inside[~np.isin(inside, held)]
         return np.concatenate([held, inside, outside[~np.isin(outside, through)]])
 
     def possible(self, support: Ints) -> Refit | None:

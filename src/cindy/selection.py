@@ -173,11 +173,11 @@ class Discrepancy(Selection):
             if not enough:
                 raise DataError(
                     "Discrepancy: even the whole dictionary leaves a residual of "
-                    f"{np.sqrt(trail.stages[0].loss / allowed):.3g} times the given noise. "
+                    f"{np.sqrt(trail.stages[0].loss / allowed):.4g} times the given noise. "
                     "Enlarge the basis, or give a larger noise."
                 )
             found.append(enough[-1].support)
-        return np.sort(np.concatenate(found))
+        return candidates.with_needed(np.sort(np.concatenate(found)))
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,12 @@ class CrossValidation(Selection):
             )
         ranking = candidates.ranking(candidates.by_criterion())
         losses = fold_losses(candidates, self.folds, most=len(ranking))
-        mean = losses.mean(axis=0)
-        best = int(np.argmin(mean))
+        # Sizes at which a fold cannot meet the constraints are none to choose from.
+        sizes = np.flatnonzero(np.isfinite(losses).all(axis=0))
+        losses = losses[:, sizes]
+        best = int(np.argmin(losses.mean(axis=0)))
         # Paired: what matters is how surely a smaller model is worse than the best on the same blocks.
         above = losses - losses[:, best : best + 1]
         error = above.std(axis=0, ddof=1) / np.sqrt(len(losses))
-        size = int(np.flatnonzero(above.mean(axis=0) <= error)[0])
+        size = int(sizes[np.flatnonzero(above.mean(axis=0) <= error)[0]])
         return np.sort(ranking[:size])
