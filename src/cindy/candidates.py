@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from cindy.clusters import classical, design_effect, sandwich
 from cindy.elimination import Trail, eliminate
@@ -25,7 +24,7 @@ Ints = NDArray[np.intp]
 
 _MANY = 800
 """Coupled coefficients beyond which elimination does not begin with all of them."""
-_SPARE = 20
+_SPARE = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +62,8 @@ class Candidates:
         """Flat indices of the coefficients that elimination begins with.
 
         Those of all terms; but where equalities couple so many that the way down would
-        take minutes, a generous share of what each equation keeps on its own, and all
-        that is tied to it.
+        take minutes, a generous share of what each equation keeps on its own, and what the
+        equalities need beside it.
         """
         width = self.regression.shape[1]
         every = (self.columns[:, None] * width + np.arange(width)).ravel()
@@ -82,10 +81,7 @@ class Candidates:
             best = best_stage(trail, criterion_of(apart, trail.targets, extended=False))
             most = 2 * len(trail.stages[best].support) + _SPARE
             keep[next(s.support for s in trail.stages if len(s.support) <= most)] = True
-        # A coefficient that must not be zero cannot be done without.
-        keep[regression.equal[regression.goal != 0].indices] = True
-        unit = connected_components(regression.equal.T @ regression.equal, directed=False)[1]
-        return np.flatnonzero(np.isin(unit, unit[keep]))
+        return np.flatnonzero(_completed(keep, regression))
 
     @cached_property
     def trails(self) -> list[Trail]:
@@ -161,6 +157,23 @@ class Candidates:
     def refit(self, support: Ints) -> Refit:
         """The coefficients on a support under all constraints, with errors."""
         return refit(self.regression, support)
+
+
+def _completed(keep: NDArray[np.bool_], regression: Regression) -> NDArray[np.bool_]:
+    """Beside each coefficient what it cannot be without.
+
+    That is what it is tied to; the whole of an equality of several in which it would be
+    alone; and all that stand in an equality that must not be zero.
+    """
+    rows = abs(regression.equal)
+    wide = np.diff(rows.indptr) > 2
+    while True:
+        kept = np.diff(np.append(0, np.cumsum(keep[rows.indices]))[rows.indptr])
+        lacking = (regression.goal != 0) | (wide & (kept == 1)) | (~wide & (kept > 0))
+        more = keep | (np.asarray(rows.T @ lacking.astype(np.float64)) > 0)
+        if (more == keep).all():
+            return keep
+        keep = more
 
 
 def _merged(trails: list[Trail], effects: list[float]) -> Ints:

@@ -18,7 +18,7 @@ _HOPELESS = 0.5
 """Terms this far below their standard error may leave together."""
 _AT_ONCE = 0.1
 _REFRESH = 12
-"""Rounds of updates after which rounding is cleared away by a new factorisation."""
+"""Rounds of updates, at least, after which rounding is cleared away by a new factorisation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ def _down(regression: Regression, group: Ints, start: Ints) -> Trail:
         before = len(d.order)
         d.leave(out)
         strength += [float(t[out].max())] * (len(d.order) - before)
-        if d.age >= _REFRESH and len(d.support):
+        if d.age >= max(_REFRESH, len(d.support) // 10) and len(d.support):
             d.take(regression.fit(d.support, group))
         stages.append(Stage(d.support, d.loss, d.free))
     never_falling = np.maximum.accumulate(np.array(strength)) if strength else np.zeros(0)

@@ -131,15 +131,15 @@ class Regression:
         """
         if not self.equal.shape[0]:
             columns, goal = self._rows_of(support, int(targets[0]))
-            x, spread, left = _solved(columns, goal)
-            return Fit(support, x, spread, float(left @ left) + self._unexplained(targets))
+            x, spread, least = _solved(columns, goal)
+            return Fit(support, x, spread, least + self._unexplained(targets))
         free = self._freedom(support, targets)
         owner = _owners(free.basis, support % self.shape[1])
         shared = np.flatnonzero(owner < 0)
         parts = [self._part(support, j, free, np.flatnonzero(owner == j), shared) for j in targets]
-        across = np.vstack([p.across for p in parts])
-        left = np.concatenate([p.left for p in parts])
-        common, spread, left = _solved(across, left)
+        common, spread, least = _solved(
+            np.vstack([p.across for p in parts]), np.concatenate([p.left for p in parts])
+        )
         theta = np.zeros(len(owner))
         theta[shared] = common
         whole = np.zeros((len(owner), len(owner)))
@@ -150,23 +150,21 @@ class Regression:
             if len(shared):
                 whole[np.ix_(p.own, shared)] = -p.spread @ (p.link @ spread)
         x = np.asarray(free.basis @ theta) + free.offset
-        loss = float(left @ left) + self._unexplained(targets)
-        return Fit(support, x, np.asarray(free.basis @ whole), loss)
+        return Fit(support, x, np.asarray(free.basis @ whole), least + self._unexplained(targets))
 
     def _part(self, support: Ints, j: int, free: Freedom, own: Ints, shared: Ints) -> _Part:
         """The rows of target j, in units of its noise, without its own parameters."""
         here = np.flatnonzero(support % self.shape[1] == j)
         columns, goal = self._rows_of(support[here], j)
         goal = goal - columns @ free.offset[here]
-        basis = free.basis[here]
-        design = np.asarray((basis[:, own].T @ columns.T).T)
-        across = np.asarray((basis[:, shared].T @ columns.T).T)
-        size = np.linalg.norm(design, axis=0)
-        size[size == 0] = 1.0
-        q, r = np.linalg.qr(design / size)
-        link, projected = q.T @ across, q.T @ goal
-        spread = scipy.linalg.solve_triangular(r, np.eye(len(r))) / size[:, None]
-        return _Part(own, spread, link, projected, across - q @ link, goal - q @ projected)
+        basis = free.basis[here].toarray()
+        design, across = columns @ basis[:, own], columns @ basis[:, shared]
+        size, count = _sizes(design), len(own)
+        r = triangle(np.hstack([design / size, across, goal[:, None]]))
+        spread = scipy.linalg.solve_triangular(r[:count, :count], np.eye(count)) / size[:, None]
+        return _Part(
+            own, spread, r[:count, count:-1], r[:count, -1], across=r[count:, count:-1], left=r[count:, -1]
+        )
 
     def _rows_of(self, support: Ints, j: int) -> tuple[Floats, Floats]:
         """Design on a support of target j, and the target, both in units of its noise."""
@@ -238,13 +236,18 @@ def _owners(basis: csr_array, targets: Ints) -> Ints:
     return np.where(least == most, most, -1)
 
 
-def _solved(design: Floats, goal: Floats) -> tuple[Floats, Floats, Floats]:
-    """Least squares: parameters, their spread, and what is left of the goal."""
-    if not design.shape[1]:
-        return np.zeros(0), np.zeros((0, 0)), goal
+def _solved(design: Floats, goal: Floats) -> tuple[Floats, Floats, float]:
+    """Least squares: parameters, their spread, and what is left of the squares of the goal."""
+    count = design.shape[1]
+    if not count:
+        return np.zeros(0), np.zeros((0, 0)), float(goal @ goal)
+    size = _sizes(design)
+    r = triangle(np.hstack([design / size, goal[:, None]]))
+    spread = scipy.linalg.solve_triangular(r[:count, :count], np.eye(count)) / size[:, None]
+    return spread @ r[:count, -1], spread, float(np.sum(r[count:, -1] ** 2))
+
+
+def _sizes(design: Floats) -> Floats:
     size = np.linalg.norm(design, axis=0)
     size[size == 0] = 1.0
-    q, r = np.linalg.qr(design / size)
-    spread = scipy.linalg.solve_triangular(r, np.eye(len(r))) / size[:, None]
-    projected = q.T @ goal
-    return spread @ projected, spread, goal - q @ projected
+    return np.asarray(size)

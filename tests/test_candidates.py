@@ -1,0 +1,98 @@
+"""Candidates: where elimination begins, and in which order coefficients matter."""
+
+import numpy as np
+import pytest
+from tests.regressions import made, rows_of
+
+import cindy.candidates
+from cindy.candidates import Candidates
+from cindy.least_squares import LeastSquares
+from cindy.regression import Regression
+from cindy.rows import Rows
+
+
+def candidates(regression, solution=None):
+    shape = regression.shape
+    return Candidates(regression, np.zeros(shape) if solution is None else solution, np.ones(shape[1]))
+
+
+def ring(terms=8, targets=4):
+    """Each target's term j is tied to the next target's term j + 1: one group of all targets."""
+    rng = np.random.default_rng(0)
+    truth = np.zeros((terms, targets))
+    for j in range(targets):
+        truth[j, j], truth[j + 1, j] = 1.0, -2.0
+    parts = []
+    for _ in range(12):
+        design = rng.standard_normal((40, terms))
+        parts.append(
+            LeastSquares.from_rows(design, design @ truth + 0.05 * rng.standard_normal((40, targets)))
+        )
+    size = terms * targets
+    ties = [
+        (i * targets + j, (i + 1) % terms * targets + j + 1) for i in range(terms) for j in range(targets - 1)
+    ]
+    matrix = np.zeros((len(ties), size))
+    for row, (a, b) in zip(matrix, ties, strict=True):
+        row[[a, b]] = 1.0, -1.0
+    return Regression(tuple(parts), rows_of(matrix, np.zeros(len(ties)))), truth
+
+
+def test_a_small_problem_begins_with_every_coefficient():
+    assert candidates(made("ties")).start.tolist() == list(range(18))
+
+
+def test_many_coupled_coefficients_begin_with_what_the_equations_keep_and_need(monkeypatch):
+    regression, truth = ring()
+    whole = candidates(regression).by_criterion()
+    monkeypatch.setattr(cindy.candidates, "_MANY", 10)
+    monkeypatch.setattr(cindy.candidates, "_SPARE", 0)
+    screened = candidates(regression)
+    assert len(screened.start) < truth.size
+    for row in regression.equal.toarray():
+        inside = np.isin(np.flatnonzero(row), screened.start)
+        assert inside.all() or not inside.any()
+    np.testing.assert_array_equal(screened.by_criterion(), whole)
+    np.testing.assert_array_equal(whole, np.flatnonzero(truth))
+
+
+def test_what_must_not_be_zero_is_there_from_the_beginning(monkeypatch):
+    monkeypatch.setattr(cindy.candidates, "_MANY", 1)
+    monkeypatch.setattr(cindy.candidates, "_SPARE", 0)
+    plain = made(terms=8, targets=2)
+    matrix = np.zeros((3, 16))
+    matrix[0, [0, 1, 15]], matrix[1, [2, 3, 4]], matrix[2, 14] = 1.0, 1.0, 1.0
+    regression = Regression(plain.blocks, rows_of(matrix, [1.0, 0.0, 3.0]))
+    start = candidates(regression).start
+    assert {0, 1, 14, 15} <= set(start)
+    assert np.isin([2, 3, 4], start).sum() != 1
+
+
+@pytest.mark.parametrize("kind", ["none", "ties", "sums"])
+def test_a_ranking_has_every_coefficient_once_and_the_chosen_ones_first(kind):
+    every = candidates(made(kind, noise=0.5))
+    chosen = every.by_criterion()
+    ranking = every.ranking(chosen)
+    assert sorted(ranking) == sorted(every.start)
+    assert set(ranking[: len(chosen)]) == set(chosen)
+
+
+def test_of_dependent_terms_those_stay_that_the_solver_used():
+    plain = made(terms=4, targets=1)
+    parts = tuple(
+        LeastSquares.from_rows(np.hstack([b.design, b.design[:, :1] + b.design[:, 1:2]]), b.target)
+        for b in plain.blocks
+    )
+    for used in (0, 1, 4):
+        solution = np.zeros((5, 1))
+        solution[[used, 2]] = 1.0
+        every = candidates(Regression(parts, Rows.none(5)), solution)
+        assert len(every.columns) == 4
+        assert {used, 2} <= set(every.columns)
+
+
+def test_a_support_that_the_constraints_rule_out_is_no_candidate():
+    plain = made()
+    every = candidates(Regression(plain.blocks, rows_of(np.eye(18)[:1], [1.0])))
+    assert every.possible(np.arange(3, 18)) is None
+    assert every.possible(np.arange(18)).x[0, 0] == pytest.approx(1.0)
