@@ -1,5 +1,6 @@
 """Figures of the noise and sample-size studies, in the layout of the paper."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,12 +47,16 @@ def title(system: str) -> str:
 
 
 def save(figure: Any, path: Path) -> Path:
-    """Write a figure as PNG and forget it."""
+    """Write a figure as PNG, in 128 colours since a page holds many, and forget it."""
     import matplotlib.pyplot as plt
+    from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=100, bbox_inches="tight")
     plt.close(figure)
+    with Image.open(picture) as image:
+        image.convert("RGB").quantize(128).save(path, optimize=True)
     return path
 
 
