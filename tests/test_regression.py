@@ -209,3 +209,12 @@ def test_dependent_terms_are_counted_once():
         LeastSquares.from_rows(np.hstack([b.design, b.design[:, :1]]), b.target) for b in regression.blocks
     )
     assert Regression(doubled, Rows.none(15)).independent == 4
+
+
+def test_with_more_parameters_than_blocks_all_errors_grow_alike():
+    regression = made(terms=10, targets=1, blocks=6, rows=60)
+    fit = regression.fit(np.arange(10), np.array([0]))
+    scores = regression.scores(fit.x[:, None])
+    ratio = jackknife(regression, fit, scores) / classical(regression, fit)
+    np.testing.assert_allclose(ratio, ratio[0])
+    assert ratio[0] >= 1

@@ -12,7 +12,7 @@ from cindy.elimination import eliminate
 from cindy.least_squares import LeastSquares
 from cindy.regression import Regression
 from cindy.rows import Rows
-from cindy.search import Criterion, best_stage, criterion_of, improve
+from cindy.search import Criterion, best_stage, criterion_of, forward, improve
 
 
 def value(regression, criterion, support, targets):
@@ -89,3 +89,46 @@ def test_the_best_stage_is_that_of_least_criterion():
         criterion = criterion_of(regression, trail.targets)
         values = [criterion(s.loss, s.free) for s in trail.stages]
         assert values[best_stage(trail, criterion)] == min(values)
+
+
+def nearly_dependent(seed):
+    """Forty terms out of a space of little more than thirty dimensions, two of them in the target."""
+    rng = np.random.default_rng(seed)
+    mixed = rng.standard_normal((600, 30)) @ rng.standard_normal((30, 40))
+    design = mixed + 0.02 * rng.standard_normal((600, 40))
+    target = design[:, [7]] - 2 * design[:, [31]] + 0.3 * rng.standard_normal((600, 1))
+    return Regression((LeastSquares.from_rows(design, target),), Rows.none(40))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_from_the_other_side_a_true_term_among_many_nearly_dependent_ones_is_found_at_once(seed):
+    regression = nearly_dependent(seed)
+    group = np.array([0])
+    criterion = criterion_of(regression, group)
+    worth, support = forward(regression, group, criterion)
+    assert support.tolist() == [7, 31]
+    assert worth == pytest.approx(value(regression, criterion, support, group))
+
+
+def test_a_term_that_adds_nothing_to_those_that_stand_for_it_takes_the_place_of_one():
+    rng = np.random.default_rng(0)
+    one, two, three = rng.standard_normal((3, 500, 1))
+    true = one + two + three + 0.05 * rng.standard_normal((500, 1))
+    design = np.hstack([one, two, three, true])
+    regression = Regression(
+        (LeastSquares.from_rows(design, true + 0.3 * rng.standard_normal((500, 1))),), Rows.none(4)
+    )
+    group = np.array([0])
+    criterion = criterion_of(regression, group)
+    assert improve(regression, group, np.array([0, 1, 2]), criterion).tolist() == [3]
+
+
+def test_under_ties_what_is_added_comes_with_what_it_is_tied_to():
+    plain = made(terms=6, targets=2, noise=0.05)
+    tie = np.zeros((6, 12))
+    for i in range(6):
+        tie[i, [2 * i, 2 * ((i + 1) % 6) + 1]] = 1.0, -1.0
+    regression = Regression(plain.blocks, rows_of(tie, np.zeros(6)))
+    _, support = forward(regression, regression.groups[0], criterion_of(regression, regression.groups[0]))
+    for row in tie:
+        assert np.isin(np.flatnonzero(row), support).sum() in (0, 2)

@@ -15,7 +15,7 @@ from cindy.errors import InfeasibleError
 from cindy.refit import Refit, refit
 from cindy.regression import Regression
 from cindy.rows import Rows
-from cindy.search import best_stage, criterion_of, improve
+from cindy.search import best_stage, criterion_of, forward, improve
 
 __all__ = ["Candidates"]
 
@@ -117,7 +117,8 @@ class Candidates:
             if clustered:
                 criterion = criterion_of(self.regression, trail.targets, effect=effect, extended=extended)
             stage = trail.stages[best_stage(trail, criterion)]
-            support = stage.support
+            value, other = forward(self.regression, trail.targets, criterion)
+            support = stage.support if criterion(stage.loss, stage.free) <= value else other
             if search:
                 support = improve(self.regression, trail.targets, support, criterion)
             found.append(support)

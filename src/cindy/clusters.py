@@ -38,11 +38,15 @@ def jackknife(regression: Regression, fit: Fit, scores: Floats) -> Floats:
     """(k,) variances by how far the coefficients move when a block is left out.
 
     As the sandwich, but honest where few blocks determine a coefficient: their residuals
-    are small because the fit follows them.
+    are small because the fit follows them. With more parameters than blocks could tell
+    apart, what blocks add to the errors is taken to be the same for all.
     """
-    if fit.free > _MOST or len(regression.blocks) < 2:
-        return sandwich(regression, fit, scores)
     terms, targets = np.divmod(fit.support, regression.shape[1])
+    if 2 * fit.free > len(regression.blocks) * len(np.unique(targets)):
+        independent = classical(regression, fit)
+        return independent * design_effect(independent, sandwich(regression, fit, scores))
+    if fit.free > _MOST:
+        return sandwich(regression, fit, scores)
     rest = np.tile((1.0 + _ALONE) * np.eye(fit.free), (len(regression.blocks), 1, 1))
     for j in np.unique(targets):
         here = np.flatnonzero(targets == j)

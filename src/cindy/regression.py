@@ -132,7 +132,7 @@ class Regression:
         if not self.equal.shape[0]:
             columns, goal = self._rows_of(support, int(targets[0]))
             x, spread, least = _solved(columns, goal)
-            return Fit(support, x, spread, least + self._unexplained(targets))
+            return Fit(support, x, spread, least + self.unexplained(targets))
         free = self._freedom(support, targets)
         owner = _owners(free.basis, support % self.shape[1])
         shared = np.flatnonzero(owner < 0)
@@ -150,7 +150,7 @@ class Regression:
             if len(shared):
                 whole[np.ix_(p.own, shared)] = -p.spread @ (p.link @ spread)
         x = np.asarray(free.basis @ theta) + free.offset
-        return Fit(support, x, np.asarray(free.basis @ whole), least + self._unexplained(targets))
+        return Fit(support, x, np.asarray(free.basis @ whole), least + self.unexplained(targets))
 
     def _part(self, support: Ints, j: int, free: Freedom, own: Ints, shared: Ints) -> _Part:
         """The rows of target j, in units of its noise, without its own parameters."""
@@ -172,7 +172,7 @@ class Regression:
         columns = self.total.design[:terms, support // width] / self.noise[j]
         return columns, self.total.target[:terms, j] / self.noise[j]
 
-    def _unexplained(self, targets: Ints) -> float:
+    def unexplained(self, targets: Ints) -> float:
         """The part of the loss that no combination of the terms can lower."""
         beyond = np.sum(self.total.target[self.shape[0] :, targets] ** 2, axis=0)
         floor = self.total.rows * self._floor[targets] ** 2

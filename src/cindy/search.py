@@ -9,15 +9,18 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from cindy.elimination import Descent, Trail
+from cindy.errors import InfeasibleError
 from cindy.regression import Regression
 
-__all__ = ["Criterion", "best_stage", "criterion_of", "improve"]
+__all__ = ["Criterion", "best_stage", "criterion_of", "forward", "improve"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 _CANDIDATES = 8
 _MOST_MOVES = 30
+_BEYOND = 10
+"""Terms added after the criterion was best: some that pay only together may be among them."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,64 @@ def best_stage(trail: Trail, criterion: Criterion) -> int:
     return int(np.argmin([criterion(s.loss, s.free) for s in trail.stages]))
 
 
+def forward(regression: Regression, targets: Ints, criterion: Criterion) -> tuple[float, Ints]:
+    """The best support on the way down from terms that were added greedily, and its value.
+
+    Where terms are many and nearly dependent, elimination can lose a true one at the very
+    beginning and keep dozens in its place; from the other side it is found at once.
+    """
+    width = regression.shape[1]
+    every = np.concatenate([_added(regression, int(j), criterion.price) * width + j for j in targets])
+    if regression.equal.shape[0]:
+        needed = regression.equal[regression.goal != 0].indices
+        every = np.concatenate([every, needed[np.isin(needed % width, targets)]])
+        units = _units(regression, targets)
+        every = np.unique(np.concatenate([u for u in units if np.isin(u, every).any()] or [every]))
+    try:
+        return _shrunk(regression, targets, np.sort(every), criterion)
+    except InfeasibleError:
+        return np.inf, every
+
+
+def _added(regression: Regression, j: int, price: float) -> Ints:
+    """Terms as each lowers the loss of target j most, a few beyond the point where it pays."""
+    terms = regression.shape[0]
+    beyond = regression.total.design[:terms] / regression.noise[j]
+    left = regression.total.target[:terms, j] / regression.noise[j]
+    least = 1e-12 * np.sum(beyond**2, axis=0)
+    rest = regression.unexplained(np.array([j]))
+    rows = regression.total.rows
+    order: list[int] = []
+    best, at = np.inf, 0
+    while len(order) < min(terms, rows // 2) and len(order) <= at + _BEYOND:
+        value = rows * float(np.log(left @ left + rest)) + price * len(order)
+        if value < best:
+            best, at = value, len(order)
+        size = np.sum(beyond**2, axis=0)
+        gain = np.where(size > least, (beyond.T @ left) ** 2 / np.where(size > least, size, 1.0), 0.0)
+        i = int(np.argmax(gain))
+        if gain[i] <= 0:
+            break
+        q = beyond[:, i] / np.sqrt(size[i])
+        beyond = beyond - np.outer(q, q @ beyond)
+        left = left - q * (q @ left)
+        order.append(i)
+    return np.array(order, dtype=np.intp)
+
+
 def improve(regression: Regression, targets: Ints, support: Ints, criterion: Criterion) -> Ints:
-    """The support after moves that add a term and drop what it makes superfluous, while they pay.
+    """The support after moves that add or exchange a term and drop what is then superfluous, while they pay.
 
     Elimination alone can drop, early, a term that stands for many others; then the
-    term comes back and they go.
+    term comes back and they go. Where they stand for it so well that it adds nothing to
+    them, it comes back in the place of one of them.
     """
     units = _units(regression, targets)
     value, support = _shrunk(regression, targets, support, criterion)
     for _ in range(_MOST_MOVES):
         trials = [
-            _shrunk(regression, targets, np.union1d(support, unit), criterion)
-            for unit in _promising(regression, targets, support, units)
+            _shrunk(regression, targets, other, criterion)
+            for other in _neighbours(regression, targets, support, units)
         ]
         if not trials:
             break
@@ -100,26 +149,53 @@ def _units(regression: Regression, targets: Ints) -> list[Ints]:
     return [every[part] for part in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)]
 
 
-def _promising(regression: Regression, targets: Ints, support: Ints, units: list[Ints]) -> list[Ints]:
-    """The units outside the support that would lower the loss most, each on its own."""
+def _neighbours(regression: Regression, targets: Ints, support: Ints, units: list[Ints]) -> list[Ints]:
+    """Supports with one unit more, or one coefficient exchanged, that would lower the loss most."""
     terms, width = regression.shape
     fit = regression.fit(support, targets)
     x = np.zeros(terms * width)
     x[fit.support] = fit.x
-    gain = np.zeros((terms, width))
+    untied = np.ones(terms * width, dtype=bool)
+    untied[regression.equal.indices] = False
+    gain, swaps = np.zeros((terms, width)), []
     for j in targets:
-        design = regression.total.design[:terms] / regression.noise[j]
-        here = support[support % width == j] // width
-        left = (
-            regression.total.target[:terms, j] / regression.noise[j] - design @ x.reshape(terms, width)[:, j]
-        )
-        q = np.linalg.qr(design[:, here])[0]
-        beyond = design - q @ (q.T @ design)
-        size = np.sum(beyond**2, axis=0)
-        new = size > 1e-16 * np.sum(design**2, axis=0)
-        gain[new, j] = (beyond.T @ left)[new] ** 2 / size[new]
+        inside = support[support % width == j]
+        added, exchanged = _gains(regression, int(j), inside // width, x[inside])
+        gain[:, j] = added
+        exchanged[:, ~untied[np.arange(terms) * width + j]] = -np.inf
+        exchanged[~untied[inside]] = -np.inf
+        best = np.argsort(-exchanged, axis=None)[:_CANDIDATES]
+        for m, i in zip(*np.unravel_index(best, exchanged.shape), strict=True):
+            swaps.append((float(exchanged[m, i]), int(inside[m]), int(i) * width + int(j)))
     flat = gain.ravel()
     flat[support] = 0.0
     worth = np.array([flat[unit].sum() for unit in units])
     top = np.argsort(-worth, kind="stable")[:_CANDIDATES]
-    return [units[i] for i in top if worth[i] > 0]
+    larger = [np.union1d(support, units[i]) for i in top if worth[i] > 0]
+    swaps = sorted((s for s in swaps if np.isfinite(s[0])), key=lambda s: -s[0])[:_CANDIDATES]
+    return larger + [np.union1d(support[support != out], [new]) for _, out, new in swaps]
+
+
+def _gains(regression: Regression, j: int, inside: Ints, x: Floats) -> tuple[Floats, Floats]:
+    """By how much the loss of target j falls with each term more, (terms,), or exchanged, (inside, terms).
+
+    Dropping a term gives back the one direction that it alone explains; what the others
+    explain of that direction is theirs to gain.
+    """
+    terms = regression.shape[0]
+    design = regression.total.design[:terms] / regression.noise[j]
+    left = regression.total.target[:terms, j] / regression.noise[j] - design[:, inside] @ x
+    q, r = np.linalg.qr(design[:, inside])
+    beyond = design - q @ (q.T @ design)
+    size, pull = np.sum(beyond**2, axis=0), beyond.T @ left
+    least = 1e-16 * np.sum(design**2, axis=0)
+    added = np.where(size > least, pull**2 / np.where(size > least, size, 1.0), 0.0)
+    alone = q @ np.linalg.pinv(r).T
+    length = np.linalg.norm(alone, axis=0)
+    length[length == 0] = 1.0
+    given, across = x / length, (alone / length).T @ design
+    whole = size + across**2
+    gained = (pull + across * given[:, None]) ** 2 / np.where(whole > least, whole, np.inf)
+    exchanged = gained - given[:, None] ** 2
+    exchanged[:, inside] = -np.inf
+    return added, exchanged
