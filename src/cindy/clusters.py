@@ -42,7 +42,7 @@ def jackknife(regression: Regression, fit: Fit, scores: Floats) -> Floats:
     apart, what blocks add to the errors is taken to be the same for all.
     """
     terms, targets = np.divmod(fit.support, regression.shape[1])
-    if 2 * fit.free > len(regression.blocks) * len(np.unique(targets)):
+    if fit.free > len(regression.blocks) * len(np.unique(targets)):
         independent = classical(regression, fit)
         return independent * design_effect(independent, sandwich(regression, fit, scores))
     if fit.free > _MOST:

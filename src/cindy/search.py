@@ -19,6 +19,8 @@ Ints = NDArray[np.intp]
 
 _CANDIDATES = 8
 _MOST_MOVES = 30
+_NOTHING = 1e-300
+"""A loss below this counts as this: an exact fit has no logarithm."""
 _BEYOND = 10
 """Terms added after the criterion was best: some that pay only together may be among them."""
 
@@ -34,7 +36,7 @@ class Criterion:
     price: float
 
     def __call__(self, loss: float, free: int) -> float:
-        return self.rows * float(np.log(max(loss, 1e-300))) + self.price * free
+        return self.rows * float(np.log(max(loss, _NOTHING))) + self.price * free
 
 
 def criterion_of(
@@ -80,7 +82,7 @@ def _added(regression: Regression, j: int, price: float) -> Ints:
     order: list[int] = []
     best, at = np.inf, 0
     while len(order) < min(terms, rows // 2) and len(order) <= at + _BEYOND:
-        value = rows * float(np.log(left @ left + rest)) + price * len(order)
+        value = rows * float(np.log(max(left @ left + rest, _NOTHING))) + price * len(order)
         if value < best:
             best, at = value, len(order)
         size = np.sum(beyond**2, axis=0)
@@ -195,7 +197,7 @@ def _gains(regression: Regression, j: int, inside: Ints, x: Floats) -> tuple[Flo
     length[length == 0] = 1.0
     given, across = x / length, (alone / length).T @ design
     whole = size + across**2
-    gained = (pull + across * given[:, None]) ** 2 / np.where(whole > least, whole, np.inf)
-    exchanged = gained - given[:, None] ** 2
+    gained = (pull + across * given[:, None]) ** 2 / np.where(whole > least, whole, 1.0)
+    exchanged = np.where(whole > least, gained - given[:, None] ** 2, -np.inf)
     exchanged[:, inside] = -np.inf
     return added, exchanged
