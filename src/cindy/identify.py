@@ -56,7 +56,8 @@ def identify(
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
-    trajectories: one Trajectory, a pair (t, x), or a list of these
+    trajectories: one Trajectory, a pair (t, x), or a list of these; where they clearly differ in
+        noise, and have no weights of their own, each is weighted by its residuals
     basis: the terms to choose from
     formulation: Integral() by default; Differential(), Discrete()
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
@@ -83,9 +84,9 @@ def identify(
     data = as_trajectories(trajectories)
     _check_motion(data)
     form = formulation or Integral()
-    gather = partial(accumulate, data, basis, blocks=blocks, processes=processes, progress=progress)
+    gather = partial(accumulate, basis=basis, blocks=blocks, processes=processes, progress=progress)
     problem = Problem(
-        gather(formulation=form), radius=radius, constraints=constraints, weights=weights or Adaptive()
+        gather(data, formulation=form), radius=radius, constraints=constraints, weights=weights or Adaptive()
     )
     if rule.refits and isinstance(form, Integral) and form.initial == "free":
         problem = settled(problem, data, gather, drift_known=form.feedback is not None)

@@ -1,4 +1,4 @@
-"""What only a first model can tell: the drift of the noise, and how far the integrals can be trusted."""
+"""What only a first model can tell: how noise drifts and where it is; how far to trust integrals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy.balance import balanced, unequal
 from cindy.basis import Basis
 from cindy.candidates import Candidates
 from cindy.constraint import at_samples
@@ -32,7 +33,8 @@ def settled(
     """The problem in the integral form as a first model says it should be posed.
 
     Drift of the noise: the guess from the data is rough, yet good enough to find a first
-    model; a second pass over the data pays where that says otherwise.
+    model; a second pass over the data pays where that says otherwise. So it does where
+    trajectories clearly differ in their noise, unless the caller has weighted them.
     Quadrature and rounding: residuals below their error are not to be explained by terms.
     """
     form = problem.summary.formulation
@@ -45,15 +47,23 @@ def settled(
     start = Candidates(look.regression, look.form.pilot, look.size)
     fit = start.refit(start.by_criterion(search=False))
     coef, noise = look.physical(fit.x), fit.left * look.size
-    if not drift_known:
-        told = feedback_of_model(coef, noise, basis, data, form.order, form.window or 0)
-        guess = form.feedback or 0.0
-        if told != guess and not (guess > 0 and 1 / _CLOSE <= told / guess <= _CLOSE):
-            form = replace(form, feedback=told)
-            problem = replace(problem, summary=gather(formulation=form))
+    told = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
+    alike = all(one.weight == 1.0 for one in data)
+    weigh = alike and len(data) > 1 and noise.all() and unequal(problem.summary, coef, noise)
+    if weigh or told != form.feedback:
+        form = replace(form, feedback=told)
+        data = balanced(data, form, basis, coef, noise) if weigh else data
+        problem = replace(problem, summary=gather(data, formulation=form))
     values = np.abs(np.concatenate([one.x for one in data]))
     floor = np.hypot(quadrature_error(form, basis, coef, data), _ROUNDING * np.nanmax(values, axis=0))
     return replace(problem, floor=floor)
+
+
+def _drift(form: Integral, coef: Floats, noise: Floats, basis: Basis, data: list[Trajectory]) -> float | None:
+    """The feedback of a model, or the guess that the data gave where the two are close."""
+    told = feedback_of_model(coef, noise, basis, data, form.order, form.window or 0)
+    guess = form.feedback or 0.0
+    return form.feedback if guess > 0 and 1 / _CLOSE <= told / guess <= _CLOSE else told
 
 
 def quadrature_error(form: Integral, basis: Basis, coef: Floats, data: Sequence[Trajectory]) -> Floats:

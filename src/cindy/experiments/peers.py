@@ -61,7 +61,7 @@ def sindy_ridge(setting: Setting, trials: int, seed: int) -> Tuned:
     rows = float(setting.train.rows)
     ranges = {
         "threshold": thresholds(setting),
-        "ridge": Range(1e-14 * rows, 10.0 * rows, closed=("low",)),
+        "ridge": Range(1e-14 * rows, 1e4 * rows, closed=("low",)),
     }
     return _stlsq(setting, ranges, 3 * trials, seed)
 
