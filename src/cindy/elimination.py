@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dgemm
 
 from cindy.regression import Fit, Regression
 
@@ -17,6 +18,8 @@ Ints = NDArray[np.intp]
 _HOPELESS = 0.5
 """Terms this far below their standard error may leave together."""
 _AT_ONCE = 0.1
+_FULL = 0.8
+"""Share of the arrays in use below which they are made smaller."""
 _REFRESH = 12
 """Rounds of updates, at least, after which rounding is cleared away by a new factorisation."""
 
@@ -47,11 +50,13 @@ class Trail:
 
 @dataclass(eq=False)
 class Descent:
-    """The mutable state of one group on its way down."""
+    """The mutable state of one group on its way down.
+
+    What has left stays in the arrays, as zeros, until a good part of them is that.
+    """
 
     targets: Ints
     fit: Fit
-    covariance: Floats = field(init=False)
     order: list[int] = field(default_factory=list)
     age: int = 0
 
@@ -59,29 +64,51 @@ class Descent:
         self.take(self.fit)
 
     def take(self, fit: Fit) -> None:
-        self.support, self.x, self.loss, self.free = fit.support, fit.x.copy(), fit.loss, fit.free
-        self.covariance = fit.spread @ fit.spread.T
-        self.age = 0
+        self.loss, self.free, self.age = fit.loss, fit.free, 0
+        self._names, self._x = fit.support, fit.x.copy()
+        self._covariance = fit.spread @ fit.spread.T
+        self._left = np.arange(len(fit.support))
+
+    @property
+    def support(self) -> Ints:
+        return self._names[self._left]
+
+    @property
+    def x(self) -> Floats:
+        return self._x[self._left]
+
+    @property
+    def variance(self) -> Floats:
+        """Of each coefficient of the support, in units of the noise."""
+        return np.diagonal(self._covariance)[self._left]
 
     def leave(self, out: Ints) -> None:
         """Fit anew with the given coefficients at zero: a change of low rank, no new factorisation."""
-        inverse, rank = _inverse(self.covariance[np.ix_(out, out)])
-        across = self.covariance[:, out]
-        pull = inverse @ self.x[out]
-        before = np.diagonal(self.covariance).copy()
-        self.loss += float(self.x[out] @ pull)
-        self.x = self.x - across @ pull
-        self.covariance = self.covariance - across @ inverse @ across.T
+        at, before = self._left[out], self.variance
+        inverse, rank = _inverse(self._covariance[np.ix_(at, at)])
+        across = self._covariance[:, at]
+        pull = inverse @ self._x[at]
+        self.loss += float(self._x[at] @ pull)
+        self._x -= across @ pull
+        # The transpose of a symmetric matrix is itself, and in the order that BLAS changes in place.
+        turned = self._covariance.T
+        changed = dgemm(-1.0, across @ inverse, across, beta=1.0, c=turned, trans_b=True, overwrite_c=True)
+        self._covariance = changed.T
         self.free -= rank
         # What is tied to a coefficient that left has neither value nor freedom any more.
-        gone = np.diagonal(self.covariance) <= 1e-9 * before
-        gone &= before > 0
+        gone = (self.variance <= 1e-9 * before) & (before > 0)
         gone[out] = True
-        self.order += [int(i) for i in self.support[gone]]
-        keep = ~gone
-        self.support, self.x = self.support[keep], self.x[keep]
-        self.covariance = self.covariance[np.ix_(keep, keep)]
+        self._remove(gone)
         self.age += 1
+
+    def _remove(self, gone: NDArray[np.bool_]) -> None:
+        self.order += [int(i) for i in self.support[gone]]
+        at, self._left = self._left[gone], self._left[~gone]
+        self._covariance[at], self._covariance[:, at], self._x[at] = 0.0, 0.0, 0.0
+        if len(self._left) < _FULL * len(self._names):
+            self._names, self._x = self.support, self.x
+            self._covariance = self._covariance[np.ix_(self._left, self._left)]
+            self._left = np.arange(len(self._names))
 
 
 def eliminate(regression: Regression, starts: list[Ints]) -> list[Trail]:
@@ -96,7 +123,7 @@ def _down(regression: Regression, group: Ints, start: Ints) -> Trail:
     while len(d.support):
         # The order follows the loss alone: with more terms than blocks, errors clustered by
         # block are too uncertain to rank single terms by.
-        error = np.sqrt(np.diagonal(d.covariance) * (d.loss / max(rows - d.free, 1)))
+        error = np.sqrt(d.variance * (d.loss / max(rows - d.free, 1)))
         t = np.full(len(error), np.inf)
         np.divide(np.abs(d.x), error, out=t, where=error > 0)
         if np.isinf(t).all():

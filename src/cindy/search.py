@@ -19,6 +19,8 @@ Ints = NDArray[np.intp]
 
 _CANDIDATES = 8
 _MOST_MOVES = 30
+_HOPE = 3.0
+"""How far above the best, in prices of a parameter, the way down is followed."""
 _NOTHING = 1e-300
 """A loss below this counts as this: an exact fit has no logarithm."""
 _BEYOND = 10
@@ -125,17 +127,17 @@ def _shrunk(regression: Regression, targets: Ints, support: Ints, criterion: Cri
     descent = Descent(targets, regression.fit(support, targets))
     best = criterion(descent.loss, descent.free), descent.support
     while True:
-        variance = np.diagonal(descent.covariance)
+        variance = descent.variance
         free = variance > 0
         if not free.any():
             return best
         ratio = np.full(len(free), np.inf)
         ratio[free] = descent.x[free] ** 2 / variance[free]
         descent.leave(np.array([int(np.argmin(ratio))]))
-        if criterion(descent.loss, 0) >= best[0]:
-            # The loss never falls on the way down, so nothing below can be better.
-            return best
         now = criterion(descent.loss, descent.free)
+        if now >= best[0] + _HOPE * criterion.price:
+            # The weakest leaves first: what stays is worth more than what has gone.
+            return best
         if now < best[0]:
             best = now, descent.support
 

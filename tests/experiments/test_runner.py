@@ -7,6 +7,7 @@ import pytest
 
 from cindy.errors import DataError
 from cindy.experiments import methods, reproduce, studies
+from cindy.experiments.anchors import anchors_table
 from cindy.experiments.methods import METHODS, Method
 from cindy.experiments.runner import Case, run
 from cindy.experiments.table import read_table
@@ -106,7 +107,7 @@ def test_identified_models_are_set_in_motion_and_drawn(tmp_path, monkeypatch):
     monkeypatch.setitem(motion.TIMES, "fput5", np.linspace(0, 2, 9))
     monkeypatch.setitem(motion.SHOWN, "fput5", (1.0, 2.0))
     rows = motion.set_in_motion("fput5", trials=2, trajectories=20)
-    assert {row["model"] for row in rows} == {"truth", "sindy", "cindy-early", "default"}
+    assert {row["model"] for row in rows} == {"truth", *motion.MODELS}
     table = write_table(tmp_path / "m.csv", motion.motion_columns(5), rows)
     drawn = save(motion.draw_motion(read_table(table), "fput5"), tmp_path / "m.png")
     assert drawn.stat().st_size > 0
@@ -140,6 +141,21 @@ def test_a_row_of_results_is_plain_csv(tmp_path):
         (row,) = csv.DictReader(file)
     assert row["noise"] == "1e-06"
     assert row["trajectories"] == "10"
+
+
+def test_the_anchors_tell_medians_worst_and_by_what_factor():
+    key = {"system": "fput5", "formulation": "free", "error": "", "missing": "0"}
+    rows = [
+        {**key, "method": "default", "recovery": "0.05", "extra": "0"},
+        {**key, "method": "default", "recovery": "0.19", "extra": "2"},
+        {**key, "method": "default", "recovery": "0.1", "extra": "0"},
+        {**key, "method": "default", "recovery": "7", "extra": "0", "formulation": "integral"},
+        {**key, "method": "default-c", "recovery": "", "extra": "", "error": "it broke"},
+    ]
+    line = anchors_table(rows, [{**row, "seconds": "0.5"} for row in rows]).splitlines()[2:]
+    assert line == [
+        "| fput5 | 3.1 | 7.7 | 1.9 | 5.9 | defaults | 0.1 | 0.19 | 2 of 3 | 0.50 | 19 | 10 |",
+    ]
 
 
 def test_the_front_table_has_a_line_for_every_method_and_tells_exact_supports(tmp_path):

@@ -19,7 +19,9 @@ Floats = NDArray[np.float64]
 NOISE = {"kuramoto10": 1e-3, "fput10": 1e-4}
 TIMES = {"kuramoto10": np.linspace(0.0, 40.0, 161), "fput10": np.linspace(0.0, 20.0, 161)}
 SHOWN = {"kuramoto10": (5.0, 15.0, 40.0), "fput10": (5.0, 10.0, 20.0)}
-MODELS = {"sindy": "integral", "cindy-early": "integral", "default": "free"}
+MODELS = {"sindy": "integral", "cindy-early": "integral", "default": "free", "default-c": "free"}
+MARKERS = {"truth": "o", "sindy": "x", "cindy-early": "+", "default": ".", "default-c": "s"}
+SIZES = {"truth": 11.0, "default": 7.0, "default-c": 4.0}
 
 
 def motion_columns(states: int = 10) -> tuple[str, ...]:
@@ -69,16 +71,17 @@ def draw_motion(rows: Sequence[dict[str, str]], system: str) -> Any:
             if len(t) and t[-1] >= when - 1e-9:
                 _snapshot(ax, system, name, x[int(np.argmin(np.abs(t - when)))])
             else:
-                ax.plot([], [], label=f"{_style(name)[0]} (has blown up)", color=_style(name)[1])
+                label, colour, line = _style(name)
+                ax.plot([], [], label=f"{label} (has blown up)", color=colour, linestyle=line)
         ax.set_title(f"t = {when:g}")
-    axes[0, 0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=2, frameon=False)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncol=5, frameon=False)
     last = axes[0, -1]
     true_t, true_x = runs["truth"]
     for name, (t, x) in runs.items():
         if name != "truth":
             distance = np.sqrt(np.mean((x - true_x[: len(t)]) ** 2, axis=1))
-            label, colour, _ = _style(name)
-            last.semilogy(t[1:], np.maximum(distance[1:], 1e-12), color=colour, label=label)
+            label, colour, line = _style(name)
+            last.semilogy(t[1:], np.maximum(distance[1:], 1e-12), color=colour, linestyle=line, label=label)
     last.set_xlim(0, true_t[-1])
     last.set_title("distance from the truth")
     last.set_xlabel("t")
@@ -94,31 +97,34 @@ def _run(rows: Sequence[dict[str, str]], system: str, name: str) -> tuple[Floats
 
 
 def _style(name: str) -> tuple[str, str, str]:
+    """Label, colour and line of a model, as in all figures."""
     if name == "truth":
-        return "truth", "#888888", "o"
+        return "truth", "#888888", "-"
     method = METHODS[name]
-    return method.label, method.colour, {"sindy": "x", "cindy-early": "+", "default": "."}[name]
+    return method.label, method.colour, method.line
 
 
 def _snapshot(ax: Any, system: str, name: str, x: Floats) -> None:
-    label, colour, marker = _style(name)
-    large = {"truth": 11.0, "default": 7.0}.get(name, 9.0)
+    label, colour, line = _style(name)
+    true = name == "truth"
+    look = {
+        "color": colour,
+        "marker": MARKERS[name],
+        "label": label,
+        "markersize": SIZES.get(name, 9.0),
+        "markerfacecolor": "white" if name == "default-c" else colour,
+        "alpha": 0.6 if true else 1.0,
+    }
     if system.startswith("fput"):
         # The walls at both ends do not move.
-        ax.plot(
-            range(len(x) + 2), [0.0, *x, 0.0], color=colour, marker=marker, label=label, markersize=large,
-            linewidth=4.0 if name == "truth" else 1.2, alpha=0.6 if name == "truth" else 1.0,
-        )  # fmt: skip
+        ax.plot(range(len(x) + 2), [0.0, *x, 0.0], linestyle=line, linewidth=4.0 if true else 1.2, **look)
         ax.set_xlabel("particle")
         return
     radius = np.arange(1.0, len(x) + 1)
-    if name == "truth":
+    if true:
         for r in radius:
             ax.add_patch(_circle(float(r)))
-    ax.plot(
-        radius * np.cos(x), radius * np.sin(x), marker, color=colour, label=label, markersize=large,
-        markeredgewidth=1.8, alpha=0.6 if name == "truth" else 1.0,
-    )  # fmt: skip
+    ax.plot(radius * np.cos(x), radius * np.sin(x), linestyle="", markeredgewidth=1.4, **look)
     ax.set_aspect("equal")
 
 

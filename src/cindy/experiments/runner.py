@@ -4,7 +4,7 @@ import csv
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +74,8 @@ def run(
     """Every method that takes part in a case's formulation, on every case; all rows of the file `out`.
 
     Rows are appended as they come, and what the file holds already is not repeated.
-    At the end the file is sorted, so two runs give the same file. Seconds are
-    beside it, in `NAME.seconds.csv`, since no two runs share those.
+    At the end the file is sorted, so two runs give the same file. Seconds of the
+    processor are beside it, in `NAME.seconds.csv`, since no two runs share those.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     _mend(out)
@@ -101,10 +101,8 @@ def run(
     return rows
 
 
-def attempt(
-    case: Case, methods: Sequence[str], trials: int, report: Callable[[tuple[Row, float]], None]
-) -> None:
-    """All `methods` on one case, each reported as it ends; a failure is a row with its error."""
+def attempts(case: Case, methods: Sequence[str], trials: int) -> Iterator[tuple[Row, float]]:
+    """All `methods` on one case, each as it ends, with its seconds; a failure is a row with its error."""
     try:
         setting = prepare(
             case.system,
@@ -117,13 +115,13 @@ def attempt(
         )
     except Exception as error:
         for method in methods:
-            report((_row(case.key(method), error=_sentence(error)), 0.0))
+            yield _row(case.key(method), error=_sentence(error)), 0.0
         return
     for method in methods:
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             tuned = METHODS[method].fit(setting, trials, case.repetition)
-            seconds = time.perf_counter() - began
+            seconds = time.process_time() - began
             scores = measure(setting.physical(tuned.coef), setting)
             row = _row(
                 case.key(method),
@@ -140,19 +138,22 @@ def attempt(
             )
         except Exception as error:
             # A peer may fail in any way at all, and the others must still run.
-            seconds = time.perf_counter() - began
+            seconds = time.process_time() - began
             row = _row(case.key(method), error=_sentence(error))
-        report((row, seconds))
+        yield row, seconds
+
+
+def _send(case: Case, methods: Sequence[str], trials: int, send: Callable[[tuple[Row, float]], None]) -> None:
+    for result in attempts(case, methods, trials):
+        send(result)
 
 
 def _results(
     work: Sequence[tuple[Case, list[str]]], trials: int, processes: int
-) -> Iterable[tuple[Row, float]]:
+) -> Iterator[tuple[Row, float]]:
     if processes <= 1 or len(work) <= 1:
         for case, methods in work:
-            here: list[tuple[Row, float]] = []
-            attempt(case, methods, trials, here.append)
-            yield from here
+            yield from attempts(case, methods, trials)
         return
     # One BLAS thread a process, set before the workers load it: more would fight for the same cores.
     before = {
@@ -163,7 +164,7 @@ def _results(
         context = multiprocessing.get_context("spawn")
         with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
             queue = manager.Queue()
-            futures = [pool.submit(attempt, case, methods, trials, queue.put) for case, methods in work]
+            futures = [pool.submit(_send, case, methods, trials, queue.put) for case, methods in work]
             waiting = sum(len(methods) for _, methods in work)
             while waiting:
                 try:

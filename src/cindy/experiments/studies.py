@@ -9,6 +9,7 @@ import numpy as np
 from cindy._check import did_you_mean, integer, positive
 from cindy.errors import DataError
 from cindy.experiments import convergence, estimates, figures, motion
+from cindy.experiments.anchors import anchors_table
 from cindy.experiments.front import FRONT_NOISE, front_table
 from cindy.experiments.methods import METHODS
 from cindy.experiments.runner import Case, Progress, run
@@ -222,8 +223,17 @@ def _anchors(name: str, request: Request) -> list[Path]:
     ]
     table = request.out / f"{name}.csv"
     trials = 4 if request.quick else 16
-    run(cases, ANCHOR_METHODS, table, trials=trials, processes=request.processes, progress=request.progress)
-    return [table]
+    rows = run(
+        cases,
+        ANCHOR_METHODS,
+        table,
+        trials=trials,
+        processes=request.processes,
+        progress=request.progress,
+    )
+    text = request.out / f"{name}.md"
+    write_text(text, anchors_table(rows, read_table(table.with_suffix(".seconds.csv"))), "a table")
+    return [table, text]
 
 
 def _tell(request: Request, done: int, total: int, label: str) -> None:
