@@ -7,12 +7,16 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.active_set import Group, Iterate
 from cindy.solver.factor import Factor
 from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.pool import Pool
 from cindy.solver.trace import Snapshot
 
 __all__ = ["Corral"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+
+# Atoms found earlier come before the oracle while one promises this part of what its last atom did.
+WORTHWHILE = 0.1
 
 
 class _FactorGroup(Group):
@@ -53,6 +57,10 @@ class Corral(Iterate):
 
     The gradient is taken from the factors, −2 Aᵀ(rest + ν tilt): of the images
     only those of a changed group are computed again.
+
+    Where calls of the oracle are costly, atoms are remembered when they leave.
+    Seen from its corners a thin region is all detail, and without that thousands
+    of calls find the same few hundred atoms again.
     """
 
     def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:
@@ -66,6 +74,7 @@ class Corral(Iterate):
             for members in (np.flatnonzero(self._label == k) for k in range(int(self._label.max()) + 1))
         ]
         self._images = np.zeros((2, *self.x.shape))
+        self._pool = Pool(max(objective.factor.size // 4, 20_000)) if oracle.costly else None
 
     @property
     def count(self) -> int:
@@ -76,26 +85,40 @@ class Corral(Iterate):
 
     def enter(self, atom: Atom) -> None:
         """Take in an atom and minimise over the larger hull, as far as rounding allows."""
+        if self._pool is None:
+            self._take(atom)
+            return
+        promise = self.gap(atom)
+        self._pool.add(atom)
+        self._take(atom)
+        self._draw(self._pool, WORTHWHILE * promise)
+        # Hulls of such atoms can be so thin that the factors give the loss to ten digits only.
+        if not self.honest:
+            self.refresh()
+
+    def gather(self, atoms: list[Atom], accuracy: float) -> None:
+        """Minimise over the hull of the given atoms, to a gap over it of `accuracy` or to rounding."""
+        pool = Pool() if self._pool is None else self._pool
+        for atom in atoms:
+            pool.add(atom)
+        self._draw(pool, accuracy)
+
+    def _draw(self, pool: Pool, accuracy: float) -> None:
+        """Take in atoms of a pool until the gap over it is `accuracy` or rounding prevails."""
+        atom, slope = pool.best(self.gradient)
+        while atom is not None and self.slope() - slope > accuracy:
+            before = self.objective
+            self._take(atom)
+            if self.objective >= before:
+                return
+            atom, slope = pool.best(self.gradient)
+
+    def _take(self, atom: Atom) -> None:
         before = self.objective
         if len(atom.indices):
             self._enter(atom)
         if self.objective >= before:
             self.refresh()
-
-    def gather(self, atoms: list[Atom], accuracy: float) -> None:
-        """Minimise over the hull of the given atoms, to a gap over it of `accuracy` or to rounding."""
-        pool = Group(np.arange(self.targets))
-        for atom in atoms:
-            pool.append(atom)
-        while atoms:
-            slopes = pool.gather(self.gradient)
-            best = int(np.argmin(slopes))
-            before = self.objective
-            if self.slope() - slopes[best] <= accuracy:
-                return
-            self.enter(atoms[best])
-            if self.objective >= before:
-                return
 
     def _enter(self, atom: Atom) -> None:
         number = int(self._label[atom.indices[0] % self.targets])

@@ -52,10 +52,13 @@ class Oracle(ABC):
     `origin` is a point of the region too: zero wherever zero is feasible. The
     region is then the hull of what the oracle returns and the origin, so runs
     start there and may keep it among their atoms.
+
+    costly: whether a call takes longer than a look through earlier atoms
     """
 
     region: Region
     origin: Floats
+    costly = False
 
     @abstractmethod
     def minimise(self, gradient: Floats) -> Atom:
