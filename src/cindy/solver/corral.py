@@ -73,6 +73,9 @@ class Corral(Iterate):
             _FactorGroup(members, goal)
             for members in (np.flatnonzero(self._label == k) for k in range(int(self._label.max()) + 1))
         ]
+        self._place_in_group = {
+            int(target): place for group in self._groups for place, target in enumerate(group.targets)
+        }
         self._images = np.zeros((2, *self.x.shape))
         self._pool = Pool(max(objective.factor.size // 4, 20_000)) if oracle.costly else None
 
@@ -141,11 +144,12 @@ class Corral(Iterate):
             product = self.product(atom)[:, group.targets].ravel(order="F")
             return product, 0, len(product)
         column = np.zeros(rows * len(group.targets))
-        terms, targets = np.divmod(atom.indices, self.targets)
-        places = np.searchsorted(group.targets, targets)
-        for term, place, value in zip(terms, places, atom.values, strict=True):
-            column[place * rows : (place + 1) * rows] += value * self.design[:, term]
-        return column, int(places.min()) * rows, int(places.max() + 1) * rows
+        first, last = len(group.targets), 0
+        for index, value in zip(atom.indices.tolist(), atom.values.tolist(), strict=True):
+            place = self._place_in_group[index % self.targets]
+            column[place * rows : (place + 1) * rows] += value * self.design[:, index // self.targets]
+            first, last = min(first, place), max(last, place)
+        return column, first * rows, (last + 1) * rows
 
     def _extend_images(self, group: _FactorGroup) -> None:
         """Bring the images up to date with the newest column, unless they were out of date before."""

@@ -98,7 +98,7 @@ class Factor:
             self._q[:, :k] = q[:, :k]
         self._r[:k, :k] = r[:k]
         self.size = k
-        self._sides[:k, 0] = self._target @ self._q[:, :k]
+        self._sides[position:k, 0] = self._target @ self._q[:, position:k]
         self._sides[:k, 1] = self._solve(np.ones(k), transposed=True)
         self.rest = self._target - self._q[:, :k] @ self._sides[:k, 0]
         self.tilt = self._q[:, :k] @ self._sides[:k, 1]

@@ -6,7 +6,7 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array
+from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from cindy.errors import InfeasibleError
@@ -57,6 +57,17 @@ class _Block:
     signs: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class _Ties:
+    """Pairs of coefficients that one row ties and no other row touches; by far the most frequent block.
+
+    pairs: (ties, 2), flat indices; directions: (ties, 2), what each row leaves free
+    """
+
+    pairs: Ints
+    directions: Floats
+
+
 def presolve(region: Region) -> Presolved | None:
     """The region as a hull of few points, or None where only a linear program will do.
 
@@ -66,11 +77,13 @@ def presolve(region: Region) -> Presolved | None:
     length has its corners block by block. Redundant rows are harmless;
     contradictory ones raise InfeasibleError.
     """
-    blocks = _blocks(region)
-    if blocks is None:
+    split = _split(region)
+    if split is None:
         return None
+    ties, blocks = split
     origin = np.zeros(region.size)
     free = np.ones(region.size, dtype=bool)
+    free[ties.pairs] = False
     corners: list[tuple[Ints, Floats]] = []
     for block in blocks:
         free[block.members] = False
@@ -95,23 +108,21 @@ def presolve(region: Region) -> Presolved | None:
             f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}.\n"
             f"The smallest feasible radius is {region.norm(origin):.6g}."
         )
-    return _assemble(region, origin, np.flatnonzero(free), corners, max(room, 0.0))
+    return _assemble(region, origin, np.flatnonzero(free), ties, corners, max(room, 0.0))
 
 
-def _blocks(region: Region) -> list[_Block] | None:
+def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
     """The connected sets of rows; None if one has a bound that elimination cannot treat."""
     bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
     through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
     if (bounded & ~region.equality & ~through_zero).any():
         return None
-    rows = region.matrix
-    links = block_array([[None, rows], [rows.T, None]], format="csr", dtype=np.float64)
-    label = np.asarray(connected_components(links, directed=False)[1], dtype=np.intp)
-    row_label, column_label = label[: region.rows], label[region.rows :]
+    lengths = np.diff(region.matrix.indptr)
+    row_label, column_label = _components(region, lengths)
     by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
-    lengths = np.diff(rows.indptr)
+    alone = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
     blocks = []
-    for k in np.unique(row_label[bounded]):
+    for k in np.unique(row_label[bounded & ~alone]):
         numbers = _with_label(k, row_label, by_row)
         numbers = numbers[bounded[numbers]]
         empty = numbers[lengths[numbers] == 0]
@@ -119,7 +130,22 @@ def _blocks(region: Region) -> list[_Block] | None:
             raise InfeasibleError(f"linear row {empty[0]} has no coefficients, but must not be zero.")
         if not len(empty):
             blocks.append(_block(region, numbers, _with_label(k, column_label, by_column)))
-    return blocks
+    return _ties(region, np.flatnonzero(alone)), blocks
+
+
+def _components(region: Region, lengths: Ints) -> tuple[Ints, Ints]:
+    """(rows,), (size,): labels, equal for rows and coefficients that are connected."""
+    count = region.rows + region.size
+    ends = np.repeat(np.arange(region.rows), lengths), region.rows + region.matrix.indices
+    links = coo_array((np.ones(len(ends[0])), ends), shape=(count, count))
+    label = np.asarray(connected_components(links, directed=False)[1], dtype=np.intp)
+    return label[: region.rows], label[region.rows :]
+
+
+def _ties(region: Region, numbers: Ints) -> _Ties:
+    entries = region.matrix.indptr[numbers][:, None] + np.arange(2)
+    first, second = region.matrix.data[entries].T
+    return _Ties(region.matrix.indices[entries].astype(np.intp), np.column_stack([-second, first]))
 
 
 def _with_label(k: int, labels: Ints, order: Ints) -> Ints:
@@ -148,9 +174,6 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
     size = len(block.members)
     if not len(block.equal):
         return np.eye(size), np.zeros(size)
-    if block.equal.shape == (1, 2) and block.goal[0] == 0.0:
-        # A tie, by far the most frequent block.
-        return np.array([[-block.equal[0, 1]], [block.equal[0, 0]]]), np.zeros(2)
     # Coefficients may differ in unit: balanced, the rank does not depend on that.
     unit = np.abs(block.equal).max(axis=0)
     unit[unit == 0] = 1.0
@@ -221,13 +244,18 @@ def _distinct(planes: Floats) -> Floats:
 
 
 def _assemble(
-    region: Region, origin: Floats, free: Ints, corners: list[tuple[Ints, Floats]], room: float
+    region: Region, origin: Floats, free: Ints, ties: _Ties, corners: list[tuple[Ints, Floats]], room: float
 ) -> Presolved:
     """All corners, stretched to the length that the radius leaves, in padded arrays."""
-    longest = max([1, *(len(members) for members, _ in corners)])
-    indices = np.zeros((len(corners), longest), dtype=np.intp)
+    pairs = len(ties.pairs)
+    longest = max([1, 2 * bool(pairs), *(len(members) for members, _ in corners)])
+    indices = np.zeros((2 * pairs + len(corners), longest), dtype=np.intp)
     values = np.zeros(indices.shape)
-    for k, (members, direction) in enumerate(corners):
+    if pairs:
+        indices[: 2 * pairs, :2] = np.vstack([ties.pairs, ties.pairs])
+        values[: 2 * pairs, :2] = np.vstack([ties.directions, -ties.directions])
+    for k, (members, direction) in enumerate(corners, start=2 * pairs):
         indices[k, : len(members)] = members
-        values[k, : len(members)] = direction * (room / (region.weights[members] @ np.abs(direction)))
-    return Presolved(origin, room, free, indices, values)
+        values[k, : len(members)] = direction
+    lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))
+    return Presolved(origin, room, free, indices, values * (room / lengths)[:, None])
