@@ -8,7 +8,7 @@ from cindy.solver.active_set import Group, Iterate
 from cindy.solver.factor import Factor
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.pool import Pool
-from cindy.solver.trace import Snapshot
+from cindy.solver.trace import Nonzeros, Snapshot, way_back
 
 __all__ = ["Corral"]
 
@@ -23,6 +23,7 @@ class _FactorGroup(Group):
     """A group with the QR factorisation of its atoms' products.
 
     stale, stale_tilt: whether the images of the factor's `rest` and `tilt` are out of date
+    record: its part of the last snapshot, shared by all snapshots until its weights change
     """
 
     def __init__(self, targets: Ints, goal: Floats) -> None:
@@ -32,6 +33,7 @@ class _FactorGroup(Group):
         whole = slice(int(targets[0]), int(targets[-1]) + 1)
         self.columns: slice | Ints = whole if len(targets) == whole.stop - whole.start else targets
         self.stale = self.stale_tilt = True
+        self.record: Nonzeros | None = None
 
     def by_target(self, stacked: Floats) -> Floats:
         """(k, targets of the group), from one target after another."""
@@ -84,7 +86,16 @@ class Corral(Iterate):
         return sum([len(group.atoms) for group in self._groups])
 
     def snapshot(self) -> Snapshot:
-        return self._values_at(np.concatenate([group.indices for group in self._groups]))
+        if self._price > 0.0:
+            return way_back(
+                self.origin, [self.nonzeros(np.concatenate([group.indices for group in self._groups]))]
+            )
+        # At no price a step changes one group; of the others the snapshots share what they hold.
+        parts = []
+        for group in self._groups:
+            group.record = group.record or self.nonzeros(group.indices)
+            parts.append(group.record)
+        return way_back(self.origin, parts)
 
     def enter(self, atom: Atom) -> None:
         """Take in an atom and minimise over the larger hull, as far as rounding allows."""
@@ -257,6 +268,7 @@ class Corral(Iterate):
             change = np.maximum(group.factor.correction(part, price), -group.weights)
             group.write(self.flat, change)
             group.weights = group.weights + change
+            group.record = None
         super().refresh()
 
     def _lift(self, group: Group) -> None:
@@ -276,3 +288,4 @@ def _hand_out(groups: list[_FactorGroup], weights: Floats) -> None:
     for group in groups:
         begin, end = end, end + len(group.atoms)
         group.weights = weights[begin:end]
+        group.record = None

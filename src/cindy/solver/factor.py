@@ -147,7 +147,8 @@ class Factor:
         k, room = self.size, len(self._r)
         if columns <= room:
             return
-        room = max(columns, room + room // 4, room + 4)
+        # In small steps: to copy costs little beside the products of every append, and room is memory.
+        room = max(columns, room + room // 16, room + 4)
         q, r, sides = self._q, self._r, self._sides
         self._q = np.empty((len(self._target), room), order="F")
         self._q[:, :k] = q[:, :k]
