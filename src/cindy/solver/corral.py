@@ -103,11 +103,10 @@ class Corral(Iterate):
             self._take(atom)
             return
         promise = self.gap(atom)
-        self._pool.add(atom)
         self._take(atom)
         self._draw(self._pool, WORTHWHILE * promise)
-        # Hulls of such atoms can be so thin that the factors give the loss to ten digits only.
-        if not self.honest:
+        # The hull can be so thin that the factors give the loss to ten digits only.
+        if len(self._pool) and not self.honest:
             self.refresh()
 
     def gather(self, atoms: list[Atom], accuracy: float) -> None:
@@ -186,9 +185,8 @@ class Corral(Iterate):
         steps[falling] = group.weights[falling] / coordinates[falling]
         leaver = int(np.argmin(steps))
         step = float(steps[leaver])
-        self._lift(group)
         group.weights = np.maximum(group.weights - step * coordinates, 0.0)
-        group.delete(leaver)
+        self._dismiss(group, leaver)
         if group.factor.append(column) is None:
             group.append(atom)
             group.weights[-1] = step
@@ -215,8 +213,7 @@ class Corral(Iterate):
                 before = np.nan
             for group in changed:
                 if leaver < len(group.atoms):
-                    self._lift(group)
-                    group.delete(leaver)
+                    self._dismiss(group, leaver)
                     break
                 leaver -= len(group.atoms)
 
@@ -258,7 +255,7 @@ class Corral(Iterate):
         the point, not to the weights alone, brings the lost digits back.
         """
         residual = self.residual()
-        parts = [residual[:, group.targets].ravel(order="F") for group in self._groups]
+        parts = [g.factor.along(residual[:, g.targets].ravel(order="F")) for g in self._groups]
         price = 0.0
         if self._price > 0.0:
             excess = 1.0 - sum(float(group.weights.sum()) for group in self._groups)
@@ -271,8 +268,12 @@ class Corral(Iterate):
             group.record = None
         super().refresh()
 
-    def _lift(self, group: Group) -> None:
+    def _dismiss(self, group: _FactorGroup, position: int) -> None:
+        """Let an atom go; the point gets its share of the group back when the weights are placed."""
+        if self._pool is not None:
+            self._pool.add(group.atoms[position])
         self.flat[group.indices] = self.origin[group.indices]
+        group.delete(position)
 
 
 def _first_to_leave(weights: Floats, goal: Floats) -> tuple[float, int]:

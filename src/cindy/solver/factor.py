@@ -118,15 +118,17 @@ class Factor:
         sides = self._sides[: self.size]
         return self._solve(sides[:, 0] - price * sides[:, 1])
 
-    def correction(self, residual: Floats, price: float) -> Floats:
-        """(size,): the change of λ that a residual D λ − b asks for, under a price on its sum."""
-        k = self.size
-        return self._solve(price * self._sides[:k, 1] - residual @ self._q[:, :k])
+    def along(self, residual: Floats) -> Floats:
+        """(size,): what of a residual lies in the columns, in the coordinates of Q."""
+        return np.asarray(residual @ self._q[:, : self.size])
 
-    def overlap(self, residual: Floats) -> float:
+    def correction(self, along: Floats, price: float) -> Floats:
+        """(size,): the change of λ that a residual D λ − b asks for, under a price on its sum."""
+        return self._solve(price * self._sides[: self.size, 1] - along)
+
+    def overlap(self, along: Floats) -> float:
         """By how much the correction for a residual would lower Σ λ without a price."""
-        k = self.size
-        return float((residual @ self._q[:, :k]) @ self._sides[:k, 1])
+        return float(along @ self._sides[: self.size, 1])
 
     def loss(self, price: float) -> float:
         """‖D λ − b‖² at the minimiser under a price."""

@@ -23,6 +23,9 @@ class Pool:
         self._keys: set[bytes] = set()
         self._group = Group(np.zeros(0, dtype=np.intp))
 
+    def __len__(self) -> int:
+        return len(self._group.atoms)
+
     def add(self, atom: Atom) -> None:
         """Remember an atom."""
         if atom.key in self._keys:
@@ -34,7 +37,7 @@ class Pool:
 
     def best(self, gradient: Floats) -> tuple[Atom | None, float]:
         """The atom with the least inner product with a flat gradient, and that product; (None, 0) if none."""
-        if not self._group.atoms:
+        if not len(self):
             return None, 0.0
         slopes = self._group.gather(gradient)
         least = int(np.argmin(slopes))
