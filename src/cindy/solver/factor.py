@@ -96,7 +96,8 @@ class Factor:
         )
         if not np.may_share_memory(q, whole):
             self._q[:, :k] = q[:, :k]
-        self._r[:k, :k] = r[:k]
+        if not np.may_share_memory(r, self._r):
+            self._r[:k, :k] = r[:k]
         self.size = k
         self._sides[position:k, 0] = self._target @ self._q[:, position:k]
         self._sides[:k, 1] = self._solve(np.ones(k), transposed=True)

@@ -16,6 +16,8 @@ __all__ = ["Presolved", "presolve"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+# Of a block: where the origin lies; corners, as places among its members and the values there.
+_Solved = tuple[Floats, list[tuple[Ints, Floats]]]
 
 # Corners to try in one block before a linear program is the better choice.
 MOST_CORNERS = 5_000
@@ -56,6 +58,11 @@ class _Block:
     goal: Floats
     signs: Floats
 
+    @property
+    def look(self) -> tuple[int, bytes, bytes, bytes]:
+        """Equal for blocks that differ only in which coefficients and rows they are made of."""
+        return len(self.members), self.equal.tobytes(), self.goal.tobytes(), self.signs.tobytes()
+
 
 @dataclass(frozen=True, eq=False)
 class _Ties:
@@ -85,23 +92,19 @@ def presolve(region: Region) -> Presolved | None:
     free = np.ones(region.size, dtype=bool)
     free[ties.pairs] = False
     corners: list[tuple[Ints, Floats]] = []
+    solved: dict[tuple[int, bytes, bytes, bytes], _Solved | None] = {}
     for block in blocks:
         free[block.members] = False
         if len(block.members) - len(block.equal) > MOST_FREE or len(corners) > MOST_IN_ALL:
             return None
-        basis, offset = _eliminate(block)
-        if offset.any():
-            if basis.shape[1]:
-                return None
-            if (block.signs @ offset < -ROUNDING * np.abs(block.signs) @ np.abs(offset)).any():
-                raise InfeasibleError(_contradiction(block))
-            origin[block.members] = offset
-        found = _corners(block, basis)
+        # The same law for many terms: blocks that look alike are worked out once.
+        if block.look not in solved:
+            solved[block.look] = _solve(block)
+        found = solved[block.look]
         if found is None:
             return None
-        for corner in found:
-            nonzero = corner.nonzero()[0]
-            corners.append((block.members[nonzero], corner[nonzero]))
+        origin[block.members] = found[0]
+        corners += [(block.members[places], values) for places, values in found[1]]
     room = region.radius - region.norm(origin)
     if room < -ROUNDING * region.radius:
         raise InfeasibleError(
@@ -109,6 +112,21 @@ def presolve(region: Region) -> Presolved | None:
             f"The smallest feasible radius is {region.norm(origin):.6g}."
         )
     return _assemble(region, origin, np.flatnonzero(free), ties, corners, max(room, 0.0))
+
+
+def _solve(block: _Block) -> _Solved | None:
+    """The block as a hull; None if only a linear program will do."""
+    basis, offset = _eliminate(block)
+    if offset.any():
+        if basis.shape[1]:
+            return None
+        if (block.signs @ offset < -ROUNDING * np.abs(block.signs) @ np.abs(offset)).any():
+            raise InfeasibleError(_contradiction(block))
+    found = _corners(block, basis)
+    if found is None:
+        return None
+    places = [corner.nonzero()[0] for corner in found]
+    return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, found, strict=True)]
 
 
 def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
