@@ -91,11 +91,10 @@ class Corral(Iterate):
                 self.origin, [self.nonzeros(np.concatenate([group.indices for group in self._groups]))]
             )
         # At no price a step changes one group; of the others the snapshots share what they hold.
-        parts = []
         for group in self._groups:
-            group.record = group.record or self.nonzeros(group.indices)
-            parts.append(group.record)
-        return way_back(self.origin, parts)
+            if group.record is None:
+                group.record = self.nonzeros(group.indices)
+        return way_back(self.origin, [group.record for group in self._groups if group.record])
 
     def enter(self, atom: Atom) -> None:
         """Take in an atom and minimise over the larger hull, as far as rounding allows."""
@@ -244,7 +243,9 @@ class Corral(Iterate):
         else:
             for group in changed:
                 np.multiply(self._images[0][:, group.columns], -2.0, out=gradient[:, group.columns])
-        self.objective = self.beyond + sum([g.factor.loss(self._price) for g in self._groups])
+        self.objective = self.beyond + sum([group.factor.rest_squared for group in self._groups])
+        if self._price > 0.0:
+            self.objective += self._price**2 * sum([group.factor.spread for group in self._groups])
         self.honest = False
 
     def refresh(self) -> None:

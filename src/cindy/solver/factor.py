@@ -25,10 +25,10 @@ class Factor:
 
     size: number of columns
     free: (size,)
+    rest_squared, spread: ‖D λ − b‖² is `rest_squared` + ν² `spread`
     rest, tilt: (rows,); `rest` is b less its projection on the columns, `tilt` is Q R⁻ᵀ 1
     newest: (rows,), the last column of Q; share, one: what it took of `rest` and added to `tilt`
-    total: Σ λ at the price 0
-    spread: by how much a unit of ν lowers Σ λ
+    total: Σ λ at the price 0, which a unit of ν lowers by `spread`
     """
 
     def __init__(self, target: Floats) -> None:
@@ -39,7 +39,7 @@ class Factor:
         self.size = 0
         self.free = np.zeros(0)
         self._lean: Floats | None = None
-        self._rest_squared = float(target @ target)
+        self.rest_squared = float(target @ target)
         self.rest = target.copy()
         self.tilt = np.zeros(len(target))
         self.newest = self.tilt
@@ -131,12 +131,8 @@ class Factor:
         """By how much the correction for a residual would lower Σ λ without a price."""
         return float(along @ self._sides[: self.size, 1])
 
-    def loss(self, price: float) -> float:
-        """‖D λ − b‖² at the minimiser under a price."""
-        return self._rest_squared + price**2 * self.spread
-
     def _solve_sides(self) -> None:
-        self._rest_squared = float(self.rest @ self.rest)
+        self.rest_squared = float(self.rest @ self.rest)
         self.free = self._solve(self._sides[: self.size, 0])
         self._lean = None
 
