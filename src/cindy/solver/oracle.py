@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cindy._check import floats
 from cindy.errors import DataError
+from cindy.solver.components import components
 from cindy.solver.presolve import Presolved, presolve
 from cindy.solver.region import Region
 
@@ -148,15 +149,10 @@ class Rays(Oracle):
         return -self.minimise(gradient).slope(gradient) / self._room if self._room > 0.0 else 0.0
 
     def components(self, targets: int) -> Ints:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         used = self._values != 0
-        first = np.broadcast_to(self._indices[:, :1] % targets, used.shape)[used]
-        other = (self._indices % targets)[used]
-        links = coo_array((np.ones(len(first)), (first, other)), shape=(targets, targets))
-        _, labels = connected_components(links, directed=False)
-        return np.asarray(labels, dtype=np.intp)
+        touched = self._indices % targets
+        first = np.broadcast_to(touched[:, :1], used.shape)
+        return components(first[used], touched[used], targets)
 
     def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
         # The region is a sum of cones cut at a common length, so the part of the

@@ -6,10 +6,9 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from cindy.errors import InfeasibleError
+from cindy.solver.components import components
 from cindy.solver.region import Region
 
 __all__ = ["Presolved", "presolve"]
@@ -136,7 +135,12 @@ def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
     if (bounded & ~region.equality & ~through_zero).any():
         return None
     lengths = np.diff(region.matrix.indptr)
-    row_label, column_label = _components(region, lengths)
+    label = components(
+        np.repeat(np.arange(region.rows), lengths),
+        region.rows + region.matrix.indices.astype(np.intp),
+        region.rows + region.size,
+    )
+    row_label, column_label = label[: region.rows], label[region.rows :]
     by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
     alone = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
     blocks = []
@@ -149,15 +153,6 @@ def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
         if not len(empty):
             blocks.append(_block(region, numbers, _with_label(k, column_label, by_column)))
     return _ties(region, np.flatnonzero(alone)), blocks
-
-
-def _components(region: Region, lengths: Ints) -> tuple[Ints, Ints]:
-    """(rows,), (size,): labels, equal for rows and coefficients that are connected."""
-    count = region.rows + region.size
-    ends = np.repeat(np.arange(region.rows), lengths), region.rows + region.matrix.indices
-    links = coo_array((np.ones(len(ends[0])), ends), shape=(count, count))
-    label = np.asarray(connected_components(links, directed=False)[1], dtype=np.intp)
-    return label[: region.rows], label[region.rows :]
 
 
 def _ties(region: Region, numbers: Ints) -> _Ties:
