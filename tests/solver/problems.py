@@ -115,6 +115,8 @@ OBJECTIVES: dict[str, Callable[[], LeastSquares]] = {
     "columns of size 1e6": lambda: _badly_scaled(1e6),
     "columns of size 1e-6": lambda: _badly_scaled(1e-6),
     "columns of size 1e-3 to 1e3": lambda: _badly_scaled(np.logspace(-3, 3, 12)),
+    "columns of size 1e-6 to 1e6": lambda: _badly_scaled(np.logspace(-6, 6, 12)),
+    "targets of size 1e-6 to 1e6": lambda: _random().scaled(np.ones(12), np.logspace(-6, 6, 3)),
     "kuramoto": _kuramoto,
     "fput": _fput,
 }
@@ -213,3 +215,13 @@ REGIONS = (
 def region(kind: str, name: str = "random") -> Region:
     solution = least_squares(name)
     return _region(len(solution), float(np.abs(solution).sum()), kind)
+
+
+def in_units(f: LeastSquares, here: Region, units: np.ndarray) -> tuple[LeastSquares, Region]:
+    """The same problem with the coefficients of term i counted in units[i]."""
+    flat = np.repeat(units, f.targets)
+    rows = here.matrix @ scipy.sparse.diags_array(flat)
+    return (
+        f.scaled(1 / units, np.ones(f.targets)),
+        Region(here.size, here.radius, here.weights * flat, rows, here.lower, here.upper),
+    )

@@ -2,6 +2,7 @@
 
 import tracemalloc
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -68,6 +69,34 @@ def test_faint_noise_leaves_a_loss_that_is_right_to_many_digits():
     )
     least = np.linalg.lstsq(design, target, rcond=None)[0]
     assert result.objective == pytest.approx(np.sum((design @ least - target) ** 2), rel=1e-6)
+
+
+def test_where_doubles_are_too_coarse_the_gap_is_that_of_the_exact_solution_rounded():
+    f = objective("columns of size 1e-6 to 1e6")
+    exact = _exact_least_squares(f)
+    rounded = exact.astype(float)
+    radius = 2 * float(np.abs(rounded).sum())
+    oracle = oracle_for(Region(rounded.size, radius))
+    miss = _fractions(f.design[: f.terms]) @ (_fractions(rounded) - exact)
+    gradient = 2 * _fractions(f.design[: f.terms]).T @ miss
+    least = float((gradient * _fractions(rounded)).sum() + Fraction(radius) * np.abs(gradient).max())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = conditional_gradient(f, oracle, tol=1e-7)
+    assert least > 1e-7 * result.scale
+    assert result.gap <= least
+
+
+def _fractions(matrix):
+    return np.vectorize(Fraction, otypes=[object])(matrix)
+
+
+def _exact_least_squares(f):
+    """In rational numbers, from the triangle."""
+    design, x = _fractions(f.design[: f.terms]), _fractions(f.target[: f.terms])
+    for i in reversed(range(f.terms)):
+        x[i] = (x[i] - design[i, i + 1 :] @ x[i + 1 :]) / design[i, i]
+    return x
 
 
 def test_with_the_radius_inactive_direct_refits_each_support_exactly():

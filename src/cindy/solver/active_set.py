@@ -1,14 +1,13 @@
 """Atoms and their weights: the one mutable object of a run."""
 
 from abc import ABC, abstractmethod
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy.least_squares import LeastSquares
 from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.trace import Snapshot
+from cindy.solver.trace import Nonzeros, Snapshot, way_back
 
 __all__ = ["ActiveSet", "Group", "Iterate", "Walk"]
 
@@ -48,10 +47,11 @@ class Iterate(ABC):
 
     def snapshot(self) -> Snapshot:
         """A way back to this iterate that takes little memory."""
-        return self._values_at(np.flatnonzero(self.flat != self.origin))
+        return way_back(self.origin, [self.nonzeros(np.flatnonzero(self.flat != self.origin))])
 
-    def _values_at(self, indices: Ints) -> Snapshot:
-        return partial(_restored, self.origin, indices.astype(np.int32), self.flat[indices])
+    def nonzeros(self, indices: Ints) -> Nonzeros:
+        """The point at the given indices."""
+        return indices.astype(np.int32), self.flat[indices]
 
     def residual(self) -> Floats:
         """(k, targets): A x − B, less rows that no coefficients can change."""
@@ -288,9 +288,3 @@ class ActiveSet(Iterate):
         group.extend(atom, (self.design.T @ self.product(atom)).ravel())
         self._known[atom.key] = group
         return group, len(group.atoms) - 1
-
-
-def _restored(origin: Floats, indices: NDArray[np.int32], values: Floats) -> Floats:
-    flat = origin.copy()
-    flat[indices] = values
-    return flat

@@ -7,18 +7,23 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.active_set import Group, Iterate
 from cindy.solver.factor import Factor
 from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.trace import Snapshot
+from cindy.solver.pool import Pool
+from cindy.solver.trace import Nonzeros, Snapshot, way_back
 
 __all__ = ["Corral"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
+# Atoms found earlier come before the oracle while one promises this part of what its last atom did.
+WORTHWHILE = 0.1
+
 
 class _FactorGroup(Group):
     """A group with the QR factorisation of its atoms' products.
 
     stale, stale_tilt: whether the images of the factor's `rest` and `tilt` are out of date
+    record: its part of the last snapshot, shared by all snapshots until its weights change
     """
 
     def __init__(self, targets: Ints, goal: Floats) -> None:
@@ -28,6 +33,7 @@ class _FactorGroup(Group):
         whole = slice(int(targets[0]), int(targets[-1]) + 1)
         self.columns: slice | Ints = whole if len(targets) == whole.stop - whole.start else targets
         self.stale = self.stale_tilt = True
+        self.record: Nonzeros | None = None
 
     def by_target(self, stacked: Floats) -> Floats:
         """(k, targets of the group), from one target after another."""
@@ -53,6 +59,10 @@ class Corral(Iterate):
 
     The gradient is taken from the factors, −2 Aᵀ(rest + ν tilt): of the images
     only those of a changed group are computed again.
+
+    Where calls of the oracle are costly, atoms are remembered when they leave.
+    Seen from its corners a thin region is all detail, and without that thousands
+    of calls find the same few hundred atoms again.
     """
 
     def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:
@@ -65,37 +75,62 @@ class Corral(Iterate):
             _FactorGroup(members, goal)
             for members in (np.flatnonzero(self._label == k) for k in range(int(self._label.max()) + 1))
         ]
+        self._place_in_group = {
+            int(target): place for group in self._groups for place, target in enumerate(group.targets)
+        }
         self._images = np.zeros((2, *self.x.shape))
+        self._pool = Pool(max(objective.factor.size // 4, 20_000)) if oracle.costly else None
 
     @property
     def count(self) -> int:
         return sum([len(group.atoms) for group in self._groups])
 
     def snapshot(self) -> Snapshot:
-        return self._values_at(np.concatenate([group.indices for group in self._groups]))
+        if self._price > 0.0:
+            return way_back(
+                self.origin, [self.nonzeros(np.concatenate([group.indices for group in self._groups]))]
+            )
+        # At no price a step changes one group; of the others the snapshots share what they hold.
+        for group in self._groups:
+            if group.record is None:
+                group.record = self.nonzeros(group.indices)
+        return way_back(self.origin, [group.record for group in self._groups if group.record])
 
     def enter(self, atom: Atom) -> None:
         """Take in an atom and minimise over the larger hull, as far as rounding allows."""
+        if self._pool is None:
+            self._take(atom)
+            return
+        promise = self.gap(atom)
+        self._take(atom)
+        self._draw(self._pool, WORTHWHILE * promise)
+        # The hull can be so thin that the factors give the loss to ten digits only.
+        if len(self._pool) and not self.honest:
+            self.refresh()
+
+    def gather(self, atoms: list[Atom], accuracy: float) -> None:
+        """Minimise over the hull of the given atoms, to a gap over it of `accuracy` or to rounding."""
+        pool = Pool() if self._pool is None else self._pool
+        for atom in atoms:
+            pool.add(atom)
+        self._draw(pool, accuracy)
+
+    def _draw(self, pool: Pool, accuracy: float) -> None:
+        """Take in atoms of a pool until the gap over it is `accuracy` or rounding prevails."""
+        atom, slope = pool.best(self.gradient)
+        while atom is not None and self.slope() - slope > accuracy:
+            before = self.objective
+            self._take(atom)
+            if self.objective >= before:
+                return
+            atom, slope = pool.best(self.gradient)
+
+    def _take(self, atom: Atom) -> None:
         before = self.objective
         if len(atom.indices):
             self._enter(atom)
         if self.objective >= before:
             self.refresh()
-
-    def gather(self, atoms: list[Atom], accuracy: float) -> None:
-        """Minimise over the hull of the given atoms, to a gap over it of `accuracy` or to rounding."""
-        pool = Group(np.arange(self.targets))
-        for atom in atoms:
-            pool.append(atom)
-        while atoms:
-            slopes = pool.gather(self.gradient)
-            best = int(np.argmin(slopes))
-            before = self.objective
-            if self.slope() - slopes[best] <= accuracy:
-                return
-            self.enter(atoms[best])
-            if self.objective >= before:
-                return
 
     def _enter(self, atom: Atom) -> None:
         number = int(self._label[atom.indices[0] % self.targets])
@@ -118,11 +153,12 @@ class Corral(Iterate):
             product = self.product(atom)[:, group.targets].ravel(order="F")
             return product, 0, len(product)
         column = np.zeros(rows * len(group.targets))
-        terms, targets = np.divmod(atom.indices, self.targets)
-        places = np.searchsorted(group.targets, targets)
-        for term, place, value in zip(terms, places, atom.values, strict=True):
-            column[place * rows : (place + 1) * rows] += value * self.design[:, term]
-        return column, int(places.min()) * rows, int(places.max() + 1) * rows
+        first, last = len(group.targets), 0
+        for index, value in zip(atom.indices.tolist(), atom.values.tolist(), strict=True):
+            place = self._place_in_group[index % self.targets]
+            column[place * rows : (place + 1) * rows] += value * self.design[:, index // self.targets]
+            first, last = min(first, place), max(last, place)
+        return column, first * rows, (last + 1) * rows
 
     def _extend_images(self, group: _FactorGroup) -> None:
         """Bring the images up to date with the newest column, unless they were out of date before."""
@@ -148,9 +184,8 @@ class Corral(Iterate):
         steps[falling] = group.weights[falling] / coordinates[falling]
         leaver = int(np.argmin(steps))
         step = float(steps[leaver])
-        self._lift(group)
         group.weights = np.maximum(group.weights - step * coordinates, 0.0)
-        group.delete(leaver)
+        self._dismiss(group, leaver)
         if group.factor.append(column) is None:
             group.append(atom)
             group.weights[-1] = step
@@ -177,8 +212,7 @@ class Corral(Iterate):
                 before = np.nan
             for group in changed:
                 if leaver < len(group.atoms):
-                    self._lift(group)
-                    group.delete(leaver)
+                    self._dismiss(group, leaver)
                     break
                 leaver -= len(group.atoms)
 
@@ -209,7 +243,9 @@ class Corral(Iterate):
         else:
             for group in changed:
                 np.multiply(self._images[0][:, group.columns], -2.0, out=gradient[:, group.columns])
-        self.objective = self.beyond + sum([g.factor.loss(self._price) for g in self._groups])
+        self.objective = self.beyond + sum([group.factor.rest_squared for group in self._groups])
+        if self._price > 0.0:
+            self.objective += self._price**2 * sum([group.factor.spread for group in self._groups])
         self.honest = False
 
     def refresh(self) -> None:
@@ -220,7 +256,7 @@ class Corral(Iterate):
         the point, not to the weights alone, brings the lost digits back.
         """
         residual = self.residual()
-        parts = [residual[:, group.targets].ravel(order="F") for group in self._groups]
+        parts = [g.factor.along(residual[:, g.targets].ravel(order="F")) for g in self._groups]
         price = 0.0
         if self._price > 0.0:
             excess = 1.0 - sum(float(group.weights.sum()) for group in self._groups)
@@ -230,10 +266,15 @@ class Corral(Iterate):
             change = np.maximum(group.factor.correction(part, price), -group.weights)
             group.write(self.flat, change)
             group.weights = group.weights + change
+            group.record = None
         super().refresh()
 
-    def _lift(self, group: Group) -> None:
+    def _dismiss(self, group: _FactorGroup, position: int) -> None:
+        """Let an atom go; the point gets its share of the group back when the weights are placed."""
+        if self._pool is not None:
+            self._pool.add(group.atoms[position])
         self.flat[group.indices] = self.origin[group.indices]
+        group.delete(position)
 
 
 def _first_to_leave(weights: Floats, goal: Floats) -> tuple[float, int]:
@@ -249,3 +290,4 @@ def _hand_out(groups: list[_FactorGroup], weights: Floats) -> None:
     for group in groups:
         begin, end = end, end + len(group.atoms)
         group.weights = weights[begin:end]
+        group.record = None

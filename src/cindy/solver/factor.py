@@ -25,10 +25,10 @@ class Factor:
 
     size: number of columns
     free: (size,)
+    rest_squared, spread: ‖D λ − b‖² is `rest_squared` + ν² `spread`
     rest, tilt: (rows,); `rest` is b less its projection on the columns, `tilt` is Q R⁻ᵀ 1
     newest: (rows,), the last column of Q; share, one: what it took of `rest` and added to `tilt`
-    total: Σ λ at the price 0
-    spread: by how much a unit of ν lowers Σ λ
+    total: Σ λ at the price 0, which a unit of ν lowers by `spread`
     """
 
     def __init__(self, target: Floats) -> None:
@@ -39,7 +39,7 @@ class Factor:
         self.size = 0
         self.free = np.zeros(0)
         self._lean: Floats | None = None
-        self._rest_squared = float(target @ target)
+        self.rest_squared = float(target @ target)
         self.rest = target.copy()
         self.tilt = np.zeros(len(target))
         self.newest = self.tilt
@@ -96,9 +96,10 @@ class Factor:
         )
         if not np.may_share_memory(q, whole):
             self._q[:, :k] = q[:, :k]
-        self._r[:k, :k] = r[:k]
+        if not np.may_share_memory(r, self._r):
+            self._r[:k, :k] = r[:k]
         self.size = k
-        self._sides[:k, 0] = self._target @ self._q[:, :k]
+        self._sides[position:k, 0] = self._target @ self._q[:, position:k]
         self._sides[:k, 1] = self._solve(np.ones(k), transposed=True)
         self.rest = self._target - self._q[:, :k] @ self._sides[:k, 0]
         self.tilt = self._q[:, :k] @ self._sides[:k, 1]
@@ -118,22 +119,20 @@ class Factor:
         sides = self._sides[: self.size]
         return self._solve(sides[:, 0] - price * sides[:, 1])
 
-    def correction(self, residual: Floats, price: float) -> Floats:
+    def along(self, residual: Floats) -> Floats:
+        """(size,): what of a residual lies in the columns, in the coordinates of Q."""
+        return np.asarray(residual @ self._q[:, : self.size])
+
+    def correction(self, along: Floats, price: float) -> Floats:
         """(size,): the change of λ that a residual D λ − b asks for, under a price on its sum."""
-        k = self.size
-        return self._solve(price * self._sides[:k, 1] - residual @ self._q[:, :k])
+        return self._solve(price * self._sides[: self.size, 1] - along)
 
-    def overlap(self, residual: Floats) -> float:
+    def overlap(self, along: Floats) -> float:
         """By how much the correction for a residual would lower Σ λ without a price."""
-        k = self.size
-        return float((residual @ self._q[:, :k]) @ self._sides[:k, 1])
-
-    def loss(self, price: float) -> float:
-        """‖D λ − b‖² at the minimiser under a price."""
-        return self._rest_squared + price**2 * self.spread
+        return float(along @ self._sides[: self.size, 1])
 
     def _solve_sides(self) -> None:
-        self._rest_squared = float(self.rest @ self.rest)
+        self.rest_squared = float(self.rest @ self.rest)
         self.free = self._solve(self._sides[: self.size, 0])
         self._lean = None
 
@@ -147,7 +146,8 @@ class Factor:
         k, room = self.size, len(self._r)
         if columns <= room:
             return
-        room = max(columns, room + room // 4, room + 4)
+        # In small steps: to copy costs little beside the products of every append, and room is memory.
+        room = max(columns, room + room // 16, room + 4)
         q, r, sides = self._q, self._r, self._sides
         self._q = np.empty((len(self._target), room), order="F")
         self._q[:, :k] = q[:, :k]

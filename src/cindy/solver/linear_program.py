@@ -26,6 +26,8 @@ class LinearProgram(Oracle):
     that does not end with an optimum raises, always.
     """
 
+    costly = True
+
     def __init__(self, region: Region) -> None:
         self.region = region
         self._corner = region.radius / region.weights

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cindy._check import floats
 from cindy.errors import DataError
+from cindy.solver.components import components
 from cindy.solver.presolve import Presolved, presolve
 from cindy.solver.region import Region
 
@@ -52,10 +53,13 @@ class Oracle(ABC):
     `origin` is a point of the region too: zero wherever zero is feasible. The
     region is then the hull of what the oracle returns and the origin, so runs
     start there and may keep it among their atoms.
+
+    costly: whether a call takes longer than a look through earlier atoms
     """
 
     region: Region
     origin: Floats
+    costly = False
 
     @abstractmethod
     def minimise(self, gradient: Floats) -> Atom:
@@ -121,40 +125,34 @@ class Rays(Oracle):
         self.region = region
         self.origin = hull.origin
         self._room = hull.room
-        self._free = hull.free
-        self._corner = hull.room / region.weights[hull.free]
+        # Zero where a row has a say: a product over all is faster than picking out the free ones.
+        self._corner = np.zeros(region.size)
+        self._corner[hull.free] = hull.room / region.weights[hull.free]
         self._indices = hull.indices
         self._values = hull.values
         self._length = np.count_nonzero(hull.values, axis=1)
 
     def minimise(self, gradient: Floats) -> Atom:
-        least, indices, values = 0.0, np.zeros(0, dtype=np.intp), np.zeros(0)
-        if len(self._free):
-            slopes = gradient[self._free] * self._corner
-            best = int(np.argmax(np.abs(slopes)))
-            least, indices = -abs(float(slopes[best])), self._free[best : best + 1]
-            values = -np.copysign(self._corner[best : best + 1], slopes[best])
+        slopes = gradient * self._corner
+        best = int(np.abs(slopes).argmax())
+        least = -abs(float(slopes[best]))
         if len(self._indices):
-            slopes = np.einsum("ij,ij->i", self._values, gradient[self._indices])
-            best = int(np.argmin(slopes))
-            if slopes[best] < least:
-                end = self._length[best]
-                indices, values = self._indices[best, :end], self._values[best, :end]
-        return Atom(indices, values, self.origin)
+            along = np.einsum("ij,ij->i", self._values, gradient[self._indices])
+            ray = int(along.argmin())
+            if along[ray] < least:
+                end = self._length[ray]
+                return Atom(self._indices[ray, :end], self._values[ray, :end], self.origin)
+        chosen = np.array([best] if least < 0.0 else [], dtype=np.intp)
+        return Atom(chosen, -np.copysign(self._corner[chosen], slopes[chosen]), self.origin)
 
     def price(self, gradient: Floats) -> float:
         return -self.minimise(gradient).slope(gradient) / self._room if self._room > 0.0 else 0.0
 
     def components(self, targets: int) -> Ints:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         used = self._values != 0
-        first = np.broadcast_to(self._indices[:, :1] % targets, used.shape)[used]
-        other = (self._indices % targets)[used]
-        links = coo_array((np.ones(len(first)), (first, other)), shape=(targets, targets))
-        _, labels = connected_components(links, directed=False)
-        return np.asarray(labels, dtype=np.intp)
+        touched = self._indices % targets
+        first = np.broadcast_to(touched[:, :1], used.shape)
+        return components(first[used], touched[used], targets)
 
     def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
         # The region is a sum of cones cut at a common length, so the part of the

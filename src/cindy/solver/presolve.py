@@ -6,16 +6,17 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array
-from scipy.sparse.csgraph import connected_components
 
 from cindy.errors import InfeasibleError
+from cindy.solver.components import components
 from cindy.solver.region import Region
 
 __all__ = ["Presolved", "presolve"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+# Of a block: where the origin lies; corners, as places among its members and the values there.
+_Solved = tuple[Floats, list[tuple[Ints, Floats]]]
 
 # Corners to try in one block before a linear program is the better choice.
 MOST_CORNERS = 5_000
@@ -56,6 +57,22 @@ class _Block:
     goal: Floats
     signs: Floats
 
+    @property
+    def look(self) -> tuple[int, bytes, bytes, bytes]:
+        """Equal for blocks that differ only in which coefficients and rows they are made of."""
+        return len(self.members), self.equal.tobytes(), self.goal.tobytes(), self.signs.tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class _Ties:
+    """Pairs of coefficients that one row ties and no other row touches; by far the most frequent block.
+
+    pairs: (ties, 2), flat indices; directions: (ties, 2), what each row leaves free
+    """
+
+    pairs: Ints
+    directions: Floats
+
 
 def presolve(region: Region) -> Presolved | None:
     """The region as a hull of few points, or None where only a linear program will do.
@@ -66,52 +83,68 @@ def presolve(region: Region) -> Presolved | None:
     length has its corners block by block. Redundant rows are harmless;
     contradictory ones raise InfeasibleError.
     """
-    blocks = _blocks(region)
-    if blocks is None:
+    split = _split(region)
+    if split is None:
         return None
+    ties, blocks = split
     origin = np.zeros(region.size)
     free = np.ones(region.size, dtype=bool)
+    free[ties.pairs] = False
     corners: list[tuple[Ints, Floats]] = []
+    solved: dict[tuple[int, bytes, bytes, bytes], _Solved | None] = {}
     for block in blocks:
         free[block.members] = False
         if len(block.members) - len(block.equal) > MOST_FREE or len(corners) > MOST_IN_ALL:
             return None
-        basis, offset = _eliminate(block)
-        if offset.any():
-            if basis.shape[1]:
-                return None
-            if (block.signs @ offset < -ROUNDING * np.abs(block.signs) @ np.abs(offset)).any():
-                raise InfeasibleError(_contradiction(block))
-            origin[block.members] = offset
-        found = _corners(block, basis)
+        # The same law for many terms: blocks that look alike are worked out once.
+        if block.look not in solved:
+            solved[block.look] = _solve(block)
+        found = solved[block.look]
         if found is None:
             return None
-        for corner in found:
-            nonzero = corner.nonzero()[0]
-            corners.append((block.members[nonzero], corner[nonzero]))
+        origin[block.members] = found[0]
+        corners += [(block.members[places], values) for places, values in found[1]]
     room = region.radius - region.norm(origin)
     if room < -ROUNDING * region.radius:
         raise InfeasibleError(
             f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}.\n"
             f"The smallest feasible radius is {region.norm(origin):.6g}."
         )
-    return _assemble(region, origin, np.flatnonzero(free), corners, max(room, 0.0))
+    return _assemble(region, origin, np.flatnonzero(free), ties, corners, max(room, 0.0))
 
 
-def _blocks(region: Region) -> list[_Block] | None:
+def _solve(block: _Block) -> _Solved | None:
+    """The block as a hull; None if only a linear program will do."""
+    basis, offset = _eliminate(block)
+    if offset.any():
+        if basis.shape[1]:
+            return None
+        if (block.signs @ offset < -ROUNDING * np.abs(block.signs) @ np.abs(offset)).any():
+            raise InfeasibleError(_contradiction(block))
+    found = _corners(block, basis)
+    if found is None:
+        return None
+    places = [corner.nonzero()[0] for corner in found]
+    return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, found, strict=True)]
+
+
+def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
     """The connected sets of rows; None if one has a bound that elimination cannot treat."""
     bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
     through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
     if (bounded & ~region.equality & ~through_zero).any():
         return None
-    rows = region.matrix
-    links = block_array([[None, rows], [rows.T, None]], format="csr", dtype=np.float64)
-    label = np.asarray(connected_components(links, directed=False)[1], dtype=np.intp)
+    lengths = np.diff(region.matrix.indptr)
+    label = components(
+        np.repeat(np.arange(region.rows), lengths),
+        region.rows + region.matrix.indices.astype(np.intp),
+        region.rows + region.size,
+    )
     row_label, column_label = label[: region.rows], label[region.rows :]
     by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
-    lengths = np.diff(rows.indptr)
+    alone = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
     blocks = []
-    for k in np.unique(row_label[bounded]):
+    for k in np.unique(row_label[bounded & ~alone]):
         numbers = _with_label(k, row_label, by_row)
         numbers = numbers[bounded[numbers]]
         empty = numbers[lengths[numbers] == 0]
@@ -119,7 +152,13 @@ def _blocks(region: Region) -> list[_Block] | None:
             raise InfeasibleError(f"linear row {empty[0]} has no coefficients, but must not be zero.")
         if not len(empty):
             blocks.append(_block(region, numbers, _with_label(k, column_label, by_column)))
-    return blocks
+    return _ties(region, np.flatnonzero(alone)), blocks
+
+
+def _ties(region: Region, numbers: Ints) -> _Ties:
+    entries = region.matrix.indptr[numbers][:, None] + np.arange(2)
+    first, second = region.matrix.data[entries].T
+    return _Ties(region.matrix.indices[entries].astype(np.intp), np.column_stack([-second, first]))
 
 
 def _with_label(k: int, labels: Ints, order: Ints) -> Ints:
@@ -148,9 +187,6 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
     size = len(block.members)
     if not len(block.equal):
         return np.eye(size), np.zeros(size)
-    if block.equal.shape == (1, 2) and block.goal[0] == 0.0:
-        # A tie, by far the most frequent block.
-        return np.array([[-block.equal[0, 1]], [block.equal[0, 0]]]), np.zeros(2)
     # Coefficients may differ in unit: balanced, the rank does not depend on that.
     unit = np.abs(block.equal).max(axis=0)
     unit[unit == 0] = 1.0
@@ -221,13 +257,18 @@ def _distinct(planes: Floats) -> Floats:
 
 
 def _assemble(
-    region: Region, origin: Floats, free: Ints, corners: list[tuple[Ints, Floats]], room: float
+    region: Region, origin: Floats, free: Ints, ties: _Ties, corners: list[tuple[Ints, Floats]], room: float
 ) -> Presolved:
     """All corners, stretched to the length that the radius leaves, in padded arrays."""
-    longest = max([1, *(len(members) for members, _ in corners)])
-    indices = np.zeros((len(corners), longest), dtype=np.intp)
+    pairs = len(ties.pairs)
+    longest = max([1, 2 * bool(pairs), *(len(members) for members, _ in corners)])
+    indices = np.zeros((2 * pairs + len(corners), longest), dtype=np.intp)
     values = np.zeros(indices.shape)
-    for k, (members, direction) in enumerate(corners):
+    if pairs:
+        indices[: 2 * pairs, :2] = np.vstack([ties.pairs, ties.pairs])
+        values[: 2 * pairs, :2] = np.vstack([ties.directions, -ties.directions])
+    for k, (members, direction) in enumerate(corners, start=2 * pairs):
         indices[k, : len(members)] = members
-        values[k, : len(members)] = direction * (room / (region.weights[members] @ np.abs(direction)))
-    return Presolved(origin, room, free, indices, values)
+        values[k, : len(members)] = direction
+    lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))
+    return Presolved(origin, room, free, indices, values * (room / lengths)[:, None])

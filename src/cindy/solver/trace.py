@@ -1,16 +1,19 @@
 """The iterates along a run, kept small."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Snapshot", "Trace"]
+__all__ = ["Nonzeros", "Snapshot", "Trace", "way_back"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 # Gives back a flat iterate.
 Snapshot = Callable[[], Floats]
+# Flat indices and the values there.
+Nonzeros = tuple[NDArray[np.int32], Floats]
 
 
 class Trace:
@@ -60,3 +63,15 @@ class Trace:
                 kept.append(entry)
         self._entries = [*kept, *self._entries[1:][-1:]]
         self._held = sum([size for size, _ in self._entries])
+
+
+def way_back(origin: Floats, parts: list[Nonzeros]) -> Snapshot:
+    """To the point that differs from the origin in the given parts only."""
+    return partial(_restored, origin, parts)
+
+
+def _restored(origin: Floats, parts: list[Nonzeros]) -> Floats:
+    flat = origin.copy()
+    for indices, values in parts:
+        flat[indices] = values
+    return flat

@@ -1,0 +1,45 @@
+"""The pool of atoms: what it gives back, and what it forgets."""
+
+import numpy as np
+from tests.solver.problems import objective, region
+
+from cindy.solver import Atom, conditional_gradient, oracle_for
+from cindy.solver.pool import Pool
+
+ORIGIN = np.zeros(5)
+
+
+def atom(*values: float) -> Atom:
+    indices = np.flatnonzero(values)
+    return Atom(indices, np.array(values)[indices], ORIGIN)
+
+
+def test_the_best_atom_has_the_least_inner_product_with_the_gradient():
+    pool, gradient = Pool(), np.array([1.0, -2.0, 0.5, 0.0, 3.0])
+    assert pool.best(gradient) == (None, 0.0)
+    atoms = [atom(*np.roll([1.0, -1.0, 0.0, 0.0, 2.0], k)) for k in range(5)]
+    for one in atoms:
+        pool.add(one)
+    found, slope = pool.best(gradient)
+    assert found is min(atoms, key=lambda a: a.slope(gradient))
+    assert slope == found.slope(gradient)
+
+
+def test_with_no_room_left_the_oldest_atoms_are_forgotten():
+    pool = Pool(room=8)
+    for k in range(9):
+        pool.add(atom(0, 0, -1.0 - k, 0, 0))
+    assert pool.best(np.array([0, 0, 1.0, 0, 0]))[1] == -9.0
+    assert pool.best(np.array([0, 0, -1.0, 0, 0]))[1] == 3.0
+    pool.add(atom(0, 0, -1.0, 0, 0))
+    assert pool.best(np.array([0, 0, -1.0, 0, 0]))[1] == 1.0
+
+
+def test_on_a_thin_region_far_fewer_calls_are_needed_than_without_a_memory():
+    f, here = objective("columns of size 1e-6 to 1e6"), region("dense rows", "columns of size 1e-6 to 1e6")
+    forgetful = oracle_for(here)
+    forgetful.costly = False
+    calls = [
+        conditional_gradient(f, oracle, tol=1e-7).oracle_calls for oracle in (oracle_for(here), forgetful)
+    ]
+    assert calls[0] < 0.2 * calls[1]
