@@ -132,3 +132,21 @@ def test_under_ties_what_is_added_comes_with_what_it_is_tied_to():
     _, support = forward(regression, regression.groups[0], criterion_of(regression, regression.groups[0]))
     for row in tie:
         assert np.isin(np.flatnonzero(row), support).sum() in (0, 2)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_among_nearly_dependent_terms_nothing_small_is_better_than_what_is_found(seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.uniform(0.5, 1.5, (2, 60))
+    design = np.stack([x**i * y**k for i in range(5) for k in range(5 - i)], axis=1)
+    first, second = rng.choice(np.arange(1, 15), 2, replace=False)
+    target = design[:, [first]] - 0.8 * design[:, [second]] + 0.02 * rng.standard_normal((60, 1))
+    regression = Regression((LeastSquares.from_rows(design, target),), Rows.none(15))
+    group = np.array([0])
+    criterion = criterion_of(regression, group)
+    trail = eliminate(regression, [np.arange(15)])[0]
+    start = trail.stages[best_stage(trail, criterion)].support
+    found = value(regression, criterion, improve(regression, group, start, criterion), group)
+    small = [np.array(c, dtype=np.intp) for k in (1, 2, 3) for c in combinations(range(15), k)]
+    best = min(value(regression, criterion, s, group) for s in small)
+    assert found <= best + 1e-9 * abs(best)

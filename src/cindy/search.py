@@ -1,7 +1,8 @@
-"""Which support explains the rows best for its size: elimination, then local search."""
+"""Which support explains the rows best for its size: from both sides, then local search."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from cindy.elimination import Descent, Trail
 from cindy.errors import InfeasibleError
 from cindy.regression import Regression
+from cindy.remainder import Remainder
 
 __all__ = ["Criterion", "best_stage", "criterion_of", "forward", "improve"]
 
@@ -18,6 +20,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 _CANDIDATES = 8
+_WEAKEST = 12
+_STARTS = 30
+_LONGEST = 15
+_OTHERS = 4
+"""Terms that come in the place of one; those that are superfluous go again."""
 _MOST_MOVES = 30
 _HOPE = 3.0
 """How far above the best, in prices of a parameter, the way down is followed."""
@@ -75,50 +82,45 @@ def forward(regression: Regression, targets: Ints, criterion: Criterion) -> tupl
 
 def _added(regression: Regression, j: int, price: float) -> Ints:
     """Terms as each lowers the loss of target j most, a few beyond the point where it pays."""
-    terms = regression.shape[0]
-    beyond = regression.total.design[:terms] / regression.noise[j]
-    left = regression.total.target[:terms, j] / regression.noise[j]
-    least = 1e-12 * np.sum(beyond**2, axis=0)
+    remainder = Remainder.of(regression, j)
     rest = regression.unexplained(np.array([j]))
     rows = regression.total.rows
     order: list[int] = []
     best, at = np.inf, 0
-    while len(order) < min(terms, rows // 2) and len(order) <= at + _BEYOND:
-        value = rows * float(np.log(max(left @ left + rest, _NOTHING))) + price * len(order)
+    while len(order) < min(regression.shape[0], rows // 2) and len(order) <= at + _BEYOND:
+        value = rows * float(np.log(max(remainder.loss + rest, _NOTHING))) + price * len(order)
         if value < best:
             best, at = value, len(order)
-        size = np.sum(beyond**2, axis=0)
-        gain = np.where(size > least, (beyond.T @ left) ** 2 / np.where(size > least, size, 1.0), 0.0)
-        i = int(np.argmax(gain))
-        if gain[i] <= 0:
+        gains = remainder.gains()
+        i = int(np.argmax(gains))
+        if gains[i] <= 0:
             break
-        q = beyond[:, i] / np.sqrt(size[i])
-        beyond = beyond - np.outer(q, q @ beyond)
-        left = left - q * (q @ left)
+        remainder.take(i)
         order.append(i)
     return np.array(order, dtype=np.intp)
 
 
 def improve(regression: Regression, targets: Ints, support: Ints, criterion: Criterion) -> Ints:
-    """The support after moves that add or exchange a term and drop what is then superfluous, while they pay.
+    """The support after moves that add a term, or put others in the place of one, while they pay.
 
-    Elimination alone can drop, early, a term that stands for many others; then the
-    term comes back and they go. Where they stand for it so well that it adds nothing to
-    them, it comes back in the place of one of them.
+    What is superfluous after a move is dropped. Elimination alone can drop, early, a term that
+    stands for many others; then the term comes back and they go. Where they stand for it so
+    well that it adds nothing to them, it comes back when one of them has gone.
     """
     units = _units(regression, targets)
     value, support = _shrunk(regression, targets, support, criterion)
     for _ in range(_MOST_MOVES):
-        trials = [
-            _shrunk(regression, targets, other, criterion)
-            for other in _neighbours(regression, targets, support, units)
-        ]
-        if not trials:
+        for moves in (_larger, _regrown, _fresh):
+            trials = [
+                _shrunk(regression, targets, other, criterion)
+                for other in moves(regression, targets, support, units)
+            ]
+            best = min(trials, key=lambda pair: pair[0], default=(np.inf, support))
+            if best[0] < value - 1e-9 * abs(value):
+                value, support = best
+                break
+        else:
             break
-        best = min(trials, key=lambda pair: pair[0])
-        if best[0] >= value - 1e-9 * abs(value):
-            break
-        value, support = best
     return support
 
 
@@ -153,53 +155,81 @@ def _units(regression: Regression, targets: Ints) -> list[Ints]:
     return [every[part] for part in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)]
 
 
-def _neighbours(regression: Regression, targets: Ints, support: Ints, units: list[Ints]) -> list[Ints]:
-    """Supports with one unit more, or one coefficient exchanged, that would lower the loss most."""
-    terms, width = regression.shape
+def _larger(regression: Regression, targets: Ints, support: Ints, units: list[Ints]) -> Iterator[Ints]:
+    """Supports with one unit more: those that would lower the loss most."""
+    worth = _Prospect(regression, targets, support, units).worth()
+    for k in np.argsort(-worth, kind="stable")[:_CANDIDATES]:
+        if worth[k] > 0:
+            yield np.union1d(support, units[k])
+
+
+def _regrown(regression: Regression, targets: Ints, support: Ints, units: list[Ints]) -> Iterator[Ints]:
+    """Supports without one unit, the weaker first, and with a few others in its place."""
     fit = regression.fit(support, targets)
-    x = np.zeros(terms * width)
-    x[fit.support] = fit.x
-    untied = np.ones(terms * width, dtype=bool)
-    untied[regression.equal.indices] = False
-    gain, swaps = np.zeros((terms, width)), []
-    for j in targets:
-        inside = support[support % width == j]
-        added, exchanged = _gains(regression, int(j), inside // width, x[inside])
-        gain[:, j] = added
-        exchanged[:, ~untied[np.arange(terms) * width + j]] = -np.inf
-        exchanged[~untied[inside]] = -np.inf
-        best = np.argsort(-exchanged, axis=None)[:_CANDIDATES]
-        for m, i in zip(*np.unravel_index(best, exchanged.shape), strict=True):
-            swaps.append((float(exchanged[m, i]), int(inside[m]), int(i) * width + int(j)))
-    flat = gain.ravel()
-    flat[support] = 0.0
-    worth = np.array([flat[unit].sum() for unit in units])
-    top = np.argsort(-worth, kind="stable")[:_CANDIDATES]
-    larger = [np.union1d(support, units[i]) for i in top if worth[i] > 0]
-    swaps = sorted((s for s in swaps if np.isfinite(s[0])), key=lambda s: -s[0])[:_CANDIDATES]
-    return larger + [np.union1d(support[support != out], [new]) for _, out, new in swaps]
+    variance = np.sum(fit.spread**2, axis=1)
+    strength = np.full(int(np.prod(regression.shape)), -1.0)
+    strength[fit.support] = np.inf
+    free = variance > 0
+    strength[fit.support[free]] = fit.x[free] ** 2 / variance[free]
+    each = np.array([strength[unit].max() for unit in units])
+    inside = np.flatnonzero((each >= 0) & np.isfinite(each))
+    for k in inside[np.argsort(each[inside], kind="stable")][:_WEAKEST]:
+        rest = np.setdiff1d(support, units[k])
+        try:
+            prospect = _Prospect(regression, targets, rest, units)
+        except InfeasibleError:
+            # An equality needs the unit.
+            continue
+        yield prospect.grown(_OTHERS, without=int(k))
 
 
-def _gains(regression: Regression, j: int, inside: Ints, x: Floats) -> tuple[Floats, Floats]:
-    """By how much the loss of target j falls with each term more, (terms,), or exchanged, (inside, terms).
+def _fresh(regression: Regression, targets: Ints, support: Ints, units: list[Ints]) -> Iterator[Ints]:
+    """Supports as large, begun anew with one unit: a wrong first choice may lead all others."""
+    if regression.equal.shape[0] or len(support) > _LONGEST:
+        return
+    nothing = support[:0]
+    worth = _Prospect(regression, targets, nothing, units).worth()
+    for k in np.argsort(-worth, kind="stable")[:_STARTS]:
+        prospect = _Prospect(regression, targets, units[k], units)
+        yield prospect.grown(len(support))
 
-    Dropping a term gives back the one direction that it alone explains; what the others
-    explain of that direction is theirs to gain.
-    """
-    terms = regression.shape[0]
-    design = regression.total.design[:terms] / regression.noise[j]
-    left = regression.total.target[:terms, j] / regression.noise[j] - design[:, inside] @ x
-    q, r = np.linalg.qr(design[:, inside])
-    beyond = design - q @ (q.T @ design)
-    size, pull = np.sum(beyond**2, axis=0), beyond.T @ left
-    least = 1e-16 * np.sum(design**2, axis=0)
-    added = np.where(size > least, pull**2 / np.where(size > least, size, 1.0), 0.0)
-    alone = q @ np.linalg.pinv(r).T
-    length = np.linalg.norm(alone, axis=0)
-    length[length == 0] = 1.0
-    given, across = x / length, (alone / length).T @ design
-    whole = size + across**2
-    gained = (pull + across * given[:, None]) ** 2 / np.where(whole > least, whole, 1.0)
-    exchanged = np.where(whole > least, gained - given[:, None] ** 2, -np.inf)
-    exchanged[:, inside] = -np.inf
-    return added, exchanged
+
+class _Prospect:
+    """What each unit outside a support would gain; where equalities couple targets, nearly."""
+
+    def __init__(self, regression: Regression, targets: Ints, support: Ints, units: list[Ints]) -> None:
+        terms, self._width = regression.shape
+        fit = regression.fit(support, targets)
+        x = np.zeros(terms * self._width)
+        x[fit.support] = fit.x
+        self.support = support
+        self._units = units
+        self._order = np.concatenate(units)
+        self._starts = np.cumsum([0, *(len(unit) for unit in units[:-1])])
+        self._gains = np.zeros((terms, self._width))
+        self._remainders = {}
+        for j in targets:
+            inside = support[support % self._width == j]
+            remainder = Remainder.of(regression, int(j), inside // self._width, x[inside])
+            self._remainders[int(j)] = remainder
+
+    def worth(self) -> Floats:
+        for j, remainder in self._remainders.items():
+            self._gains[:, j] = remainder.gains()
+        gains = self._gains.ravel()
+        gains[self.support] = 0.0
+        return np.asarray(np.add.reduceat(gains[self._order], self._starts))
+
+    def grown(self, count: int, *, without: int | None = None) -> Ints:
+        """The support after so many units more, each the best beside those before it."""
+        for _ in range(count):
+            worth = self.worth()
+            if without is not None:
+                worth[without] = 0.0
+            k = int(np.argmax(worth))
+            if worth[k] <= 0:
+                break
+            for i in self._units[k]:
+                self._remainders[int(i % self._width)].take(int(i // self._width))
+            self.support = np.union1d(self.support, self._units[k])
+        return self.support
