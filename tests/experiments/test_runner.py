@@ -1,10 +1,13 @@
 """The runner: it resumes, repeats itself, and turns failures into rows."""
 
 import csv
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from cindy.cli.app import main
 from cindy.errors import DataError
 from cindy.experiments import methods, reproduce, studies
 from cindy.experiments.anchors import anchors_table
@@ -65,6 +68,36 @@ def test_a_failure_is_a_row_with_its_error_and_the_run_goes_on(tmp_path, monkeyp
     rows = run(CASES[:1], NAMES, tmp_path / "a.csv", trials=4)
     failed = {row["method"]: row["error"] for row in rows}
     assert failed == {"floor": "", "sindy": "", "lars": "RuntimeError: it broke"}
+
+
+def test_the_command_ends_with_status_1_and_tells_each_failure(tmp_path, monkeypatch, capsys):
+    def fail(setting, trials, seed):
+        raise RuntimeError("it broke")
+
+    def at_the_edge(setting, trials, seed):
+        return replace(METHODS["floor"].fit(setting, trials, seed), edge="ridge:high")
+
+    for name, fit in (("lars", fail), ("ssr", at_the_edge)):
+        monkeypatch.setitem(methods.METHODS, name, replace(METHODS[name], fit=fit))
+    monkeypatch.setattr(studies, "METHODS", ("floor", "lars", "ssr"))
+    monkeypatch.setitem(studies.QUICK, "michaelis", studies.Plan((1e-4,), 1, 2))
+    command = ["cindy", "reproduce", "michaelis", "--quick", "--processes", "1", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as end:
+        main()
+    told = capsys.readouterr().err
+    assert end.value.code == 1
+    assert told.count("Failed: ") == 4
+    assert "michaelis differential 0.0001 lars, repetition 0: RuntimeError: it broke" in told
+    assert "michaelis integral 0.0001 ssr, repetition 0: tuned to an end of the range, ridge:high" in told
+
+
+def test_noise_that_hides_everything_is_scored_as_no_model(tmp_path):
+    loud = Case("michaelis", "integral", 30.0, 0, trajectories=10)
+    (row,) = run([loud], ("default",), tmp_path / "a.csv", trials=2)
+    assert row["error"] == ""
+    assert (row["extra"], row["missing"]) == ("0", "7")
+    assert "keeps no term" in row["note"]
 
 
 def test_data_that_cannot_be_made_fail_every_method_of_the_case(tmp_path):

@@ -38,6 +38,7 @@ __all__ = [
     "show_certificate",
     "show_data",
     "show_equations",
+    "show_failures",
     "show_files",
     "show_path",
     "show_warnings",
@@ -49,6 +50,7 @@ out = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
 err = Console(stderr=True, highlight=False)
 
 _PATH_ROWS = 11
+_MOST_FAILURES = 10
 _VALUE = re.compile(r"(?<![\w^(])[-+]?\s?\d[\d.]*(\(\d+\))?(e[-+]?\d+)?(?![\w)])")
 
 
@@ -185,6 +187,14 @@ def show_files(files: Sequence[tuple[Path, str]]) -> None:
     widest = max(len(str(path)) for path, _ in files)
     for path, what in files:
         plain(Text(str(path).ljust(widest), style="cyan") + Text(f"  {what}", style="dim"))
+
+
+def show_failures(sentences: Sequence[str]) -> None:
+    """What went wrong while the rest went on; of many, the first."""
+    for sentence in sentences[:_MOST_FAILURES]:
+        err.print(Text("Failed: ", style="bold red") + Text(sentence), soft_wrap=True)
+    if len(sentences) > _MOST_FAILURES:
+        err.print(f"… and {len(sentences) - _MOST_FAILURES} more.")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import typer
 
 from cindy.cli import screen
 from cindy.cli.texts import number, whole
@@ -32,6 +33,10 @@ def run_reproduce(
             progress=progress,
         )
     screen.show_files([(Path(file), "") for file in files])
+    failed = experiments.failures([Path(file) for file in files])
+    if failed:
+        screen.show_failures(failed)
+        raise typer.Exit(1)
 
 
 def levels(text: str) -> tuple[float, ...]:

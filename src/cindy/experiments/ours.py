@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy.errors import ConvergenceWarning
+from cindy.errors import ConvergenceWarning, DataError
 from cindy.experiments.setting import Setting
 from cindy.experiments.tuning import Tuned
 from cindy.formulation import Integral
@@ -70,12 +70,19 @@ def default(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
         from cindy.identify import identify
 
         free = setting.formulation == "free"
-        model = identify(
-            setting.training,
-            setting.system.basis,
-            formulation=Integral(order=setting.system.order) if free else setting.form,
-            constraints=setting.system.constraints() if constrained else (),
-        )
+        try:
+            model = identify(
+                setting.training,
+                setting.system.basis,
+                formulation=Integral(order=setting.system.order) if free else setting.form,
+                constraints=setting.system.constraints() if constrained else (),
+            )
+        except DataError as error:
+            if "keeps no term" not in str(error):
+                raise
+            # Noise that hides everything is no failure of the run: it is scored as the model without terms.
+            nothing = np.zeros_like(setting.system.coef)
+            return Tuned(nothing, {}, setting.validation_loss(nothing), 0, "", str(error)[:200])
         coef = model.coef * setting.scale[:, None]
         return Tuned(coef, {}, setting.validation_loss(coef), 0, "", " ".join(model.warnings)[:200])
 

@@ -17,7 +17,7 @@ from cindy.experiments.setting import FORMULATIONS, PAPER_FORMULATIONS
 from cindy.experiments.table import read_table, write_table
 from cindy.whole_file import write_text
 
-__all__ = ["STUDIES", "reproduce"]
+__all__ = ["STUDIES", "failures", "reproduce"]
 
 HEAT_METHODS = ("sindy", "cindy-early", "cindy-early-c", "default", "default-c")
 HEAT_METRICS = {
@@ -110,6 +110,21 @@ def reproduce(
     request = Request(folder, repetitions, levels, quick, processes, progress)
     names = list(STUDIES) if system == "all" else [system]
     return [path for name in names for path in STUDIES[name](name, request)]
+
+
+def failures(files: Sequence[Path]) -> list[str]:
+    """A sentence for each task that failed, or whose tuned value stands at an end of its range."""
+    found = []
+    for file in files:
+        for row in read_table(file) if file.suffix == ".csv" else ():
+            task = " ".join(row.get(k, "") for k in ("system", "formulation", "noise", "method"))
+            if row.get("error"):
+                found.append(f"{task}, repetition {row['repetition']}: {row['error']}")
+            if row.get("edge"):
+                found.append(
+                    f"{task}, repetition {row['repetition']}: tuned to an end of the range, {row['edge']}"
+                )
+    return found
 
 
 def _noise_study(system: str, request: Request) -> list[Path]:
