@@ -1,4 +1,4 @@
-"""What mkdocs does to our pages: formulas become MathML, and the benchmark page holds the latest tables."""
+"""What mkdocs does to our pages: formulas become MathML; tables and figures are the latest results."""
 
 import html
 import re
@@ -6,25 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File
 
-__all__ = ["on_config", "on_page_content", "on_page_markdown"]
+__all__ = ["on_files", "on_page_content", "on_page_markdown"]
 
-RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+FIGURES = "images/reproduction/"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
-def on_config(config: Any) -> Any:
-    """Put the page about the paper's experiments before the benchmarks, where it has been written."""
-    pages = [entry for entry in config["nav"] if "reproduction.md" not in entry.values()]
-    if (Path(config["docs_dir"]) / "reproduction.md").is_file():
-        place = next(i for i, entry in enumerate(pages) if "benchmarks.md" in entry.values())
-        pages.insert(place, {"Reproduction": "reproduction.md"})
-    config["nav"] = pages
-    return config
+def on_files(files: Any, config: Any) -> Any:
+    """Take in the figures of the reproduction, which stand beside its tables."""
+    for figure in sorted((ROOT / "results" / "figures").glob("*.png")):
+        files.append(File.generated(config, FIGURES + figure.name, abs_src_path=str(figure)))
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put every table of benchmarks/results where a page says <!-- results -->."""
+    """Put every table of benchmarks/results where a page says <!-- results -->; find the figures taken in."""
+    markdown = markdown.replace("](../results/figures/", "](" + FIGURES)
     if "<!-- results -->" not in markdown:
         return markdown
     tables = [file.read_text(encoding="utf-8") for file in sorted(RESULTS.glob("*.md"))]

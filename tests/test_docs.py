@@ -10,6 +10,7 @@ from tests.pages import BLOCK, ROOT, UPDATE, executed, keep_pictures, same
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
+TABLE = re.compile(r"(<!-- from (results/\w+\.md) -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)|(?:src|href)=\"([^\"#]+)\"")
 
 
@@ -28,6 +29,16 @@ def test_a_page_prints_what_it_shows(page, tmp_path, monkeypatch):
         return
     for old, new in zip(BLOCK.finditer(text), BLOCK.finditer(now), strict=True):
         assert same(new[0], old[0]), f"{name(page)} shows\n{old[0]}\nbut `make outputs` gives\n{new[0]}"
+
+
+def test_the_reproduction_page_prints_the_tables_of_its_results():
+    page = ROOT / "docs" / "reproduction.md"
+    text = page.read_text(encoding="utf-8")
+    now = TABLE.sub(lambda m: m[1] + (ROOT / m[2]).read_text(encoding="utf-8").strip() + m[3], text)
+    if UPDATE:
+        page.write_text(now, encoding="utf-8")
+    assert len(TABLE.findall(text)) == 6
+    assert UPDATE or now == text, "the tables are not those of results/: see `make outputs`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
