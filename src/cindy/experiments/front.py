@@ -62,4 +62,4 @@ def _cells(
 
 
 def _terms(extra: float, missing: float) -> str:
-    return "exact" if extra == missing == 0 else f"+{extra:g} −{missing:g}"
+    return "exact" if extra == missing == 0 else f"+{extra:g}\N{NO-BREAK SPACE}−{missing:g}"
