@@ -232,6 +232,21 @@ def test_a_callback_sees_every_step_and_may_stop():
     assert any("stopped by callback" in w for w in model.warnings)
 
 
+def test_a_large_problem_is_certified_by_a_leap_and_its_model_is_the_same():
+    system = fput(8)
+    data = system.simulate(seed=0, trajectories=60, points=3000, noise=1e-6)
+    steps = []
+    short = identify(data, system.basis, formulation=Integral(order=2))
+    watched = identify(data, system.basis, formulation=Integral(order=2), callback=steps.append)
+    np.testing.assert_array_equal(short.support, system.coef != 0)
+    np.testing.assert_allclose(short.coef, watched.coef, rtol=1e-9)
+    assert short.settings["correction"] == "Direct(leap=True)"
+    assert watched.settings["correction"] == "Direct(leap=False)"
+    assert len(steps) > 50 > len(short.result.history)
+    assert short.result.gap <= 1e-10
+    assert short.gap <= watched.gap * (1 + 1e-6) + 1e-12
+
+
 def test_a_run_that_is_cut_short_warns_once_and_the_model_says_so():
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

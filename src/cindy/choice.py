@@ -20,15 +20,20 @@ __all__ = ["Choice", "choose"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
+_LARGE = 1000
+"""Coefficients from which the steps towards least squares would take seconds."""
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:
     """What a rule picked, and the run of the solver it picked from.
 
+    correction: of that run
     support: flat indices of the coefficients kept; fit: scaled coefficients on them, with errors
     """
 
     result: Result
+    correction: Correction
     candidates: Candidates
     support: Ints
     fit: Refit
@@ -44,10 +49,16 @@ def choose(
     callback: Callable[[Step], bool | None] | None = None,
 ) -> Choice:
     """Solve the convex problem for its certificate and candidates, and let the rule pick."""
+    if correction is None:
+        # Of a long run only the end is wanted, unless someone watches; with dependent terms it also
+        # tells which of them serve best, and that takes the whole way.
+        size, terms = form.region.size, form.regression.shape[0]
+        short = callback is None and size > _LARGE and form.regression.independent == terms
+        correction = Direct(leap=rule.refits and short)
     result = conditional_gradient(
         form.objective,
         form.oracle,
-        correction or Direct(),
+        correction,
         tol=rule.tol if isinstance(rule, Gap) else tol,
         max_iter=max_iter,
         callback=callback,
@@ -59,7 +70,7 @@ def choose(
         fit = replace(fit, x=result.x)
     elif form.radius is not None and form.region.norm(fit.x) > form.region.radius:
         fit = replace(fit, x=_within_radius(form, support))
-    return Choice(result, candidates, support, fit)
+    return Choice(result, correction, candidates, support, fit)
 
 
 def _within_radius(form: StandardForm, support: Ints) -> Floats:

@@ -23,7 +23,7 @@ from cindy.refit import Refit
 from cindy.scales import noise_level
 from cindy.selection import Gap, Selection, Significance
 from cindy.settle import settled
-from cindy.solver import Correction, Direct, Result, Step
+from cindy.solver import Correction, Result, Step
 from cindy.tolerance import solve_with_samples
 from cindy.trajectory import Trajectory, as_trajectories
 from cindy.weights import Adaptive, Weights
@@ -62,7 +62,7 @@ def identify(
     formulation: Integral() by default; Differential(), Discrete()
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
     selection: how one model is picked; Significance() by default
-    correction: of the solver between oracle calls; Direct() by default
+    correction: of the solver between oracle calls; Direct() by default, with a leap for large problems
     weights: of the l1 ball; Adaptive() by default
     radius: of the ball, in scaled units; None: twice that of least squares
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
@@ -141,7 +141,7 @@ def solve(
         warnings=_warnings(problem, fit.x, result.status.value if not result.converged else ""),
         settings={
             "selection": repr(rule),
-            "correction": repr(correction or Direct()),
+            "correction": repr(choice.correction),
             "tol": rule.tol if isinstance(rule, Gap) else tol,
         },
     )

@@ -190,8 +190,8 @@ def _fresh(regression: Regression, targets: Ints, support: Ints, units: list[Int
     nothing = support[:0]
     worth = _Prospect(regression, targets, nothing, units).worth()
     for k in np.argsort(-worth, kind="stable")[:_STARTS]:
-        prospect = _Prospect(regression, targets, units[k], units)
-        yield prospect.grown(len(support))
+        if worth[k] > 0:
+            yield _Prospect(regression, targets, units[k], units).grown(len(support))
 
 
 class _Prospect:
