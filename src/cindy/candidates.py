@@ -113,9 +113,9 @@ class Candidates:
         """
         found = []
         for trail, effect in zip(self.trails, self.effects, strict=True):
-            criterion = criterion_of(self.regression, trail.targets, extended=extended)
-            if clustered:
-                criterion = criterion_of(self.regression, trail.targets, effect=effect, extended=extended)
+            criterion = criterion_of(
+                self.regression, trail.targets, effect=effect if clustered else 1.0, extended=extended
+            )
             stage = trail.stages[best_stage(trail, criterion)]
             value, other = forward(self.regression, trail.targets, criterion)
             support = stage.support if criterion(stage.loss, stage.free) <= value else other
