@@ -44,8 +44,8 @@ def run() -> None:
         [_few(*cell) for cell in FEW],
         f"{SEEDS} seeds: how often `identify` gives the right terms; and of all equations, in rows as they "
         "are before a first model has told how noise drifts, in how many the search ends with a larger "
-        "criterion than the true terms have (the search failed), and in how many with a smaller one (the rows favour "
-        "others).",
+        "criterion than the true terms have (the search failed), and in how many with a smaller "
+        "one (the rows favour others).",
     )
 
 
