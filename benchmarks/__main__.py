@@ -1,11 +1,18 @@
-"""Run sections by name; all of them without one. A section is a module here with a function `run`."""
+"""Run sections by name; all of them without one. A section is a module here with a function `run`.
+
+Sections of many cells take a subset: `python -m benchmarks chaotic --noise 0.1 --seeds 0 --names Lorenz`.
+"""
 
 import sys
 import time
+from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
+
+from benchmarks.cells import Subset, subset_of
 
 
 def sections() -> list[str]:
@@ -16,16 +23,25 @@ def sections() -> list[str]:
 
 def main(arguments: list[str]) -> int:
     known = sections()
-    for name in arguments or known:
+    at = next((i for i, one in enumerate(arguments) if one.startswith("--")), len(arguments))
+    subset = subset_of(arguments[at:])
+    for name in arguments[:at] or known:
         if name not in known:
             print(f'no section "{name}"; there are: {", ".join(known)}.', file=sys.stderr)
             return 2
         print(f"== {name}", flush=True)
         began = time.perf_counter()
         with threadpool_limits(1):
-            import_module(f"benchmarks.{name}").run()
+            _run(import_module(f"benchmarks.{name}").run, subset)
         print(f"   {time.perf_counter() - began:.0f} s", flush=True)
     return 0
+
+
+def _run(section: Callable[..., None], subset: Subset) -> None:
+    if signature(section).parameters:
+        section(subset)
+    else:
+        section()
 
 
 if __name__ == "__main__":

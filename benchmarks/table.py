@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["best_of", "write"]
+__all__ = ["RESULTS", "best_of", "write"]
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -32,11 +32,19 @@ def best_of(action: Callable[[], Any], *, times: int = 3, enough: float = 2.0) -
     return least, result
 
 
-def write(name: str, title: str, rows: list[dict[str, Any]], notes: str = "", *, show: bool = True) -> None:
+def write(
+    name: str,
+    title: str,
+    rows: list[dict[str, Any]],
+    notes: str = "",
+    *,
+    show: bool = True,
+    folder: Path = RESULTS,
+) -> None:
     """Write rows to results/name.csv and results/name.md, and show the table."""
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    with (RESULTS / f"{name}.csv").open("w", newline="") as file:
+    with (folder / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
@@ -46,7 +54,7 @@ def write(name: str, title: str, rows: list[dict[str, Any]], notes: str = "", *,
     lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(_text(row.get(c, "")) for c in columns) + " |" for row in rows]
     lines += ["", f"{platform.machine()}, Python {platform.python_version()}, one thread, processor time."]
-    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+    (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
     if show:
         print("\n".join(lines[2:]), flush=True)
 

@@ -1,0 +1,144 @@
+"""Measurements as they come: missing entries, gross outliers, coarse steps, unequal noise, few samples."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cindy
+from benchmarks.attempt import METHODS, attempt, median, relative, support_of, truth_of
+from benchmarks.cells import Row, Subset, measured
+from benchmarks.table import write
+from cindy import systems
+
+__all__ = ["run"]
+
+Floats = NDArray[np.float64]
+SEEDS = tuple(range(5))
+NOISE = 0.02
+
+
+@dataclass(frozen=True)
+class Case:
+    """A system, its dictionary, and what happened to its measurements."""
+
+    system: systems.System
+    basis: cindy.Basis
+    data: Callable[[int], list[cindy.Trajectory]]
+
+
+def _lorenz(
+    seed: int, *, step: float = 0.01, count: int = 4, samples: int = 1000, noise: float = NOISE
+) -> list[cindy.Trajectory]:
+    return systems.lorenz().simulate(
+        seed=seed, noise=noise, trajectories=count, points=count * samples, horizon=step * (samples - 1)
+    )
+
+
+def _holes(seed: int) -> list[cindy.Trajectory]:
+    rng = np.random.default_rng([seed, 1])
+    data = _lorenz(seed)
+    return [_with(one, np.where(rng.random(one.x.shape) < 0.3, np.nan, one.x)) for one in data]
+
+
+def _outliers(seed: int) -> list[cindy.Trajectory]:
+    """One entry in a hundred is off by three to ten times the spread of its state."""
+    rng = np.random.default_rng([seed, 2])
+    data = _lorenz(seed)
+    spread = np.vstack([one.x for one in data]).std(axis=0)
+    moved = []
+    for one in data:
+        jump = rng.uniform(3.0, 10.0, one.x.shape) * rng.choice([-1.0, 1.0], one.x.shape) * spread
+        moved.append(_with(one, one.x + np.where(rng.random(one.x.shape) < 0.01, jump, 0.0)))
+    return moved
+
+
+def _unequal(seed: int) -> list[cindy.Trajectory]:
+    """0.5 to 20 % noise, from one trajectory to the next."""
+    rng = np.random.default_rng([seed, 3])
+    exact = _lorenz(seed, noise=0.0)
+    spread = np.vstack([one.x for one in exact]).std(axis=0)
+    levels = (0.005, 0.02, 0.08, 0.2)
+    return [
+        _with(one, one.x + level * spread * rng.standard_normal(one.x.shape))
+        for one, level in zip(exact, levels, strict=True)
+    ]
+
+
+def _yearly(seed: int) -> list[cindy.Trajectory]:
+    """Hares and lynxes, 26 years, about two and a half cycles."""
+    years = systems.lotka_volterra(growth=0.55, predation=0.028, gain=0.026, death=0.84)
+    return years.simulate(
+        seed=seed, noise=0.03, times=np.arange(26.0), trajectories=1, initial=np.array([[30.0, 4.0]])
+    )
+
+
+def _with(one: cindy.Trajectory, x: Floats) -> cindy.Trajectory:
+    return cindy.Trajectory(one.t, x, one.states)
+
+
+LORENZ = systems.lorenz()
+HARES = systems.lotka_volterra(growth=0.55, predation=0.028, gain=0.026, death=0.84)
+CASES = {
+    "lorenz as it is": Case(LORENZ, cindy.Polynomial(3), _lorenz),
+    "lorenz 30 % missing": Case(LORENZ, cindy.Polynomial(3), _holes),
+    "lorenz 1 % outliers": Case(LORENZ, cindy.Polynomial(3), _outliers),
+    "lorenz step 0.06": Case(LORENZ, cindy.Polynomial(3), lambda seed: _lorenz(seed, step=0.06, samples=500)),
+    "lorenz unequal noise": Case(LORENZ, cindy.Polynomial(3), _unequal),
+    "lotka-volterra 26 years": Case(HARES, cindy.Polynomial(2), _yearly),
+}
+
+
+def run(subset: Subset = Subset()) -> None:  # noqa: B008
+    """One row a case, draw and method; a table over the draws."""
+    cells = [
+        {"case": name, "method": method, "seed": seed}
+        for name in subset.pick("names", tuple(CASES))
+        for method in subset.pick("methods", tuple(METHODS))
+        for seed in subset.pick("seeds", SEEDS)
+    ]
+    rows = measured("damage_cells", cells, _measure, subset)
+    table = []
+    for name, method in dict.fromkeys((row["case"], row["method"]) for row in rows):
+        group = [row for row in rows if (row["case"], row["method"]) == (name, method)]
+        table.append(
+            {
+                "data": name,
+                "method": method,
+                "right": f"{sum(row['right'] for row in group)} of {len(group)}",
+                "extra": sum(row["extra"] for row in group),
+                "missing": sum(row["missing"] for row in group),
+                "error": median([row["error"] for row in group]),
+                "near": sum(row["near"] for row in group),
+                "seconds": median([row["seconds"] for row in group]),
+            }
+        )
+    write(
+        "damage",
+        "Damaged data",
+        sorted(table, key=lambda row: list(CASES).index(row["data"])),
+        "Lorenz, four trajectories of 1,000 samples, step 0.01, 2 % noise, polynomials to degree 3: as they "
+        "are; three in ten entries missing; one entry in a hundred off by 3 to 10 times the spread; "
+        "a step of 0.06 (500 samples); 0.5, 2, 8 and 20 % noise in the four. Lotka-Volterra, 26 "
+        "yearly samples at 3 %, polynomials to degree 2. `near`: draws with the truth among the near-equal "
+        "models.",
+        folder=subset.out,
+    )
+
+
+def _measure(case: str, method: str, seed: int) -> Row:
+    one = CASES[case]
+    truth = truth_of(one.basis, one.system.states, one.system.equations)
+    got = attempt(method, one.data(seed), one.basis, truth.shape)
+    extra, missing = support_of(got.coef, truth)
+    return {
+        "right": int(extra + missing == 0),
+        "extra": extra,
+        "missing": missing,
+        "error": relative(got.coef, truth),
+        "seconds": got.seconds,
+        "near": int(got.holds(truth != 0)),
+        "warnings": len(got.warnings),
+        "said": got.said,
+    }
