@@ -32,7 +32,7 @@ def test_a_cell_that_is_in_the_table_is_not_measured_again(tmp_path):
 def test_a_subset_that_names_nothing_known_says_what_there_is():
     subset = subset_of(["--names", "Lorenz,Rosler", "--noise", "0.1"])
     assert subset.noise == (0.1,)
-    with pytest.raises(SystemExit, match="'Rosler'.*Rossler"):
+    with pytest.raises(SystemExit, match=r"'Rosler'.*Rossler"):
         subset.pick("names", ("Lorenz", "Rossler"))
 
 
