@@ -1,1 +1,1 @@
-"""Measurements: `python -m benchmarks [SECTION …] [--names …]` writes csv and markdown to benchmarks/results/."""
+"""Measurements: `python -m benchmarks [SECTION …] [--names …]` writes tables to benchmarks/results/."""
