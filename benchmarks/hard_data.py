@@ -9,8 +9,8 @@ import numpy as np
 import cindy
 from benchmarks.table import write
 from cindy import systems
-from cindy.candidates import Candidates
-from cindy.search import criterion_of
+from cindy.selection.candidates import Candidates
+from cindy.selection.search import criterion_of
 
 __all__ = ["run"]
 

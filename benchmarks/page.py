@@ -8,7 +8,7 @@ from tests.browser import browser
 
 import cindy
 from benchmarks.table import write
-from cindy.data import KINETICS
+from cindy.systems.bundled import KINETICS
 
 __all__ = ["run"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table import best_of, write
-from cindy.accumulate import accumulate
 from cindy.basis import Polynomial
+from cindy.data.trajectory import Trajectory
 from cindy.formulation import Integral
-from cindy.trajectory import Trajectory
+from cindy.summary.accumulation import accumulate
 
 __all__ = ["run"]
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from cindy.least_squares import LeastSquares
-from cindy.regression import Regression
+from cindy.regression.regression import Regression
 from cindy.rows import Rows
 
 __all__ = ["KINDS", "by_null_space", "combined", "made", "regressions", "rows_of"]

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cindy.accumulate import accumulate
 from cindy.basis import Custom, Polynomial
+from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.trajectory import Trajectory
+from cindy.summary.accumulation import accumulate
 
 BASIS = Polynomial(2)
 FORMULATIONS = [

@@ -1,7 +1,8 @@
-"""The shape of the source tree: who may import whom, how long things may be, who may print."""
+"""The shape of the source tree: which rooms there are, who may import whom, how long things may be."""
 
 import ast
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,47 +11,15 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "cindy"
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "cindy"
 
-GROUND = {"cindy.errors", "cindy._check"}
-DATA_WING = {"cindy.trajectory", "cindy.readers", "cindy.calculus", "cindy.basis", "cindy.formulation"}
-DATA_WING |= {
-    "cindy.scales",
-    "cindy.quadrature",
-    "cindy.windows",
-    "cindy.tables",
-    "cindy.csv_table",
-    "cindy.feedback",
-    "cindy.whitening",
-}
-WAIST = {
-    "cindy.least_squares",
-    "cindy.summary",
-    "cindy.accumulate",
-    "cindy.pieces",
-    "cindy.running_triangle",
-    "cindy.workers",
-}
-SOLVER = {"cindy.solver"}
-LEAVES = {
-    "cindy.estimator",
-    "cindy.regressor",
-    "cindy.pysindy",
-    "cindy.export",
-    "cindy.plot",
-    "cindy.report",
-    "cindy.systems",
-    "cindy.experiments",
-    "cindy.cli",
-    "cindy.data",
-}
-# A leaf that gathers others: the command line, the pages, the figures and the studies.
-GATHERERS = {"cindy.cli", "cindy.data", "cindy.experiments", "cindy.plot", "cindy.report", "cindy.systems"}
-# These hand a leaf over to the user, and load it only when asked.
-LAZY_DOORS = {"cindy", "cindy.equations", "cindy.model"}
 SOLVER_MAY_IMPORT = {"numpy", "scipy", "highspy"}
 EXTRAS = {
+    "array_api_compat",
+    "cupy",
     "dask",
+    "distributed",
     "jax",
     "jinja2",
     "matplotlib",
@@ -66,14 +35,50 @@ EXTRAS = {
     "typer",
     "xarray",
 }
-LONGEST_FILE, LONGEST_FUNCTION = 300, 60
+LONGEST_FILE, LONGEST_FUNCTION, MOST_IN_ROOT = 400, 60, 12
+
+
+@dataclass(frozen=True)
+class Room:
+    """A line of the drawing in CONTRIBUTING.md.
+
+    modules: what the room holds, by prefix; above: rooms it may import
+    leaf: nothing imports it but the rooms that say so, and what users ask for by name
+    """
+
+    name: str
+    modules: tuple[str, ...]
+    above: tuple[str, ...]
+    leaf: bool
+
+
+def drawn() -> dict[str, Room]:
+    """The rooms as drawn: `name [= modules] ← rooms it imports`, a blank line before the leaves."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = re.search(r"^## The rooms$.*?^```text\n(.*?)^```$", page, flags=re.M | re.S)
+    assert drawing, "CONTRIBUTING.md has no drawing under '## The rooms'"
+    rooms: dict[str, Room] = {}
+    leaf = False
+    for line in drawing[1].splitlines():
+        if not line.strip():
+            leaf = True
+            continue
+        left, _, right = line.partition("←")
+        name, _, modules = left.partition("=")
+        held = tuple(f"cindy.{m}" for m in (modules.split() or [name.strip()]))
+        rooms[name.strip()] = Room(name.strip(), held, tuple(right.split()), leaf)
+    return rooms
+
+
+ROOMS = drawn()
 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module, and whether importing the file that names it already loads it."""
+    """One imported module, the names taken from it, and whether loading the file already loads it."""
 
     module: str
+    names: tuple[str, ...]
     eager: bool
     line: int
 
@@ -87,13 +92,24 @@ FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = {module_name(path): path for path in FILES}
 
 
-def modules(*, of: set[str] | None = None, without: set[str] = frozenset()) -> pytest.MarkDecorator:
-    chosen = [m for m in sorted(MODULES) if (of is None or inside(m, of)) and not inside(m, without)]
+def inside(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
+
+
+def room_of(module: str) -> Room | None:
+    """The room of a module; None for the door, `cindy` itself."""
+    found = [room for room in ROOMS.values() if inside(module, room.modules)]
+    assert len(found) <= 1, f"{module} is in {[room.name for room in found]}"
+    return found[0] if found else None
+
+
+def modules(*, room: str | None = None, leaves: bool = True) -> pytest.MarkDecorator:
+    chosen = []
+    for module in sorted(MODULES):
+        own = room_of(module)
+        if (room is None or (own and own.name == room)) and (leaves or not (own and own.leaf)):
+            chosen.append(module)
     return pytest.mark.parametrize("module", chosen)
-
-
-def inside(module: str, rooms: set[str]) -> bool:
-    return any(module == room or module.startswith(room + ".") for room in rooms)
 
 
 @cache
@@ -110,18 +126,23 @@ def _walk(module: str, node: ast.AST, *, eager: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             for alias in child.names:
-                yield Import(alias.name, eager, child.lineno)
+                yield Import(alias.name, (), eager, child.lineno)
         elif isinstance(child, ast.ImportFrom):
             base = _absolute(module, child)
+            plain = []
             for alias in child.names:
                 named = f"{base}.{alias.name}"
-                yield Import(named if named in MODULES else base, eager, child.lineno)
-        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            for part in child.orelse:
-                yield from _walk(module, part, eager=eager)
+                if named in MODULES:
+                    yield Import(named, (), eager, child.lineno)
+                else:
+                    plain.append(alias.name)
+            if plain:
+                yield Import(base, tuple(plain), eager, child.lineno)
         else:
-            inside_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            yield from _walk(module, child, eager=eager and not inside_function)
+            later = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
+                isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+            )
+            yield from _walk(module, child, eager=eager and not later)
 
 
 def _absolute(module: str, node: ast.ImportFrom) -> str:
@@ -134,46 +155,82 @@ def _absolute(module: str, node: ast.ImportFrom) -> str:
 
 
 def test_the_walk_sees_lazy_and_eager_imports():
-    found = list(_walk("cindy", ast.parse("import a\ndef f():\n    from b.c import d\n"), eager=True))
-    assert [(i.module, i.eager) for i in found] == [("a", True), ("b.c", False)]
+    source = "import a\ndef f():\n    from b.c import d\nif TYPE_CHECKING:\n    import e\n"
+    found = list(_walk("cindy", ast.parse(source), eager=True))
+    assert [(i.module, i.eager) for i in found] == [("a", True), ("b.c", False), ("e", False)]
 
 
-@modules(of=SOLVER)
-def test_the_solver_knows_no_dynamics(module):
-    for found in imports(module):
-        top = found.module.partition(".")[0]
-        if top == "cindy":
-            assert inside(found.module, SOLVER | GROUND | {"cindy.least_squares"}), f"line {found.line}"
-        else:
-            assert top in SOLVER_MAY_IMPORT or top in sys.stdlib_module_names, f"line {found.line}: {top}"
+def test_the_drawing_names_rooms_only_after_they_are_drawn():
+    seen: set[str] = set()
+    for room in ROOMS.values():
+        assert set(room.above) <= seen, f"{room.name} ← {sorted(set(room.above) - seen)}"
+        seen.add(room.name)
 
 
-@modules(of=DATA_WING | WAIST)
-def test_the_data_wing_knows_no_optimisation(module):
-    allowed = GROUND | DATA_WING | WAIST
-    for found in imports(module):
-        if found.module.partition(".")[0] == "cindy":
-            assert inside(found.module, allowed), f"line {found.line}: {found.module}"
+def test_every_module_is_in_exactly_one_room():
+    assert [m for m in MODULES if room_of(m) is None] == ["cindy"]
+    empty = [room.name for room in ROOMS.values() if not any(inside(m, room.modules) for m in MODULES)]
+    assert not empty
+
+
+def test_the_root_holds_few_modules():
+    assert len(list(SOURCE.glob("*.py"))) <= MOST_IN_ROOT
 
 
 @modules()
-def test_a_leaf_is_imported_by_nobody_but_the_doors_that_load_it_when_asked(module):
+def test_imports_follow_the_arrows_of_the_drawing(module):
+    own = room_of(module)
+    if own is None:
+        return
     for found in imports(module):
-        if not inside(found.module, LEAVES):
+        if not inside(found.module, ("cindy",)):
             continue
-        own = any(inside(module, {leaf}) and inside(found.module, {leaf}) for leaf in LEAVES)
-        lazy_door = module in LAZY_DOORS and not found.eager
-        assert own or lazy_door or inside(module, GATHERERS), f"line {found.line}: {found.module}"
+        other = room_of(found.module)
+        # The door hands out what users see; rooms behind it that need a public name take it from its room.
+        assert other is not None or own.leaf, f"line {found.line}: a room imports cindy itself"
+        if other is not None and other.name != own.name:
+            assert other.name in own.above, f"line {found.line}: {own.name} → {other.name}"
 
 
-@modules(without=LEAVES)
+def test_every_arrow_of_the_drawing_is_used():
+    used = {
+        (own.name, other.name)
+        for module in MODULES
+        if (own := room_of(module))
+        for found in imports(module)
+        if inside(found.module, ("cindy",)) and (other := room_of(found.module))
+    }
+    drawn_arrows = {(room.name, above) for room in ROOMS.values() for above in room.above}
+    assert not drawn_arrows - used
+
+
+@modules()
+def test_what_a_room_takes_from_another_is_what_that_room_exports(module):
+    own = room_of(module)
+    for found in imports(module):
+        other = room_of(found.module) if inside(found.module, ("cindy",)) else None
+        if other is None or other.leaf or (own and other.name == own.name) or len(other.modules) > 1:
+            continue
+        assert found.module == other.modules[0], f"line {found.line}: {found.module} is inside a room"
+        assert set(found.names) <= set(exported(found.module)), f"line {found.line}: {found.names}"
+
+
+@modules(room="solver")
+def test_the_solver_needs_little_from_outside(module):
+    for found in imports(module):
+        top = found.module.partition(".")[0]
+        allowed = top in SOLVER_MAY_IMPORT or top in sys.stdlib_module_names
+        assert top == "cindy" or allowed, f"line {found.line}: {top}"
+
+
+@modules(leaves=False)
 def test_extras_are_loaded_only_by_leaves_or_when_asked(module):
     for found in imports(module):
         assert not (found.eager and found.module.partition(".")[0] in EXTRAS), f"line {found.line}"
 
 
 def test_there_are_no_import_cycles():
-    graph = {m: sorted({i.module for i in imports(m) if i.eager and i.module in MODULES}) for m in MODULES}
+    graph = {m: sorted({i.module for i in imports(m) if i.module in MODULES} - {"cindy"}) for m in MODULES}
     done: set[str] = set()
 
     def visit(module: str, trail: tuple[str, ...]) -> None:
@@ -201,19 +258,24 @@ def test_a_function_is_short(module):
             assert lines <= LONGEST_FUNCTION, f"{node.name} has {lines} lines"
 
 
-@modules(without={"cindy.cli"})
+@modules()
 def test_only_the_command_line_prints(module):
+    own = room_of(module)
     for node in ast.walk(tree(module)):
         printing = isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "sys.stdout.write"}
-        assert not printing, f"line {node.lineno}"
+        assert not printing or (own and own.name == "cli"), f"line {node.lineno}"
+
+
+def exported(module: str) -> list[str]:
+    for node in tree(module).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if target is not None and ast.unparse(target) == "__all__":
+            return list(ast.literal_eval(node.value))
+    pytest.fail(f"{module} has no __all__")
 
 
 @modules()
 def test_a_module_says_what_it_is_and_what_it_offers(module):
     assert ast.get_docstring(tree(module)), "no module docstring"
-    for node in tree(module).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            names = ast.literal_eval(node.value)
-            assert len(names) == len(set(names)), "a name stands twice in __all__"
-            return
-    pytest.fail("no __all__")
+    names = exported(module)
+    assert len(names) == len(set(names)), "a name stands twice in __all__"

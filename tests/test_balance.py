@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.balance import balanced, unequal
+from cindy.pipeline.balance import balanced, unequal
 from cindy.systems import duffing, fput, kuramoto, lotka_volterra, michaelis_menten
 
 EQUAL = {

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from tests.regressions import made, rows_of
 
-import cindy.candidates
-from cindy.candidates import Candidates
+import cindy.selection.candidates
 from cindy.least_squares import LeastSquares
-from cindy.regression import Regression
+from cindy.regression.regression import Regression
 from cindy.rows import Rows
+from cindy.selection.candidates import Candidates
 
 
 def candidates(regression, solution=None):
@@ -45,8 +45,8 @@ def test_a_small_problem_begins_with_every_coefficient():
 def test_many_coupled_coefficients_begin_with_what_the_equations_keep_and_need(monkeypatch):
     regression, truth = ring()
     whole = candidates(regression).by_criterion()
-    monkeypatch.setattr(cindy.candidates, "_MANY", 10)
-    monkeypatch.setattr(cindy.candidates, "_SPARE", 0)
+    monkeypatch.setattr(cindy.selection.candidates, "_MANY", 10)
+    monkeypatch.setattr(cindy.selection.candidates, "_SPARE", 0)
     screened = candidates(regression)
     assert len(screened.start) < truth.size
     for row in regression.equal.toarray():
@@ -57,8 +57,8 @@ def test_many_coupled_coefficients_begin_with_what_the_equations_keep_and_need(m
 
 
 def test_what_must_not_be_zero_is_there_from_the_beginning(monkeypatch):
-    monkeypatch.setattr(cindy.candidates, "_MANY", 1)
-    monkeypatch.setattr(cindy.candidates, "_SPARE", 0)
+    monkeypatch.setattr(cindy.selection.candidates, "_MANY", 1)
+    monkeypatch.setattr(cindy.selection.candidates, "_SPARE", 0)
     plain = made(terms=8, targets=2)
     matrix = np.zeros((3, 16))
     matrix[0, [0, 1, 15]], matrix[1, [2, 3, 4]], matrix[2, 14] = 1.0, 1.0, 1.0

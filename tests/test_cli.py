@@ -15,10 +15,10 @@ from cindy.cli import laws, texts
 from cindy.cli.app import main
 from cindy.cli.settings import FitSettings, read_settings
 from cindy.cli.studies import levels
-from cindy.data import KINETICS, kinetics, make
 from cindy.errors import CindyError, ConstraintError, DataError
-from cindy.model import Model, Path, Run
+from cindy.model.model import Model, Path, Run
 from cindy.systems import lorenz
+from cindy.systems.bundled import KINETICS, kinetics, make
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.regressions import made, regressions, rows_of
 
-from cindy.elimination import Descent, eliminate
-from cindy.regression import Regression
+from cindy.regression.descent import Descent
+from cindy.regression.regression import Regression
+from cindy.selection.elimination import eliminate
 
 KINDS = ("none", "ties", "sums", "within one target")
 

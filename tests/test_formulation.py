@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from cindy.accumulate import accumulate
 from cindy.basis import Polynomial
+from cindy.calculus.initial_polynomial import without_polynomials
+from cindy.data.time_scales import noise_level, periods
+from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Formulation, Integral, formulation_from_dict
-from cindy.scales import derivative_window, half_period, noise_level, periods, window_length
-from cindy.trajectory import Trajectory
-from cindy.windows import split, without_polynomials
+from cindy.formulation.scales import derivative_window, half_period, window_length
+from cindy.formulation.windows import split
+from cindy.summary.accumulation import accumulate
 
 RULE = {"degree": 8, "half_width": 4, "feedback": 0.0}
 FORMULATIONS: list[Formulation] = [

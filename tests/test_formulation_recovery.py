@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cindy.accumulate import accumulate
 from cindy.formulation import Differential, Formulation, Integral
+from cindy.summary.accumulation import accumulate
 from cindy.systems import (
     duffing,
     fput,

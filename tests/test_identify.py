@@ -20,16 +20,16 @@ from cindy import (
     Terms,
     Trajectory,
     Uniform,
-    accumulate,
     bound,
     conserve,
     fix,
-    identify,
     linear,
     solve,
     tie,
 )
 from cindy.errors import ConvergenceWarning
+from cindy.pipeline import identification as identify
+from cindy.summary import accumulation as accumulate
 from cindy.systems import duffing, fput, kuramoto, lorenz, lotka_volterra, michaelis_menten, spring_masses
 
 SYSTEM = lotka_volterra()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy import Integral, Polynomial, identify
+from cindy import Integral, Polynomial
+from cindy.pipeline import identification as identify
 from cindy.systems import (
     duffing,
     fput,

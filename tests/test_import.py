@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import cindy
+from cindy._extras import require
 from cindy.errors import CindyError, MissingExtraError
-from cindy.extras import require
 
 # Slow to import, or not installed with the library: loaded by what needs them, when it needs them.
 FORBIDDEN = {
@@ -31,7 +31,7 @@ FORBIDDEN = {
     "typer",
     "xarray",
     "cindy.cli",
-    "cindy.estimator",
+    "cindy.sklearn.estimator",
     "cindy.experiments",
     "cindy.export",
     "cindy.plot",

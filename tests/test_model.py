@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 import cindy
 from cindy.basis import Custom, Fourier, Polynomial, Trigonometric
+from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model import Model, Run
-from cindy.model import Path as ModelPath
-from cindy.model_file import load, to_dict
+from cindy.model.model import Model, Run
+from cindy.model.model import Path as ModelPath
+from cindy.model.model_file import load
 from cindy.solver import Step
 from cindy.systems import lorenz, michaelis_menten, spring_masses
-from cindy.trajectory import Trajectory
 
 STATES = ("x", "y")
 BASES = [
@@ -257,7 +257,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("cindy.whole_file.os.replace", fail)
+    monkeypatch.setattr("cindy._files.os.replace", fail)
     with pytest.raises(DataError, match="Cannot write the model"):
         full_model().save(file)
     assert file.read_bytes() == before
@@ -345,7 +345,7 @@ def _places(value, trail=()):
             yield from _places(value[key], (*trail, key))
 
 
-SAVED = to_dict(full_model())
+SAVED = full_model().to_dict()
 PLACES = [place for place in _places(SAVED) if place]
 
 

@@ -12,10 +12,10 @@ mpl.use("Agg")
 from matplotlib import pyplot
 
 from cindy import plot
+from cindy.basis.labels import axis_label, equation_label, pretty
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.labels import axis_label, equation_label, pretty
-from cindy.model import Model, Path
+from cindy.model.model import Model, Path
 from cindy.systems import kuramoto, lorenz, lotka_volterra
 
 PICTURES = File(__file__).parent / "screenshots"

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cindy
-from cindy import Adaptive, Polynomial, Problem, Trajectory, Uniform, accumulate
+from cindy import Adaptive, Polynomial, Problem, Trajectory, Uniform
 from cindy.errors import CindyError, ConstraintError, DataError, InfeasibleError
+from cindy.summary import accumulation as accumulate
 from cindy.systems import lotka_volterra, michaelis_menten
 
 SYSTEM = michaelis_menten()

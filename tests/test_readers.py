@@ -5,8 +5,8 @@ import gzip
 import numpy as np
 import pytest
 
+from cindy.data.readers import read
 from cindy.errors import DataError
-from cindy.readers import read
 
 T = np.linspace(0, 1, 6)
 X = np.column_stack([np.sin(T), np.cos(T)])

@@ -6,13 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.regressions import KINDS, by_null_space, made, regressions, rows_of
 
-from cindy.clusters import classical, design_effect, jackknife, sandwich
 from cindy.errors import InfeasibleError
-from cindy.freedom import freedom
 from cindy.least_squares import LeastSquares
-from cindy.refit import refit
-from cindy.regression import Regression
-from cindy.rows import Rows
+from cindy.regression.constrained_fit import refit
+from cindy.regression.regression import Regression
+from cindy.regression.standard_errors import classical, design_effect, jackknife, sandwich
+from cindy.rows import Rows, freedom
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.regressions import made
 
-from cindy.remainder import Remainder
+from cindy.selection.remainder import Remainder
 
 
 @pytest.mark.parametrize("inside", [[], [2], [0, 3, 5]])

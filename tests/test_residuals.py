@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from cindy.basis import Polynomial
+from cindy.calculus.initial_polynomial import onto_samples, without_polynomials
+from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model import Model
-from cindy.residuals import Residual, autocorrelation, residuals
-from cindy.solutions import solutions
+from cindy.model.model import Model
+from cindy.model.residual import Residual, autocorrelation, residuals
+from cindy.model.solution import solutions
 from cindy.systems import lorenz, lotka_volterra, spring_masses
-from cindy.trajectory import Trajectory
-from cindy.windows import onto_samples, without_polynomials
 
 FORMS = [
     Integral(window=0),

@@ -9,7 +9,7 @@ import pytest
 from cindy.basis import Custom, Fourier, Polynomial, Trigonometric
 from cindy.errors import DataError
 from cindy.formulation import Discrete, Integral
-from cindy.model import Model
+from cindy.model.model import Model
 
 CORE = "{http://www.sbml.org/sbml/level3/version2/core}"
 MATH = "{http://www.w3.org/1998/Math/MathML}"

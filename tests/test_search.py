@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.regressions import made, regressions, rows_of
 
-from cindy.elimination import eliminate
 from cindy.least_squares import LeastSquares
-from cindy.regression import Regression
+from cindy.regression.regression import Regression
 from cindy.rows import Rows
-from cindy.search import Criterion, best_stage, criterion_of, forward, improve
+from cindy.selection.elimination import eliminate
+from cindy.selection.search import Criterion, best_stage, criterion_of, forward, improve
 
 
 def value(regression, criterion, support, targets):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy import BIC, CrossValidation, Discrepancy, Gap, Integral, Significance, Terms, Trajectory, identify
-from cindy.candidates import Candidates
-from cindy.crossvalidation import fold_losses
+from cindy import BIC, CrossValidation, Discrepancy, Gap, Integral, Significance, Terms, Trajectory
 from cindy.errors import CindyError, DataError
+from cindy.pipeline import identification as identify
+from cindy.selection.candidates import Candidates
+from cindy.selection.crossvalidation import fold_losses
 from cindy.systems import (
     duffing,
     lorenz,

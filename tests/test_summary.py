@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cindy.accumulate import accumulate
 from cindy.basis import Custom, Polynomial
+from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
 from cindy.least_squares import LeastSquares
-from cindy.summary import Summary
-from cindy.trajectory import Trajectory
+from cindy.summary.accumulation import accumulate
+from cindy.summary.summary import Summary
 
 T = np.linspace(0, 5, 101)
 BASIS = Polynomial(2)

@@ -5,8 +5,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from cindy import systems
-from cindy.constraint import Names
 from cindy.errors import CindyError, DataError
+from cindy.problem.names import Names
 from cindy.systems import integrate
 
 SYSTEMS = {

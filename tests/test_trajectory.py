@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cindy.data.trajectory import Trajectory, as_trajectories
 from cindy.errors import DataError
-from cindy.trajectory import Trajectory, as_trajectories
 
 T = np.linspace(0, 1, 11)
 X = np.column_stack([np.sin(T), np.cos(T)])

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cindy.basis import Polynomial
+from cindy.calculus.initial_polynomial import without_polynomials
+from cindy.calculus.whitening import whitened
+from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
-from cindy.feedback import feedback_of_data, feedback_of_model
 from cindy.formulation import Integral
-from cindy.identify import identify
+from cindy.formulation.feedback import feedback_of_data, feedback_of_model
+from cindy.pipeline.identification import identify
 from cindy.systems import duffing, fput, kuramoto, lorenz, lotka_volterra, rossler, spring_masses
-from cindy.trajectory import Trajectory
-from cindy.whitening import whitened
-from cindy.windows import without_polynomials
 
 GRIDS = {
     "even": np.linspace(0.0, 2.0, 41),

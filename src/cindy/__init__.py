@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from cindy.accumulate import accumulate
 from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric
-from cindy.constraint import Constraint, bound, conserve, exchange, fix, linear, tie
+from cindy.data import Trajectory, read
 from cindy.errors import (
     CindyError,
     ConstraintError,
@@ -15,18 +14,25 @@ from cindy.errors import (
     SolverError,
 )
 from cindy.formulation import Differential, Discrete, Formulation, Integral
-from cindy.identify import identify, solve
-from cindy.integration import Limits
 from cindy.least_squares import LeastSquares
-from cindy.model import Model, Path, Run
-from cindy.model_file import load
-from cindy.problem import Problem
-from cindy.readers import read
+from cindy.model import Limits, Model, Path, Run, load
+from cindy.pipeline import identify, solve
+from cindy.problem import (
+    Adaptive,
+    Constraint,
+    Problem,
+    Uniform,
+    Weights,
+    bound,
+    conserve,
+    exchange,
+    fix,
+    linear,
+    tie,
+)
 from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
 from cindy.solver import Blended, Direct, FullyCorrective, Plain, Step
-from cindy.summary import Summary
-from cindy.trajectory import Trajectory
-from cindy.weights import Adaptive, Uniform, Weights
+from cindy.summary import Summary, accumulate
 
 __all__ = [
     "BIC",
@@ -86,8 +92,8 @@ __version__ = "0.1.0"
 
 # name: (module, attribute or None for the module itself, extra that it needs)
 _ON_FIRST_USE = {
-    "CINDy": ("cindy.estimator", "CINDy", "sklearn"),
-    "ConditionalGradientRegressor": ("cindy.regressor", "ConditionalGradientRegressor", "sklearn"),
+    "CINDy": ("cindy.sklearn.estimator", "CINDy", "sklearn"),
+    "ConditionalGradientRegressor": ("cindy.sklearn.regressor", "ConditionalGradientRegressor", "sklearn"),
     "pysindy": ("cindy.pysindy", None, "pysindy"),
     "report": ("cindy.report", None, "report"),
     "plot": ("cindy.plot", None, "plot"),
@@ -100,7 +106,7 @@ _ON_FIRST_USE = {
 def __getattr__(name: str) -> Any:
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'cindy' has no attribute {name!r}")
-    from cindy.extras import require
+    from cindy._extras import require
 
     module, attribute, extra = _ON_FIRST_USE[name]
     loaded = require(module, extra, f"cindy.{name}")

@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from cindy._types import Floats
 from cindy.errors import DataError
 
 __all__ = ["did_you_mean", "floats", "integer", "positive", "unique_names"]
-
-Floats = NDArray[np.float64]
 
 
 def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.errors import DataError
 
 __all__ = ["LeastSquares"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,21 +12,20 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cindy._check import did_you_mean
+from cindy._types import Floats
+from cindy.basis import axis_label, equation_label, pretty
+from cindy.data import as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
 from cindy.formulation import Differential, Discrete
-from cindy.labels import axis_label, equation_label, pretty
-from cindy.model import Model
-from cindy.residuals import residuals as residuals_of
-from cindy.solutions import solutions
-from cindy.trajectory import as_trajectories
+from cindy.model import Model, solutions
+from cindy.model import residuals as residuals_of
 
 __all__ = ["COLOURS", "coefficients", "path", "phase", "residuals", "sparsity", "trajectories"]
 
-Floats = NDArray[np.float64]
 Units = Mapping[str, str]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")

@@ -1,4 +1,4 @@
-"""Rows: linear constraints over flattened coefficients."""
+"""Linear constraints over flattened coefficients, and what equalities among them leave free."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import block_array, coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
 
-__all__ = ["Rows"]
+from cindy._types import Floats, Ints
+from cindy.errors import InfeasibleError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
+__all__ = ["Freedom", "Rows", "freedom"]
+
+
+_ROUNDING = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,3 +72,76 @@ def _largest(matrix: csr_array) -> Floats:
     size = np.asarray(abs(matrix).max(axis=1).toarray(), dtype=np.float64).ravel()
     size[size == 0.0] = 1.0
     return size
+
+
+@dataclass(frozen=True, eq=False)
+class Freedom:
+    """Coefficients that obey the equalities: basis θ + offset, for any θ.
+
+    basis: (coefficients, free), sparse; one entry a column where nothing is tied
+    offset: (coefficients,)
+    """
+
+    basis: csr_array
+    offset: Floats
+
+    @classmethod
+    def whole(cls, size: int) -> Freedom:
+        """No equality at all."""
+        at = np.arange(size)
+        basis = csr_array((np.ones(size), at, np.arange(size + 1)), shape=(size, size))
+        return cls(basis, np.zeros(size))
+
+
+def freedom(rows: csr_array, goal: Floats) -> Freedom:
+    """Of rows x = goal. Raises InfeasibleError where nothing satisfies them.
+
+    Coefficients that no row connects do not know of each other, so each connected
+    part is worked out on its own, and those that no row mentions stay as they are.
+    """
+    count, size = rows.shape
+    links = block_array([[None, rows], [rows.T, None]], format="csr", dtype=np.float64)
+    labels = connected_components(links, directed=False)[1]
+    row_label, column_label = labels[:count], labels[count:]
+    tied = np.isin(column_label, row_label)
+    loose = np.flatnonzero(~tied)
+    offset = np.zeros(size)
+    at, column, value = [loose], [np.arange(len(loose))], [np.ones(len(loose))]
+    free = len(loose)
+    dense = rows.toarray() if rows.shape[0] * size < 1_000_000 else None
+    members = _members(column_label)
+    for label, numbers in _members(row_label).items():
+        inside = members.get(label, np.zeros(0, dtype=np.intp))
+        part = rows[numbers][:, inside].toarray() if dense is None else dense[np.ix_(numbers, inside)]
+        null, shift = _null_space(part, goal[numbers])
+        offset[inside] = shift
+        at.append(np.repeat(inside, null.shape[1]))
+        column.append(np.tile(np.arange(free, free + null.shape[1]), len(inside)))
+        value.append(null.ravel())
+        free += null.shape[1]
+    places = (np.concatenate(at), np.concatenate(column))
+    return Freedom(csr_array(coo_array((np.concatenate(value), places), shape=(size, free))), offset)
+
+
+def _members(labels: NDArray[np.int32]) -> dict[int, Ints]:
+    """Label: where it stands."""
+    order = np.argsort(labels, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+    return {int(labels[part[0]]): part for part in parts if len(part)}
+
+
+def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:
+    if not rows.shape[1]:
+        if np.abs(goal).max(initial=0.0) > 0:
+            raise InfeasibleError("an equality that must not be zero has none of its coefficients left.")
+        return np.zeros((0, 0)), np.zeros(0)
+    size = np.abs(rows).max(axis=1)
+    u, s, vt = np.linalg.svd(rows / size[:, None])
+    rank = int((s > _ROUNDING * s[0]).sum())
+    scaled = goal / size
+    shift = vt[:rank].T @ ((u[:, :rank].T @ scaled) / s[:rank])
+    if np.abs(rows / size[:, None] @ shift - scaled).max() > 1e-9 * np.abs(scaled).max(initial=1e-300):
+        raise InfeasibleError("the equalities contradict each other on this support.")
+    null = vt[rank:].T
+    null[np.abs(null) < 1e-15] = 0.0
+    return null, shift

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cindy.formulation import Integral
-from cindy.model import Model, Path, Run
+from cindy.model.model import Model, Path, Run
 from cindy.solver import Step
 from cindy.systems import lotka_volterra
 

@@ -8,8 +8,8 @@ from tests.browser import browser
 from tests.report.models import hunters
 
 import cindy
-from cindy.data import KINETICS
-from cindy.readers import read
+from cindy.data.readers import read
+from cindy.systems.bundled import KINETICS
 
 PICTURES = Path(__file__).parent.parent / "screenshots"
 VIEWS = {"wide": (1280, False, "light"), "phone": (390, True, "light"), "dark": (1280, False, "dark")}

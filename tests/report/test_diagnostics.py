@@ -5,11 +5,11 @@ import pytest
 from tests.report.models import SYSTEM, true_model
 
 from cindy.basis import Polynomial
-from cindy.model import Model
-from cindy.report.diagnostics import diagnose
+from cindy.data.trajectory import Trajectory
+from cindy.model.diagnostics import diagnose
+from cindy.model.model import Model
 from cindy.report.figures import compare, thinned
 from cindy.systems import lorenz, lotka_volterra
-from cindy.trajectory import Trajectory
 
 
 @pytest.fixture(scope="module")

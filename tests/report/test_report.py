@@ -10,12 +10,12 @@ from tests.report.models import hunters, true_model
 
 import cindy
 from cindy.basis import Custom, Polynomial
+from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model import Model
+from cindy.model.model import Model
 from cindy.report import render, write
 from cindy.systems import lotka_volterra, spring_masses
-from cindy.trajectory import Trajectory
 
 
 class Reader(HTMLParser):

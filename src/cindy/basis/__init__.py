@@ -1,24 +1,42 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
-from cindy.basis.base import Basis, Product, Subset, Sum, basis_from_dict
+from cindy.basis.base import Basis, Functions, Product, Subset, Sum, basis_from_dict
+from cindy.basis.compiled import compile_jacobian, compile_rhs
 from cindy.basis.custom import Custom
+from cindy.basis.expression import Expression
 from cindy.basis.fourier import Fourier
+from cindy.basis.labels import GREEK, axis_label, equation_label, pretty
+from cindy.basis.plan import Plan
 from cindy.basis.polynomial import Polynomial
-from cindy.basis.term import Factor, Term, term_name, term_variables
+from cindy.basis.source import Language, statements
+from cindy.basis.term import Factor, Term, product, shortest, term_name, term_variables
 from cindy.basis.trigonometric import Trigonometric
 
 __all__ = [
+    "GREEK",
     "Basis",
     "Custom",
+    "Expression",
     "Factor",
     "Fourier",
+    "Functions",
+    "Language",
+    "Plan",
     "Polynomial",
     "Product",
     "Subset",
     "Sum",
     "Term",
     "Trigonometric",
+    "axis_label",
     "basis_from_dict",
+    "compile_jacobian",
+    "compile_rhs",
+    "equation_label",
+    "pretty",
+    "product",
+    "shortest",
+    "statements",
     "term_name",
     "term_variables",
 ]

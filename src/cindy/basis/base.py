@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy import _check
+from cindy._types import Floats
 from cindy.basis.plan import Dictionary
 from cindy.basis.term import Term, product, renamed
 from cindy.errors import DataError
 
 __all__ = ["Basis", "Product", "Subset", "Sum", "basis_from_dict"]
 
-Floats = NDArray[np.float64]
 Functions = Mapping[str, Callable[..., Any]]
 
 MOST_TERMS = 200_000

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy._check import did_you_mean
+from cindy._types import Floats
 from cindy.errors import DataError
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "Expression", "parse"]
 
-Floats = NDArray[np.float64]
 
 FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "sin": np.sin,

@@ -8,14 +8,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.basis.term import Factor, Term, differentiate, term_name
 from cindy.errors import DataError
 
 __all__ = ["Dictionary", "Plan", "Slope", "Step", "call"]
 
-Floats = NDArray[np.float64]
 
 # rows evaluated at a time: a few hundred columns of this many rows stay in the cache
 BLOCK = 4096

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.basis.expression import Expression
 from cindy.basis.plan import Plan
 from cindy.basis.term import Factor
@@ -15,7 +15,6 @@ from cindy.errors import DataError
 
 __all__ = ["Language", "formula", "statements"]
 
-Floats = NDArray[np.float64]
 
 # longer sums are cut into several statements: compilers recurse over a sum
 LONGEST_SUM = 40

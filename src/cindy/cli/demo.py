@@ -9,10 +9,10 @@ from rich.table import Table
 import cindy
 from cindy.cli import laws, screen
 from cindy.cli.fit import identified, write
-from cindy.data import KINETICS, kinetics
+from cindy.data import read
 from cindy.export import format_value
 from cindy.model import Model
-from cindy.readers import read
+from cindy.systems.bundled import KINETICS, kinetics
 
 __all__ = ["run"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import cindy
-from cindy.extras import require
+from cindy._extras import require
+from cindy._files import whole_file
+from cindy.data import Trajectory
 from cindy.model import Model
-from cindy.trajectory import Trajectory
-from cindy.whole_file import whole_file
 
 __all__ = ["draw"]
 

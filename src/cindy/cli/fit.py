@@ -12,10 +12,9 @@ from cindy.basis import Basis
 from cindy.cli import screen, texts
 from cindy.cli.figures import draw
 from cindy.cli.settings import FitSettings
+from cindy.data import Trajectory, read
 from cindy.errors import DataError
 from cindy.model import Model
-from cindy.readers import read
-from cindy.trajectory import Trajectory
 
 __all__ = ["identified", "run", "write"]
 

@@ -25,9 +25,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from cindy.data import Trajectory
     from cindy.model import Model
     from cindy.model import Path as ModelPath
-    from cindy.trajectory import Trajectory
 
 __all__ = [
     "bar",

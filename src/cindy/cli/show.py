@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cindy.cli.screen import out, show_certificate, show_equations, show_path, show_warnings
 from cindy.errors import DataError
-from cindy.model_file import load
+from cindy.model import load
 
 __all__ = ["run"]
 

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from cindy._files import write_text
 from cindy.cli import texts
 from cindy.cli.screen import show_warnings, working
+from cindy.data import Trajectory, read
 from cindy.errors import DataError
-from cindy.model import Model
-from cindy.model_file import load
-from cindy.readers import read
-from cindy.trajectory import Trajectory
-from cindy.whole_file import write_text
+from cindy.model import Model, load
 
 __all__ = ["run"]
 

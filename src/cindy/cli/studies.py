@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import typer
 
+from cindy._extras import require
 from cindy.cli import screen
 from cindy.cli.texts import number, whole
 from cindy.errors import DataError
-from cindy.extras import require
 
 __all__ = ["levels", "run_bench", "run_reproduce"]
 

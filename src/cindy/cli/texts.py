@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cindy
 from cindy._check import did_you_mean
+from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.errors import DataError
 from cindy.formulation import Formulation
@@ -25,7 +25,6 @@ __all__ = [
     "whole",
 ]
 
-Floats = NDArray[np.float64]
 Made = TypeVar("Made")
 
 

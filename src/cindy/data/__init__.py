@@ -1,26 +1,18 @@
-"""The data set of the demonstration, and how it was made: `python -m cindy.data` makes it again."""
+"""Measurements and how they are read."""
 
-from pathlib import Path
+from cindy.data.readers import read
+from cindy.data.time_scales import LOOK, LOOK_SAMPLES, noise_level, periods, some_segments
+from cindy.data.trajectory import Trajectory, as_trajectories, as_trajectory, same_variables
 
-from cindy.systems import System, michaelis_menten
-from cindy.whole_file import write_text
-
-__all__ = ["KINETICS", "kinetics", "make"]
-
-KINETICS = Path(__file__).with_name("kinetics.csv")
-"""Concentrations in 24 runs of an enzyme reaction, one sample every 0.1 time units, with 1 % noise."""
-
-
-def kinetics() -> System:
-    """The reaction behind the data; faster binding than in the paper, so that every rate is visible."""
-    return michaelis_menten(binding=2.0, release=0.5, catalysis=1.0)
-
-
-def make(path: Path = KINETICS) -> None:
-    """Write the data set."""
-    runs = kinetics().simulate(seed=2021, noise=0.01, trajectories=24, points=1224, horizon=5.0)
-    lines = ["run,t," + ",".join(runs[0].states)]
-    for k, run in enumerate(runs, start=1):
-        for t, row in zip(run.t, run.x, strict=True):
-            lines.append(f"{k},{t:.6g}," + ",".join(f"{value:.6g}" for value in row))
-    write_text(path, "\n".join(lines) + "\n", "the data set")
+__all__ = [
+    "LOOK",
+    "LOOK_SAMPLES",
+    "Trajectory",
+    "as_trajectories",
+    "as_trajectory",
+    "noise_level",
+    "periods",
+    "read",
+    "same_variables",
+    "some_segments",
+]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from cindy._types import Floats
 from cindy.errors import ConvergenceWarning
 from cindy.experiments.figures import subplots, title
 from cindy.experiments.peers import l1_limit, proximal_gradient
@@ -17,7 +17,6 @@ from cindy.solver import Blended, Direct, FullyCorrective, Plain, Region, condit
 
 __all__ = ["COLUMNS", "SECONDS", "draw_convergence", "objective_along_runs"]
 
-Floats = NDArray[np.float64]
 
 KEY = ("system", "formulation", "algorithm", "iteration")
 COLUMNS = (*KEY, "training", "validation")

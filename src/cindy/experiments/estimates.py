@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.calculus import (
     central_differences,
     cumulative,
@@ -14,14 +14,13 @@ from cindy.calculus import (
     simpson_weights,
     trapezoid_weights,
 )
+from cindy.data import Trajectory
 from cindy.experiments.figures import subplots
 from cindy.formulation import Differential
 from cindy.systems import fput, integrate
-from cindy.trajectory import Trajectory
 
 __all__ = ["COLUMNS", "draw_estimates", "estimate_errors"]
 
-Floats = NDArray[np.float64]
 
 COLUMNS = ("quantity", "rule", "noise", "repetition", "relative_error")
 QUANTITIES = {

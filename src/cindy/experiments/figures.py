@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.experiments.methods import METHODS
 from cindy.experiments.setting import PAPER_FORMULATIONS
 
 __all__ = ["MORE_PEERS", "PAPER_METHODS", "heat_maps", "metrics_against_noise", "save", "title"]
 
-Floats = NDArray[np.float64]
 Row = dict[str, str]
 
 PAPER_METHODS = (

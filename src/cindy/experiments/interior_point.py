@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.errors import SolverError
 from cindy.least_squares import LeastSquares
 
 __all__ = ["interior_point"]
-
-Floats = NDArray[np.float64]
 
 
 def interior_point(train: LeastSquares, penalty: float, equalities: Floats) -> Floats:

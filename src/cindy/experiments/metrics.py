@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.experiments.setting import Setting
 
 __all__ = ["Scores", "measure"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.experiments.figures import subplots, title
 from cindy.experiments.methods import METHODS
 from cindy.experiments.setting import SYSTEMS, prepare
@@ -14,7 +14,6 @@ from cindy.model import Model
 
 __all__ = ["draw_motion", "motion_columns", "set_in_motion"]
 
-Floats = NDArray[np.float64]
 
 NOISE = {"kuramoto10": 1e-3, "fput10": 1e-4}
 TIMES = {"kuramoto10": np.linspace(0.0, 40.0, 161), "fput10": np.linspace(0.0, 20.0, 161)}

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cindy.errors import ConvergenceWarning, DataError
@@ -16,7 +15,6 @@ from cindy.solver import Blended, Region, Result, conditional_gradient, oracle_f
 
 __all__ = ["default", "early", "letter", "paper_run"]
 
-Floats = NDArray[np.float64]
 
 GAP = 1e-6
 MOST_ITERATIONS = 2000
@@ -67,7 +65,7 @@ def default(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
     """`cindy.identify` as a user calls it: nothing tuned, no validation data, no knowledge of the noise."""
 
     def method(setting: Setting, trials: int, seed: int) -> Tuned:
-        from cindy.identify import identify
+        from cindy.pipeline import identify
 
         free = setting.formulation == "free"
         try:

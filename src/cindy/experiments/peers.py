@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.experiments.interior_point import interior_point
 from cindy.experiments.setting import Setting
 from cindy.experiments.tuning import Range, Tuned, tune
@@ -15,7 +15,6 @@ from cindy.least_squares import LeastSquares
 
 __all__ = ["fista", "frols", "ipm", "lars", "sindy", "sindy_ridge", "sr3", "ssr", "true_support"]
 
-Floats = NDArray[np.float64]
 
 TINY_RIDGE = 1e-15
 SHRINKAGE = Range(1e-16, 1.0, closed=("low", "high"))

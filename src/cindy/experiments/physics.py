@@ -2,14 +2,12 @@
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-from cindy.constraint import Names
+from cindy._types import Floats
+from cindy.problem import Names
 from cindy.systems import System
 
 __all__ = ["equality_rows"]
-
-Floats = NDArray[np.float64]
 
 
 def equality_rows(system: System, scale: Floats) -> Floats:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.calculus import derivative_weights
 from cindy.experiments.peers import TINY_RIDGE, quietly, thresholds
 from cindy.experiments.setting import Setting
@@ -15,7 +15,6 @@ from cindy.least_squares import triangle
 
 __all__ = ["ensemble", "weak"]
 
-Floats = NDArray[np.float64]
 
 MODELS, ROWS_A_TERM = 10, 4
 WIDTHS = 5

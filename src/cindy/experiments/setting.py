@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy import systems
-from cindy.accumulate import accumulate
+from cindy._types import Floats
+from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation, Integral
 from cindy.least_squares import LeastSquares
+from cindy.summary import accumulate
 from cindy.systems import System
-from cindy.trajectory import Trajectory
 
 __all__ = ["FORMULATIONS", "PAPER_FORMULATIONS", "SYSTEMS", "Setting", "prepare"]
 
-Floats = NDArray[np.float64]
 
 SYSTEMS: dict[str, Callable[[int], System]] = {
     "kuramoto5": lambda seed: systems.kuramoto(5, seed=seed),

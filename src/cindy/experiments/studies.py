@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cindy._check import did_you_mean, integer, positive
+from cindy._files import write_text
 from cindy.errors import DataError
 from cindy.experiments import convergence, estimates, figures, motion
 from cindy.experiments.anchors import anchors_table
@@ -15,7 +16,6 @@ from cindy.experiments.methods import METHODS
 from cindy.experiments.runner import Case, Progress, run
 from cindy.experiments.setting import FORMULATIONS, PAPER_FORMULATIONS
 from cindy.experiments.table import read_table, write_table
-from cindy.whole_file import write_text
 
 __all__ = ["STUDIES", "failures", "reproduce"]
 

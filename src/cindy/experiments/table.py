@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cindy.whole_file import write_text
+from cindy._files import write_text
 
 __all__ = ["read_table", "shown", "write_table"]
 

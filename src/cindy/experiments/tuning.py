@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cindy._types import Floats
 
 __all__ = ["Range", "Tuned", "tune"]
 
-Floats = NDArray[np.float64]
 
 EDGE = 0.02
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cindy.basis.plan import Plan
-from cindy.basis.source import Language, statements
-from cindy.basis.term import Term, term_variables
+from cindy._types import Floats
+from cindy.basis import Language, Plan, Term, statements, term_variables
 from cindy.export.equations import Equations
 
 __all__ = ["to_c", "to_python"]
 
-Floats = NDArray[np.float64]
 
 PYTHON = Language(prefix="", end="", module="math.")
 C = Language(prefix="const double ", end=";", module="")

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy._check import floats, unique_names
-from cindy.basis.term import Term
+from cindy._types import Floats
+from cindy.basis import Term
 from cindy.errors import DataError
 
 __all__ = ["Equations"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

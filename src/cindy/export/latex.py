@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cindy.basis.expression import Expression
-from cindy.basis.term import Factor, Term, shortest
+from cindy._types import Floats
+from cindy.basis import Expression, Factor, Term, shortest
 from cindy.export.equations import Equations
 from cindy.export.number import format_value
 
 __all__ = ["to_latex"]
 
-Floats = NDArray[np.float64]
 
 _GREEK = (
     "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|pi|rho|sigma|tau|upsilon|phi|chi|psi"

@@ -6,18 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cindy._check import floats
-from cindy.basis.expression import Expression
-from cindy.basis.term import Factor, Term
+from cindy._types import Floats
+from cindy.basis import Expression, Factor, Term
 from cindy.errors import DataError
 from cindy.export.equations import Equations
 
 __all__ = ["to_sbml"]
 
-Floats = NDArray[np.float64]
 
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <sbml xmlns="http://www.sbml.org/sbml/level3/version2/core" level="3" version="2">

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cindy.basis.expression import Expression
-from cindy.basis.term import Factor, Term
+from cindy._extras import require
+from cindy._types import Floats
+from cindy.basis import Expression, Factor, Term
 from cindy.export.equations import Equations
-from cindy.extras import require
 
 __all__ = ["to_sympy"]
-
-Floats = NDArray[np.float64]
 
 
 def to_sympy(

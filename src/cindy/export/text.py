@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cindy.basis.term import Term, term_name
+from cindy._types import Floats
+from cindy.basis import Term, term_name
 from cindy.export.equations import Equations
 from cindy.export.number import format_value
 
 __all__ = ["to_text"]
-
-Floats = NDArray[np.float64]
 
 
 def to_text(

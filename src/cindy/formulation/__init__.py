@@ -1,24 +1,21 @@
 """Formulations: how a trajectory and a basis become rows of a least-squares problem."""
 
-from typing import Any
-
-from cindy.errors import DataError
 from cindy.formulation.base import Formulation
 from cindy.formulation.differential import Differential
 from cindy.formulation.discrete import Discrete
+from cindy.formulation.feedback import feedback_of_model
 from cindy.formulation.integral import Integral
+from cindy.formulation.registry import formulation_from_dict
+from cindy.formulation.scales import half_period
+from cindy.formulation.windows import single_steps
 
-__all__ = ["Differential", "Discrete", "Formulation", "Integral", "formulation_from_dict"]
-
-
-def formulation_from_dict(settings: dict[str, Any]) -> Formulation:
-    """The formulation that `to_dict` described."""
-    kinds: dict[str, type[Formulation]] = {c.kind: c for c in (Differential, Integral, Discrete)}
-    values = dict(settings)
-    kind = values.pop("kind", None)
-    if kind not in kinds:
-        raise DataError(f"formulation_from_dict: unknown kind {kind!r}. Known: {', '.join(kinds)}.")
-    try:
-        return kinds[kind](**values)
-    except TypeError as error:
-        raise DataError(f"formulation_from_dict: these are not settings of {kind!r}: {error}.") from error
+__all__ = [
+    "Differential",
+    "Discrete",
+    "Formulation",
+    "Integral",
+    "feedback_of_model",
+    "formulation_from_dict",
+    "half_period",
+    "single_steps",
+]

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._check import integer
+from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.calculus import derivative
+from cindy.data import Trajectory
 from cindy.errors import DataError
-from cindy.trajectory import Trajectory
 
 __all__ = ["STRETCH", "Formulation"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Rows = tuple[Floats, Floats]
 

@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._check import integer
+from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.calculus import derivative
+from cindy.data import Trajectory
 from cindy.formulation.base import STRETCH, Formulation
-from cindy.scales import derivative_window
-from cindy.trajectory import Trajectory
-from cindy.windows import split
+from cindy.formulation.scales import derivative_window
+from cindy.formulation.windows import split
 
 __all__ = ["Differential"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

@@ -7,14 +7,14 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.basis import Basis
+from cindy.data import Trajectory
 from cindy.formulation.base import STRETCH, Formulation
-from cindy.trajectory import Trajectory
-from cindy.windows import single_steps, split
+from cindy.formulation.windows import single_steps, split
 
 __all__ = ["Discrete"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

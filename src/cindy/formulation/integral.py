@@ -9,20 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._check import integer
+from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.calculus import derivative, uniform_step
+from cindy.calculus import (
+    apply_alike,
+    derivative,
+    increments,
+    nested,
+    running_sums,
+    uniform_step,
+    whitened,
+    whitened_differences,
+    without_first,
+    without_polynomials,
+)
+from cindy.data import Trajectory
 from cindy.errors import DataError
-from cindy.feedback import feedback_of_data
 from cindy.formulation.base import Formulation
-from cindy.quadrature import apply_alike, increments, nested, running_sums
-from cindy.scales import derivative_window, integral_window, window_length
-from cindy.trajectory import Trajectory
-from cindy.whitening import whitened, whitened_differences
-from cindy.windows import split, stacks, without_first, without_polynomials
+from cindy.formulation.feedback import feedback_of_data
+from cindy.formulation.scales import derivative_window, integral_window, window_length
+from cindy.formulation.windows import split, stacks
 
 __all__ = ["Integral"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LONGEST_OPERATOR = 160

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy.candidates import Candidates
-from cindy.refit import binding
-from cindy.regression import Regression
-from cindy.selection import Selection
+from cindy._types import Floats
 
-__all__ = ["Beyond", "difference_error"]
+__all__ = ["difference_error"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 _FEWEST = 20
 _APART = 5
@@ -57,45 +49,3 @@ def _middle(products: Floats) -> tuple[Floats, Floats]:
     aside = int(_TAIL * len(products))
     middle = np.sort(products, axis=0)[aside : len(products) - aside]
     return np.mean(middle, axis=0), np.std(middle, axis=0) / np.sqrt(len(middle))
-
-
-@dataclass(frozen=True, eq=False)
-class Beyond(Selection):
-    """What a rule picks, less the terms that together explain no more than an error of the rows.
-
-    error: (targets,) root mean square, in the units of the regression
-
-    A small error that is not noise does not average out: with enough rows, terms that
-    mimic it are significant.
-    """
-
-    rule: Selection
-    error: Floats
-
-    def pick(self, candidates: Candidates) -> Ints:
-        support = self.rule.pick(candidates)
-        if not np.any(self.error):
-            return support
-        regression = binding(candidates.regression, support)
-        width = regression.shape[1]
-        parts = [
-            self._lessened(regression, support[np.isin(support % width, g)], g) for g in regression.groups
-        ]
-        smaller = np.sort(np.concatenate(parts))
-        return smaller if candidates.possible(smaller) is not None else support
-
-    def _lessened(self, regression: Regression, support: Ints, targets: Ints) -> Ints:
-        share = self.error[targets] / regression.noise[targets]
-        fit = regression.fit(support, targets)
-        most = fit.loss + regression.total.rows * float(np.sum(share**2))
-        while True:
-            variance = np.sum(fit.spread**2, axis=1)
-            free = variance > 0
-            if not free.any():
-                return fit.support
-            rise = np.full(len(free), np.inf)
-            rise[free] = fit.x[free] ** 2 / variance[free]
-            smaller = regression.fit(np.delete(fit.support, int(np.argmin(rise))), targets)
-            if smaller.loss > most:
-                return fit.support
-            fit = regression.fit(smaller.support[smaller.x != 0], targets)

@@ -11,18 +11,14 @@ from operator import add, mul
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pysindy import feature_library as theirs
 from pysindy.feature_library.base import BaseFeatureLibrary
 
-from cindy.basis import Basis, Custom, Fourier, Polynomial
-from cindy.basis.base import Functions
-from cindy.basis.term import Factor, Term, product
+from cindy.basis import Basis, Custom, Factor, Fourier, Functions, Polynomial, Term, product
 from cindy.errors import DataError
 
 __all__ = ["Library", "basis_of", "terms_of"]
 
-Floats = NDArray[np.float64]
 Names = tuple[str, ...]
 
 

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cindy._check import floats
-from cindy.constraint import Conservation, Constraint, Row
-from cindy.constraint import Names as Speaker
+from cindy._types import Floats
 from cindy.errors import ConstraintError
+from cindy.problem import Conservation, Constraint, Row
+from cindy.problem import Names as Speaker
 from cindy.pysindy.libraries import Library, terms_of
 from cindy.rows import Rows
 
 __all__ = ["Order", "constraint_matrices", "constraint_rows", "constraint_texts"]
 
-Floats = NDArray[np.float64]
 Order = Literal["target", "feature"]
 
 _MOST_NAMED = 4

@@ -9,6 +9,7 @@ import pysindy
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from cindy._types import Floats
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete
 from cindy.model import Model
@@ -16,8 +17,6 @@ from cindy.pysindy.libraries import basis_of, terms_of
 from cindy.pysindy.optimizer import ConditionalGradient
 
 __all__ = ["from_pysindy"]
-
-Floats = NDArray[np.float64]
 
 
 def from_pysindy(model: Any) -> Model:

@@ -11,28 +11,26 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pysindy.optimizers import BaseOptimizer
 from sklearn.exceptions import ConvergenceWarning as LearnWarning
 from sklearn.utils.validation import check_is_fitted
 
 from cindy import errors
 from cindy._check import floats, integer, positive
-from cindy.choice import Choice, choose
+from cindy._types import Floats
 from cindy.errors import ConstraintError, DataError, SolverError
 from cindy.least_squares import LeastSquares
-from cindy.pysindy.differencing import Beyond, difference_error
+from cindy.model import Run
+from cindy.problem import Adaptive, StandardForm, Weights
+from cindy.pysindy.differencing import difference_error
 from cindy.pysindy.matrices import Order, constraint_rows, constraint_texts
 from cindy.rows import Rows
-from cindy.run import Run
-from cindy.selection import Gap, Selection, Significance
+from cindy.selection import Beyond, Choice, Gap, Selection, Significance, choose
 from cindy.solver import Correction, Step
-from cindy.standard_form import StandardForm
-from cindy.weights import Adaptive, Weights
 
 __all__ = ["ConditionalGradient", "NotConverged"]
 
-Floats = NDArray[np.float64]
 
 _EXACT = 1e-9
 """Constraints hold on `coef_` to this, relative to the right-hand side where that is above 1."""

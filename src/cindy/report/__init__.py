@@ -10,11 +10,11 @@ from typing import Any
 import jinja2
 from plotly.offline import get_plotlyjs
 
+from cindy._files import write_text
+from cindy.data import as_trajectories
 from cindy.errors import DataError
 from cindy.model import Model
 from cindy.report.page import contents
-from cindy.trajectory import as_trajectories
-from cindy.whole_file import write_text
 
 __all__ = ["render", "write"]
 

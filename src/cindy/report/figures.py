@@ -8,20 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats
+from cindy.basis import pretty
+from cindy.data import Trajectory, periods
 from cindy.export import format_value
 from cindy.formulation import Differential, Discrete
-from cindy.labels import pretty
-from cindy.model import Model
-from cindy.report.diagnostics import Diagnostics
-from cindy.scales import periods
-from cindy.solutions import Solution, solutions
-from cindy.trajectory import Trajectory
+from cindy.model import Diagnostics, Model, Solution, solutions
 
 __all__ = ["Comparison", "coefficients", "compare", "history", "path", "residual_series", "thinned"]
 
-Floats = NDArray[np.float64]
 
 _MOST_TRAJECTORIES = 16
 _MOST_SAMPLES = 600

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from html import escape
 
-from cindy.basis.expression import Expression
-from cindy.basis.term import Factor, Term, shortest
+from cindy.basis import GREEK, Expression, Factor, Term, shortest
 from cindy.export import format_value
-from cindy.labels import GREEK
 
 __all__ = ["left_side", "name", "number", "summand", "term"]
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from cindy.basis import axis_label, equation_label, pretty
+from cindy.data import Trajectory
 from cindy.errors import CindyError
 from cindy.export import format_value
 from cindy.formulation import Discrete
-from cindy.labels import axis_label, equation_label, pretty
-from cindy.model import Model
+from cindy.model import Diagnostics, Model, diagnose
 from cindy.report import figures, mathml
-from cindy.report.diagnostics import Diagnostics, diagnose
-from cindy.trajectory import Trajectory
 
 __all__ = ["contents"]
 

@@ -1,9 +1,11 @@
 """Conditional gradients for least squares over a weighted l1 ball cut by linear rows."""
 
 from cindy.solver.basis_pursuit import Pursuit, basis_pursuit
+from cindy.solver.cheapest_oracle import oracle_for
 from cindy.solver.correction import Blended, Correction, Direct, FullyCorrective, Plain
+from cindy.solver.linear_program import smallest_radius
 from cindy.solver.loop import conditional_gradient, gap_at
-from cindy.solver.oracle import Atom, Oracle, oracle_for
+from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region
 from cindy.solver.result import Result, Status, Step
 
@@ -24,4 +26,5 @@ __all__ = [
     "conditional_gradient",
     "gap_at",
     "oracle_for",
+    "smallest_radius",
 ]

@@ -3,20 +3,19 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy._check import integer, positive
+from cindy._types import Floats
 from cindy.errors import DataError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
+from cindy.solver.cheapest_oracle import oracle_for
 from cindy.solver.correction import Correction
 from cindy.solver.loop import conditional_gradient
-from cindy.solver.oracle import Oracle, oracle_for
+from cindy.solver.oracle import Oracle
 from cindy.solver.region import Region
 from cindy.solver.result import Result, Status, Step
 
 __all__ = ["Pursuit", "basis_pursuit"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

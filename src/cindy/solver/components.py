@@ -1,11 +1,10 @@
 """Connected components of a graph, for graphs so small that building a sparse matrix takes longer."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cindy._types import Ints
 
 __all__ = ["components"]
-
-Ints = NDArray[np.intp]
 
 
 def components(first: Ints, second: Ints, count: int) -> Ints:

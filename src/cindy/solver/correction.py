@@ -5,19 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy._check import integer, positive
+from cindy._types import Floats
 from cindy.least_squares import LeastSquares
-from cindy.solver.active_set import ActiveSet, Iterate, Walk
-from cindy.solver.corral import Corral
-from cindy.solver.leap import least_squares_within
+from cindy.solver.exact_hull import Corral
+from cindy.solver.iterate import ActiveSet, Iterate, Walk
+from cindy.solver.least_squares_first import least_squares_within
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.simplex import accelerated, accelerated_strongly, project
 
 __all__ = ["Blended", "Correction", "Direct", "FullyCorrective", "Plain"]
 
-Floats = NDArray[np.float64]
 
 # Takes the atom that the oracle found and the gap, and gives the iterate to go on with.
 Advance = Callable[[Atom, float], Iterate]

@@ -3,15 +3,14 @@
 import highspy
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.errors import InfeasibleError, SolverError
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region
 
 __all__ = ["LinearProgram", "smallest_radius"]
 
-Floats = NDArray[np.float64]
 
 # HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms.
 TOLERANCE = 1e-10

@@ -5,9 +5,9 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy._check import floats, integer, positive
+from cindy._types import Floats
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
 from cindy.solver.correction import Correction, Direct
@@ -17,7 +17,6 @@ from cindy.solver.trace import Trace
 
 __all__ = ["conditional_gradient", "gap_at"]
 
-Floats = NDArray[np.float64]
 
 # Iterations in a row without a measurable decrease, after which rounding has the upper hand.
 PATIENCE = 10

@@ -5,16 +5,14 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.solver.components import components
 from cindy.solver.region import Region
 
 __all__ = ["Presolved", "presolve"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 # Of a block: where the origin lies; corners, as places among its members and the values there.
 _Solved = tuple[Floats, list[tuple[Ints, Floats]]]
 

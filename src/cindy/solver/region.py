@@ -9,11 +9,11 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._check import floats, integer, positive
+from cindy._types import Floats
 from cindy.errors import DataError, InfeasibleError
 
 __all__ = ["Region"]
 
-Floats = NDArray[np.float64]
 Rows = scipy.sparse.csr_array
 
 

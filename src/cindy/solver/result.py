@@ -5,14 +5,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats, Ints
 from cindy.solver.trace import Trace
 
 __all__ = ["Result", "Status", "Step"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 
 class Status(StrEnum):

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cindy._types import Floats
 
 __all__ = ["accelerated", "accelerated_strongly", "project"]
 
-Floats = NDArray[np.float64]
 Map = Callable[[Floats], Floats]
 Test = Callable[[Floats], bool]
 

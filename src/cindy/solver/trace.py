@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._types import Floats, Ints
+
 __all__ = ["Nonzeros", "Snapshot", "Trace", "way_back"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 # Gives back a flat iterate.
 Snapshot = Callable[[], Floats]
 # Flat indices and the values there.

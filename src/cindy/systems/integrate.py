@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.errors import CindyError
 
 __all__ = ["integrate"]
 
-Floats = NDArray[np.float64]
 Wide = NDArray[np.longdouble]
 
 COLUMNS = 10

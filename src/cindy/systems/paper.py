@@ -5,15 +5,13 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy import _check
+from cindy._types import Floats
 from cindy.basis import Polynomial, Trigonometric
 from cindy.systems.system import System
 
 __all__ = ["fput", "kuramoto", "michaelis_menten", "spring_masses"]
-
-Floats = NDArray[np.float64]
 
 
 def uniform(

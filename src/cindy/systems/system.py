@@ -3,23 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy import _check
+from cindy import _check, problem
+from cindy._types import Floats
 from cindy.basis import Basis
+from cindy.data import Trajectory
 from cindy.errors import DataError
+from cindy.problem import Constraint
 from cindy.systems.integrate import integrate
-from cindy.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from cindy.constraint import Constraint
 
 __all__ = ["System"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +55,9 @@ class System:
             coef[row[term], self.states.index(state)] = value
         return coef
 
-    def constraints(self) -> "tuple[Constraint, ...]":
+    def constraints(self) -> tuple[Constraint, ...]:
         """What is known about the physics, as the paper imposes it; empty where it imposes nothing."""
-        from cindy import constraint
-
-        return tuple(getattr(constraint, kind)(*what) for kind, what in self.physics)
+        return tuple(getattr(problem, kind)(*what) for kind, what in self.physics)
 
     def simulate(
         self,

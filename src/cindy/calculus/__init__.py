@@ -1,0 +1,37 @@
+"""Derivatives, integrals and differences of samples, as banded weights."""
+
+from cindy.calculus.initial_polynomial import onto_samples, without_first, without_polynomials
+from cindy.calculus.local_polynomial import (
+    Operator,
+    central_differences,
+    cumulative,
+    derivative,
+    derivative_weights,
+    interval_weights,
+    simpson_weights,
+    trapezoid_weights,
+    uniform_step,
+)
+from cindy.calculus.quadrature import apply_alike, increments, nested, running_sums
+from cindy.calculus.whitening import whitened, whitened_differences
+
+__all__ = [
+    "Operator",
+    "apply_alike",
+    "central_differences",
+    "cumulative",
+    "derivative",
+    "derivative_weights",
+    "increments",
+    "interval_weights",
+    "nested",
+    "onto_samples",
+    "running_sums",
+    "simpson_weights",
+    "trapezoid_weights",
+    "uniform_step",
+    "whitened",
+    "whitened_differences",
+    "without_first",
+    "without_polynomials",
+]

@@ -1,0 +1,244 @@
+"""Trajectory: the only door for data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cindy._check import floats, positive, unique_names
+from cindy._types import Floats
+from cindy.errors import DataError
+
+__all__ = ["Trajectory", "as_trajectories", "as_trajectory"]
+
+
+_LONGEST_BRIDGE = 2.5
+"""A step over missing samples that is longer than this many median steps is a gap."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Trajectory:
+    """States measured along one solution, at increasing times.
+
+    Any increasing time grid will do. A missing value is NaN; infinite values are
+    refused. The arrays are read-only views: a trajectory does not change.
+
+    t: (n,) times
+    x: (n, d) states; (n,) is taken as a single state
+    states: d names, by default x1 … xd
+    u: (n, p) inputs, known functions of time without an equation of their own
+    inputs: p names, by default u1 … up
+    stopped: why a simulation ended early, or None
+    weight: every row this trajectory contributes counts this many times
+
+    >>> Trajectory([0.0, 0.1, 0.3], [[1, 2], [3, 4], [5, 6]], states=("x", "y"))
+    Trajectory(3 samples of x, y over t = 0 … 0.3)
+    """
+
+    t: Floats
+    x: Floats
+    states: tuple[str, ...]
+    _: KW_ONLY
+    u: Floats | None
+    inputs: tuple[str, ...]
+    stopped: str | None
+    name: str
+    weight: float
+
+    def __init__(
+        self,
+        t: ArrayLike,
+        x: ArrayLike,
+        states: Iterable[str] | None = None,
+        *,
+        u: ArrayLike | None = None,
+        inputs: Iterable[str] | None = None,
+        stopped: str | None = None,
+        name: str = "",
+        weight: float = 1.0,
+    ) -> None:
+        where = f'Trajectory "{name}"' if name else "Trajectory"
+        times = floats(t, f"{where}: `t`", ndim=1)
+        if len(times) == 0:
+            raise DataError(f"{where}: `t` is empty. A trajectory needs at least one sample.")
+        _must_increase(times, where)
+        values = _columns(x, f"{where}: `x`", len(times))
+        known = None if u is None else _columns(u, f"{where}: `u`", len(times))
+        state_names = _names(states, "x", values.shape[1], f"{where}: `states`")
+        input_names = _names(inputs, "u", 0 if known is None else known.shape[1], f"{where}: `inputs`")
+        unique_names(state_names + input_names, f"{where}: `states` and `inputs` together")
+        fields = {
+            "t": _read_only(times),
+            "x": _read_only(values),
+            "states": state_names,
+            "u": None if known is None else _read_only(known),
+            "inputs": input_names,
+            "stopped": stopped,
+            "name": str(name),
+            "weight": positive(weight, f"{where}: `weight`"),
+        }
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __repr__(self) -> str:
+        of = ", ".join(self.variables[:6]) + (", …" if len(self.variables) > 6 else "")
+        name = f'"{self.name}", ' if self.name else ""
+        return f"Trajectory({name}{len(self)} samples of {of} over t = {self.t[0]:.6g} … {self.t[-1]:.6g})"
+
+    @property
+    def dimension(self) -> int:
+        """Number of states."""
+        return int(self.x.shape[1])
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """States, then inputs: the variables of a basis."""
+        return self.states + self.inputs
+
+    @property
+    def values(self) -> Floats:
+        """(n, d + p): the states and the inputs side by side."""
+        return self.x if self.u is None else np.hstack([self.x, self.u])
+
+    def part(self, start: int, stop: int) -> Trajectory:
+        """Samples start … stop − 1, sharing memory with this trajectory."""
+        if not 0 <= start < stop <= len(self):
+            raise DataError(f"Trajectory: there are no samples {start} … {stop - 1} among {len(self)}.")
+        # What was checked once need not be checked again: streams are cut into many parts.
+        made = object.__new__(Trajectory)
+        cut = {"t": self.t[start:stop], "x": self.x[start:stop]}
+        made.__dict__.update(self.__dict__ | cut | {"u": None if self.u is None else self.u[start:stop]})
+        return made
+
+    def segments(self) -> list[Trajectory]:
+        """The stretches without missing values.
+
+        A sample with a missing value, be it of one variable, is left out. A short
+        hole is bridged by one longer time step; where that step would exceed 2.5
+        times the median step the trajectory is split. Without missing values the
+        trajectory is never split. Empty when no sample is complete.
+        """
+        missing = np.isnan(self.x).any(axis=1)
+        if self.u is not None:
+            missing |= np.isnan(self.u).any(axis=1)
+        if not missing.any():
+            return [self]
+        kept = np.flatnonzero(~missing)
+        if len(kept) == 0:
+            return []
+        whole = replace(self, t=self.t[kept], x=self.x[kept], u=None if self.u is None else self.u[kept])
+        steps = np.diff(whole.t)
+        # Only a step over missing samples may split: an irregular grid has long steps of its own.
+        limit = _LONGEST_BRIDGE * float(np.median(steps)) if len(steps) else np.inf
+        cuts = np.flatnonzero((np.diff(kept) > 1) & (steps > limit)) + 1
+        edges = [0, *(int(c) for c in cuts), len(kept)]
+        return [whole.part(a, b) for a, b in pairwise(edges)]
+
+
+def as_trajectory(item: Any) -> Trajectory:
+    """A trajectory from a trajectory or from a pair (t, x)."""
+    if isinstance(item, Trajectory):
+        return item
+    if _is_pair(item):
+        return Trajectory(item[0], item[1])
+    raise DataError(
+        f"Expected a Trajectory or a pair (t, x), but got {type(item).__name__}. "
+        "Wrap the data in cindy.Trajectory(t, x, states=…)."
+    )
+
+
+def as_trajectories(data: Any) -> list[Trajectory]:
+    """A list of trajectories with the same variables, from whatever a user may hold.
+
+    `data` is one trajectory, one pair (t, x), or an iterable of these.
+    """
+    if isinstance(data, Trajectory) or _is_pair(data):
+        return [as_trajectory(data)]
+    if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
+        as_trajectory(data)
+    found = list(same_variables(as_trajectory(item) for item in data))
+    if not found:
+        raise DataError("No trajectories: the list is empty. Pass at least one Trajectory or pair (t, x).")
+    return found
+
+
+def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
+    """The trajectories as they come, each checked to have the variables of the first."""
+    first: Trajectory | None = None
+    for i, one in enumerate(trajectories):
+        first = first or one
+        for what in ("states", "inputs"):
+            expected, got = getattr(first, what), getattr(one, what)
+            if expected != got:
+                raise DataError(
+                    f"All trajectories must have the same {what}, but trajectory 0 has {_listed(expected)} "
+                    f"and trajectory {i} has {_listed(got)}. Give all the same names in the same order."
+                )
+        yield one
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "(" + ", ".join(names) + ")" if names else "none"
+
+
+def _is_pair(item: Any) -> bool:
+    if not isinstance(item, (tuple, list)) or len(item) != 2 or isinstance(item[0], Trajectory):
+        return False
+    try:
+        return bool(np.ndim(item[0]) == 1)
+    except ValueError:  # ragged: a list of pairs, not a pair
+        return False
+
+
+def _columns(values: ArrayLike, where: str, samples: int) -> Floats:
+    array = np.asarray(values)
+    array = floats(array[:, None] if array.ndim == 1 else array, where, ndim=2, allow_nan=True)
+    if len(array) != samples:
+        raise DataError(
+            f"{where} must have one row per time, but there are {samples} times and {len(array)} rows."
+            + (" Pass the transpose." if array.shape[1] == samples else "")
+        )
+    if array.shape[1] == 0:
+        raise DataError(f"{where} has no columns.")
+    return array
+
+
+def _names(names: Iterable[str] | None, letter: str, count: int, where: str) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"{letter}{i + 1}" for i in range(count))
+    result = unique_names(names, where)
+    if len(result) != count:
+        raise DataError(
+            f"{where} must name {count} column(s), but there are {len(result)} names: {', '.join(result)}."
+        )
+    return result
+
+
+def _must_increase(t: Floats, where: str) -> None:
+    bad = np.flatnonzero(np.diff(t) <= 0)
+    if len(bad) == 0:
+        return
+    i = int(bad[0])
+    repeats = t[i] == t[i + 1]
+    raise DataError(
+        f"{where}: `t` must increase, but t[{i}] = {t[i]:g} is followed by t[{i + 1}] = {t[i + 1]:g}. "
+        + (
+            "Drop the repeated sample, or pass the two stretches as separate trajectories."
+            if repeats
+            else "Sort the samples by time, or pass the two stretches as separate trajectories."
+        )
+    )
+
+
+def _read_only(array: Floats) -> Floats:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,160 @@
+"""What data say about themselves: their period, their noise, and the windows that follow."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.calculus import Operator, derivative_weights, interval_weights
+from cindy.data import LOOK, LOOK_SAMPLES, Trajectory, noise_level, periods, some_segments
+
+__all__ = [
+    "derivative_window",
+    "half_period",
+    "integral_window",
+    "window_length",
+]
+
+
+_FEW_PERIODS = 3.0
+_SHORTEST_WINDOW = 24
+_ENOUGH_WINDOWS = 12
+_HARMLESS = float(np.log(1.5))
+"""Neighbouring time steps that differ by less do not magnify noise."""
+_DEGREES = (8, 6, 4, 2)
+_QUADRATURES = ((8, 4), (8, 5), (8, 6), (6, 3), (6, 4), (6, 5), (4, 3), (4, 4), (2, 2), (2, 3))
+_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
+
+
+def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
+    """Samples in a window of the integral form; 0 where trajectories should stay whole.
+
+    A trajectory of fewer than three periods stays whole: every cut costs an initial state.
+    Longer ones are cut into windows of one and a half periods, or less where there would be
+    too few of them to judge errors by, but no less than half a period.
+    """
+    half = half_period(trajectories, least=least)
+    enough = sum(len(one) for one in trajectories) // _ENOUGH_WINDOWS
+    return min(max(half, enough), 3 * half)
+
+
+def half_period(trajectories: Sequence[Trajectory], *, least: int) -> int:
+    """Samples over which even a chaotic solution is a smooth function of its initial state.
+
+    0 where the data do not swing three times, and so do not tell.
+    """
+    segments = some_segments(trajectories)
+    if not segments:
+        return 0
+    turns = np.array([periods(s) for s in segments])
+    lengths = np.array([len(s) for s in segments], dtype=float)
+    if np.median(turns) < _FEW_PERIODS:
+        return 0
+    return max(round(float(np.median(lengths / turns)) / 2), least, _SHORTEST_WINDOW)
+
+
+def derivative_window(
+    trajectories: Sequence[Trajectory],
+    *,
+    order: int,
+    degree: int | None = None,
+    half_width: int | None = None,
+) -> tuple[int, int]:
+    """Degree and half-width for derivatives of the given order, as the noise in the data asks for.
+
+    The method of Goldenshluger and Lepski: the bias of a candidate is how far its
+    derivative lies, beyond what noise explains, from those that let through more
+    noise; the candidate of least bias and noise wins.
+    """
+    segments = [s for s in some_segments(trajectories, 6, 200) if len(s) > order + 1]
+    samples = int(np.median([len(s) for s in segments])) if segments else 0
+    candidates = _candidates(samples, order, degree, half_width)
+    if len(candidates) == 1:
+        return candidates[0]
+
+    def weights(t: Floats, p: int, w: int) -> Operator:
+        return derivative_weights(t, order=order, degree=p, half_width=w)
+
+    # Noise averages out over the rows of a fit and bias does not, hence its larger weight.
+    gain, bias = _risks(segments, candidates, weights)
+    return candidates[int(np.argmin(10 * bias + gain))]
+
+
+def integral_window(
+    trajectories: Sequence[Trajectory], *, degree: int | None = None, half_width: int | None = None
+) -> tuple[int, int]:
+    """Degree and half-width for integrals.
+
+    Nine points and degree 8, unless the grid is so uneven that the noise of a few
+    samples would be blown up by extrapolation; then a lower degree, if the data
+    have noise that is worth it.
+    """
+    candidates = [(p, w) for p, w in _QUADRATURES if degree in (None, p) and half_width in (None, w)] or [
+        (degree or 2 * (half_width or 4), half_width or max(1, -(-(degree or 8) // 2)))
+    ]
+    # A few steps of one grid may magnify noise more than all others together.
+    uneven = sorted(trajectories, key=_unevenness)[-LOOK // 2 :]
+    if len(candidates) == 1 or not uneven or _unevenness(uneven[-1]) < _HARMLESS:
+        return candidates[0]
+    segments = some_segments(uneven, LOOK // 2, 200) + some_segments(trajectories, LOOK // 2, 200)
+    if not segments:
+        return candidates[0]
+
+    def weights(t: Floats, p: int, w: int) -> Operator:
+        return interval_weights(t, degree=p, half_width=w)
+
+    gain, bias = _risks(segments, candidates, weights)
+    # Bias adds up along a window where noise cancels; and what gains little is not worth any.
+    risk = np.where(gain <= gain[0] / 4, 100 * bias + gain, np.inf)
+    risk[0] = 100 * bias[0] + gain[0]
+    return candidates[int(np.argmin(risk))]
+
+
+def _unevenness(trajectory: Trajectory) -> float:
+    """The largest ratio of two neighbouring time steps, as a logarithm."""
+    steps = np.log(np.diff(trajectory.t[: 50 * LOOK_SAMPLES]))
+    return float(np.max(np.abs(np.diff(steps)), initial=0.0))
+
+
+def _risks(
+    segments: Sequence[Trajectory],
+    candidates: Sequence[tuple[int, int]],
+    weights: Callable[[Floats, int, int], Operator],
+) -> tuple[Floats, Floats]:
+    """Squared noise and squared bias of each candidate, in units of the noise in the data.
+
+    Two candidates are compared row by row, each row in units of its own noise: the
+    few rows that magnify noise most would drown all others.
+    """
+    noise = np.sqrt(np.mean([noise_level(s) ** 2 for s in segments], axis=0))
+    rounding = 1e-15 * np.sqrt(np.mean([np.mean(s.x**2, axis=0) for s in segments], axis=0))
+    unit = np.maximum(noise, np.maximum(rounding, np.finfo(float).tiny))
+    gains, variances, distances = [], [], []
+    for s in segments:
+        operators = np.array([weights(s.t, p, w).toarray() for p, w in candidates]).swapaxes(0, 1)
+        squares = np.sum(operators**2, axis=2)
+        between = squares[:, :, None] + squares[:, None, :] - 2 * operators @ operators.swapaxes(1, 2)
+        values = operators @ (s.x / unit)
+        apart = np.mean((values[:, :, None, :] - values[:, None, :, :]) ** 2, axis=3)
+        alike = between <= 1e-12 * (squares[:, :, None] + squares[:, None, :])
+        gains.append(squares)
+        variances.append(between)
+        distances.append(np.where(alike, 1.0, apart / np.where(alike, 1.0, between)))
+    gain = np.sum(np.concatenate(gains), axis=0)
+    variance, distance = np.concatenate(variances), np.concatenate(distances)
+    # Windows overlap: what a window of width w makes of noise, w neighbours repeat.
+    widths = np.array([w for _, w in candidates])
+    chance = 1 + 3 * np.sqrt(2 * np.maximum.outer(widths, widths) / (distance.shape[0] * len(unit)))
+    excess = np.maximum(distance.mean(axis=0) - chance, 0.0) * np.median(variance, axis=0) * len(variance)
+    return gain, np.max(np.where(gain >= gain[:, None], excess, 0.0), axis=1)
+
+
+def _candidates(
+    samples: int, order: int, degree: int | None, half_width: int | None
+) -> list[tuple[int, int]]:
+    """(degree, half-width) to choose from; the first is the one of least bias."""
+    widest = max((samples - 1) // 2, 1)
+    widths = [half_width] if half_width else sorted({min(w, widest) for w in _WIDTHS})
+    degrees = [degree] if degree else _DEGREES
+    pairs = [(p, w) for p in degrees for w in widths if order <= p <= 2 * w]
+    return pairs or [(degree or max(order, 2 * widths[-1]), half_width or max(widths[-1], 1))]

@@ -1,0 +1,183 @@
+"""What a careful reader would check, computed from model and data, and said in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.basis import equation_label, pretty
+from cindy.data import Trajectory, noise_level
+from cindy.formulation import Formulation, Integral
+from cindy.least_squares import LeastSquares
+from cindy.model.model import Model
+from cindy.model.residual import Residual, autocorrelation, residuals
+from cindy.summary import accumulate
+
+__all__ = ["Diagnostics", "diagnose"]
+
+
+_ALIKE = 0.99
+"""Two terms whose columns have a larger cosine than this can hardly be told apart."""
+_INFLATED = 10.0
+_LAGS = 40
+_CORRELATED = 0.3
+_TOO_LARGE = 1.5
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """Figures and sentences about a model on its data.
+
+    total: the rows the model was fitted to, as one objective
+    loss: (states,) squares left by the model over those of the data
+    residuals: per window; rms: (states,) their root mean square
+    correlation: (lags + 1, states) autocorrelation of the residuals; band: 95 % of white noise stays within
+    noise: (states,) standard deviation of the measurements
+    warnings: sentences, the model's own first
+    """
+
+    formulation: Formulation
+    total: LeastSquares
+    loss: Floats
+    residuals: list[Residual]
+    rms: Floats
+    correlation: Floats
+    band: float
+    noise: Floats
+    warnings: tuple[str, ...]
+
+    def relative_loss(self, coef: Floats) -> float:
+        """The squares that coefficients leave over those of the data, in equal parts for every state."""
+        return float(np.mean(_loss(self.total, coef)))
+
+
+def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
+    """All diagnostics, in one pass over the data for each."""
+    form = model.formulation.fit_to(data)
+    total = accumulate(list(data), model.basis, formulation=form, blocks=1).total
+    left = residuals(model, list(data))
+    values = np.vstack([one.values for one in left])
+    rms = np.sqrt(np.mean(values**2, axis=0))
+    # Beyond a third of a window too few pairs are left to average.
+    lags = min(_LAGS, max(len(one.values) for one in left) // 3)
+    correlation = autocorrelation(left, max(lags, 1))
+    band = 1.96 / np.sqrt(len(values))
+    sentences = [
+        *model.warnings,
+        *_uncertain(model),
+        *_alike(model, total),
+        *_left_over(model, data, form, rms),
+        *_correlated(model, form, correlation, band),
+    ]
+    return Diagnostics(
+        formulation=form,
+        total=total,
+        loss=_loss(total, model.coef),
+        residuals=left,
+        rms=rms,
+        correlation=correlation,
+        band=float(band),
+        noise=_noise(model, form, rms),
+        warnings=tuple(dict.fromkeys(sentences)),
+    )
+
+
+def _loss(total: LeastSquares, coef: Floats) -> Floats:
+    left = np.sum((total.design @ coef - total.target) ** 2, axis=0)
+    whole = np.sum(total.target**2, axis=0)
+    return np.asarray(np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0))
+
+
+def _noise(model: Model, form: Formulation, rms: Floats) -> Floats:
+    """The model's estimate; for the integral form the residuals stand in where it has none."""
+    known = np.isfinite(model.noise)
+    return np.asarray(np.where(known, model.noise, rms if isinstance(form, Integral) else np.nan))
+
+
+def _uncertain(model: Model) -> Iterator[str]:
+    """Terms that the data do not tell from zero."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weak = model.support & (np.abs(model.coef) < 1.96 * model.coef_error)
+    if weak.any():
+        named = [f"{pretty(model.terms[i])} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
+        one = len(named) == 1
+        yield (
+            f"The 95 % interval of {_listed(named)} includes zero: "
+            f"the data do not show that {'this term is' if one else 'these terms are'} there."
+        )
+
+
+def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
+    """Collinear terms: pairs that move together, and terms that the others of an equation imitate."""
+    size = np.linalg.norm(total.design, axis=0)
+    unit = total.design / np.where(size > 0, size, 1.0)
+    used = set(np.nonzero(model.coef)[0].tolist())
+    cosine = np.asarray(np.abs(unit.T @ unit))
+    np.fill_diagonal(cosine, 0.0)
+    close = np.argwhere(np.triu(cosine > _ALIKE)).tolist()
+    pairs = [(i, k) for i, k in close if i in used or k in used]
+    pairs.sort(key=lambda pair: -float(cosine[pair]))
+    if pairs:
+        named = [f"{pretty(model.terms[i])} and {pretty(model.terms[k])}" for i, k in pairs]
+        yield (
+            f"In these data {_listed(named)} move together almost exactly: a model with the one in place "
+            "of the other would fit nearly as well. Data that explore more states would tell them apart."
+        )
+    for j in range(model.coef.shape[1]):
+        rows = np.flatnonzero(model.support[:, j])
+        if len(rows) < 3:
+            continue
+        r = np.linalg.qr(unit[:, rows], mode="r")
+        factor = np.sqrt(np.sum(np.linalg.pinv(r) ** 2, axis=1))
+        if factor.max() > _INFLATED:
+            named = [pretty(model.terms[i]) for i in rows[factor > _INFLATED]]
+            verb = "is" if len(named) == 1 else "are"
+            yield (
+                f"In {_equation(model, j)}, {_listed(named)} {verb} nearly a combination of the other terms. "
+                f"That makes errors up to {factor.max():.0f} times as large as they would be otherwise."
+            )
+
+
+def _left_over(model: Model, data: Sequence[Trajectory], form: Formulation, rms: Floats) -> Iterator[str]:
+    """Residuals that are larger than the roughness of the data accounts for."""
+    if not isinstance(form, Integral) or form.order == 2:
+        return
+    segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
+    if not segments:
+        return
+    rough = np.sqrt(np.mean([noise_level(one) ** 2 for one in segments], axis=0))
+    floor = 1e-6 * np.sqrt(np.mean(np.vstack([one.x for one in segments]) ** 2, axis=0))
+    ratio = rms / np.maximum(rough, np.maximum(floor, np.finfo(float).tiny))
+    for j in np.flatnonzero(ratio > _TOO_LARGE):
+        yield (
+            f"The equations miss {pretty(model.states[j])} by {ratio[j]:.1f} times what the noise in the "
+            "data accounts for. A term may be missing from the basis."
+        )
+
+
+def _correlated(model: Model, form: Formulation, correlation: Floats, band: float) -> Iterator[str]:
+    """Residuals that remember: only where the form does not itself make neighbours alike."""
+    if not isinstance(form, Integral) or len(correlation) < 2:
+        return
+    first = correlation[1]
+    slow = [j for j in range(len(model.states)) if first[j] > max(_CORRELATED, 2 * band)]
+    if slow:
+        named = _listed([pretty(model.states[j]) for j in slow])
+        yield (
+            f"The residuals of {named} are correlated in time (up to {np.max(first[slow]):.2f} from one "
+            "sample to the next): the equations miss something slow, or the noise is not white."
+        )
+
+
+def _equation(model: Model, state: int) -> str:
+    return f"the equation of {equation_label(model.states[state], model.order)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > _MOST_NAMED:
+        return ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

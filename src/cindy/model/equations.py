@@ -1,0 +1,168 @@
+"""Equations: a right-hand side F(x) = Ξᵀ ψ(x), evaluated, compiled and written down."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cindy._check import did_you_mean, floats
+from cindy._extras import require
+from cindy._types import Floats
+from cindy.basis import Basis, compile_jacobian, compile_rhs
+from cindy.errors import DataError
+from cindy.formulation import Discrete, Formulation
+
+__all__ = ["Equations"]
+
+
+class Equations:
+    """The part of a model that is mathematics: nothing here knows how the coefficients were found."""
+
+    coef: Floats
+    coef_error: Floats
+    basis: Basis
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    formulation: Formulation
+    scale: Floats
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """States, then inputs."""
+        return self.states + self.inputs
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The names of the rows of `coef`."""
+        return self.basis.names(self.variables)
+
+    @property
+    def order(self) -> int:
+        """1 for x' = F, 2 for x'' = F."""
+        return self.formulation.order
+
+    @property
+    def support(self) -> NDArray[np.bool_]:
+        """(terms, states): where a term is present."""
+        return np.asarray(self.coef != 0)
+
+    @property
+    def size(self) -> int:
+        """How many coefficients are not zero."""
+        return int(np.count_nonzero(self.coef))
+
+    def place(self, state: str, term: str) -> tuple[int, int]:
+        """The row and column of a coefficient, by name."""
+        for name, known, what in ((state, self.states, "state"), (term, self.terms, "term")):
+            if name not in known:
+                raise DataError(f'The model has no {what} "{name}". {did_you_mean(name, known)}')
+        return self.terms.index(term), self.states.index(state)
+
+    def predict(self, x: ArrayLike, u: ArrayLike | None = None) -> Floats:
+        """F at the rows of x: (n, states) for (n, states), (states,) for one row; u alike, for the inputs."""
+        values = np.asarray(x, dtype=np.float64)
+        rows = np.atleast_2d(values)
+        if values.ndim not in (1, 2) or rows.shape[1] != len(self.states):
+            raise DataError(
+                f"predict: x must have one column for each of the {len(self.states)} states "
+                f"{', '.join(self.states)}, but has shape {values.shape}."
+            )
+        if self.inputs:
+            rows = np.hstack([rows, self._input_rows(u, len(rows))])
+        elif u is not None:
+            raise DataError("predict: the model has no inputs, so `u` must be left out.")
+        result: Floats = self.basis.evaluate(rows, self.variables) @ self.coef
+        return result[0] if values.ndim == 1 else result
+
+    def _input_rows(self, u: ArrayLike | None, rows: int) -> Floats:
+        names = ", ".join(self.inputs)
+        if u is None:
+            raise DataError(f"predict: the model has the inputs {names}; pass their values as `u`.")
+        array = np.asarray(u, dtype=np.float64)
+        if array.ndim < 2:
+            array = array.reshape(rows, -1) if array.size % rows == 0 else np.atleast_2d(array)
+        if array.shape != (rows, len(self.inputs)):
+            raise DataError(
+                f"predict: u must have a row for each of the {rows} rows of x and a column for each of "
+                f"{names}, but has shape {np.shape(u)}."
+            )
+        return floats(array, "predict: u", ndim=2)
+
+    @cached_property
+    def rhs(self) -> Callable[..., list[float]]:
+        """F compiled, as (t, x) → a list, or (t, x, u) with inputs: ready for scipy.integrate."""
+        return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables)
+
+    @cached_property
+    def jacobian(self) -> Callable[..., list[list[float]]]:
+        """∂F/∂x compiled, as (t, x) → a list of rows, or (t, x, u) with inputs."""
+        return compile_jacobian(self.basis.terms(self.variables), self.coef, self.variables)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled functions cannot be pickled; they are made again when needed.
+        return {name: value for name, value in vars(self).items() if name not in ("rhs", "jacobian")}
+
+    def equations(self, *, errors: bool = True) -> list[str]:
+        """One line per state, each coefficient as value(standard error in the last digit)."""
+        return self.to_text(errors=errors).splitlines()
+
+    def to_text(self, *, errors: bool = True) -> str:
+        """The equations, a line each."""
+        return str(self._export("to_text", errors=self.coef_error if errors else None))
+
+    def to_latex(self, *, errors: bool = False) -> str:
+        """The equations in LaTeX."""
+        return str(self._export("to_latex", errors=self.coef_error if errors else None))
+
+    def to_sympy(self) -> Any:
+        """The equations as SymPy objects (extra: sympy)."""
+        return self._export("to_sympy")
+
+    def to_python(self) -> str:
+        """Python source of the right-hand side, which runs without this library."""
+        return str(self._export("to_python"))
+
+    def to_c(self) -> str:
+        """C source of the right-hand side."""
+        return str(self._export("to_c"))
+
+    def to_sbml(self, x0: ArrayLike | None = None) -> str:
+        """The equations as SBML, for biochemical simulators; of first order and without inputs only.
+
+        x0: (states,) concentrations to start from
+        """
+        return str(self._export("to_sbml", initial=x0))
+
+    def _export(self, form: str, **options: Any) -> Any:
+        from cindy import export
+
+        terms = self.basis.terms(self.variables)
+        make = getattr(export, form)
+        discrete = isinstance(self.formulation, Discrete)
+        return make(
+            terms, self.coef, self.states, self.inputs, order=self.order, discrete=discrete, **options
+        )
+
+    def to_dataframe(self) -> Any:
+        """A pandas table, a row per coefficient that is not zero: state, term, coef, error (extra: data)."""
+        pandas = require("pandas", "data", "Model.to_dataframe")
+        equation, term = np.nonzero(self.coef.T)
+        return pandas.DataFrame(
+            {
+                "state": [self.states[j] for j in equation],
+                "term": [self.terms[i] for i in term],
+                "coef": self.coef[term, equation],
+                "error": self.coef_error[term, equation],
+            }
+        )
+
+    def to_xarray(self) -> Any:
+        """An xarray dataset: coef and error over (term, state) (extra: data)."""
+        xarray = require("xarray", "data", "Model.to_xarray")
+        axes = ("term", "state")
+        return xarray.Dataset(
+            {"coef": (axes, self.coef), "error": (axes, self.coef_error)},
+            coords={"term": list(self.terms), "state": list(self.states)},
+        )

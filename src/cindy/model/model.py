@@ -1,0 +1,250 @@
+"""Model: identified equations, with their errors, their certificate and what can be done with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from os import PathLike
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cindy._check import floats, unique_names
+from cindy._files import write_text
+from cindy._types import Floats
+from cindy.basis import Basis
+from cindy.data import Trajectory
+from cindy.errors import DataError
+from cindy.formulation import Formulation, Integral
+from cindy.model.equations import Equations
+from cindy.model.integration import Limits
+from cindy.model.json_values import number, plain
+from cindy.model.run import Run
+from cindy.model.score import score
+from cindy.model.simulation import simulate
+
+__all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
+
+FORMAT = "cindy-model"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Path(Sequence["Model"]):
+    """The models that were compared, from few terms to many, and the score of each.
+
+    scores: one per model, in the units of the rule that picked
+    chosen: the place of the model that was picked, or None
+    """
+
+    models: tuple[Model, ...] = ()
+    scores: tuple[float, ...] = ()
+    chosen: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.models) != len(self.scores):
+            raise DataError(f"Path: {len(self.models)} models need as many scores, not {len(self.scores)}.")
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    @overload
+    def __getitem__(self, index: int) -> Model: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Model]: ...
+    def __getitem__(self, index: int | slice) -> Model | Sequence[Model]:
+        return self.models[index]
+
+
+@dataclass(frozen=True, eq=False)
+class Model(Equations):
+    """Sparse equations x' = Ξᵀ ψ(x) in physical units: x'' for order 2, the next sample for `Discrete`.
+
+    coef: (terms, states) Ξ; zero where a term is absent
+    coef_error: (terms, states) standard errors, clustered by block; NaN where unknown, 0 for an absent term
+    noise: (states,) estimated standard deviation of the measurements; NaN where unknown
+    scale: (states,) size of the states in the data; NaN where unknown
+    gap: no coefficients in the region fit better by more than this
+    radius: of the region
+    violation: the largest over all constraints, in the units of each
+    result: the record of the solver's run
+    path: the smaller and larger models that were compared
+    constraints, warnings: as sentences
+    settings: what the run was asked for
+
+    >>> from cindy.basis import Polynomial
+    >>> model = Model(np.zeros((3, 2)), Polynomial(1), ("x", "v"))
+    >>> model = model.with_coef({("x", "v"): 1.0, ("v", "x"): -4.0})
+    >>> model.predict([0.5, 3.0])
+    array([ 3., -2.])
+    >>> bool(abs(model.simulate([1.0, 0.0], [0.0, np.pi / 2]).x[1, 0] + 1) < 1e-6)
+    True
+    """
+
+    coef: Floats
+    basis: Basis
+    states: tuple[str, ...]
+    _: KW_ONLY
+    inputs: tuple[str, ...] = ()
+    coef_error: Floats = None  # type: ignore[assignment]
+    formulation: Formulation = field(default_factory=Integral)
+    noise: Floats = None  # type: ignore[assignment]
+    scale: Floats = None  # type: ignore[assignment]
+    gap: float = np.nan
+    radius: float = np.nan
+    violation: float = 0.0
+    result: Run | None = None
+    path: Path = field(default_factory=Path)
+    constraints: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        states = unique_names(self.states, "Model: states")
+        names = unique_names((*states, *self.inputs), "Model: states and inputs")
+        shape = (len(self.basis.names(names)), len(states))
+        coef = _shaped(self.coef, "coef", shape, allow_nan=False)
+        error = _shaped(self.coef_error, "coef_error", shape)
+        given = {
+            "states": states,
+            "inputs": names[len(states) :],
+            "coef": coef,
+            "coef_error": _shaped(np.where(coef == 0, 0.0, error), "coef_error", shape),
+            "noise": _shaped(self.noise, "noise", shape[1:]),
+            "scale": _shaped(self.scale, "scale", shape[1:]),
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        states = ", ".join(self.states)
+        return f"Model({self.size} of {self.coef.size} coefficients; {states}; {self.basis!r})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.equations())
+
+    def _repr_latex_(self) -> str:
+        return f"$${self.to_latex()}$$"
+
+    def simulate(
+        self,
+        x0: ArrayLike,
+        t: ArrayLike,
+        u: Callable[[float], ArrayLike] | ArrayLike | None = None,
+        *,
+        v0: ArrayLike | None = None,
+        limits: Limits | None = None,
+    ) -> Trajectory:
+        """The solution at the times t from x0 at t[0]; for `Discrete`, one step per time.
+
+        A solution that blows up ends there: the trajectory holds the samples before, and `stopped` says
+        where and why.
+
+        x0: (states,); for order 2 the positions, or positions and velocities (2 · states,)
+        u: the inputs as a function of time, or (len(t), inputs), joined by straight lines
+        v0: (states,) velocities for order 2; at rest if not given
+        """
+        return simulate(self, x0, t, u, v0=v0, limits=limits or Limits())
+
+    def score(
+        self,
+        trajectories: Any,
+        kind: Literal["equation", "trajectory", "derivative"] = "equation",
+        *,
+        window: int | None = None,
+    ) -> float:
+        """How much of the data the model explains: R², the mean over the states; 1 is perfect.
+
+        "equation": the data against the equations in the form the model was fitted in. For the integral
+        form that compares states with integrals of F, so noise is not magnified, and chaos does not matter.
+        "trajectory": the data against solutions started from the first sample, afresh every `window` samples
+        if given; where a solution blows up the score is −∞.
+        "derivative": derivatives estimated from the data against F; noisy data make them noisy too.
+        """
+        return score(self, trajectories, kind, window=window)
+
+    def with_coef(
+        self, coef: ArrayLike | Mapping[tuple[str, str], float], coef_error: ArrayLike | None = None
+    ) -> Model:
+        """The model with other coefficients: all of them, or only those named by (state, term).
+
+        Gap, run and path speak of the old coefficients and are left behind, and so are the errors of what
+        changed, unless new ones are given.
+        """
+        if isinstance(coef, Mapping):
+            new, error = np.array(self.coef), np.array(self.coef_error)
+            for (state, term), value in coef.items():
+                place = self.place(state, term)
+                new[place], error[place] = value, np.nan
+        else:
+            new, error = np.asarray(coef), np.full(self.coef.shape, np.nan)
+        return replace(
+            self,
+            coef=new,
+            coef_error=error if coef_error is None else np.asarray(coef_error),
+            gap=np.nan,
+            violation=np.nan if self.constraints else 0.0,
+            result=None,
+            path=Path(),
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model as JSON, whole or not at all; `cindy.load` reads it back."""
+        write_text(
+            path, json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False), "the model"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The model as plain values. Coefficients stand by name, as [value, standard error]."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "equations": self.equations(),
+            "states": list(self.states),
+            "inputs": list(self.inputs),
+            "basis": self.basis.to_dict(),
+            "formulation": self.formulation.to_dict(),
+            "coefficients": _by_name(self),
+            "noise": [number(v) for v in self.noise],
+            "scale": [number(v) for v in self.scale],
+            "gap": number(self.gap),
+            "radius": number(self.radius),
+            "violation": number(self.violation),
+            "constraints": list(self.constraints),
+            "warnings": list(self.warnings),
+            "settings": plain(self.settings),
+            "result": None if self.result is None else self.result.to_dict(),
+            "path": {
+                "chosen": self.path.chosen,
+                "scores": [number(s) for s in self.path.scores],
+                "models": [
+                    {"coefficients": _by_name(m), "gap": number(m.gap), "violation": number(m.violation)}
+                    for m in self.path
+                ],
+            },
+        }
+
+
+def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allow_nan: bool = True) -> Floats:
+    """A read-only copy of the shape that is due; NaN throughout where nothing is given."""
+    if values is None:
+        array = np.full(shape, np.nan)
+    else:
+        array = np.array(floats(values, f"Model: {name}", ndim=len(shape), allow_nan=allow_nan))
+    if array.shape != shape:
+        raise DataError(f"Model: {name} must have shape {shape}, but has shape {array.shape}.")
+    array.flags.writeable = False
+    return array
+
+
+def _by_name(model: Model) -> dict[str, dict[str, list[float | str | None]]]:
+    """For every state, the terms that are present: {term: [value, standard error]}."""
+    return {
+        state: {
+            model.terms[i]: [number(model.coef[i, j]), number(model.coef_error[i, j])]
+            for i in np.flatnonzero(model.coef[:, j])
+        }
+        for j, state in enumerate(model.states)
+    }

@@ -1,0 +1,112 @@
+"""Models as JSON files, readable by people and by other languages; reading executes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.basis import basis_from_dict
+from cindy.errors import DataError
+from cindy.formulation import formulation_from_dict
+from cindy.model.json_values import no_constant, to_float, to_mapping, to_names
+from cindy.model.model import FORMAT, VERSION, Model, Path, Run
+from cindy.solver import Step
+
+__all__ = ["from_dict", "load"]
+
+
+def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any]] | None = None) -> Model:
+    """The model that `Model.save` wrote. Nothing in the file is executed.
+
+    functions: the Python functions of a `Custom` basis by name, which a file cannot hold
+    """
+    file = FilePath(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"Cannot read the model {file}: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not a model file: it is not text ({error.reason}).") from error
+    try:
+        return from_dict(json.loads(text, parse_constant=no_constant), functions=functions)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        said = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise DataError(f"{file} is not a model file, or is damaged: {said}.") from error
+    except (RecursionError, OverflowError) as error:
+        raise DataError(f"{file} is not a model file: {type(error).__name__} on reading it.") from error
+
+
+def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None = None) -> Model:
+    """The model that `Model.to_dict` described; `DataError`, `KeyError` or `TypeError` on anything else."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise DataError(f'"format" must be "{FORMAT}"')
+    if data.get("version") != VERSION:
+        raise DataError(f"it is of version {data.get('version')!r}, and this library reads version {VERSION}")
+    states, inputs = to_names(data["states"], "states"), to_names(data["inputs"], "inputs")
+    basis = basis_from_dict(data["basis"], functions)
+    formulation = formulation_from_dict(to_mapping(data["formulation"], "formulation"))
+    row = {name: i for i, name in enumerate(basis.names(states + inputs))}
+
+    def model(part: Mapping[str, Any], **more: Any) -> Model:
+        coef, error = _matrices(part["coefficients"], states, row)
+        return Model(
+            coef,
+            basis,
+            states,
+            inputs=inputs,
+            coef_error=error,
+            formulation=formulation,
+            radius=to_float(data["radius"], "radius"),
+            gap=to_float(part["gap"], "gap"),
+            violation=to_float(part["violation"], "violation"),
+            **more,
+        )
+
+    described = to_mapping(data["path"], "path")
+    path = Path(
+        tuple(model(to_mapping(part, "path")) for part in described["models"]),
+        tuple(to_float(s, "scores") for s in described["scores"]),
+        described["chosen"] if isinstance(described["chosen"], int) else None,
+    )
+    return model(
+        data,
+        noise=np.array([to_float(v, "noise") for v in data["noise"]]),
+        scale=np.array([to_float(v, "scale") for v in data["scale"]]),
+        constraints=to_names(data["constraints"], "constraints"),
+        warnings=to_names(data["warnings"], "warnings"),
+        settings=to_mapping(data["settings"], "settings"),
+        result=None if data["result"] is None else _run_from_dict(to_mapping(data["result"], "result")),
+        path=path,
+    )
+
+
+def _matrices(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> tuple[Floats, Floats]:
+    coef, error = np.zeros((len(row), len(states))), np.zeros((len(row), len(states)))
+    by_state = to_mapping(data, "coefficients")
+    if set(by_state) != set(states):
+        raise DataError(f"the coefficients must be those of {', '.join(states)}")
+    for j, state in enumerate(states):
+        for term, pair in to_mapping(by_state[state], "coefficients").items():
+            if term not in row:
+                raise DataError(
+                    f'the equation of {state} has the term "{term}", which the basis does not have'
+                )
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise DataError(f'the coefficient of "{term}" must be [value, error], but is {pair!r}')
+            coef[row[term], j], error[row[term], j] = (to_float(v, f'coefficient of "{term}"') for v in pair)
+    return coef, error
+
+
+def _run_from_dict(data: Mapping[str, Any]) -> Run:
+    columns = to_mapping(data["history"], "history")
+    rows = zip(*([to_float(v, "history") for v in columns[name]] for name in Step._fields), strict=True)
+    history = tuple(Step(int(k), gap, value, int(atoms), s) for k, gap, value, atoms, s in rows)
+    gap, objective, seconds = (to_float(data[name], name) for name in ("gap", "objective", "seconds"))
+    counts = (int(data["iterations"]), int(data["oracle_calls"]))
+    return Run(gap, objective, str(data["status"]), *counts, seconds, history)

@@ -1,0 +1,101 @@
+"""What the equations leave unexplained, sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.calculus import onto_samples
+from cindy.data import Trajectory, as_trajectories
+from cindy.errors import DataError
+from cindy.formulation import Discrete, Formulation, Integral, single_steps
+from cindy.model.equations import Equations
+
+__all__ = ["Residual", "autocorrelation", "residuals"]
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """Data less equations, in the form the model was fitted in, on one window without gaps.
+
+    trajectory: the place of its trajectory in the data
+    t: (n,) times; values: (n, states), in the units of the states for the integral form, of their rates
+        for the differential one
+    """
+
+    trajectory: int
+    t: Floats
+    values: Floats
+
+
+def residuals(model: Equations, trajectories: Any) -> list[Residual]:
+    """The residuals of every window of the data, in order.
+
+    In the integral form a window has an initial state of its own, the one that leaves the least residual.
+
+    >>> from cindy.basis import Polynomial
+    >>> from cindy.model import Model
+    >>> t = np.linspace(0, 2, 50)
+    >>> decay = Model([[0.0], [-1.0]], Polynomial(1), ("x",))
+    >>> [one] = residuals(decay, Trajectory(t, np.exp(-t), ("x",)))
+    >>> one.values.shape, bool(abs(one.values).max() < 1e-8)
+    ((50, 1), True)
+    """
+    data = as_trajectories(trajectories)
+    if data[0].variables != model.variables or data[0].states != model.states:
+        raise DataError(
+            f"residuals: the model is about {', '.join(model.variables)}, but the data hold "
+            f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
+        )
+    form = model.formulation.fit_to(data)
+    found: list[Residual] = []
+    for i, one in enumerate(data):
+        for segment in one.segments():
+            if len(segment) >= form.min_samples:
+                # A weight says how much a row counts, not how large its residual is.
+                windows = _windows(model, form, replace(segment, weight=1.0))
+                found.extend(Residual(i, t, values) for t, values in windows)
+    if not found:
+        raise DataError("residuals: no trajectory has enough complete samples in a row.")
+    return found
+
+
+def _windows(model: Equations, form: Formulation, segment: Trajectory) -> Iterator[tuple[Floats, Floats]]:
+    edges, terms = form.edges(len(segment)), len(model.terms)
+    matrix = form.matrix(segment, model.basis, edges)
+    rows = matrix[:, terms:] - matrix[:, :terms] @ model.coef
+    if isinstance(form, Discrete):
+        yield segment.t[1:][single_steps(segment.t)], rows
+        return
+    if not isinstance(form, Integral):
+        yield segment.t, rows
+        return
+    lost = form.order if form.initial == "free" else 1
+    begin = 0
+    for a, b in pairwise(edges):
+        t = segment.t[a:b]
+        part = rows[begin : begin + b - a - lost]
+        begin += b - a - lost
+        yield (t, onto_samples(part, t, lost)) if form.initial == "free" else (t[1:], part)
+
+
+def autocorrelation(found: Sequence[Residual], lags: int) -> Floats:
+    """(lags + 1, states): the correlation of residuals that many samples apart within a window.
+
+    NaN where no window is long enough, or nothing varies.
+    """
+    states = found[0].values.shape[1]
+    products, counts = np.zeros((lags + 1, states)), np.zeros(lags + 1)
+    for one in found:
+        n = len(one.values)
+        for lag in range(min(lags, n - 1) + 1):
+            products[lag] += np.sum(one.values[: n - lag] * one.values[lag:], axis=0)
+            counts[lag] += n - lag
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = products / counts[:, None]
+        return np.asarray(means / means[0])

@@ -1,0 +1,84 @@
+"""How much of some data a model explains, by its equations, its trajectories or its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cindy._check import integer
+from cindy._types import Floats
+from cindy.data import Trajectory, as_trajectories
+from cindy.errors import DataError
+from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.model.equations import Equations
+from cindy.model.solution import solutions
+
+__all__ = ["KINDS", "score"]
+
+Pair = tuple[Floats, Floats]
+
+KINDS = ("equation", "trajectory", "derivative")
+
+
+def score(model: Equations, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
+    """R², the mean over the states; see `Model.score`."""
+    data = as_trajectories(trajectories)
+    if data[0].variables != model.variables or data[0].states != model.states:
+        raise DataError(
+            f"score: the model is about {', '.join(model.variables)}, but the data hold "
+            f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
+        )
+    if kind not in KINDS:
+        raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
+    discrete = isinstance(model.formulation, Discrete)
+    if kind == "trajectory":
+        pairs = list(_solutions(model, data, window))
+    elif kind == "derivative" and discrete:
+        raise DataError('score: a discrete model has no derivatives. Use kind="equation".')
+    else:
+        form = model.formulation if kind == "equation" else Differential(order=model.order)
+        pairs = list(_rows(model, data, _plain(form.fit_to(data))))
+    if not pairs:
+        raise DataError("score: no trajectory has enough complete samples in a row to be compared.")
+    # The integral form has taken the unknown initial state out already: there is no mean left to take out.
+    centred = not (kind == "equation" and isinstance(model.formulation, Integral))
+    return _determination(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)), centred=centred)
+
+
+def _plain(form: Formulation) -> Formulation:
+    """The formulation without what weighs its rows for estimation: here they are states, not estimates."""
+    return replace(form, feedback=0.0) if isinstance(form, Integral) else form
+
+
+def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Pair]:
+    """(what the data say, what the equations say), for each stretch without gaps."""
+    for segment in (part for one in data for part in one.segments()):
+        if len(segment) >= form.min_samples:
+            rows = form.matrix(segment, model.basis, form.edges(len(segment)))
+            terms = len(model.terms)
+            yield rows[:, terms:], rows[:, :terms] @ model.coef
+
+
+def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> Iterator[Pair]:
+    """(measured, simulated) states; those after a blow-up are NaN."""
+    if window is not None:
+        integer(window, "score: `window`", least=2)
+    for one in solutions(model, data, window=window):
+        simulated = np.full(one.measured.x.shape, np.nan)
+        simulated[: len(one.simulated)] = one.simulated.x
+        yield np.asarray(one.measured.x), simulated
+
+
+def _determination(measured: Floats, modelled: Floats, *, centred: bool) -> float:
+    if not np.all(np.isfinite(modelled)):
+        return -np.inf
+    spread = measured - measured.mean(axis=0) if centred else measured
+    total = np.sum(spread**2, axis=0)
+    rest = np.sum((measured - modelled) ** 2, axis=0)
+    # A state that does not vary is explained if the model says so too, up to rounding.
+    exact = rest <= 1e-24 * np.sum(measured**2, axis=0)
+    ratio = np.divide(rest, total, out=np.ones(len(rest)), where=total > 0)
+    return float(np.mean(np.where(exact, 1.0, 1.0 - ratio)))

@@ -1,0 +1,104 @@
+"""Data beside the solutions of a model that start where the data do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.calculus import cumulative, derivative_weights, interval_weights
+from cindy.data import Trajectory, noise_level
+from cindy.errors import DataError
+from cindy.formulation import Differential, Discrete, half_period
+from cindy.model.equations import Equations
+from cindy.model.integration import Limits
+from cindy.model.simulation import simulate
+
+__all__ = ["Solution", "solutions"]
+
+
+_DEGREE, _HALF_WIDTH = 6, 3
+"""Of the polynomials that are integrated to find where a solution starts."""
+_MOST_MISSED = 3.0
+"""In units of the noise; right equations miss by more than one where noise is integrated twice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A stretch of data without gaps, and the solution that starts with it.
+
+    trajectory: the place of its trajectory in the data
+    simulated: fewer samples than measured where the solution blew up
+    """
+
+    trajectory: int
+    measured: Trajectory
+    simulated: Trajectory
+
+
+def solutions(
+    model: Equations,
+    data: Sequence[Trajectory],
+    *,
+    window: int | None = None,
+    smoother: Differential | None = None,
+) -> Iterator[Solution]:
+    """A solution for every stretch of the data, in order, and afresh every `window` samples if given.
+
+    A solution starts at the first sample, less its noise.
+
+    smoother: of the first samples, where the equations are too far off to tell their noise; by default
+        chosen from the data
+    """
+    discrete = isinstance(model.formulation, Discrete)
+    near = 0 if discrete else half_period(data, least=model.order + 2)
+    for i, segment in ((i, part) for i, one in enumerate(data) for part in one.segments()):
+        length = window or len(segment)
+        noise = noise_level(segment)
+        for begin in range(0, len(segment) - 1, length):
+            piece = segment.part(begin, min(begin + length, len(segment)))
+            start: Floats | None = piece.x[0]
+            if not discrete:
+                start = _start_of_equations(model, piece.part(0, min(near or length, len(piece))), noise)
+            if start is None:
+                # Made when it is needed, which is seldom: it costs more than the solutions do.
+                smoother = smoother or Differential().fit_to(data)
+                start = _start_of_data(segment, begin, model.order, smoother)
+            yield Solution(i, piece, simulate(model, start, piece.t, piece.u, limits=Limits()))
+
+
+def _start_of_equations(model: Equations, ahead: Trajectory, noise: Floats) -> Floats | None:
+    """The initial state, and rate for order 2, from which the equations miss the samples ahead least.
+
+    It averages the noise of all of them, but only if the equations are right: None where they miss by much
+    more than noise.
+    """
+    if len(ahead) < 4 + 2 * model.order:
+        return None
+    values = model.predict(ahead.x, ahead.u)
+    weights = interval_weights(ahead.t, degree=_DEGREE, half_width=_HALF_WIDTH)
+    for _ in range(model.order):
+        values = cumulative(values, weights)
+    powers = (ahead.t - ahead.t[0])[:, None] ** np.arange(model.order)
+    left = ahead.x - values
+    best = np.linalg.lstsq(powers, left)[0]
+    missed = np.sqrt(np.sum((left - powers @ best) ** 2, axis=0) / (len(left) - model.order))
+    return np.ravel(best) if np.all(missed <= _MOST_MISSED * noise) else None
+
+
+def _start_of_data(segment: Trajectory, begin: int, order: int, smoother: Differential) -> Floats:
+    """The state at a sample, and its rate for order 2, by the local polynomial that suits the noise."""
+    if len(segment) < 4:
+        if order == 2:
+            raise DataError("A solution of second order needs at least 4 samples in a row to start from.")
+        return np.asarray(segment.x[begin])
+    degree, half_width = smoother.degree or 2, smoother.half_width or 1
+    low = max(0, begin - 2 * half_width)
+    near = segment.part(low, min(len(segment), begin + 2 * half_width + 1))
+    estimates = [
+        (derivative_weights(near.t, order=k, degree=degree, half_width=half_width) @ near.x)[begin - low]
+        for k in range(order)
+    ]
+    return np.concatenate(estimates)

@@ -1,0 +1,225 @@
+"""solve and identify: from a problem, or straight from the data, to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cindy._check import integer, positive
+from cindy._types import Floats
+from cindy.basis import Basis
+from cindy.data import Trajectory, as_trajectories, noise_level
+from cindy.errors import DataError
+from cindy.formulation import Formulation, Integral
+from cindy.model import Model, Path, Run
+from cindy.pipeline.settle import settled
+from cindy.pipeline.tolerance import solve_with_samples
+from cindy.problem import Adaptive, Constraint, Problem, Weights
+from cindy.regression import Refit
+from cindy.selection import Choice, Gap, Selection, Significance, choose
+from cindy.solver import Correction, Result, Step
+from cindy.summary import accumulate
+
+__all__ = ["identify", "solve"]
+
+
+_AROUND = 12
+"""Sizes on either side of the chosen model that the path shows one by one."""
+
+
+def identify(
+    trajectories: Any,
+    basis: Basis,
+    *,
+    formulation: Formulation | None = None,
+    constraints: Sequence[Constraint] = (),
+    selection: Selection | None = None,
+    correction: Correction | None = None,
+    weights: Weights | None = None,
+    radius: float | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    callback: Callable[[Step], bool | None] | None = None,
+    seed: int = 0,
+    blocks: int = 50,
+    processes: int = 1,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Model:
+    """The sparse equations behind measured trajectories.
+
+    trajectories: one Trajectory, a pair (t, x), or a list of these; where they clearly differ in
+        noise, and have no weights of their own, each is weighted by its residuals
+    basis: the terms to choose from
+    formulation: Integral() by default; Differential(), Discrete()
+    constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
+    selection: how one model is picked; Significance() by default
+    correction: of the solver between oracle calls; Direct() by default, with a leap for large problems
+    weights: of the l1 ball; Adaptive() by default
+    radius: of the ball, in scaled units; None: twice that of least squares
+    tol: of the Frank-Wolfe gap, relative to the loss of the zero model
+    callback: receives each Step of the solver and may return False to stop
+    seed: of whatever is drawn at random
+    blocks, processes, progress: as in `accumulate`
+
+    >>> import cindy
+    >>> t = np.linspace(0, 10, 300)
+    >>> x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1)
+    >>> model = cindy.identify(cindy.Trajectory(t, x, ("x", "v")), cindy.Polynomial(2))
+    >>> model.coef.round(4)[[1, 2]]
+    array([[ 0., -4.],
+           [ 1.,  0.]])
+    """
+    rule = selection or Significance()
+    _check_settings(rule, correction, tol, max_iter, callback)
+    integer(seed, "identify: `seed`", least=0)
+    data = as_trajectories(trajectories)
+    _check_motion(data)
+    form = formulation or Integral()
+    gather = partial(accumulate, basis=basis, blocks=blocks, processes=processes, progress=progress)
+    problem = Problem(
+        gather(data, formulation=form), radius=radius, constraints=constraints, weights=weights or Adaptive()
+    )
+    if rule.refits and isinstance(form, Integral) and form.initial == "free":
+        problem = settled(problem, data, gather, drift_known=form.feedback is not None)
+    run = partial(solve, correction=correction, selection=rule, tol=tol, max_iter=max_iter, callback=callback)
+    return _with_scales(solve_with_samples(problem, data, run), data, seed)
+
+
+def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
+    return replace(
+        model,
+        scale=np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0),
+        noise=_measured_noise(model, data),
+        settings={**model.settings, "seed": seed},
+    )
+
+
+def _measured_noise(model: Model, data: list[Trajectory]) -> Floats:
+    """Residuals of the free integral form are noise; for other forms the data must tell."""
+    if isinstance(model.formulation, Integral) and model.formulation.initial == "free":
+        return model.noise
+    levels = [noise_level(s) ** 2 for one in data for s in one.segments()]
+    return np.asarray(np.sqrt(np.mean(levels, axis=0)))
+
+
+def solve(
+    problem: Problem,
+    *,
+    correction: Correction | None = None,
+    selection: Selection | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    callback: Callable[[Step], bool | None] | None = None,
+) -> Model:
+    """The model that a rule picks for a problem, with the certificate of the solver's run."""
+    rule = selection or Significance()
+    _check_settings(rule, correction, tol, max_iter, callback)
+    if not isinstance(problem, Problem):
+        raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
+    choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
+    result, fit = choice.result, choice.fit
+    if not np.any(fit.x):
+        raise DataError(
+            f"solve: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
+            "chance. Try another basis, a looser selection, or more data."
+        )
+    model = _model(problem, fit, result)
+    path = _path(problem, rule, choice, model) if rule.refits else Path((model,), (0.0,), 0)
+    return replace(
+        model,
+        result=Run.of(result),
+        path=path,
+        warnings=_warnings(problem, fit.x, result.status.value if not result.converged else ""),
+        settings={
+            "selection": repr(rule),
+            "correction": repr(choice.correction),
+            "tol": rule.tol if isinstance(rule, Gap) else tol,
+        },
+    )
+
+
+def _model(problem: Problem, fit: Refit, run: Result) -> Model:
+    coef = problem.physical(fit.x)
+    summary = problem.summary
+    return Model(
+        coef,
+        summary.basis,
+        summary.states,
+        inputs=summary.inputs,
+        coef_error=problem.physical(fit.error),
+        formulation=summary.formulation,
+        noise=fit.left * problem.size,
+        gap=problem.form.gap(fit.x, run),
+        radius=problem.region.radius,
+        violation=problem.violation(coef),
+        constraints=tuple(str(c) for c in problem.constraints),
+    )
+
+
+def _path(problem: Problem, rule: Selection, choice: Choice, model: Model) -> Path:
+    """Nested models through the chosen one: all sizes near it, fewer far from it."""
+    candidates = choice.candidates
+    ranking = candidates.ranking(choice.support)
+    chosen = len(choice.support)
+    near = range(max(1, chosen - _AROUND), min(len(ranking), chosen + _AROUND) + 1)
+    far = np.unique(np.linspace(1, min(len(ranking), 3 * chosen + 10), 12).astype(int))
+    models: list[Model] = []
+    scores: list[float] = []
+    place = None
+    seen = {(model.coef != 0).tobytes()}
+    for size in sorted({*near, *(int(k) for k in far)}):
+        fit = candidates.possible(np.sort(ranking[:size]))
+        pattern = b"" if fit is None else (fit.x != 0).tobytes()
+        if fit is None or (size != chosen and pattern in seen):
+            continue
+        seen.add(pattern)
+        if size == chosen:
+            place = len(models)
+        models.append(model if size == chosen else _model(problem, fit, choice.result))
+        scores.append(rule.score(candidates, fit))
+    return Path(tuple(models), tuple(scores), place)
+
+
+def _check_settings(
+    rule: Selection, correction: Correction | None, tol: float, max_iter: int, callback: object
+) -> None:
+    if not isinstance(rule, Selection):
+        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
+    if correction is not None and not isinstance(correction, Correction):
+        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
+    if callback is not None and not callable(callback):
+        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
+    positive(tol, "solve: `tol`")
+    integer(max_iter, "solve: `max_iter`", least=1)
+
+
+def _check_motion(data: list[Trajectory]) -> None:
+    for place, state in enumerate(data[0].states):
+        columns = [one.x[np.isfinite(one.x[:, place]), place] for one in data]
+        # A single sample cannot change: that there is only one is said elsewhere.
+        columns = [column for column in columns if len(column) > 1]
+        if columns and all(np.ptp(column) == 0 for column in columns):
+            raise DataError(
+                f'identify: the state "{state}" is constant in every trajectory ({columns[0][0]:g} in the '
+                "first), so nothing can be learnt about it. Leave it out, or pass it as an input."
+            )
+
+
+def _warnings(problem: Problem, x: Floats, status: str) -> tuple[str, ...]:
+    summary, found = problem.summary, []
+    if summary.skipped:
+        found.append(f"{summary.skipped} stretch(es) of data were too short to use and were left out.")
+    rank, terms = problem.regression.independent, len(summary.terms)
+    if rank < terms:
+        found.append(
+            f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
+        )
+    if problem.radius is not None and problem.region.norm(x) >= problem.radius * (1 - 1e-9):
+        found.append(f"The radius {problem.radius:g} binds: it keeps the coefficients smaller than they fit.")
+    if status:
+        found.append(f"The solver ended before its gap fell below the tolerance: {status}.")
+    return tuple(found)

@@ -1,0 +1,243 @@
+"""Known physics, in the names of states and terms and in physical units."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeGuard
+
+import numpy as np
+
+from cindy.basis import term_variables
+from cindy.errors import ConstraintError
+from cindy.problem.names import Names
+
+__all__ = [
+    "Constraint", "Row",
+    "at_samples", "bound", "conserve", "exchange", "fix", "linear", "tie",
+]  # fmt: skip
+
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """lower ≤ Σ weight · coefficient ≤ upper, the coefficients by flat index."""
+
+    weights: Mapping[int, float]
+    lower: float
+    upper: float
+
+
+class Constraint(ABC):
+    """Linear rows on the coefficients; its text is how it was written."""
+
+    @abstractmethod
+    def rows(self, names: Names) -> Iterator[Row]:
+        """The rows over the coefficients that the names stand for."""
+
+
+@dataclass(frozen=True)
+class _Linear(Constraint):
+    weights: tuple[tuple[Place, float], ...]
+    lower: float
+    upper: float
+    text: str
+
+    def rows(self, names: Names) -> Iterator[Row]:
+        found: dict[int, float] = {}
+        for (state, term), weight in self.weights:
+            place = names.flat(state, term)
+            found[place] = found.get(place, 0.0) + weight
+        yield Row(found, self.lower, self.upper)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Conservation(Constraint):
+    """Σ weight · rate of the state is `rate`: exactly, or within `tolerance` at every sample."""
+
+    weights: tuple[tuple[str, float], ...]
+    rate: float
+    tolerance: float | None
+
+    def rows(self, names: Names) -> Iterator[Row]:
+        """One row a term, unless a tolerance asks for one a sample (`sample_weights`)."""
+        states = [(names.state(state), weight) for state, weight in self.weights]
+        if self.tolerance is not None:
+            return
+        if self.rate != 0.0 and "1" not in names.terms:
+            raise ConstraintError(
+                f'{self}: a rate other than 0 needs the constant term "1", which {names.basis!r} lacks.'
+            )
+        for i, term in enumerate(names.terms):
+            value = self.rate if term == "1" else 0.0
+            yield Row({i * len(names.states) + j: w for j, w in states}, value, value)
+
+    def sample_weights(self, names: Names) -> dict[int, float]:
+        """State index: weight, for the rows |Σ weight · ξᵀψ − rate| ≤ tolerance."""
+        return {names.state(state): weight for state, weight in self.weights}
+
+    def __str__(self) -> str:
+        total = " + ".join(s if w == 1 else f"{w:g} {s}" for s, w in self.weights).replace("+ -", "- ")
+        law = f"{total} is conserved" if self.rate == 0 else f"{total} changes at the rate {self.rate:g}"
+        return law if self.tolerance is None else f"{law} within {self.tolerance:g} at every sample"
+
+
+@dataclass(frozen=True)
+class Exchange(Constraint):
+    """Two states are interchangeable: swapping their names maps one equation onto the other."""
+
+    first: str
+    second: str
+    scope: Literal["pair", "all"]
+    terms: tuple[str, ...] | None
+
+    def rows(self, names: Names) -> Iterator[Row]:
+        one, two, width = names.state(self.first), names.state(self.second), len(names.states)
+        variables = names.states + names.inputs
+        images = names.basis.renamed(variables, {self.first: self.second, self.second: self.first})
+        wanted = None if self.terms is None else {names.term(t) for t in self.terms}
+        for i, term in enumerate(names.basis.terms(variables)):
+            inside = set(term_variables(term))
+            if wanted is not None and i not in wanted:
+                continue
+            if self.scope == "pair" and not (inside and inside <= {self.first, self.second}):
+                continue
+            image = int(images[i])
+            if image < 0:
+                raise ConstraintError(
+                    f'{self}: the term "{names.terms[i]}" has no image in {names.basis!r}. '
+                    "Add the renamed term to the basis, or name the terms that it holds for with terms=(…)."
+                )
+            yield from _equal(i * width + one, image * width + two)
+            if self.scope == "all":
+                others = (k for k in range(width) if k not in (one, two) and i < image)
+                for k in others:
+                    yield from _equal(i * width + k, image * width + k)
+
+    def __str__(self) -> str:
+        which = "" if self.terms is None else f" in {', '.join(self.terms)}"
+        everywhere = " in every equation" if self.scope == "all" else ""
+        return f"{self.first} and {self.second} are interchangeable{which}{everywhere}"
+
+
+def at_samples(constraint: Constraint) -> TypeGuard[Conservation]:
+    """Whether it is a law that holds within a tolerance at every sample, and so needs the samples."""
+    return isinstance(constraint, Conservation) and constraint.tolerance is not None
+
+
+def _equal(a: int, b: int) -> Iterator[Row]:
+    if a != b:
+        yield Row({a: 1.0, b: -1.0}, 0.0, 0.0)
+
+
+def fix(state: str, term: str, value: float) -> Constraint:
+    """The coefficient of the term in the equation of the state is `value`."""
+    number = _finite(value, "fix: `value`")
+    return _Linear((((state, term), 1.0),), number, number, f"[{state}: {term}] = {number:g}")
+
+
+def bound(state: str, term: str, lower: float = -np.inf, upper: float = np.inf) -> Constraint:
+    """The coefficient of the term in the equation of the state lies between two numbers."""
+    return _between({(state, term): 1.0}, lower, upper, "bound")
+
+
+def tie(first: Place, second: Place, ratio: float = 1.0) -> Constraint:
+    """The first coefficient is `ratio` times the second; each is a pair (state, term)."""
+    one, two = _place(first, "tie"), _place(second, "tie")
+    number = _finite(ratio, "tie: `ratio`")
+    text = f"[{one[0]}: {one[1]}] = {'' if number == 1 else f'{number:g} '}[{two[0]}: {two[1]}]"
+    return _Linear(((one, 1.0), (two, -number)), 0.0, 0.0, text)
+
+
+def linear(weights: Mapping[Place, float], lower: float = -np.inf, upper: float = np.inf) -> Constraint:
+    """lower ≤ Σ weight · coefficient ≤ upper over {(state, term): weight}."""
+    return _between(weights, lower, upper, "linear")
+
+
+def conserve(
+    weights: Mapping[str, float] | Iterable[str], rate: float = 0.0, tolerance: float | None = None
+) -> Conservation:
+    """Σ weight · state is conserved, or changes at a constant rate.
+
+    weights: {state: weight}, or states that count once each
+    tolerance: None: exact, term by term; a number: within it at every sample
+
+    >>> print(conserve({"S": 1, "ES": 1, "P": 1}))
+    S + ES + P is conserved
+    """
+    table = dict(weights) if isinstance(weights, Mapping) else dict.fromkeys(_several(weights), 1.0)
+    if not table:
+        raise ConstraintError("conserve: at least one state is needed, but none was given.")
+    pairs = tuple((s, _finite(w, f"conserve: the weight of {s!r}")) for s, w in table.items())
+    if tolerance is not None and not (np.isfinite(tolerance) and tolerance > 0):
+        raise ConstraintError(
+            f"conserve: `tolerance` must be positive, or None for exact, not {tolerance!r}."
+        )
+    return Conservation(pairs, _finite(rate, "conserve: `rate`"), tolerance)
+
+
+def exchange(
+    first: str,
+    second: str,
+    scope: Literal["pair", "all"] = "pair",
+    terms: Iterable[str] | None = None,
+) -> Exchange:
+    """Two states are interchangeable: swapping them maps the first equation onto the second.
+
+    scope: "pair": for terms made of the two alone, the constant excepted; "all": for every
+        term, and every other equation stays as it is under the swap
+    terms: only for these
+    """
+    if scope not in ("pair", "all"):
+        raise ConstraintError(f'exchange: `scope` must be "pair" or "all", but is {scope!r}.')
+    if first == second:
+        raise ConstraintError(f"exchange: two different states are needed, but both are {first!r}.")
+    return Exchange(first, second, scope, None if terms is None else tuple(_several(terms)))
+
+
+def _between(weights: Mapping[Place, float], lower: float, upper: float, where: str) -> Constraint:
+    if not weights:
+        raise ConstraintError(f"{where}: at least one coefficient is needed, but none was given.")
+    pairs = tuple((_place(p, where), _finite(w, f"{where}: a weight")) for p, w in weights.items())
+    low, high = float(lower), float(upper)
+    if np.isnan(low) or np.isnan(high) or low > high or low == np.inf or high == -np.inf:
+        raise ConstraintError(f"{where}: no number lies between lower = {lower!r} and upper = {upper!r}.")
+    if not (np.isfinite(low) or np.isfinite(high)):
+        raise ConstraintError(
+            f"{where}: give `lower`, `upper` or both; without either there is no constraint."
+        )
+    total = " + ".join(f"{'' if w == 1 else f'{w:g} '}[{s}: {t}]" for (s, t), w in pairs)
+    if low == high:
+        text = f"{total} = {low:g}"
+    else:
+        text = (
+            (f"{low:g} ≤ " if np.isfinite(low) else "")
+            + total
+            + (f" ≤ {high:g}" if np.isfinite(high) else "")
+        )
+    return _Linear(pairs, low, high, text)
+
+
+def _place(place: Place, where: str) -> Place:
+    if not (isinstance(place, tuple) and len(place) == 2 and all(isinstance(p, str) for p in place)):
+        raise ConstraintError(f'{where}: a coefficient is a pair ("state", "term"), but {place!r} is not.')
+    return place
+
+
+def _several(names: Iterable[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _finite(value: float, where: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise ConstraintError(f"{where} must be a finite number, but is {value!r}.")
+    return number

@@ -1,0 +1,147 @@
+"""StandardForm: least squares under linear rows, in units in which one radius means the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cindy._types import Floats
+from cindy.errors import InfeasibleError
+from cindy.least_squares import LeastSquares
+from cindy.problem.ball_weights import Adaptive, Weights
+from cindy.problem.conflict import name_conflict
+from cindy.regression import Regression
+from cindy.rows import Rows
+from cindy.solver import Oracle, Region, Result, gap_at, oracle_for
+
+__all__ = ["StandardForm"]
+
+
+_RIDGE = 1e-6
+"""Of the pilot, in units of the largest singular value: what is below is noise, not information."""
+
+
+@dataclass(frozen=True, eq=False)
+class StandardForm:
+    """Blocks and rows in physical units, and the same problem with terms and targets of unit size.
+
+    Inside, columns and targets have unit root mean square, so that one radius and one
+    arg-max mean the same for every coefficient; `physical` undoes it.
+
+    blocks: the objective, in parts; rows: constraints over the flattened coefficients (terms, targets)
+    radius: of the weighted l1 ball, in scaled units; None: twice what least squares or the rows need
+    texts: what the constraints say, by `Rows.owner`; errors quote them
+    floor: (targets,) error of the blocks' rows themselves, in physical units
+    """
+
+    blocks: tuple[LeastSquares, ...]
+    rows: Rows
+    _: KW_ONLY
+    weights: Weights = field(default_factory=Adaptive)
+    radius: float | None = None
+    texts: Sequence[object] = ()
+    floor: Floats | None = None
+
+    @cached_property
+    def sizes(self) -> tuple[Floats, Floats]:
+        """Root mean square of the terms, (terms,), and of the targets, (targets,); 1 where it is 0."""
+        rows = max(sum(b.rows for b in self.blocks), 1)
+        whole = np.sqrt(sum(np.sum(b.factor**2, axis=0) for b in self.blocks) / rows)
+        whole[whole == 0.0] = 1.0
+        return whole[: self.blocks[0].terms], whole[self.blocks[0].terms :]
+
+    @cached_property
+    def unit(self) -> Floats:
+        """(terms, targets): a scaled coefficient times this is the physical one."""
+        columns, targets = self.sizes
+        return np.asarray(targets[None, :] / columns[:, None])
+
+    def physical(self, x: Floats) -> Floats:
+        """Physical coefficients (terms, targets) of scaled ones."""
+        return x.reshape(self.unit.shape) * self.unit
+
+    def scaled(self, coef: ArrayLike) -> Floats:
+        """Scaled coefficients (terms, targets) of physical ones."""
+        return np.asarray(np.asarray(coef, dtype=np.float64) / self.unit)
+
+    @cached_property
+    def scaled_rows(self) -> Rows:
+        """The rows over the scaled coefficients, each divided by its largest weight."""
+        return self.rows.scaled(self.unit.ravel())
+
+    @cached_property
+    def regression(self) -> Regression:
+        """The scaled blocks and rows."""
+        floor = None if self.floor is None else self.floor / self.sizes[1]
+        return Regression(tuple(b.scaled(*self.sizes) for b in self.blocks), self.scaled_rows, floor)
+
+    @property
+    def objective(self) -> LeastSquares:
+        return self.regression.total
+
+    @cached_property
+    def pilot(self) -> Floats:
+        """(terms, targets): lightly ridged least squares under the equalities, scaled.
+
+        The ridge keeps directions that the data do not determine from swelling the weights.
+        """
+        total = self.objective
+        terms, width = self.regression.shape
+        ridge = _RIDGE * float(np.linalg.norm(total.design, 2))
+        extra = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
+        eased = Regression((total, extra), self.scaled_rows)
+        x = np.zeros(terms * width)
+        try:
+            for group in eased.groups:
+                fit = eased.fit(eased.coefficients(group), group)
+                x[fit.support] = fit.x
+        except InfeasibleError as error:
+            raise name_conflict(self.texts, self.rows, error) from error
+        return x.reshape(terms, width)
+
+    @cached_property
+    def region(self) -> Region:
+        """The scaled feasible set."""
+        weights = self.weights.of(self.pilot).ravel()
+        rows = self.scaled_rows
+        if self.radius is not None:
+            return _region(weights, self.radius, rows)
+        norm = float(weights @ np.abs(self.pilot).ravel())
+        if rows.violation(self.pilot) > 0.0:
+            norm = max(norm, self._least_radius(weights))
+        return _region(weights, 2.0 * max(norm, 1e-12), rows)
+
+    def _least_radius(self, weights: Floats) -> float:
+        from cindy.solver import smallest_radius
+
+        try:
+            return smallest_radius(_region(weights, 1.0, self.scaled_rows))[0]
+        except InfeasibleError as error:
+            raise name_conflict(self.texts, self.rows, error) from error
+
+    @cached_property
+    def oracle(self) -> Oracle:
+        """Of the region; a region without a point is told in the texts of the constraints."""
+        try:
+            return oracle_for(self.region)
+        except InfeasibleError as error:
+            raise name_conflict(self.texts, self.rows, error) from error
+
+    def gap(self, x: Floats, run: Result) -> float:
+        """No coefficients in the region fit better than x by more than this share of the loss of zero.
+
+        By the Frank-Wolfe gap at x itself, or by what the run says of the least loss that there can
+        be, whichever is the tighter.
+        """
+        at_zero = float(np.sum(self.objective.target**2))
+        below = self.objective.value(x) - (run.objective - run.gap)
+        gap = min(gap_at(self.objective, self.oracle, x), max(below, 0.0))
+        return gap / (at_zero if at_zero > 0 else 1.0)
+
+
+def _region(weights: Floats, radius: float, rows: Rows) -> Region:
+    return Region(weights.size, radius, weights, rows.matrix if len(rows) else None, rows.lower, rows.upper)

@@ -1,0 +1,250 @@
+"""Least squares on any support, under equalities, with errors clustered by block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from cindy._types import Floats, Ints
+from cindy.least_squares import LeastSquares, triangle
+from cindy.rows import Freedom, Rows, freedom
+
+__all__ = ["Fit", "Regression"]
+
+
+_ROUNDING = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The least-squares coefficients on a support, and how they vary.
+
+    support: (k,) flat indices; x: (k,) coefficients
+    spread: (k, free), times its transpose the covariance, where the noise has unit size
+    loss: what is left, in units of the noise
+    """
+
+    support: Ints
+    x: Floats
+    spread: Floats
+    loss: float
+
+    @property
+    def free(self) -> int:
+        """How many parameters were fitted: fewer than coefficients where some are tied."""
+        return int(self.spread.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Blocks of rows that share their coefficients, (terms, targets) flattened, under equalities.
+
+    Targets that no equality connects are fitted apart; those it connects, together, each in
+    units of its own noise.
+
+    rows: constraints over the flattened coefficients; a fit obeys the equalities among them
+    floor: (targets,) root mean square error of the rows themselves, by discretisation say; a
+        residual below it is not to be explained
+    """
+
+    blocks: tuple[LeastSquares, ...]
+    rows: Rows
+    floor: Floats | None = None
+
+    @cached_property
+    def equal(self) -> csr_array:
+        """(equalities, terms · targets): equal x = goal."""
+        return csr_array(self.rows.matrix[self.rows.equality])
+
+    @cached_property
+    def goal(self) -> Floats:
+        return self.rows.lower[self.rows.equality]
+
+    @cached_property
+    def total(self) -> LeastSquares:
+        stacked = np.vstack([b.factor for b in self.blocks])
+        return LeastSquares(triangle(stacked), self.blocks[0].terms, sum(b.rows for b in self.blocks))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.total.terms, self.total.targets
+
+    @cached_property
+    def groups(self) -> list[Ints]:
+        """Targets that must be fitted together."""
+        targets = self.shape[1]
+        touch = csr_array(
+            (np.ones(self.equal.nnz), self.equal.indices % targets, self.equal.indptr),
+            shape=(self.equal.shape[0], targets),
+        )
+        labels = connected_components(touch.T @ touch, directed=False)[1]
+        return [np.flatnonzero(labels == k) for k in range(labels.max() + 1)]
+
+    @cached_property
+    def _row_target(self) -> Ints:
+        """A target that each equality speaks of, and so its group."""
+        first = self.equal.indices[np.minimum(self.equal.indptr[:-1], max(self.equal.nnz - 1, 0))]
+        return np.asarray(first % self.shape[1], dtype=np.intp)
+
+    @cached_property
+    def independent(self) -> int:
+        """The numerical rank of the design."""
+        r = self.total.design
+        size = np.linalg.norm(r, axis=0)
+        pivoted = scipy.linalg.qr(r / np.where(size > 0, size, 1.0), mode="r", pivoting=True)[0]
+        diagonal = np.abs(np.diagonal(pivoted))
+        return int((diagonal > _ROUNDING * diagonal[0]).sum())
+
+    @cached_property
+    def noise(self) -> Floats:
+        """(targets,) standard deviation of what no combination of the terms explains."""
+        terms = self.shape[0]
+        left = np.sum(self.total.target[min(terms, len(self.total.factor)) :] ** 2, axis=0)
+        whole = np.sqrt(np.sum(self.total.target**2, axis=0) / self.total.rows)
+        sigma = np.sqrt(left / max(self.total.rows - self.independent, 1))
+        # Rounding of the data leaves this much even where a model is exact; a target may be zero throughout.
+        whole[whole == 0.0] = 1.0
+        return np.asarray(np.hypot(np.maximum(sigma, 1e-14 * whole), self._floor))
+
+    @cached_property
+    def _floor(self) -> Floats:
+        return np.zeros(self.shape[1]) if self.floor is None else self.floor
+
+    def coefficients(self, targets: Ints) -> Ints:
+        """The flat indices of all coefficients of the targets."""
+        terms, width = self.shape
+        return (np.arange(terms)[:, None] * width + targets).ravel()
+
+    def fit(self, support: Ints, targets: Ints) -> Fit:
+        """Least squares for the targets of a group, on a support within them.
+
+        Parameters of one target alone are eliminated target by target; only those that
+        equalities share between targets are fitted to what is left of all of them.
+        """
+        if not self.equal.shape[0]:
+            columns, goal = self._rows_of(support, int(targets[0]))
+            x, spread, least = _solved(columns, goal)
+            return Fit(support, x, spread, least + self.unexplained(targets))
+        free = self._freedom(support, targets)
+        owner = _owners(free.basis, support % self.shape[1])
+        shared = np.flatnonzero(owner < 0)
+        parts = [self._part(support, j, free, np.flatnonzero(owner == j), shared) for j in targets]
+        common, spread, least = _solved(
+            np.vstack([p.across for p in parts]), np.concatenate([p.left for p in parts])
+        )
+        theta = np.zeros(len(owner))
+        theta[shared] = common
+        whole = np.zeros((len(owner), len(owner)))
+        whole[np.ix_(shared, shared)] = spread
+        for p in parts:
+            theta[p.own] = p.spread @ (p.goal - p.link @ common)
+            whole[np.ix_(p.own, p.own)] = p.spread
+            if len(shared):
+                whole[np.ix_(p.own, shared)] = -p.spread @ (p.link @ spread)
+        x = np.asarray(free.basis @ theta) + free.offset
+        return Fit(support, x, np.asarray(free.basis @ whole), least + self.unexplained(targets))
+
+    def _part(self, support: Ints, j: int, free: Freedom, own: Ints, shared: Ints) -> _Part:
+        """The rows of target j, in units of its noise, without its own parameters."""
+        here = np.flatnonzero(support % self.shape[1] == j)
+        columns, goal = self._rows_of(support[here], j)
+        goal = goal - columns @ free.offset[here]
+        basis = free.basis[here].toarray()
+        design, across = columns @ basis[:, own], columns @ basis[:, shared]
+        size, count = _sizes(design), len(own)
+        r = triangle(np.hstack([design / size, across, goal[:, None]]))
+        spread = scipy.linalg.solve_triangular(r[:count, :count], np.eye(count)) / size[:, None]
+        return _Part(
+            own, spread, r[:count, count:-1], r[:count, -1], across=r[count:, count:-1], left=r[count:, -1]
+        )
+
+    def _rows_of(self, support: Ints, j: int) -> tuple[Floats, Floats]:
+        """Design on a support of target j, and the target, both in units of its noise."""
+        terms, width = self.shape
+        columns = self.total.design[:terms, support // width] / self.noise[j]
+        return columns, self.total.target[:terms, j] / self.noise[j]
+
+    def unexplained(self, targets: Ints) -> float:
+        """The part of the loss that no combination of the terms can lower."""
+        beyond = np.sum(self.total.target[self.shape[0] :, targets] ** 2, axis=0)
+        floor = self.total.rows * self._floor[targets] ** 2
+        return float(np.sum((beyond + floor) / self.noise[targets] ** 2))
+
+    @cached_property
+    def _stack(self) -> tuple[Floats, Floats]:
+        """The factors of all blocks, padded to one height: (blocks, height, terms), (…, targets)."""
+        height = max(len(b.factor) for b in self.blocks)
+        stack = np.zeros((len(self.blocks), height, sum(self.shape)))
+        for k, block in enumerate(self.blocks):
+            stack[k, : len(block.factor)] = block.factor
+        return stack[:, :, : self.shape[0]], stack[:, :, self.shape[0] :]
+
+    @cached_property
+    def grams(self) -> Floats:
+        """(blocks, terms, terms): AᵀA of each block."""
+        design, _ = self._stack
+        return np.asarray(design.transpose(0, 2, 1) @ design)
+
+    def scores(self, x: Floats) -> Floats:
+        """(blocks, terms, targets): what each block pulls the coefficients x towards."""
+        design, target = self._stack
+        return np.asarray(design.transpose(0, 2, 1) @ (target - design @ x))
+
+    def _freedom(self, support: Ints, targets: Ints) -> Freedom:
+        """What the equalities leave free on the support."""
+        if not self.equal.shape[0]:
+            return Freedom.whole(len(support))
+        rows = csr_array(self.equal[:, support])
+        # An equality that must not be zero counts even where none of its coefficients is left.
+        needed = (self.goal != 0) & np.isin(self._row_target, targets)
+        used = np.flatnonzero((np.diff(rows.indptr) > 0) | needed)
+        if not len(used):
+            return Freedom.whole(len(support))
+        return freedom(csr_array(rows[used]), self.goal[used])
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One target after its own parameters θ = spread (goal − link · shared) are eliminated.
+
+    across, left: what is left of the columns of the shared parameters, and of the target
+    """
+
+    own: Ints
+    spread: Floats
+    link: Floats
+    goal: Floats
+    across: Floats
+    left: Floats
+
+
+def _owners(basis: csr_array, targets: Ints) -> Ints:
+    """(free,): the target that each parameter belongs to; −1 where several share it."""
+    entries = basis.tocoo()
+    least = np.full(basis.shape[1], np.iinfo(np.intp).max)
+    most = np.full(basis.shape[1], -1)
+    np.minimum.at(least, entries.col, targets[entries.row])
+    np.maximum.at(most, entries.col, targets[entries.row])
+    return np.where(least == most, most, -1)
+
+
+def _solved(design: Floats, goal: Floats) -> tuple[Floats, Floats, float]:
+    """Least squares: parameters, their spread, and what is left of the squares of the goal."""
+    count = design.shape[1]
+    if not count:
+        return np.zeros(0), np.zeros((0, 0)), float(goal @ goal)
+    size = _sizes(design)
+    r = triangle(np.hstack([design / size, goal[:, None]]))
+    spread = scipy.linalg.solve_triangular(r[:count, :count], np.eye(count)) / size[:, None]
+    return spread @ r[:count, -1], spread, float(np.sum(r[count:, -1] ** 2))
+
+
+def _sizes(design: Floats) -> Floats:
+    size = np.linalg.norm(design, axis=0)
+    size[size == 0] = 1.0
+    return np.asarray(size)

@@ -1,0 +1,20 @@
+"""Which terms stay: candidates, criteria and the rules that pick."""
+
+from cindy.selection.beyond import Beyond
+from cindy.selection.candidates import Candidates
+from cindy.selection.choice import Choice, choose
+from cindy.selection.rules import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
+
+__all__ = [
+    "BIC",
+    "Beyond",
+    "Candidates",
+    "Choice",
+    "CrossValidation",
+    "Discrepancy",
+    "Gap",
+    "Selection",
+    "Significance",
+    "Terms",
+    "choose",
+]

@@ -1,0 +1,182 @@
+"""Candidates: the supports that a rule may choose from, worked out when first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from cindy._types import Floats, Ints
+from cindy.errors import InfeasibleError
+from cindy.regression import Refit, Regression, classical, design_effect, refit, sandwich
+from cindy.rows import Rows
+from cindy.selection.elimination import Trail, eliminate
+from cindy.selection.search import best_stage, criterion_of, forward, improve
+
+__all__ = ["Candidates"]
+
+
+_MANY = 800
+"""Coupled coefficients beyond which elimination does not begin with all of them."""
+_SPARE = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A regression, and the way from its whole dictionary to ever smaller supports.
+
+    Supports are compared under the equalities alone; a `refit` obeys the inequalities too.
+
+    solution: (terms, targets) of the convex problem; its terms come first where terms are dependent
+    size: (targets,) what one unit of each target is in physical units
+    """
+
+    regression: Regression
+    solution: Floats
+    size: Floats
+
+    @cached_property
+    def columns(self) -> Ints:
+        """Terms that the data tell apart: all, or a largest independent set, the solver's picks first."""
+        regression = self.regression
+        design = regression.total.design
+        terms = regression.shape[0]
+        if regression.independent == terms:
+            return np.arange(terms)
+        size = np.linalg.norm(design, axis=0)
+        use = np.abs(self.solution).max(axis=1)
+        # A pivoted factorisation takes the longest column first: what the solver used is made long.
+        length = np.where(use > 0, 1e3 * (1.0 + use / use.max(initial=1e-300)), 1.0)
+        scaled = design / np.where(size > 0, size, 1.0) * length * (size > 0)
+        _, order = scipy.linalg.qr(scaled, mode="r", pivoting=True)
+        return np.sort(order[: regression.independent].astype(np.intp))
+
+    @cached_property
+    def start(self) -> Ints:
+        """Flat indices of the coefficients that elimination begins with.
+
+        Those of all terms; but where equalities couple so many that the way down would
+        take minutes, a generous share of what each equation keeps on its own, and what the
+        equalities need beside it.
+        """
+        width = self.regression.shape[1]
+        every = (self.columns[:, None] * width + np.arange(width)).ravel()
+        coupled = max(len(part) for part in self.parts(every))
+        if coupled <= max(_MANY, len(self.columns)):
+            return every
+        return np.intersect1d(self._screened(every), every)
+
+    def _screened(self, every: Ints) -> Ints:
+        regression = self.regression
+        size, width = int(np.prod(regression.shape)), regression.shape[1]
+        apart = replace(regression, rows=Rows.none(size))
+        keep = np.zeros(size, dtype=bool)
+        for trail in eliminate(apart, [every[every % width == j] for j in range(width)]):
+            best = best_stage(trail, criterion_of(apart, trail.targets, extended=False))
+            most = 2 * len(trail.stages[best].support) + _SPARE
+            keep[next(s.support for s in trail.stages if len(s.support) <= most)] = True
+        return np.flatnonzero(_completed(keep, regression))
+
+    @cached_property
+    def trails(self) -> list[Trail]:
+        """The way down of every group of equations that must be fitted together."""
+        return eliminate(self.regression, self.parts(self.start))
+
+    @cached_property
+    def effects(self) -> list[float]:
+        """Design effect of the blocks in every group, on the support that rows as such would choose."""
+        regression = self.regression
+        stages = [t.stages[best_stage(t, criterion_of(regression, t.targets))] for t in self.trails]
+        fits = [regression.fit(s.support, t.targets) for s, t in zip(stages, self.trails, strict=True)]
+        x = np.zeros(np.prod(regression.shape))
+        for fit in fits:
+            x[fit.support] = fit.x
+        scores = regression.scores(x.reshape(regression.shape))
+        return [design_effect(classical(regression, f), sandwich(regression, f, scores)) for f in fits]
+
+    def parts(self, support: Ints) -> list[Ints]:
+        """A support, group by group."""
+        width = self.regression.shape[1]
+        return [support[np.isin(support % width, g)] for g in self.regression.groups]
+
+    def by_criterion(self, *, extended: bool = True, clustered: bool = True, search: bool = True) -> Ints:
+        """The support of least information criterion.
+
+        clustered: count rows as the design effect of the blocks suggests
+        search: improve on what elimination found by local search
+        """
+        found = []
+        for trail, effect in zip(self.trails, self.effects, strict=True):
+            criterion = criterion_of(
+                self.regression, trail.targets, effect=effect if clustered else 1.0, extended=extended
+            )
+            stage = trail.stages[best_stage(trail, criterion)]
+            value, other = forward(self.regression, trail.targets, criterion)
+            support = stage.support if criterion(stage.loss, stage.free) <= value else other
+            if search:
+                support = improve(self.regression, trail.targets, support, criterion)
+            found.append(support)
+        return self.with_needed(np.sort(np.concatenate(found)))
+
+    def with_needed(self, support: Ints) -> Ints:
+        """The support, and where inequalities cannot be met on it, the terms that they keep from zero."""
+        rows = self.regression.rows
+        if rows.equality.all() or self.possible(support) is not None:
+            return support
+        larger = np.union1d(support, self._kept_from_zero)
+        return larger if self.possible(larger) is not None else self.start
+
+    @cached_property
+    def _kept_from_zero(self) -> Ints:
+        """Coefficients in inequalities that zero does not satisfy."""
+        rows = self.regression.rows
+        away = ~rows.equality & ((rows.lower > 0) | (rows.upper < 0))
+        return np.unique(rows.matrix[away].nonzero()[1]).astype(np.intp)
+
+    def ranking(self, through: Ints) -> Ints:
+        """All coefficients of the start, the most important first; `through` is one of the prefixes."""
+        inside = _merged(eliminate(self.regression, self.parts(through)), self.effects)
+        outside = _merged(self.trails, self.effects)
+        # Coefficients that constraints hold away from zero never leave: they come first.
+        held = np.union1d(np.setdiff1d(through, inside), np.intersect1d(self._kept_from_zero, through))
+        inside = inside[~np.isin(inside, held)]
+        return np.concatenate([held, inside, outside[~np.isin(outside, through)]])
+
+    def possible(self, support: Ints) -> Refit | None:
+        """As `refit`; None where the constraints need a coefficient that the support lacks."""
+        try:
+            return self.refit(support)
+        except InfeasibleError:
+            return None
+
+    def refit(self, support: Ints) -> Refit:
+        """The coefficients on a support under all constraints, with errors."""
+        return refit(self.regression, support)
+
+
+def _completed(keep: NDArray[np.bool_], regression: Regression) -> NDArray[np.bool_]:
+    """Beside each coefficient what it cannot be without.
+
+    That is what it is tied to; the whole of an equality of several in which it would be
+    alone; and all that stand in an equality that must not be zero.
+    """
+    rows = abs(regression.equal)
+    wide = np.diff(rows.indptr) > 2
+    while True:
+        kept = np.diff(np.append(0, np.cumsum(keep[rows.indices]))[rows.indptr])
+        lacking = (regression.goal != 0) | (wide & (kept == 1)) | (~wide & (kept > 0))
+        more = keep | (np.asarray(rows.T @ lacking.astype(np.float64)) > 0)
+        if (more == keep).all():
+            return keep
+        keep = more
+
+
+def _merged(trails: list[Trail], effects: list[float]) -> Ints:
+    """The coefficients of all trails by the strength with which they left, strongest first."""
+    order = np.concatenate([t.order for t in trails])
+    strength = np.concatenate([t.strength / np.sqrt(e) for t, e in zip(trails, effects, strict=True)])
+    place = np.concatenate([np.arange(len(t.order)) - len(t.order) for t in trails])
+    return np.asarray(order[np.lexsort((-place, -strength))])

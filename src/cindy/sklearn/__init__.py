@@ -1,0 +1,3 @@
+"""Estimators in the manner of scikit-learn."""
+
+__all__ = []

@@ -1,0 +1,3 @@
+"""Where the pieces of a summary are worked out."""
+
+__all__: list[str] = []

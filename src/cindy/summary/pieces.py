@@ -1,0 +1,168 @@
+"""Which samples belong to which block, and in which portions they are worked on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.data import Trajectory
+from cindy.formulation import Formulation
+
+__all__ = ["Piece", "Task", "tasks"]
+
+Ints = NDArray[np.int64]
+
+_PORTION = 32_768
+"""Samples in a task: much work for little traffic between processes, in little memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Consecutive stretches of a segment, with the neighbours they depend on."""
+
+    segment: Trajectory
+    edges: Ints
+
+    @property
+    def samples(self) -> int:
+        return int(self.edges[-1] - self.edges[0])
+
+    @property
+    def begin(self) -> float:
+        return float(self.segment.t[self.edges[0]])
+
+    @property
+    def end(self) -> float:
+        return float(self.segment.t[self.edges[-1] - 1])
+
+
+@dataclass(frozen=True)
+class Origin:
+    """From where to where a block reaches: names of trajectories, and times unless they are whole."""
+
+    first: str
+    last: str
+    begin: float
+    end: float
+    whole: bool
+
+    def __add__(self, other: "Origin") -> "Origin":
+        return Origin(self.first, other.last, self.begin, other.end, self.whole and other.whole)
+
+    @property
+    def label(self) -> str:
+        if self.first != self.last:
+            return f"{self.first} … {self.last}"
+        return self.first if self.whole else f"{self.first}, t = {self.begin:.6g} … {self.end:.6g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Pieces that are worked on together, and whether they complete a block.
+
+    origin: where the pieces come from; None when there are none
+    samples, skipped, read: samples used, segments too short to be used, samples gone through
+    """
+
+    pieces: tuple[Piece, ...]
+    closes: bool
+    origin: Origin | None
+    samples: int
+    skipped: int
+    read: int
+
+
+def tasks(
+    trajectories: Iterator[Trajectory], formulation: Formulation, aim: int, sizes: Sequence[int] | None
+) -> Iterator[Task]:
+    """The work on all trajectories, in order; it depends on the data alone.
+
+    A block is a run of whole trajectories when there are at least `aim` of them, and
+    a contiguous part of one otherwise. Of a stream, whose end is not known, blocks
+    come out smaller than needed, for the receiver to join.
+    """
+    pending = _Pending()
+    seen = 0
+    for i, one in enumerate(trajectories):
+        seen += len(one)
+        name = one.name or f"trajectory {i}"
+        groups, skipped = _groups(one, formulation, _parts(i, len(one), seen, aim, sizes))
+        pending.skipped += skipped
+        pending.read += len(one)
+        for k, group in enumerate(groups):
+            whole = len(groups) == 1
+            for piece in group:
+                if pending.pieces and pending.size + piece.samples > _PORTION:
+                    yield pending.task(closes=False)
+                pending.add(piece, Origin(name, name, piece.begin, piece.end, whole))
+            if k < len(groups) - 1:
+                yield pending.task(closes=True)
+        if _complete(i, pending.held, seen, aim, sizes):
+            yield pending.task(closes=True)
+    yield pending.task(closes=True)
+
+
+class _Pending:
+    """Pieces that wait to become a task."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.origin: Origin | None = None
+        self.size = self.held = self.skipped = self.read = 0
+
+    def add(self, piece: Piece, origin: Origin) -> None:
+        self.origin = origin if self.origin is None else self.origin + origin
+        self.pieces.append(piece)
+        self.size += piece.samples
+        self.held += piece.samples
+
+    def task(self, *, closes: bool) -> Task:
+        made = Task(tuple(self.pieces), closes, self.origin, self.size, self.skipped, self.read)
+        self.pieces, self.origin = [], None
+        self.size = self.skipped = self.read = 0
+        self.held = 0 if closes else self.held
+        return made
+
+
+def _parts(i: int, samples: int, seen: int, aim: int, sizes: Sequence[int] | None) -> int:
+    """Into how many blocks trajectory i is cut."""
+    if sizes is None:
+        return -(-aim * samples // seen) if i < aim else 1
+    return max(1, round(aim * samples / sum(sizes))) if len(sizes) < aim else 1
+
+
+def _complete(i: int, held: int, seen: int, aim: int, sizes: Sequence[int] | None) -> bool:
+    """Whether a block ends with trajectory i."""
+    if sizes is None:
+        return held >= seen / (2 * aim)
+    if len(sizes) < aim or i + 1 == len(sizes):
+        return True
+    here, following = seen - sizes[i] / 2, seen + sizes[i + 1] / 2
+    total = sum(sizes)
+    return int(aim * here / total) != int(aim * following / total)
+
+
+def _groups(one: Trajectory, formulation: Formulation, parts: int) -> tuple[list[list[Piece]], int]:
+    """The pieces of a trajectory in that many contiguous groups, and how many segments were too short."""
+    segments = one.segments()
+    usable = [s for s in segments if len(s) >= formulation.min_samples]
+    total = sum(len(s) for s in usable)
+    groups: dict[int, list[Piece]] = {}
+    before = 0
+    for segment in usable:
+        edges = formulation.edges(len(segment))
+        middles = (edges[:-1] + edges[1:]) / 2 + before
+        group = (middles * parts / total).astype(int)
+        portion = edges[:-1] // _PORTION
+        cuts = np.flatnonzero((np.diff(group) != 0) | (np.diff(portion) != 0)) + 1
+        for a, b in zip([0, *cuts], [*cuts, len(middles)], strict=True):
+            groups.setdefault(int(group[a]), []).append(_piece(segment, formulation, edges[a : b + 1]))
+        before += len(segment)
+    return list(groups.values()), len(segments) - len(usable)
+
+
+def _piece(segment: Trajectory, formulation: Formulation, edges: Ints) -> Piece:
+    margin = 2 * formulation.margin + 1
+    low, high = max(0, int(edges[0]) - margin), min(len(segment), int(edges[-1]) + margin)
+    return Piece(segment.part(low, high), edges - low)

@@ -1,0 +1,193 @@
+"""Summary: all that a model needs to know of the data, in blocks that add up."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.basis import Basis, basis_from_dict
+from cindy.errors import DataError
+from cindy.formulation import Formulation, formulation_from_dict
+from cindy.least_squares import LeastSquares, triangle
+
+__all__ = ["Summary"]
+
+
+_FORMAT = "cindy-summary"
+_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """The least-squares objective of a set of trajectories, one for each block of data.
+
+    Blocks are whole trajectories or contiguous stretches of one, so folds and
+    clustered errors are unions of blocks. Its size does not depend on the amount
+    of data. `a + b` is the summary of both sets of data.
+
+    blocks, labels: the objectives, and where each came from
+    samples: how many samples were used
+    skipped: how many segments were too short to be used
+    """
+
+    blocks: tuple[LeastSquares, ...]
+    labels: tuple[str, ...]
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    basis: Basis
+    formulation: Formulation
+    samples: int
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.blocks) != len(self.labels):
+            raise DataError(
+                f"Summary: every block needs a label, but there are {len(self.blocks)} blocks "
+                f"and {len(self.labels)} labels."
+            )
+        shape = (len(self.terms), len(self.states))
+        for block, label in zip(self.blocks, self.labels, strict=True):
+            if (block.terms, block.targets) != shape:
+                raise DataError(
+                    f'Summary: block "{label}" has {block.terms} terms and {block.targets} targets, '
+                    f"but {shape[0]} terms and {shape[1]} states are expected."
+                )
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """The names of the terms."""
+        return self.basis.names(self.states + self.inputs)
+
+    @cached_property
+    def total(self) -> LeastSquares:
+        """The sum of all blocks."""
+        if not self.blocks:
+            return LeastSquares.empty(len(self.terms), len(self.states))
+        return add_up(self.blocks)
+
+    def __repr__(self) -> str:
+        return (
+            f"Summary({self.samples} samples, {len(self.blocks)} blocks, {len(self.terms)} terms, "
+            f"states {', '.join(self.states)}, {self.formulation!r})"
+        )
+
+    def __add__(self, other: Summary) -> Summary:
+        if not isinstance(other, Summary):
+            return NotImplemented
+        differences = self._differences(other)
+        if differences:
+            raise DataError(
+                "Summary: only summaries of the same problem add up, but they differ in "
+                + "; ".join(differences)
+            )
+        return Summary(
+            self.blocks + other.blocks,
+            self.labels + other.labels,
+            self.states,
+            self.inputs,
+            self.basis,
+            self.formulation,
+            self.samples + other.samples,
+            self.skipped + other.skipped,
+        )
+
+    def _differences(self, other: Summary) -> list[str]:
+        pairs: list[tuple[str, Any, Any]] = [
+            ("states", self.states, other.states),
+            ("inputs", self.inputs, other.inputs),
+        ]
+        mine, theirs = self.formulation.signature, other.formulation.signature
+        pairs += [
+            (f"formulation ({key})", mine.get(key), theirs.get(key)) for key in sorted({*mine, *theirs})
+        ]
+        found = [f"{what}: {a!r} and {b!r}" for what, a, b in pairs if a != b]
+        if self.basis.to_dict() != other.basis.to_dict():
+            found.append(f"basis: {self.basis!r} and {other.basis!r}")
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the summary as npz, whole or not at all; `load` gives it back."""
+        header = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "labels": self.labels,
+            "states": self.states,
+            "inputs": self.inputs,
+            "basis": self.basis.to_dict(),
+            "formulation": self.formulation.to_dict(),
+            "samples": self.samples,
+            "skipped": self.skipped,
+        }
+        width = len(self.terms) + len(self.states)
+        arrays = {
+            "header": np.array(json.dumps(header)),
+            "factors": np.vstack([b.factor for b in self.blocks] or [np.zeros((0, width))]),
+            "heights": np.array([len(b.factor) for b in self.blocks], dtype=np.int64),
+            "rows": np.array([b.rows for b in self.blocks], dtype=np.int64),
+        }
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                np.savez(stream, **arrays)  # type: ignore[arg-type]
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> Summary:
+        """The summary that `save` wrote; nothing in the file is executed.
+
+        functions: the Python functions of a custom basis by name, which a file cannot hold
+        """
+        header, factors, heights, rows = _read(Path(path))
+        basis = basis_from_dict(header["basis"], functions=functions)
+        states, inputs = tuple(header["states"]), tuple(header["inputs"])
+        terms = len(basis.names(states + inputs))
+        parts = np.split(factors, np.cumsum(heights)[:-1]) if len(heights) else []
+        blocks = tuple(
+            LeastSquares(np.ascontiguousarray(part), terms, int(n))
+            for part, n in zip(parts, rows, strict=True)
+        )
+        formulation = formulation_from_dict(header["formulation"])
+        counts = int(header["samples"]), int(header["skipped"])
+        return cls(blocks, tuple(header["labels"]), states, inputs, basis, formulation, *counts)
+
+
+def add_up(blocks: tuple[LeastSquares, ...]) -> LeastSquares:
+    """The sum of at least one objective, triangularised once."""
+    stacked = np.vstack([b.factor for b in blocks])
+    return LeastSquares(triangle(stacked), blocks[0].terms, sum(b.rows for b in blocks))
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Floats, Any, Any]:
+    if not path.exists():
+        raise DataError(f"Summary.load: there is no file {path}.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(str(file["header"]))
+            if header["format"] != _FORMAT or header["version"] != _VERSION:
+                raise DataError(
+                    f"Summary.load: {path} is {header['format']!r} version {header['version']}, "
+                    f"but this library reads {_FORMAT!r} version {_VERSION}."
+                )
+            return header, file["factors"], file["heights"], file["rows"]
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"Summary.load: {path} is not a summary that `Summary.save` wrote, or it is damaged: {error}."
+        ) from error
