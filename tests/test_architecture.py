@@ -201,7 +201,8 @@ def test_every_arrow_of_the_drawing_is_used():
         if inside(found.module, ("cindy",)) and (other := room_of(found.module))
     }
     drawn_arrows = {(room.name, above) for room in ROOMS.values() for above in room.above}
-    assert not drawn_arrows - used
+    unused = sorted(drawn_arrows - used)
+    assert unused == []
 
 
 @modules()
@@ -279,3 +280,33 @@ def test_a_module_says_what_it_is_and_what_it_offers(module):
     assert ast.get_docstring(tree(module)), "no module docstring"
     names = exported(module)
     assert len(names) == len(set(names)), "a name stands twice in __all__"
+
+
+FAMILIES = {"Basis", "Constraint", "Correction", "Formulation", "Oracle", "Selection", "Weights"}
+"""Types that others may write members of: nobody but the family asks which member it has."""
+
+
+@cache
+def members() -> dict[str, str]:
+    """Every class below the base of a family, and the room of that family."""
+    bases = {
+        node.name: ({ast.unparse(base) for base in node.bases}, own.name)
+        for module in MODULES
+        if (own := room_of(module))
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.ClassDef)
+    }
+    found: dict[str, str] = {}
+    for _ in bases:
+        found |= {n: room for n, (above, room) in bases.items() if above & (FAMILIES | set(found))}
+    return found
+
+
+@modules()
+def test_only_a_family_asks_which_of_its_members_it_has(module):
+    own, known = room_of(module), members()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"isinstance", "issubclass"}:
+            asked = {ast.unparse(n) for n in ast.walk(node.args[1])} & set(known)
+            strangers = {name for name in asked if own is None or known[name] != own.name}
+            assert not strangers, f"line {node.lineno}: {sorted(strangers)}"

@@ -20,7 +20,6 @@ from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
-from cindy.formulation import Differential, Discrete
 from cindy.model import Model, solutions
 from cindy.model import residuals as residuals_of
 
@@ -128,7 +127,7 @@ def coefficients(
             ax.text(1.02, y, number, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
         if truth is not None:
             ax.plot(known[i, j], y, marker="x", ms=7, color="black", ls="none", zorder=3)
-    discrete = isinstance(model.formulation, Discrete)
+    discrete = model.formulation.discrete
     names = [
         f"{equation_label(model.states[j], model.order, discrete)}:  {pretty(model.terms[i])}"
         for j, i in rows
@@ -195,7 +194,7 @@ def residuals(
                 for name, j in zip(names, columns, strict=True)
             ],
         )
-    rates = isinstance(model.formulation, Differential)
+    rates = model.formulation.differentiates
     left = [equation_label(name, model.order) if rates else pretty(name) for name in names]
     unit = (units or {}).get(names[0], "") if len(names) == 1 and not rates else ""
     ax.set_xlabel(axis_label("t", units))
@@ -225,7 +224,7 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
                 ax.plot(i, j, marker=".", ms=2, mew=0, color="0.7")
             if wrong:
                 ax.plot(i, j, marker="x" if value else "o", ms=9, mfc="none", mec="black", mew=1.3)
-    discrete = isinstance(model.formulation, Discrete)
+    discrete = model.formulation.discrete
     ax.set_xticks(range(terms), [pretty(name) for name in model.terms], rotation=90)
     ax.set_yticks(range(states), [equation_label(name, model.order, discrete) for name in model.states])
     ax.set_xlim(-0.7, terms - 0.3)

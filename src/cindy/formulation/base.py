@@ -1,7 +1,7 @@
 """Formulation: how a trajectory and a basis become rows of a least-squares problem."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
@@ -15,10 +15,10 @@ from cindy.calculus import derivative
 from cindy.data import Trajectory
 from cindy.errors import DataError
 
-__all__ = ["STRETCH", "Formulation"]
+__all__ = ["STRETCH", "Formulation", "Pair"]
 
 Ints = NDArray[np.int64]
-Rows = tuple[Floats, Floats]
+Pair = tuple[Floats, Floats]
 
 STRETCH = 64
 """Samples in an indivisible stretch where a formulation has no windows of its own."""
@@ -33,7 +33,13 @@ class Formulation(ABC):
     neighbours; so a segment can be taken in pieces of any size, with the same rows.
     """
 
+    # discrete: the right-hand side gives the next state, not a rate
+    # differentiates: rows compare rates, estimated from the data
+    # integrates: rows compare states with integrals, so residuals have the units of the states
     kind: ClassVar[str]
+    discrete: ClassVar[bool] = False
+    differentiates: ClassVar[bool] = False
+    integrates: ClassVar[bool] = False
     order: int
     smooth: int | None
 
@@ -72,7 +78,25 @@ class Formulation(ABC):
             rows *= np.sqrt(segment.weight)
         return rows
 
-    def rows(self, segment: Trajectory, basis: Basis) -> list[Rows]:
+    @property
+    def leaves_noise(self) -> bool:
+        """Whether what the true model leaves of the rows is the noise of the measurements itself."""
+        return False
+
+    def unweighted(self) -> Self:
+        """The same without what weighs its rows for estimation."""
+        return self
+
+    def compared(self, segment: Trajectory, basis: Basis, coef: Floats) -> Pair:
+        """What the data say and what the equations say, (k, states) each, row by row."""
+        matrix = self.matrix(segment, basis, self.edges(len(segment)))
+        return matrix[:, len(coef) :], matrix[:, : len(coef)] @ coef
+
+    def at_samples(self, segment: Trajectory, rows: Floats) -> Iterator[Pair]:
+        """Times and residuals of rows of a segment, stretch by stretch."""
+        yield segment.t, rows
+
+    def rows(self, segment: Trajectory, basis: Basis) -> list[Pair]:
         """One pair (design (k, terms), target (k, states)) for every stretch of a gap-free segment."""
         edges = self.edges(len(segment))
         each = [self.matrix(segment, basis, edges[i : i + 2]) for i in range(len(edges) - 1)]

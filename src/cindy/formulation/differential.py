@@ -32,6 +32,7 @@ class Differential(Formulation):
     """
 
     kind: ClassVar[str] = "differential"
+    differentiates: ClassVar[bool] = True
     order: int = 1
     degree: int | None = None
     half_width: int | None = None

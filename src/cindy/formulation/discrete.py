@@ -1,6 +1,6 @@
 """The discrete form: the next sample on the left-hand side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.data import Trajectory
-from cindy.formulation.base import STRETCH, Formulation
+from cindy.formulation.base import STRETCH, Formulation, Pair
 from cindy.formulation.windows import single_steps, split
 
 __all__ = ["Discrete"]
@@ -26,6 +26,7 @@ class Discrete(Formulation):
     """
 
     kind: ClassVar[str] = "discrete"
+    discrete: ClassVar[bool] = True
     order: ClassVar[int] = 1  # type: ignore[misc]
     smooth: int | None = None
 
@@ -45,6 +46,9 @@ class Discrete(Formulation):
 
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         return self
+
+    def at_samples(self, segment: Trajectory, rows: Floats) -> Iterator[Pair]:
+        yield segment.t[1:][single_steps(segment.t)], rows
 
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
         a, b = int(edges[0]), min(int(edges[-1]), len(segment) - 1)

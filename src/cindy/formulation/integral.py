@@ -1,8 +1,9 @@
 """The integral form: the states themselves on the left-hand side, from a free initial state."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from cindy.calculus import (
     derivative,
     increments,
     nested,
+    onto_samples,
     running_sums,
     uniform_step,
     whitened,
@@ -25,7 +27,7 @@ from cindy.calculus import (
 )
 from cindy.data import Trajectory
 from cindy.errors import DataError
-from cindy.formulation.base import Formulation
+from cindy.formulation.base import Formulation, Pair
 from cindy.formulation.feedback import feedback_of_data
 from cindy.formulation.scales import derivative_window, integral_window, window_length
 from cindy.formulation.windows import split, stacks
@@ -60,6 +62,7 @@ class Integral(Formulation):
     """
 
     kind: ClassVar[str] = "integral"
+    integrates: ClassVar[bool] = True
     order: int = 1
     initial: Literal["free", "first"] = "free"
     window: int | None = None
@@ -112,6 +115,22 @@ class Integral(Formulation):
         return replace(
             self, degree=degree, half_width=half_width, window=window, rate=rate, feedback=feedback
         )
+
+    @property
+    def leaves_noise(self) -> bool:
+        return self.initial == "free"
+
+    def unweighted(self) -> Self:
+        return replace(self, feedback=0.0)
+
+    def at_samples(self, segment: Trajectory, rows: Floats) -> Iterator[Pair]:
+        lost = self.order if self.initial == "free" else 1
+        begin = 0
+        for a, b in pairwise(self.edges(len(segment))):
+            t = segment.t[a:b]
+            part = rows[begin : begin + b - a - lost]
+            begin += b - a - lost
+            yield (t, onto_samples(part, t, lost)) if self.initial == "free" else (t[1:], part)
 
     @property
     def _estimates_a_rate(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from cindy._types import Floats
 from cindy.basis import equation_label, pretty
 from cindy.data import Trajectory, noise_level
-from cindy.formulation import Formulation, Integral
+from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.model.model import Model
 from cindy.model.residual import Residual, autocorrelation, residuals
@@ -95,7 +95,7 @@ def _loss(total: LeastSquares, coef: Floats) -> Floats:
 def _noise(model: Model, form: Formulation, rms: Floats) -> Floats:
     """The model's estimate; for the integral form the residuals stand in where it has none."""
     known = np.isfinite(model.noise)
-    return np.asarray(np.where(known, model.noise, rms if isinstance(form, Integral) else np.nan))
+    return np.asarray(np.where(known, model.noise, rms if form.integrates else np.nan))
 
 
 def _uncertain(model: Model) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
 
 def _left_over(model: Model, data: Sequence[Trajectory], form: Formulation, rms: Floats) -> Iterator[str]:
     """Residuals that are larger than the roughness of the data accounts for."""
-    if not isinstance(form, Integral) or form.order == 2:
+    if not form.integrates or form.order == 2:
         return
     segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
     if not segments:
@@ -161,7 +161,7 @@ def _left_over(model: Model, data: Sequence[Trajectory], form: Formulation, rms:
 
 def _correlated(model: Model, form: Formulation, correlation: Floats, band: float) -> Iterator[str]:
     """Residuals that remember: only where the form does not itself make neighbours alike."""
-    if not isinstance(form, Integral) or len(correlation) < 2:
+    if not form.integrates or len(correlation) < 2:
         return
     first = correlation[1]
     slow = [j for j in range(len(model.states)) if first[j] > max(_CORRELATED, 2 * band)]

@@ -12,7 +12,7 @@ from cindy._extras import require
 from cindy._types import Floats
 from cindy.basis import Basis, compile_jacobian, compile_rhs
 from cindy.errors import DataError
-from cindy.formulation import Discrete, Formulation
+from cindy.formulation import Formulation
 
 __all__ = ["Equations"]
 
@@ -140,7 +140,7 @@ class Equations:
 
         terms = self.basis.terms(self.variables)
         make = getattr(export, form)
-        discrete = isinstance(self.formulation, Discrete)
+        discrete = self.formulation.discrete
         return make(
             terms, self.coef, self.states, self.inputs, order=self.order, discrete=discrete, **options
         )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from cindy._types import Floats
-from cindy.calculus import onto_samples
 from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
-from cindy.formulation import Discrete, Formulation, Integral, single_steps
+from cindy.formulation import Formulation
 from cindy.model.equations import Equations
 
 __all__ = ["Residual", "autocorrelation", "residuals"]
@@ -66,22 +64,8 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
 
 
 def _windows(model: Equations, form: Formulation, segment: Trajectory) -> Iterator[tuple[Floats, Floats]]:
-    edges, terms = form.edges(len(segment)), len(model.terms)
-    matrix = form.matrix(segment, model.basis, edges)
-    rows = matrix[:, terms:] - matrix[:, :terms] @ model.coef
-    if isinstance(form, Discrete):
-        yield segment.t[1:][single_steps(segment.t)], rows
-        return
-    if not isinstance(form, Integral):
-        yield segment.t, rows
-        return
-    lost = form.order if form.initial == "free" else 1
-    begin = 0
-    for a, b in pairwise(edges):
-        t = segment.t[a:b]
-        part = rows[begin : begin + b - a - lost]
-        begin += b - a - lost
-        yield (t, onto_samples(part, t, lost)) if form.initial == "free" else (t[1:], part)
+    measured, modelled = form.compared(segment, model.basis, model.coef)
+    return form.at_samples(segment, measured - modelled)
 
 
 def autocorrelation(found: Sequence[Residual], lags: int) -> Floats:

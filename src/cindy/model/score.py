@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from cindy._check import integer
 from cindy._types import Floats
 from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
-from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.formulation import Differential, Formulation
 from cindy.model.equations import Equations
 from cindy.model.solution import solutions
 
@@ -33,33 +32,25 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
         )
     if kind not in KINDS:
         raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
-    discrete = isinstance(model.formulation, Discrete)
     if kind == "trajectory":
         pairs = list(_solutions(model, data, window))
-    elif kind == "derivative" and discrete:
+    elif kind == "derivative" and model.formulation.discrete:
         raise DataError('score: a discrete model has no derivatives. Use kind="equation".')
     else:
         form = model.formulation if kind == "equation" else Differential(order=model.order)
-        pairs = list(_rows(model, data, _plain(form.fit_to(data))))
+        pairs = list(_rows(model, data, form.fit_to(data).unweighted()))
     if not pairs:
         raise DataError("score: no trajectory has enough complete samples in a row to be compared.")
     # The integral form has taken the unknown initial state out already: there is no mean left to take out.
-    centred = not (kind == "equation" and isinstance(model.formulation, Integral))
+    centred = not (kind == "equation" and model.formulation.integrates)
     return _determination(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)), centred=centred)
-
-
-def _plain(form: Formulation) -> Formulation:
-    """The formulation without what weighs its rows for estimation: here they are states, not estimates."""
-    return replace(form, feedback=0.0) if isinstance(form, Integral) else form
 
 
 def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Pair]:
     """(what the data say, what the equations say), for each stretch without gaps."""
     for segment in (part for one in data for part in one.segments()):
         if len(segment) >= form.min_samples:
-            rows = form.matrix(segment, model.basis, form.edges(len(segment)))
-            terms = len(model.terms)
-            yield rows[:, terms:], rows[:, :terms] @ model.coef
+            yield form.compared(segment, model.basis, model.coef)
 
 
 def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> Iterator[Pair]:

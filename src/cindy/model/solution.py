@@ -11,7 +11,7 @@ from cindy._types import Floats
 from cindy.calculus import cumulative, derivative_weights, interval_weights
 from cindy.data import Trajectory, noise_level
 from cindy.errors import DataError
-from cindy.formulation import Differential, Discrete, half_period
+from cindy.formulation import Differential, half_period
 from cindy.model.equations import Equations
 from cindy.model.integration import Limits
 from cindy.model.simulation import simulate
@@ -52,7 +52,7 @@ def solutions(
     smoother: of the first samples, where the equations are too far off to tell their noise; by default
         chosen from the data
     """
-    discrete = isinstance(model.formulation, Discrete)
+    discrete = model.formulation.discrete
     near = 0 if discrete else half_period(data, least=model.order + 2)
     for i, segment in ((i, part) for i, one in enumerate(data) for part in one.segments()):
         length = window or len(segment)

@@ -39,8 +39,7 @@ def balanced(
     for i, one in enumerate(data):
         for segment in one.segments():
             if len(segment) >= form.min_samples:
-                matrix = form.matrix(segment, basis, form.edges(len(segment)))
-                left = matrix[:, len(coef) :] - matrix[:, : len(coef)] @ coef
+                left = np.subtract(*form.compared(segment, basis, coef))
                 rows[i] += len(left)
                 squares[i] += float(np.sum((left / noise) ** 2))
     used = (rows > 0) & (squares > 0)

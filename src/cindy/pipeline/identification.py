@@ -20,7 +20,7 @@ from cindy.pipeline.settle import settled
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Adaptive, Constraint, Problem, Weights
 from cindy.regression import Refit
-from cindy.selection import Choice, Gap, Selection, Significance, choose
+from cindy.selection import Choice, Selection, Significance, choose
 from cindy.solver import Correction, Result, Step
 from cindy.summary import accumulate
 
@@ -83,8 +83,8 @@ def identify(
     problem = Problem(
         gather(data, formulation=form), radius=radius, constraints=constraints, weights=weights or Adaptive()
     )
-    if rule.refits and isinstance(form, Integral) and form.initial == "free":
-        problem = settled(problem, data, gather, drift_known=form.feedback is not None)
+    if rule.refits and form.leaves_noise:
+        problem = settled(problem, data, gather, drift_known=getattr(form, "feedback", None) is not None)
     run = partial(solve, correction=correction, selection=rule, tol=tol, max_iter=max_iter, callback=callback)
     return _with_scales(solve_with_samples(problem, data, run), data, seed)
 
@@ -100,7 +100,7 @@ def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
 
 def _measured_noise(model: Model, data: list[Trajectory]) -> Floats:
     """Residuals of the free integral form are noise; for other forms the data must tell."""
-    if isinstance(model.formulation, Integral) and model.formulation.initial == "free":
+    if model.formulation.leaves_noise:
         return model.noise
     levels = [noise_level(s) ** 2 for one in data for s in one.segments()]
     return np.asarray(np.sqrt(np.mean(levels, axis=0)))
@@ -137,7 +137,7 @@ def solve(
         settings={
             "selection": repr(rule),
             "correction": repr(choice.correction),
-            "tol": rule.tol if isinstance(rule, Gap) else tol,
+            "tol": rule.tolerance(tol),
         },
     )
 

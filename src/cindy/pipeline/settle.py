@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def settled(
     Quadrature and rounding: residuals below their error are not to be explained by terms.
     """
     form = problem.summary.formulation
-    assert isinstance(form, Integral)
+    form = cast(Integral, form)
     basis = problem.summary.basis
     # Laws that hold at samples only are left aside: a first look does without.
     exact = tuple(c for c in problem.constraints if not at_samples(c))

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from cindy._check import floats
 from cindy._types import Floats
 from cindy.errors import ConstraintError
-from cindy.problem import Conservation, Constraint, Row
+from cindy.problem import Constraint, Row, at_samples
 from cindy.problem import Names as Speaker
 from cindy.pysindy.libraries import Library, terms_of
 from cindy.rows import Rows
@@ -108,7 +108,7 @@ def constraint_matrices(
 
 
 def _rows_of(constraint: Constraint, names: Speaker) -> list[Row]:
-    if isinstance(constraint, Conservation) and constraint.tolerance is not None:
+    if at_samples(constraint):
         raise ConstraintError(
             f"{constraint}: a tolerance speaks of samples, which an optimizer of pysindy does not see. "
             "Use cindy.identify()."

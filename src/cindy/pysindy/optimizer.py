@@ -178,7 +178,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             choice = choose(form, rule, self.correction, tol=self.tol, max_iter=self.max_iter, callback=show)
         result = choice.result
         if not result.converged:
-            tol = rule.tol if isinstance(rule, Gap) else self.tol
+            tol = rule.tolerance(self.tol)
             warnings.warn(
                 f"ConditionalGradient ended ({result.status}) after {result.iterations} iterations with a "
                 f"relative gap of {result.relative_gap:.2e}, above the tolerance {tol:.2e}.",

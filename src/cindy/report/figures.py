@@ -13,7 +13,7 @@ from cindy._types import Floats
 from cindy.basis import pretty
 from cindy.data import Trajectory, periods
 from cindy.export import format_value
-from cindy.formulation import Differential, Discrete
+from cindy.formulation import Differential
 from cindy.model import Diagnostics, Model, Solution, solutions
 
 __all__ = ["Comparison", "coefficients", "compare", "history", "path", "residual_series", "thinned"]
@@ -64,7 +64,7 @@ def compare(model: Model, data: Sequence[Trajectory]) -> Comparison:
     explained = through = _explained(found, len(model.states))
     stopped = [one.simulated.stopped for one in found if one.simulated.stopped]
     lost = np.min(explained, initial=1.0) < _FOLLOWS
-    smoother = Differential().fit_to(kept) if lost and not isinstance(model.formulation, Discrete) else None
+    smoother = Differential().fit_to(kept) if lost and not model.formulation.discrete else None
     while np.min(explained, initial=1.0) < _FOLLOWS and tried // 2 >= shortest:
         tried //= 2
         window = tried

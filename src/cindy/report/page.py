@@ -14,7 +14,6 @@ from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
 from cindy.export import format_value
-from cindy.formulation import Discrete
 from cindy.model import Diagnostics, Model, diagnose
 from cindy.report import figures, mathml
 
@@ -92,13 +91,11 @@ def _equations(model: Model) -> list[dict[str, Any]]:
 
 
 def _left(model: Model, state: int) -> str:
-    return mathml.left_side(
-        model.states[state], model.order, discrete=isinstance(model.formulation, Discrete)
-    )
+    return mathml.left_side(model.states[state], model.order, discrete=model.formulation.discrete)
 
 
 def _sides(model: Model) -> list[str]:
-    discrete = isinstance(model.formulation, Discrete)
+    discrete = model.formulation.discrete
     return [equation_label(state, model.order, discrete) for state in model.states]
 
 

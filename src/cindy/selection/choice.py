@@ -12,7 +12,7 @@ from cindy._types import Floats, Ints
 from cindy.problem import StandardForm
 from cindy.regression import Refit
 from cindy.selection.candidates import Candidates
-from cindy.selection.rules import Gap, Selection
+from cindy.selection.rules import Selection
 from cindy.solver import Correction, Direct, Region, Result, Step, conditional_gradient, oracle_for
 
 __all__ = ["Choice", "choose"]
@@ -57,7 +57,7 @@ def choose(
         form.objective,
         form.oracle,
         correction,
-        tol=rule.tol if isinstance(rule, Gap) else tol,
+        tol=rule.tolerance(tol),
         max_iter=max_iter,
         callback=callback,
     )

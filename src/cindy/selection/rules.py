@@ -44,6 +44,10 @@ class Selection(ABC):
     def pick(self, candidates: Candidates) -> Ints:
         """Flat indices of the coefficients to keep."""
 
+    def tolerance(self, asked: float) -> float:
+        """Of the solver's relative gap: what was asked for, unless the rule is about the gap itself."""
+        return asked
+
     def score(self, candidates: Candidates, fit: Refit) -> float:
         """What the path shows for a model, the lower the better: information criterion per row."""
         regression = candidates.regression
@@ -134,6 +138,9 @@ class Gap(Selection):
 
     def __post_init__(self) -> None:
         positive(self.tol, "Gap: `tol`")
+
+    def tolerance(self, asked: float) -> float:
+        return self.tol
 
     def pick(self, candidates: Candidates) -> Ints:
         return np.flatnonzero(candidates.solution)
