@@ -28,8 +28,8 @@ from cindy import (
     tie,
 )
 from cindy.errors import ConvergenceWarning
-from cindy.pipeline import identification as identify
-from cindy.summary import accumulation as accumulate
+from cindy.pipeline import identify
+from cindy.summary import accumulate
 from cindy.systems import duffing, fput, kuramoto, lorenz, lotka_volterra, michaelis_menten, spring_masses
 
 SYSTEM = lotka_volterra()

@@ -5,7 +5,7 @@ import pytest
 
 import cindy
 from cindy import Integral, Polynomial
-from cindy.pipeline import identification as identify
+from cindy.pipeline import identify
 from cindy.systems import (
     duffing,
     fput,

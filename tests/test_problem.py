@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import cindy
 from cindy import Adaptive, Polynomial, Problem, Trajectory, Uniform
 from cindy.errors import CindyError, ConstraintError, DataError, InfeasibleError
-from cindy.summary import accumulation as accumulate
+from cindy.summary import accumulate
 from cindy.systems import lotka_volterra, michaelis_menten
 
 SYSTEM = michaelis_menten()

@@ -8,7 +8,7 @@ import pytest
 import cindy
 from cindy import BIC, CrossValidation, Discrepancy, Gap, Integral, Significance, Terms, Trajectory
 from cindy.errors import CindyError, DataError
-from cindy.pipeline import identification as identify
+from cindy.pipeline import identify
 from cindy.selection.candidates import Candidates
 from cindy.selection.crossvalidation import fold_losses
 from cindy.systems import (
