@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cindy.data.trajectory import Trajectory, as_trajectories
+from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 
 T = np.linspace(0, 1, 11)

@@ -13,10 +13,27 @@ __all__ = ["did_you_mean", "floats", "integer", "positive", "unique_names"]
 
 
 def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:
-    """`values` as a contiguous float array of `ndim` dimensions, finite throughout."""
+    """`values` as a contiguous float array of `ndim` dimensions, finite throughout.
+
+    A masked entry is a missing value. Complex numbers and moments are refused: to drop an imaginary part, or
+    to take a date for a number, would be to read what nobody wrote.
+    """
     try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        given = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+        if given.dtype.kind == "O" and any(isinstance(v, complex) for v in given.flat):
+            given = given.astype(complex)
+        if given.dtype.kind == "c":
+            raise DataError(
+                f"{where} must be real, but holds complex numbers. Pass real and imaginary parts apart."
+            )
+        if given.dtype.kind in "mM":
+            raise DataError(f"{where} must be numbers, but holds dates or durations ({given.dtype}).")
+        if isinstance(given, np.ma.MaskedArray):
+            given = given.astype(np.float64).filled(np.nan)
+        array = np.ascontiguousarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{where} must be numbers, but could not be read as such: {error}.") from error
     if array.ndim != ndim:
         raise DataError(f"{where} must have {ndim} dimension(s), but has shape {array.shape}.")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.data.tables import Table, parsed
+from cindy.data.tables import LEAST_SUSPECT, MOST_PACKED, Table, parsed
 from cindy.errors import DataError
 
 __all__ = ["from_csv"]
@@ -21,36 +21,47 @@ _DELIMITERS = ",;\t"
 
 
 def from_csv(path: Path) -> Table:
-    """A text file with a header, cells separated by commas, semicolons or tabs; also gzipped."""
-    body = _text(path)
-    first, _, rest = body.partition("\n")
-    if not first.strip():
-        raise DataError(f"{path} is empty. The first line must name the columns.")
-    delimiter = max(_DELIMITERS, key=first.count)
-    names = tuple(
-        name.strip() for name in next(csv.reader([first], delimiter=delimiter, skipinitialspace=True))
-    )
-    _check_header(path, names)
-    lines = rest.split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if not lines:
+    """A text file with a header, cells separated by commas, semicolons, tabs or blanks; also gzipped.
+
+    Lines that start with # or % are comments; if no other line names the columns, the last one before the
+    numbers does.
+    """
+    lines = _text(path).split("\n")
+    head, first = _header(path, lines)
+    delimiter = _delimiter(head)
+    if delimiter == "\t" and first < len(lines) and "\t" not in lines[first]:
+        delimiter = " "  # blanks of both kinds, mixed
+    names = tuple(name.strip() for name in _split(head, delimiter))
+    _check_header(path, names, first)
+    numbered = [
+        (i, line)
+        for i, line in enumerate(lines[first:], start=first + 1)
+        if line.strip() and not _comment(line)
+    ]
+    if not numbered:
         raise DataError(f"{path} has a header but no rows.")
-    plain = '"' not in rest and all(line.count(delimiter) == len(names) - 1 and line for line in lines)
-    if plain:
-        cells = None
-        numbers = np.arange(2, len(lines) + 2)
+    cells: list[list[str]] | None = None
+    if delimiter == ";" and any("," in line for _, line in numbered) and "." not in numbered[0][1]:
+        numbered = [(i, line.replace(",", ".")) for i, line in numbered]  # numbers as 3,14
+    if delimiter == " ":
+        numbered = [(i, ",".join(line.split())) for i, line in numbered]
+        delimiter = ","
+    if all('"' not in line and line.count(delimiter) == len(names) - 1 for _, line in numbered):
+        rows, numbers = [line for _, line in numbered], np.array([i for i, _ in numbered])
     else:
-        cells, numbers = _cells(path, rest, delimiter, len(names))
+        kept = dict(numbered)
+        rest = "\n".join(kept.get(i, "") for i in range(first + 1, len(lines) + 1))
+        rows = []
+        cells, numbers = _cells(path, rest, delimiter, len(names), first)
 
     def text(name: str) -> list[str]:
         k = names.index(name)
-        return [row[k].strip() for row in cells or (line.split(delimiter) for line in lines)]
+        return [row[k].strip() for row in cells or (line.split(delimiter) for line in rows)]
 
     @cache
     def all_numbers() -> Floats | None:
         try:
-            return None if cells else np.loadtxt(lines, delimiter=delimiter, comments=None, ndmin=2)
+            return None if cells else np.loadtxt(rows, delimiter=delimiter, comments=None, ndmin=2)
         except ValueError:  # an empty cell or a word somewhere: column by column, it may not matter
             return None
 
@@ -74,7 +85,7 @@ def _text(path: Path) -> str:
     try:
         raw = path.read_bytes()
         if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
+            raw = _unpacked(path, len(raw))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is damaged and cannot be unpacked: {error}.") from error
     except OSError as error:
@@ -84,28 +95,76 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise DataError(
-            f"{path}, line {line}: this is not text. Expected csv, csv.gz, parquet or npz."
+            f"{path}, line {line}: this is not text. Expected csv, csv.gz, parquet, npz, xlsx or mat."
         ) from error
     if "\x00" in body:
         line = body[: body.index("\x00")].count("\n") + 1
-        raise DataError(f"{path}, line {line}: this is not text. Expected csv, csv.gz, parquet or npz.")
+        raise DataError(
+            f"{path}, line {line}: this is not text. Expected csv, csv.gz, parquet, npz, xlsx or mat."
+        )
     return body.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _check_header(path: Path, names: tuple[str, ...]) -> None:
+def _unpacked(path: Path, packed: int) -> bytes:
+    """The content of a gzipped file, unless it is far larger than numbers can be packed."""
+    most = max(LEAST_SUSPECT, MOST_PACKED * packed)
+    with gzip.open(path) as stream:
+        raw = stream.read(most + 1)
+    if len(raw) > most:
+        raise DataError(
+            f"{path} holds {packed:,} bytes and unpacks to more than {most:,}, which numbers never do. "
+            "If it is all right, unpack it first."
+        )
+    return raw
+
+
+def _header(path: Path, lines: list[str]) -> tuple[str, int]:
+    """The line that names the columns, without its comment sign, and how many lines stand up to it."""
+    first = next((i for i, line in enumerate(lines) if line.strip() and not _comment(line)), None)
+    if first is None:
+        raise DataError(f"{path} is empty. The first line must name the columns.")
+    cells = _split(lines[first], _delimiter(lines[first]))
+    if all(_is_number(cell) for cell in cells) and first > 0:
+        # numpy.savetxt, and many instruments, write the names as a comment.
+        for before in reversed(lines[:first]):
+            head = before.strip().lstrip("#%").strip()
+            names = _split(head, _delimiter(head)) if head else []
+            if len(names) == len(cells) and not any(_is_number(name) for name in names):
+                return head, first
+    return lines[first], first + 1
+
+
+def _comment(line: str) -> bool:
+    return line.lstrip()[:1] in ("#", "%")
+
+
+def _delimiter(line: str) -> str:
+    found = max(_DELIMITERS, key=line.count)
+    return " " if not line.count(found) and len(line.split()) > 1 else found
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    if delimiter == " ":
+        return line.split()
+    return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+
+
+def _check_header(path: Path, names: tuple[str, ...], line: int) -> None:
     for k, name in enumerate(names):
         if not name:
-            raise DataError(f"{path}, line 1: column {k + 1} has no name.")
+            raise DataError(f"{path}, line {line}: column {k + 1} has no name.")
         if name in names[:k]:
-            raise DataError(f'{path}, line 1: the column name "{name}" occurs more than once.')
+            raise DataError(f'{path}, line {line}: the column name "{name}" occurs more than once.')
     if all(_is_number(name) for name in names):
         raise DataError(
-            f"{path}, line 1: expected the names of the columns, but got numbers: {', '.join(names)}."
+            f"{path}, line {line}: expected the names of the columns, but got numbers: {', '.join(names)}."
         )
 
 
-def _cells(path: Path, rest: str, delimiter: str, width: int) -> tuple[list[list[str]], NDArray[np.int64]]:
-    """The cells of every row, and the lines on which the rows stand."""
+def _cells(
+    path: Path, rest: str, delimiter: str, width: int, before: int
+) -> tuple[list[list[str]], NDArray[np.int64]]:
+    """The cells of every row, and the lines on which the rows stand; `before` lines stand above."""
     cells, numbers = [], []
     reader = csv.reader(io.StringIO(rest), delimiter=delimiter, skipinitialspace=True)
     try:
@@ -114,14 +173,14 @@ def _cells(path: Path, rest: str, delimiter: str, width: int) -> tuple[list[list
                 continue
             if len(row) != width:
                 raise DataError(
-                    f"{path}, line {reader.line_num + 1}: expected {width} cells as in the header, "
+                    f"{path}, line {reader.line_num + before}: expected {width} cells as in the header, "
                     f"but got {len(row)}."
                 )
             cells.append(row)
-            numbers.append(reader.line_num + 1)
+            numbers.append(reader.line_num + before)
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {reader.line_num + 1}: this is not a row of cells: {error}."
+            f"{path}, line {reader.line_num + before}: this is not a row of cells: {error}."
         ) from error
     return cells, np.array(numbers)
 

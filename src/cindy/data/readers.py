@@ -1,8 +1,9 @@
-"""read: files and data frames to trajectories."""
+"""read: files and data frames to trajectories; as_trajectories: whatever a user may hold to trajectories."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,49 +11,115 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._check import unique_names
+from cindy._check import did_you_mean, unique_names
 from cindy._types import Floats
 from cindy.data.csv_table import from_csv
-from cindy.data.tables import Table, from_frame, from_npz, from_parquet
-from cindy.data.trajectory import Trajectory
+from cindy.data.foreign_files import from_excel, from_matlab
+from cindy.data.tables import Table, from_frame, from_npz, from_parquet, is_frame
+from cindy.data.trajectory import Trajectory, as_trajectory, is_pair, same_variables
 from cindy.errors import DataError
 
-__all__ = ["read"]
+__all__ = ["as_trajectories", "read"]
+
+_KINDS = {
+    ".npz": from_npz,
+    ".parquet": from_parquet,
+    ".pq": from_parquet,
+    ".xls": from_excel,
+    ".xlsx": from_excel,
+    ".xlsm": from_excel,
+    ".ods": from_excel,
+    ".mat": from_matlab,
+}
+_USUAL = (
+    "t",
+    "time",
+    "times",
+    "timestamp",
+    "datetime",
+    "date",
+    "year",
+    "month",
+    "week",
+    "day",
+    "hour",
+    "minute",
+)
+_USUAL += ("second", "sec", "elapsed")
+"""What a column of times is called, the surest first; plural, capitals and a unit behind it do not matter."""
+_TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
+"""Of these several may stand for one moment: then the user must say."""
 
 
 def read(
     path: str | os.PathLike[str] | Any,
-    time: str = "t",
+    time: str | None = None,
     states: Iterable[str] | None = None,
     by: str | None = None,
     inputs: Iterable[str] | None = None,
 ) -> list[Trajectory]:
     """The trajectories in a file, or in a data frame.
 
-    path: a csv file (also gzipped), a parquet file, an npz file with the arrays t (n,)
-        and x (n, d) (optional: u, and the names states and inputs; or one array per
-        column), a pandas or polars DataFrame, or an xarray Dataset
-    time: name of the column of times; dates count in seconds from the first
+    path: a text file with a header (cells separated by commas, semicolons, tabs or blanks, lines that
+        start with # or % are comments; also gzipped); a parquet, Excel or Matlab file; an npz file with
+        the arrays t (n,) and x (n, d) (optional: u, and the names states and inputs; or one array per
+        column); a pandas or polars DataFrame; or an xarray Dataset
+    time: name of the column of times; by default the one with a usual name (t, time, year, date, …), or
+        the index of a DataFrame. Dates count in seconds from the first
     states: names of the columns of states; by default all that have no other part
     by: name of a column whose every value is one trajectory
     inputs: names of the columns of inputs
 
     An empty cell is a missing value.
     """
-    table = _table(path)
+    return _trajectories(_table(path), time, states, by, inputs)
+
+
+def as_trajectories(data: Any) -> list[Trajectory]:
+    """A list of trajectories with the same variables, from whatever a user may hold.
+
+    `data` is one trajectory, one pair (t, x), a DataFrame, an xarray Dataset, or an iterable of these.
+    """
+    if isinstance(data, Trajectory) or is_pair(data):
+        return [as_trajectory(data)]
+    if is_frame(data):
+        return _trajectories(from_frame(data), None, None, None, None)
+    if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
+        as_trajectory(data)
+    several = (
+        _trajectories(from_frame(one), None, None, None, None) if is_frame(one) else [one] for one in data
+    )
+    found = list(same_variables(as_trajectory(item) for items in several for item in items))
+    if not found:
+        raise DataError("No trajectories: the list is empty. Pass at least one Trajectory or pair (t, x).")
+    return found
+
+
+def _trajectories(
+    table: Table,
+    time: str | None,
+    states: Iterable[str] | None,
+    by: str | None,
+    inputs: Iterable[str] | None,
+) -> list[Trajectory]:
+    if time is None:
+        time = _column_of_times(table)
+    if by is None and len(table.index) == 2 and time in table.index:
+        by = next(name for name in table.index if name != time)
     known = table.inputs if inputs is None else unique_names(inputs, "read: `inputs`")
     others = {time, *known} | ({by} if by else set())
     for name in (time, *known, *([by] if by else [])):
         table.need(name)
     if states is None:
-        chosen = tuple(name for name in table.names if name not in others)
+        chosen = tuple(name for name in table.names if name not in others and name not in table.index)
     else:
         chosen = unique_names(states, "read: `states`")
     if not chosen:
         raise DataError(f"{table.source} has no column left for the states: {', '.join(table.names)}.")
-    clash = [name for name in chosen if name in others]
-    if clash:
-        raise DataError(f'read: the column "{clash[0]}" cannot be a state and have another part as well.')
+    clash = [name for name in chosen if name in others] or [name for name in known if name in (time, by)]
+    if clash or time == by:
+        twice = clash[0] if clash else time
+        raise DataError(f'read: the column "{twice}" cannot be a state, an input, the time and `by` at once.')
     t = _times(table, time)
     x = np.column_stack([table.numbers(name) for name in chosen])
     u = np.column_stack([table.numbers(name) for name in known]) if known else None
@@ -68,12 +135,39 @@ def _table(source: Any) -> Table:
     path = Path(source)
     if not path.is_file():
         raise DataError(f"read: there is no file {path}.")
-    ending = path.suffix.lower()
-    return {".npz": from_npz, ".parquet": from_parquet, ".pq": from_parquet}.get(ending, from_csv)(path)
+    return _KINDS.get(path.suffix.lower(), from_csv)(path)
+
+
+def _column_of_times(table: Table) -> str:
+    """The column that is called as times are; or the index of a frame, if it is more than a count of rows."""
+    for names in (tuple(n for n in table.names if n not in table.index), table.index):
+        ranked = sorted((_USUAL.index(word), name) for name in names if (word := _word(name)) in _USUAL)
+        if ranked and _USUAL[ranked[0][0]] != "t":
+            parts = [name for rank, name in ranked if _USUAL[rank] in _TOGETHER]
+            if len(parts) > 1:
+                listed = " and ".join(f'"{name}"' for name in parts[:3])
+                raise DataError(
+                    f"{table.source}: {listed} may be times. Say which with `time`, or join them into one."
+                )
+        if ranked:
+            return ranked[0][1]
+    if len(table.index) == 1:
+        return table.index[0]
+    raise DataError(
+        f'{table.source} has no column "t", nor one called time, date, year or alike. '
+        f"Say which column holds the times with `time`. {did_you_mean('t', table.names)}"
+    )
+
+
+def _word(name: str) -> str:
+    """The name of a column without its unit: "Time (s)", "time_ms" and "t [h]" are time, time and t."""
+    plain = re.sub(r"[\(\[{/].*$", "", name.strip().lower()).strip()
+    plain = re.sub(r"[_ .](s|sec|secs|seconds|ms|us|ns|min|h|hr|hours?|d|days?|y|yr|years?)$", "", plain)
+    return plain[:-1] if plain.endswith("s") and plain[:-1] in _USUAL and len(plain) > 2 else plain
 
 
 def _times(table: Table, time: str) -> Floats:
-    t = table.numbers(time)
+    t = table.moments(time)
     missing = np.flatnonzero(np.isnan(t))
     if len(missing):
         raise DataError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,25 @@ from numpy.typing import NDArray
 
 from cindy._check import did_you_mean
 from cindy._types import Floats
+from cindy.data.moments import iso_seconds, seconds
 from cindy.errors import DataError
 
-__all__ = ["Table", "from_frame", "from_npz", "from_parquet", "parsed"]
+__all__ = [
+    "LEAST_SUSPECT",
+    "MOST_PACKED",
+    "Table",
+    "from_arrays",
+    "from_frame",
+    "from_npz",
+    "from_parquet",
+    "is_frame",
+    "parsed",
+]
 
 
+MOST_PACKED = 200
+LEAST_SUSPECT = 64_000_000
+"""Bytes: what unpacks to more than this, and to more than MOST_PACKED times its size, is no measurement."""
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 
 
@@ -30,6 +43,7 @@ class Table:
     text: the entries of a column as strings
     place: what to call row i of the column of that name, such as 'line 7, column "x"'
     inputs: the columns that the source itself calls inputs
+    index: the columns that label the rows of a frame: times or runs, never states
     """
 
     source: str
@@ -39,6 +53,18 @@ class Table:
     text: Callable[[str], list[str]]
     place: Callable[[int, str], str]
     inputs: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
+
+    def moments(self, name: str) -> Floats:
+        """The column as times: numbers, or dates in seconds since the first, written as ISO 8601 has it."""
+        self.need(name)
+        try:
+            return self.numbers(name)
+        except DataError:
+            found = iso_seconds(self.text(name))
+            if found is None:
+                raise
+            return found
 
     def numbers(self, name: str) -> Floats:
         """The column, which must exist and be finite where it is not missing."""
@@ -61,34 +87,65 @@ class Table:
 
 def from_npz(path: Path) -> Table:
     """Arrays t (n,) and x (n, d), with u, states and inputs where there are any; or one array per column."""
+    return from_arrays(str(path), _arrays(path))
+
+
+def from_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> Table:
+    """Named arrays: x and u may be matrices, with names in states and inputs; all others are columns."""
+    inputs: tuple[str, ...] = ()
+    columns: dict[str, Any] = {}
+
+    def add(name: str, values: Any) -> None:
+        if name in columns:
+            raise DataError(f'{path}: the column name "{name}" occurs more than once.')
+        columns[name] = values
+
+    labels = {"x": "states", "u": "inputs"}
+    matrices = [key for key in labels if key in arrays and arrays[key].ndim == 2]
+    for name, values in arrays.items():
+        if name in matrices:
+            names = _column_names(path, name, labels[name], values, arrays)
+            if name == "u":
+                inputs = tuple(names)
+            for label, column in zip(names, values.T, strict=True):
+                add(label, column)
+        elif not any(name == labels[key] for key in matrices):
+            add(name, values)
+    return _from_columns(path, columns, inputs)
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: np.asarray(file[name]) for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise DataError(f"{path} is not an npz file of plain arrays: {error}.") from error
-    inputs: tuple[str, ...] = ()
-    for key, label in (("x", "states"), ("u", "inputs")):
-        matrix = arrays.get(key)
-        named = arrays.pop(label, None)
-        if matrix is None or matrix.ndim != 2:
-            continue
-        del arrays[key]
-        names = (
-            [str(n) for n in named]
-            if named is not None
-            else [f"{key}{i + 1}" for i in range(matrix.shape[1])]
-        )
-        if len(names) != matrix.shape[1]:
-            raise DataError(
-                f'{path}: "{label}" has {len(names)} names for {matrix.shape[1]} columns of "{key}".'
-            )
-        if key == "u":
-            inputs = tuple(names)
-        arrays.update(zip(names, matrix.T, strict=True))
-    return _from_columns(str(path), arrays, inputs)
+            unpacked = sum(entry.file_size for entry in file.zip.infolist())
+            if unpacked > max(LEAST_SUSPECT, MOST_PACKED * path.stat().st_size):
+                raise DataError(f"{path} would unpack to {unpacked:,} bytes, which is no measurement.")
+            return {name: np.asarray(file[name]) for name in file.files}
+    except DataError:
+        raise
+    # A damaged file may fail in any part of numpy, zipfile or zlib, each with errors of its own.
+    except (Exception, MemoryError) as error:
+        said = str(error).rstrip(".") or type(error).__name__
+        raise DataError(f"{path} is not an npz file of plain arrays: {said}.") from error
 
 
-def _from_columns(source: str, arrays: Mapping[str, Any], inputs: tuple[str, ...] = ()) -> Table:
+def _column_names(
+    path: str, key: str, label: str, matrix: NDArray[Any], arrays: Mapping[str, Any]
+) -> list[str]:
+    named = arrays.get(label)
+    names = (
+        [str(n) for n in np.atleast_1d(named)]
+        if named is not None
+        else [f"{key}{i + 1}" for i in range(matrix.shape[1])]
+    )
+    if len(names) != matrix.shape[1]:
+        raise DataError(f'{path}: "{label}" has {len(names)} names for {matrix.shape[1]} columns of "{key}".')
+    return names
+
+
+def _from_columns(
+    source: str, arrays: Mapping[str, Any], inputs: tuple[str, ...] = (), index: tuple[str, ...] = ()
+) -> Table:
     lengths = {name: len(a) if np.ndim(a) == 1 else -1 for name, a in arrays.items()}
     if not arrays:
         raise DataError(f"{source} holds no columns.")
@@ -101,11 +158,18 @@ def _from_columns(source: str, arrays: Mapping[str, Any], inputs: tuple[str, ...
 
     def column(name: str) -> Floats:
         values = arrays[name]
-        if np.asarray(values).dtype.kind in "mM":
-            return _seconds(np.asarray(values))
+        moments = seconds(values)
+        if moments is not None:
+            return moments
+        kinds = np.asarray(values).dtype.kind
+        if kinds == "c" or (kinds == "O" and any(isinstance(v, complex) for v in values)):
+            raise DataError(
+                f'{source}, column "{name}": expected real numbers, but got complex ones. '
+                "Store real and imaginary parts in columns of their own."
+            )
         try:
             return np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             entries = ["" if v is None else str(v) for v in values]
             return parsed(entries, lambda i: f'{source}, row {i}, column "{name}"')
 
@@ -117,13 +181,8 @@ def _from_columns(source: str, arrays: Mapping[str, Any], inputs: tuple[str, ...
         text=lambda name: [str(v) for v in arrays[name]],
         place=lambda i, name: f'row {i}, column "{name}"',
         inputs=inputs,
+        index=index,
     )
-
-
-def _seconds(moments: NDArray[Any]) -> Floats:
-    """Dates as seconds since the first of them, durations as seconds."""
-    since = moments - moments[0] if moments.dtype.kind == "M" else moments
-    return np.where(np.isnat(since), np.nan, since / np.timedelta64(1, "s"))
 
 
 def from_parquet(path: Path) -> Table:
@@ -138,33 +197,67 @@ def from_parquet(path: Path) -> Table:
         ) from error
     try:
         frame = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as parquet: {error}.") from error
+    # A damaged file may fail in any part of pandas, pyarrow or a codec, each with errors of its own.
+    except (Exception, MemoryError) as error:
+        raise DataError(f"{path} cannot be read as parquet: {str(error).rstrip('.')}.") from error
     return from_frame(frame, str(path))
+
+
+def is_frame(data: Any) -> bool:
+    """Whether it is a DataFrame of pandas or polars, or an xarray Dataset."""
+    return not isinstance(data, type) and (
+        (hasattr(data, "data_vars") and hasattr(data, "to_dataframe"))
+        or type(data).__name__ == "LazyFrame"
+        or (hasattr(data, "columns") and hasattr(data, "__getitem__"))
+    )
 
 
 def from_frame(frame: Any, source: str = "") -> Table:
     """A DataFrame of pandas or polars, or an xarray Dataset."""
     source = source or f"the {type(frame).__name__}"
-    if hasattr(frame, "data_vars") and hasattr(frame, "to_dataframe"):  # xarray.Dataset
-        frame = frame.to_dataframe().reset_index()
-    if not (hasattr(frame, "columns") and hasattr(frame, "__getitem__")):
+    if not is_frame(frame):
         raise DataError(
             f"read: expected a path, a data frame or an xarray Dataset, but got {type(frame).__name__}."
         )
+    if hasattr(frame, "data_vars"):  # xarray.Dataset
+        if not frame.data_vars or not frame.sizes:
+            raise DataError(f"{source} holds no columns.")
+        frame = frame.to_dataframe()
+    if type(frame).__name__ == "LazyFrame":
+        frame = frame.collect()
+    frame, index = _index_as_columns(frame)
     names = [str(name) for name in frame.columns]
     for name in names:
         if names.count(name) > 1:
             raise DataError(f'{source}: the column name "{name}" occurs more than once.')
-    return _from_columns(source, {n: _array(frame[c]) for n, c in zip(names, frame.columns, strict=True)})
+    columns = {n: _array(frame[c]) for n, c in zip(names, frame.columns, strict=True)}
+    return _from_columns(source, columns, index=index)
+
+
+def _index_as_columns(frame: Any) -> tuple[Any, tuple[str, ...]]:
+    """The frame with its index as columns, unless it only counts the rows."""
+    labels = getattr(frame, "index", None)
+    if labels is None or not hasattr(frame, "reset_index"):
+        return frame, ()
+    # An index without a name that holds whole numbers may be what is left of a count of rows.
+    if labels.nlevels == 1 and labels.name is None and labels.dtype.kind not in "fmM":
+        return frame, ()
+    names = [f"index {k}" if name is None else name for k, name in enumerate(labels.names)]
+    names = ["index"] if labels.names == [None] else names
+    taken = [name for name in names if name in frame.columns]
+    if taken:
+        return frame, ()
+    return frame.reset_index(names=names), tuple(str(name) for name in names)
 
 
 def _array(column: Any) -> NDArray[Any]:
     values = np.asarray(column.to_numpy())
-    if values.dtype == object:  # nullable columns of pandas: let it turn its own missing values into NaN
+    if values.dtype == object and seconds(values) is None:
+        # nullable columns of pandas: let it turn its own missing values into NaN
         try:
-            values = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-        except (TypeError, ValueError):
+            if not any(isinstance(v, complex) for v in values):
+                values = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        except (TypeError, ValueError, OverflowError):
             return values
     return values
 

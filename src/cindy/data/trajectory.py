@@ -12,23 +12,26 @@ from numpy.typing import ArrayLike
 
 from cindy._check import floats, positive, unique_names
 from cindy._types import Floats
+from cindy.data.moments import seconds
 from cindy.errors import DataError
 
-__all__ = ["Trajectory", "as_trajectories", "as_trajectory"]
+__all__ = ["Trajectory", "as_trajectory", "is_pair", "same_variables"]
 
 
 _LONGEST_BRIDGE = 2.5
 """A step over missing samples that is longer than this many median steps is a gap."""
+_LONGEST = 1e60
+"""Of times, and of the inverse of a step: local polynomials raise both to the fifth power."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Trajectory:
     """States measured along one solution, at increasing times.
 
-    Any increasing time grid will do. A missing value is NaN; infinite values are
-    refused. The arrays are read-only views: a trajectory does not change.
+    Any increasing time grid will do. A missing value is NaN, or masked; infinite values
+    are refused. The arrays are copies that cannot be written: a trajectory does not change.
 
-    t: (n,) times
+    t: (n,) times; dates count in seconds from the first, durations in seconds
     x: (n, d) states; (n,) is taken as a single state
     states: d names, by default x1 … xd
     u: (n, p) inputs, known functions of time without an equation of their own
@@ -63,20 +66,21 @@ class Trajectory:
         weight: float = 1.0,
     ) -> None:
         where = f'Trajectory "{name}"' if name else "Trajectory"
-        times = floats(t, f"{where}: `t`", ndim=1)
+        times = floats(_plain_times(t), f"{where}: `t`", ndim=1)
         if len(times) == 0:
             raise DataError(f"{where}: `t` is empty. A trajectory needs at least one sample.")
         _must_increase(times, where)
+        _must_have_a_scale(times, where)
         values = _columns(x, f"{where}: `x`", len(times))
         known = None if u is None else _columns(u, f"{where}: `u`", len(times))
         state_names = _names(states, "x", values.shape[1], f"{where}: `states`")
         input_names = _names(inputs, "u", 0 if known is None else known.shape[1], f"{where}: `inputs`")
         unique_names(state_names + input_names, f"{where}: `states` and `inputs` together")
         fields = {
-            "t": _read_only(times),
-            "x": _read_only(values),
+            "t": _kept(times, t),
+            "x": _kept(values, x),
             "states": state_names,
-            "u": None if known is None else _read_only(known),
+            "u": None if known is None else _kept(known, u),
             "inputs": input_names,
             "stopped": stopped,
             "name": str(name),
@@ -147,27 +151,12 @@ def as_trajectory(item: Any) -> Trajectory:
     """A trajectory from a trajectory or from a pair (t, x)."""
     if isinstance(item, Trajectory):
         return item
-    if _is_pair(item):
+    if is_pair(item):
         return Trajectory(item[0], item[1])
     raise DataError(
         f"Expected a Trajectory or a pair (t, x), but got {type(item).__name__}. "
         "Wrap the data in cindy.Trajectory(t, x, states=…)."
     )
-
-
-def as_trajectories(data: Any) -> list[Trajectory]:
-    """A list of trajectories with the same variables, from whatever a user may hold.
-
-    `data` is one trajectory, one pair (t, x), or an iterable of these.
-    """
-    if isinstance(data, Trajectory) or _is_pair(data):
-        return [as_trajectory(data)]
-    if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
-        as_trajectory(data)
-    found = list(same_variables(as_trajectory(item) for item in data))
-    if not found:
-        raise DataError("No trajectories: the list is empty. Pass at least one Trajectory or pair (t, x).")
-    return found
 
 
 def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
@@ -189,7 +178,7 @@ def _listed(names: Sequence[str]) -> str:
     return "(" + ", ".join(names) + ")" if names else "none"
 
 
-def _is_pair(item: Any) -> bool:
+def is_pair(item: Any) -> bool:
     if not isinstance(item, (tuple, list)) or len(item) != 2 or isinstance(item[0], Trajectory):
         return False
     try:
@@ -199,7 +188,10 @@ def _is_pair(item: Any) -> bool:
 
 
 def _columns(values: ArrayLike, where: str, samples: int) -> Floats:
-    array = np.asarray(values)
+    try:
+        array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} must be a table of numbers, but its rows differ in length.") from error
     array = floats(array[:, None] if array.ndim == 1 else array, where, ndim=2, allow_nan=True)
     if len(array) != samples:
         raise DataError(
@@ -238,7 +230,34 @@ def _must_increase(t: Floats, where: str) -> None:
     )
 
 
-def _read_only(array: Floats) -> Floats:
+def _plain_times(t: ArrayLike) -> ArrayLike:
+    try:
+        found = seconds(t)
+    except (TypeError, ValueError):  # ragged, or no array at all: the check of numbers says what is wrong
+        return t
+    return t if found is None else found
+
+
+def _must_have_a_scale(t: Floats, where: str) -> None:
+    """Times whose powers floating point can hold."""
+    if len(t) == 1:
+        return
+    size, step = max(abs(float(t[0])), abs(float(t[-1]))), float(np.min(np.diff(t)))
+    if size > _LONGEST or step < 1 / _LONGEST:
+        what = f"t[-1] = {t[-1]:.3g}" if size > _LONGEST else f"a step of {step:.3g}"
+        raise DataError(
+            f"{where}: `t` reaches beyond what can be computed with ({what}). Use other units for the time."
+        )
+
+
+def _kept(array: Floats, given: Any) -> Floats:
+    """The array, read-only; a copy unless it is new, or nobody can write to the memory it shares."""
+    new = not np.may_share_memory(array, given) if isinstance(given, np.ndarray) else array.base is None
+    lender: Any = array
+    while isinstance(lender, np.ndarray) and not lender.flags.writeable:
+        lender = lender.base
+    if not new and isinstance(lender, np.ndarray):
+        array = array.copy()
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,0 +1,271 @@
+"""Data as they come: what must be read right, and what must not be read wrong without a word."""
+
+import datetime as dt
+import gzip
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy.errors import DataError
+
+T = np.linspace(0, 1, 6)
+X = np.column_stack([np.sin(T), np.cos(T)])
+ROWS = [f"{t!r} {x!r} {y!r}" for t, x, y in np.column_stack([T, X]).tolist()]
+
+
+def same(found, names=("x", "y")):
+    (one,) = found
+    assert one.states == names
+    assert np.array_equal(one.t, T)
+    assert np.allclose(one.x, X, rtol=0, atol=1e-15)
+
+
+# npz files whose names collide
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"t": T, "x": X, "states": ["a", "a"]},
+        {"t": T, "x": X, "states": ["t", "b"]},
+        {"t": T, "x": X, "u": X, "states": ["a", "b"], "inputs": ["a", "c"]},
+        {"t": T, "x": X, "a": T, "states": ["a", "b"]},
+    ],
+    ids=["repeated state", "a state called t", "an input called as a state", "a column called as a state"],
+)
+def test_names_that_collide_in_an_npz_file_are_refused(tmp_path, arrays):
+    np.savez(tmp_path / "data.npz", **arrays)
+    with pytest.raises(DataError, match="occurs more than once"):
+        cindy.read(tmp_path / "data.npz")
+
+
+def test_a_state_called_u_is_a_state(tmp_path):
+    np.savez(tmp_path / "data.npz", t=T, x=X, states=["u", "v"])
+    same(cindy.read(tmp_path / "data.npz"), ("u", "v"))
+
+
+def test_complex_columns_of_a_file_are_refused(tmp_path):
+    np.savez(tmp_path / "data.npz", t=T, x=X + 1j)
+    with pytest.raises(DataError, match="complex"):
+        cindy.read(tmp_path / "data.npz")
+
+
+# moments in time
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_time_stamps_count_in_seconds_whatever_their_zone_and_unit(zone, unit):
+    pd = pytest.importorskip("pandas")
+    stamps = pd.date_range("2024-03-30 22:00", periods=6, freq="90min", tz=zone).as_unit(unit)
+    (one,) = cindy.read(pd.DataFrame({"time": stamps, "x": X[:, 0]}))
+    assert np.array_equal(one.t, 5400.0 * np.arange(6))
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        ["2024-05-01", "2024-05-02", "2024-05-04"],
+        ["2024-05-01 12:30", "2024-05-02 12:30", "2024-05-04 12:30"],
+        ["2024-05-01T12:30:05.25+02:00", "2024-05-02T10:30:05.25Z", "2024-05-04T12:30:05.25+02:00"],
+    ],
+)
+def test_iso_dates_in_a_text_file_count_in_seconds(tmp_path, moments):
+    file = tmp_path / "data.csv"
+    file.write_text("date,x\n" + "".join(f"{m},{k}\n" for k, m in enumerate(moments)))
+    (one,) = cindy.read(file)
+    assert np.array_equal(one.t, [0, 86400, 3 * 86400])
+
+
+def test_a_date_that_is_none_is_named_with_its_line(tmp_path):
+    (tmp_path / "data.csv").write_text("date,x\n2024-05-01,1\n2024-05-32,2\n")
+    with pytest.raises(DataError, match='line 2, column "date"'):
+        cindy.read(tmp_path / "data.csv")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]"),
+        np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[ns]"),
+        np.array([5, 6], dtype="timedelta64[D]") - np.timedelta64(5, "D"),
+        [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)],
+        [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 1, 2, tzinfo=dt.UTC)],
+    ],
+)
+def test_a_trajectory_counts_moments_in_seconds(times):
+    assert np.array_equal(cindy.Trajectory(times, [1.0, 2.0]).t, [0, 86400])
+
+
+def test_a_moment_that_is_missing_is_no_time():
+    with pytest.raises(DataError, match="finite"):
+        cindy.Trajectory(np.array(["2024-01-01", "NaT"], dtype="datetime64[D]"), [1.0, 2.0])
+
+
+# arrays
+
+
+@pytest.mark.parametrize(
+    "x", [X + 0j, [1, 2, 3, 4, 5, 6j], np.array(["2024-01-01"] * 6, dtype="datetime64[D]")]
+)
+def test_states_that_are_not_real_numbers_are_refused(x):
+    with pytest.raises(DataError, match=r"complex|dates"):
+        cindy.Trajectory(T, x)
+
+
+def test_a_masked_sample_is_a_missing_one():
+    x = np.ma.masked_array(X, mask=False)
+    x[2, 1] = np.ma.masked
+    found = cindy.Trajectory(T, x)
+    assert np.isnan(found.x[2, 1])
+    assert np.isfinite(found.x).sum() == 11
+    with pytest.raises(DataError, match="`t` must be finite"):
+        cindy.Trajectory(np.ma.masked_array(T, mask=T[2] == T), X)
+
+
+@pytest.mark.parametrize("given", ["array", "view", "column", "series", "read-only view"])
+def test_a_trajectory_does_not_change_with_the_array_it_came_from(given):
+    pd = pytest.importorskip("pandas")
+    base = np.array(X)
+    locked = base[:]
+    locked.flags.writeable = False
+    x = {
+        "array": base,
+        "view": base[:, :],
+        "column": base[:, 0],
+        "series": pd.Series(base[:, 0], copy=False),
+        "read-only view": locked,
+    }[given]
+    t = np.array(T)
+    found = cindy.Trajectory(t, x)
+    before = found.x.copy()
+    base[:] = -7
+    t[:] = -7
+    assert np.array_equal(found.x, before)
+    assert np.array_equal(found.t, T)
+
+
+def test_data_on_disk_are_not_copied_into_memory(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert np.shares_memory(cindy.Trajectory(T, x).x, x)
+
+
+@pytest.mark.parametrize("x", [[[1, 2], [3]] * 3, [10**400] * 6, [None] * 5 + [{}]])
+def test_what_is_no_table_of_numbers_is_refused_in_a_sentence(x):
+    with pytest.raises(DataError):
+        cindy.Trajectory(T, x)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-100, 1e100, 1e300])
+def test_times_beyond_floating_point_are_refused(scale):
+    with pytest.raises(DataError, match="other units for the time"):
+        cindy.Trajectory(T * scale, X)
+
+
+# text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# made by hand\n\n t x y\n" + "\n".join(ROWS) + "\n",
+        "t   x\ty\n" + "\n".join(r.replace(" ", "   ") for r in ROWS),
+        "t\tx\ty\n" + "\n".join(r.replace(" ", "\t") for r in ROWS),
+        "% matlab\nt,x,y\n" + "\n".join(r.replace(" ", ",") for r in ROWS[:3]) + "\n# a pause\n"
+        + "\n".join(r.replace(" ", ",") for r in ROWS[3:]),
+        "# a pendulum\n# t x y\n" + "\n".join(ROWS),
+        "#t,x,y\n" + "\n".join(r.replace(" ", ",") for r in ROWS),
+        "t;x;y\n" + "\n".join(r.replace(" ", ";").replace(".", ",") for r in ROWS),
+    ],
+    ids=["comments", "blanks", "tabs", "percent", "savetxt", "commented header", "decimal commas"],
+)  # fmt: skip
+@pytest.mark.parametrize("packed", [False, True])
+def test_text_as_instruments_write_it_is_read(tmp_path, text, packed):
+    file = tmp_path / ("data.txt.gz" if packed else "data.txt")
+    file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    same(cindy.read(file))
+
+
+def test_a_wrong_cell_is_named_with_its_line_in_spite_of_comments(tmp_path):
+    (tmp_path / "d.txt").write_text("# one\n# two\nt x\n0 1\n# three\n1 oops\n")
+    with pytest.raises(DataError, match="line 6"):
+        cindy.read(tmp_path / "d.txt")
+
+
+def test_a_file_that_unpacks_without_end_is_refused(tmp_path):
+    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"0" * 300_000_000, 9))
+    with pytest.raises(DataError, match="unpacks to more than"):
+        cindy.read(tmp_path / "bomb.csv.gz")
+
+
+# other files
+
+
+def test_excel_and_matlab_files_are_read(tmp_path):
+    pd, io = pytest.importorskip("pandas"), pytest.importorskip("scipy.io")
+    pytest.importorskip("openpyxl")
+    pd.DataFrame({"Time (s)": T, "x": X[:, 0], "y": X[:, 1]}).to_excel(tmp_path / "data.xlsx", index=False)
+    same(cindy.read(tmp_path / "data.xlsx"))
+    io.savemat(tmp_path / "data.mat", {"t": T, "x": X, "states": ["x", "y"], "dt": 0.2})
+    same(cindy.read(tmp_path / "data.mat"))
+    io.savemat(tmp_path / "columns.mat", {"time": T, "x": X[:, 0], "y": X[:, 1]})
+    same(cindy.read(tmp_path / "columns.mat"))
+
+
+# the time by its name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["t", "T", "time", "Time", "time_s", "Time (ms)", "t [s]", "year", "Years", "date", "Day", "timestamp"],
+)
+def test_the_time_is_found_by_its_usual_names(name):
+    pd = pytest.importorskip("pandas")
+    same(cindy.read(pd.DataFrame({"x": X[:, 0], name: T, "y": X[:, 1]})))
+
+
+def test_the_index_of_a_frame_is_its_time():
+    pd = pytest.importorskip("pandas")
+    values = pd.DataFrame(X, columns=["x", "y"])
+    same(cindy.read(values.set_index(pd.Index(T, name="elapsed seconds"))))
+    same(cindy.read(values.set_index(pd.Index(T))))
+    (one,) = cindy.read(values.set_index(pd.date_range("2024", periods=6, freq="s")))
+    assert np.array_equal(one.t, np.arange(6))
+
+
+@pytest.mark.parametrize("index", [None, [3, 4, 5, 7, 8, 9]])
+def test_a_frame_without_times_is_refused(index):
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(DataError, match='no column "t", nor one called time'):
+        cindy.read(pd.DataFrame(X, columns=["x", "y"], index=index))
+
+
+def test_frames_and_datasets_are_trajectories_as_they_are():
+    pd, xr = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    pl = pytest.importorskip("polars")
+    t = np.linspace(0, 6, 200)
+    columns = {"t": t, "x": np.cos(t), "v": -np.sin(t)}
+    frame = pd.DataFrame(columns)
+    expected = cindy.identify(
+        cindy.Trajectory(t, np.column_stack([columns["x"], columns["v"]]), ("x", "v")), cindy.Polynomial(1)
+    )
+    dataset = xr.Dataset({"x": ("t", columns["x"]), "v": ("t", columns["v"])}, coords={"t": t})
+    for data in (frame, frame.set_index("t"), dataset, pl.DataFrame(columns), pl.LazyFrame(columns), [frame]):
+        assert np.array_equal(cindy.identify(data, cindy.Polynomial(1)).coef, expected.coef)
+
+
+def test_the_runs_of_a_dataset_are_trajectories():
+    xr = pytest.importorskip("xarray")
+    runs = xr.Dataset({"x": (("run", "t"), np.vstack([T, 2 * T]))}, coords={"t": T, "run": ["a", "b"]})
+    a, b = cindy.read(runs)
+    assert (a.name, b.name) == ("run a", "run b")
+    assert np.array_equal(b.x[:, 0], 2 * T)
+
+
+def test_an_empty_dataset_is_refused():
+    xr = pytest.importorskip("xarray")
+    for empty in (xr.Dataset(), xr.Dataset(coords={"t": T})):
+        with pytest.raises(DataError, match="no columns"):
+            cindy.read(empty)
