@@ -1,7 +1,9 @@
 """Files are written whole: a temporary file beside the target, then a rename."""
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,35 +11,125 @@ from typing import BinaryIO
 
 from cindy.errors import DataError
 
-__all__ = ["whole_file", "write_text"]
+__all__ = ["alone", "make_folder", "whole_file", "write_text"]
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[BinaryIO]:
     """A binary stream that becomes the file `path` when the block ends, and nothing if it fails.
 
+    Where `path` is a link, the file that it leads to is replaced and the link stays. A pipe or a device
+    is written to as it is. A file that was there keeps its permissions.
+
     what: names the content in an error, "the model" for example
     """
+    if not os.fspath(path):
+        raise DataError(f"Cannot write {what}: the name of the file is empty.")
     target = Path(path)
+    try:
+        real, mode = _destination(target)
+    except (OSError, ValueError) as error:
+        raise _unwritable(what, target, error) from error
+    if mode is not None and not stat.S_ISREG(mode):
+        try:
+            with real.open("wb") as stream:
+                yield stream
+        except OSError as error:
+            raise _unwritable(what, target, error) from error
+        return
     # Not tempfile: its files are readable by their owner alone, and stay so after the rename.
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    temporary = real.with_name(f".{real.name[:100]}.{secrets.token_hex(6)}.part")
     try:
         stream = temporary.open("xb")
     except OSError as error:
-        raise DataError(f"Cannot write {what} to {target}: {error.strerror or error}.") from error
+        raise _unwritable(what, target, error) from error
     try:
         with stream:
             yield stream
-        os.replace(temporary, target)
+            stream.flush()
+            if mode is not None:
+                os.chmod(temporary, stat.S_IMODE(mode))
+            # A name that points to what the disk does not hold yet would be a torn file after a power cut.
+            os.fsync(stream.fileno())
+        os.replace(temporary, real)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise DataError(f"Cannot write {what} to {target}: {error.strerror or error}.") from error
+        raise _unwritable(what, target, error) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
+def make_folder(folder: str | os.PathLike[str]) -> None:
+    """Make a folder, and those above it, unless it is there."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"Cannot make the folder {folder}: {error.strerror or error}.") from error
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """While the block lasts no other process enters it for the same file; a second one is refused at once.
+
+    The lock is the system's own, on a file beside `path`, and ends with the process however that ends.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        stream = lock.open("ab")
+    except OSError as error:
+        raise DataError(f"Cannot write to {path.parent}: {error.strerror or error}.") from error
+    with stream:
+        if not _locked(stream) or not _same(stream, lock):
+            raise DataError(f"Another run is writing to {path}. Wait for it, or choose another folder.")
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _same(stream: BinaryIO, lock: Path) -> bool:
+    """Whether others would open the same file: who held it before may just have removed it."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), lock.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _locked(stream: BinaryIO) -> bool:
+    """Whether this process holds the lock now; True where the system has no locks."""
+    try:
+        import fcntl
+    except ImportError:  # not a Unix
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # A network file system may refuse locks altogether, and then nothing can be told.
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
+def _destination(target: Path) -> tuple[Path, int | None]:
+    """Where a link leads to in the end, and the mode of what is there; None where nothing is."""
+    real = Path(os.path.realpath(target)) if target.is_symlink() else target
+    try:
+        return real, real.stat().st_mode
+    except FileNotFoundError:
+        return real, None
+
+
+def _unwritable(what: str, target: Path, error: Exception) -> DataError:
+    return DataError(f"Cannot write {what} to {target}: {getattr(error, 'strerror', None) or error}.")
+
+
 def write_text(path: str | os.PathLike[str], text: str, what: str) -> None:
     """Write `text` to `path` in UTF-8, whole or not at all."""
+    try:
+        encoded = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"Cannot write {what}: it holds {text[error.start]!r}, which is no character."
+        ) from error
     with whole_file(path, what) as stream:
-        stream.write(text.encode("utf-8"))
+        stream.write(encoded)

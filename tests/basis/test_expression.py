@@ -103,7 +103,7 @@ HOSTILE = [
     "exp(x=y)",
     "eval(x)",
     "sin",
-    "x < y",
+    "x < y < 1",
     "x and y",
     "not x",
     "~x",

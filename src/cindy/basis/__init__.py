@@ -3,7 +3,7 @@
 from cindy.basis.base import Basis, Functions, Product, Subset, Sum, basis_from_dict
 from cindy.basis.compiled import compile_jacobian, compile_rhs
 from cindy.basis.custom import Custom
-from cindy.basis.expression import Expression
+from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.fourier import Fourier
 from cindy.basis.labels import GREEK, axis_label, equation_label, pretty
 from cindy.basis.plan import Plan
@@ -13,6 +13,7 @@ from cindy.basis.term import Factor, Term, product, shortest, term_name, term_va
 from cindy.basis.trigonometric import Trigonometric
 
 __all__ = [
+    "COMPARISONS",
     "GREEK",
     "Basis",
     "Custom",

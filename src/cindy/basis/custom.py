@@ -11,7 +11,7 @@ import numpy as np
 
 from cindy import _check
 from cindy.basis.base import Basis, Functions
-from cindy.basis.expression import CONSTANTS, number, parse
+from cindy.basis.expression import CONSTANTS, check_finite, number, parse
 from cindy.basis.term import Factor, Term
 from cindy.errors import DataError
 
@@ -22,8 +22,11 @@ __all__ = ["Custom"]
 class Custom(Basis):
     """Terms by name, each a formula or a Python function.
 
-    A formula is text such as "x*exp(-y)" in the names of the variables, with + - * / ** (or ^), the usual
-    functions, pi and e. It can be saved, differentiated exactly and exported; prefer it.
+    A formula is text such as "x*exp(-y)" in the names of the variables, with + - * / ** (or ^), the
+    comparisons < <= > >= == != (1 where they hold, 0 elsewhere), pi, e, and the functions sin, cos, tan,
+    asin, acos, atan, sinh, cosh, tanh, exp, log, sqrt, abs, sign, max, min and
+    where(condition, value, otherwise).
+    It can be saved, differentiated exactly and exported; prefer it.
 
     A Python function gets the variables its parameters are named after, as arrays of one number per sample;
     with a single parameter of another name it gets all of them, as one array (samples, variables). It
@@ -102,6 +105,7 @@ def _from_formula(name: str, text: str, variables: tuple[str, ...]) -> Factor:
     where = f"Custom: the formula {name!r}"
     constants = {c: number(value) for c, value in CONSTANTS.items() if c not in variables}
     formula = parse(text, where).replaced(constants)
+    check_finite(formula, where)
     symbols = formula.symbols()
     for symbol in sorted(symbols):
         if symbol not in variables:

@@ -6,9 +6,10 @@ Nothing here executes text: a formula becomes a tree of the operations below or 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from cindy._check import did_you_mean
 from cindy._types import Floats
 from cindy.errors import DataError
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "Expression", "parse"]
+__all__ = ["COMPARISONS", "CONSTANTS", "FUNCTIONS", "SEVERAL", "Expression", "check_finite", "parse"]
 
 
 FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
@@ -33,7 +34,20 @@ FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "log": np.log,
     "sqrt": np.sqrt,
     "abs": np.abs,
+    "sign": np.sign,
 }
+"""Functions of one argument."""
+SEVERAL: dict[str, Callable[[Floats, Floats], Floats]] = {"max": np.maximum, "min": np.minimum}
+"""Functions of two arguments or more."""
+COMPARISONS: dict[str, Callable[[Floats, Floats], Any]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+"""They have the value 1 where they hold and 0 elsewhere."""
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
 LONGEST = 2000
 LONGEST_CHAIN = 200
@@ -44,7 +58,8 @@ DEEPEST = 60
 class Expression:
     """A node of a formula.
 
-    operation: "number", "symbol", "+", "*", "/", "**", "-" (of one operand), or a name in FUNCTIONS
+    operation: "number", "symbol", "+", "*", "/", "**", "-" (of one operand), a name in FUNCTIONS, SEVERAL or
+        COMPARISONS, or "where" (condition, value where it is not zero, value elsewhere)
     operands: empty for numbers and symbols; sums and products have any number, in a fixed order,
         so that equal formulas up to the order of their operands are equal
     """
@@ -69,8 +84,12 @@ class Expression:
         first, *rest = [operand.evaluate(values) for operand in self.operands]
         if self.operation == "**":
             return _power(first, rest[0])
+        if self.operation == "where":
+            return np.where(np.not_equal(first, 0.0), *rest)
+        if self.operation in COMPARISONS:
+            return np.asarray(COMPARISONS[self.operation](first, rest[0]), dtype=np.float64)
         for other in rest:
-            first = _ARITHMETIC[self.operation](first, other)
+            first = _PAIRWISE[self.operation](first, other)
         return FUNCTIONS.get(self.operation, np.negative if self.operation == "-" else np.positive)(first)
 
     def replaced(self, symbols: Mapping[str, Expression]) -> Expression:
@@ -85,7 +104,13 @@ class Expression:
             return number(1.0 if self.symbol == symbol else 0.0)
         if symbol not in self.symbols():
             return number(0.0)
+        if self.operation in COMPARISONS or self.operation == "sign":
+            return number(0.0)
         inner = [operand.derivative(symbol) for operand in self.operands]
+        if self.operation == "where":
+            return build("where", self.operands[0], *inner[1:])
+        if self.operation in SEVERAL:
+            return self._slope_of_extreme(inner)
         if self.operation in _OUTER:
             return build("*", _OUTER[self.operation](self.operands[0]), inner[0])
         if self.operation in "+-":
@@ -103,7 +128,18 @@ class Expression:
                 "+", build("/", inner[0], b), build("-", build("/", quotient, build("**", b, number(2.0))))
             )
         less = build("*", b, build("**", a, build("+", b, number(-1.0))), inner[0])
+        if _is(inner[1], 0.0):
+            return less
         return build("+", less, build("*", self, build("log", a), inner[1]))
+
+    def _slope_of_extreme(self, inner: Sequence[Expression]) -> Expression:
+        """The slope of the operand that is the largest, or the smallest."""
+        beats = ">=" if self.operation == "max" else "<="
+        best, slope = self.operands[0], inner[0]
+        for other, steeper in zip(self.operands[1:], inner[1:], strict=True):
+            slope = build("where", build(beats, best, other), slope, steeper)
+            best = build(self.operation, best, other)
+        return slope
 
 
 def number(value: float) -> Expression:
@@ -116,8 +152,10 @@ def symbol(name: str) -> Expression:
 
 def build(operation: str, *operands: Expression) -> Expression:
     """A node with its neutral and numeric operands cleared away and the rest in a fixed order."""
-    if operation in "+*":
+    if operation in ("+", "*"):
         return _collected(operation, operands)
+    if operation in SEVERAL:
+        return Expression(operation, tuple(sorted(operands, key=_rank)))
     first = operands[0]
     if operation == "-":
         if first.operation == "number":
@@ -125,6 +163,8 @@ def build(operation: str, *operands: Expression) -> Expression:
         return first.operands[0] if first.operation == "-" else Expression("-", operands)
     if operation == "/":
         return first if _is(operands[1], 1.0) or _is(first, 0.0) else Expression("/", operands)
+    if operation == "where" and operands[1] == operands[2]:
+        return operands[1]
     if operation == "**":
         if _is(operands[1], 1.0):
             return first
@@ -167,7 +207,12 @@ def _power(base: Floats, exponent: Floats) -> Floats:
     return np.power(base, exponent)
 
 
-_ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {"+": np.add, "*": np.multiply, "/": np.divide}
+_PAIRWISE: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "+": np.add,
+    "*": np.multiply,
+    "/": np.divide,
+    **SEVERAL,
+}
 
 _OUTER: dict[str, Callable[[Expression], Expression]] = {
     "sin": lambda a: build("cos", a),
@@ -203,6 +248,7 @@ def parse(text: str, where: str) -> Expression:
         tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
         result = _converted(tree.body, where, 0)
         _check_depth(result, where, DEEPEST)
+        check_finite(result, where)
         return result
     except (SyntaxError, RecursionError, MemoryError) as error:
         reason = getattr(error, "msg", None) or type(error).__name__
@@ -215,6 +261,16 @@ def parse(text: str, where: str) -> Expression:
         raise DataError(f"{where}: {text[:80]!r} cannot be read ({error}).") from error
 
 
+_COMPARED: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+_ARITY = dict.fromkeys(FUNCTIONS, (1, 1)) | dict.fromkeys(SEVERAL, (2, 40)) | {"where": (3, 3)}
+"""The fewest and the most arguments of every function."""
 _OPERATORS = {ast.Add: "+", ast.Sub: "+", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 
 
@@ -233,16 +289,38 @@ def _converted(node: ast.expr, where: str, depth: int) -> Expression:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             a, b = (_converted(side, where, depth + 1) for side in (left, right))
             return build(_OPERATORS[type(op)], a, build("-", b) if isinstance(op, ast.Sub) else b)
-        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
-            if name not in FUNCTIONS:
-                raise DataError(
-                    f"{where} uses the function {name!r}, which is not known. {did_you_mean(name, FUNCTIONS)}"
-                )
-            return build(name, _converted(argument, where, depth + 1))
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARED:
+            return build(_COMPARED[type(op)], *(_converted(side, where, depth + 1) for side in (left, right)))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            _check_call(name, len(arguments), where)
+            return build(name, *(_converted(argument, where, depth + 1) for argument in arguments))
     raise DataError(
-        f"{where} may hold numbers, names, + - * / ** and {', '.join(FUNCTIONS)} of one argument, "
+        f"{where} may hold numbers, names, + - * / **, < <= > >= == != and {', '.join(_ARITY)}, "
         f"but holds {ast.unparse(node)[:60]!r}."
     )
+
+
+def _check_call(name: str, given: int, where: str) -> None:
+    if name not in _ARITY:
+        raise DataError(
+            f"{where} uses the function {name!r}, which is not known. {did_you_mean(name, _ARITY)}"
+        )
+    least, most = _ARITY[name]
+    if not least <= given <= most:
+        expected = f"{least} argument{'s' * (least > 1)}{' or more' * (most > least)}"
+        raise DataError(f"{where}: {name} takes {expected}, but got {given}.")
+
+
+def check_finite(node: Expression, where: str) -> None:
+    """Refuse a formula with a part that has no variable in it and no finite value: 1e300**2, log(0), 1/0."""
+    if not node.symbols():
+        with np.errstate(all="ignore"):
+            value = node.evaluate({})
+        if not np.isfinite(value):
+            raise DataError(f"{where} holds a number that is not finite: a part of it is {float(value)}.")
+        return
+    for operand in node.operands:
+        check_finite(operand, where)
 
 
 def _check_depth(node: Expression, where: str, left: int) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from cindy._types import Floats
-from cindy.basis.expression import Expression
+from cindy.basis.expression import COMPARISONS, SEVERAL, Expression
 from cindy.basis.plan import Plan
 from cindy.basis.term import Factor
 from cindy.errors import DataError
@@ -28,12 +29,16 @@ class Language:
     end: after a statement (";")
     module: before a mathematical function ("math.")
     absolute: its name for the absolute value
+    extreme: before "max" and "min" of two numbers
+    choice: condition, value where it holds, value elsewhere
     """
 
     prefix: str
     end: str
     module: str
     absolute: str = "fabs"
+    extreme: str = ""
+    choice: str = "({1} if {0} else {2})"
 
 
 def statements(
@@ -115,12 +120,20 @@ def formula(node: Expression, names: Mapping[str, str], language: Language) -> s
     parts = [formula(operand, names, language) for operand in node.operands]
     if node.operation == "+":
         return " + ".join(parts)
-    if node.operation in "-*/":
+    if node.operation in ("-", "*", "/"):
         wrapped = [
             part if _binds(operand, node.operation, i) else f"({part})"
             for i, (operand, part) in enumerate(zip(node.operands, parts, strict=True))
         ]
         return f"-{wrapped[0]}" if node.operation == "-" else node.operation.join(wrapped)
+    if node.operation in COMPARISONS:
+        return f"(1.0*({parts[0]} {node.operation} {parts[1]}))"
+    if node.operation == "sign":
+        return f"(1.0*(({parts[0]} > 0.0) - ({parts[0]} < 0.0)))"
+    if node.operation == "where":
+        return language.choice.format(f"({parts[0]}) != 0.0", f"({parts[1]})", f"({parts[2]})")
+    if node.operation in SEVERAL:
+        return reduce(lambda a, b: f"{language.extreme}{node.operation}({a}, {b})", parts)
     name = {"**": "pow", "abs": language.absolute}.get(node.operation, node.operation)
     return f"{language.module}{name}({', '.join(parts)})"
 

@@ -36,7 +36,10 @@ _search, _written = _panel("Search"), _panel("Output")
 def main() -> None:
     """Run the command line: status 0 on success, 2 on a user's mistake, 1 on anything else."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except CindyError as error:
         from rich.text import Text
 
@@ -50,6 +53,16 @@ def main() -> None:
     except BrokenPipeError:
         # Whoever read the output has closed it; Python would complain once more on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        # A full disk behind the output, most of all.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(
+            f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}.\n"
+        )
+        sys.exit(1)
+    except MemoryError:
+        sys.stderr.write("Error: there is not enough memory for this.\n")
         sys.exit(1)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cindy
+from cindy._files import make_folder
 from cindy.basis import Basis
 from cindy.cli import screen, texts
 from cindy.cli.figures import draw
@@ -73,7 +74,7 @@ def write(
     written: list[tuple[Path, str]] = []
     for folder in (figures, *(file.parent for file in (model_file, report) if file is not None)):
         if folder is not None:
-            _make(folder)
+            make_folder(folder)
     if model_file is not None:
         model.save(model_file)
         written.append((model_file, "the model"))
@@ -85,10 +86,3 @@ def write(
             cindy.report.write(model, list(data), report)
         written.append((report, "the report: one page, opens in a browser"))
     return written
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"Cannot make the folder {folder}: {error.strerror or error}.") from error

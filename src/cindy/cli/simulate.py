@@ -1,5 +1,6 @@
 """cindy simulate: from a saved model to a table of its solution."""
 
+import csv
 import io
 import sys
 from pathlib import Path
@@ -59,6 +60,6 @@ def _on(known: Trajectory, times: np.ndarray) -> np.ndarray:
 
 def _csv(found: Trajectory) -> str:
     stream = io.StringIO()
-    names = ",".join(("t", *found.variables))
-    np.savetxt(stream, np.column_stack([found.t, found.values]), "%.12g", ",", header=names, comments="")
+    csv.writer(stream, lineterminator="\n").writerow(("t", *found.variables))
+    np.savetxt(stream, np.column_stack([found.t, found.values]), "%.12g", ",")
     return stream.getvalue()

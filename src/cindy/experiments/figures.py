@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._files import make_folder, whole_file
 from cindy._types import Floats
 from cindy.experiments.methods import METHODS
 from cindy.experiments.setting import PAPER_FORMULATIONS
@@ -51,12 +52,12 @@ def save(figure: Any, path: Path) -> Path:
     import matplotlib.pyplot as plt
     from PIL import Image
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=100, bbox_inches="tight")
     plt.close(figure)
-    with Image.open(picture) as image:
-        image.convert("RGB").quantize(128).save(path, optimize=True)
+    with Image.open(picture) as image, whole_file(path, "a figure") as stream:
+        image.convert("RGB").quantize(128).save(stream, format="PNG", optimize=True)
     return path
 
 

@@ -1,6 +1,7 @@
 """The runner: cases × methods over processes, into a csv that a broken run resumes from."""
 
 import csv
+import io
 import multiprocessing
 import os
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from cindy._files import alone, make_folder
+from cindy.errors import DataError
 from cindy.experiments.methods import METHODS
 from cindy.experiments.metrics import measure
 from cindy.experiments.setting import prepare
@@ -73,11 +76,24 @@ def run(
 ) -> list[Row]:
     """Every method that takes part in a case's formulation, on every case; all rows of the file `out`.
 
-    Rows are appended as they come, and what the file holds already is not repeated.
+    Rows are appended as they come, and what the file holds already is not repeated. A second run into the
+    same file while this one lasts is refused.
     At the end the file is sorted, so two runs give the same file. Seconds of the
     processor are beside it, in `NAME.seconds.csv`, since no two runs share those.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
+    with alone(out):
+        return _run(cases, methods, out, trials, processes, progress)
+
+
+def _run(
+    cases: Iterable[Case],
+    methods: Sequence[str],
+    out: Path,
+    trials: int,
+    processes: int,
+    progress: Progress | None,
+) -> list[Row]:
     _mend(out)
     finished = {_identity(row) for row in read_table(out)}
     work: list[tuple[Case, list[str]]] = []
@@ -94,11 +110,19 @@ def run(
         )
         if progress is not None:
             progress(done, total, " ".join(row[k] for k in ("system", "formulation", "noise", "method")))
-    rows = sorted(read_table(out), key=_order)
+    rows = _once(read_table(out))
     if work:
         write_table(out, COLUMNS, rows)
-        write_table(_seconds_file(out), (*KEY, "seconds"), sorted(read_table(_seconds_file(out)), key=_order))
+        write_table(_seconds_file(out), (*KEY, "seconds"), _once(read_table(_seconds_file(out))))
     return rows
+
+
+def _once(rows: Iterable[Row]) -> list[Row]:
+    """The rows in order, one for each case and method: the first, as a run that resumes would keep it."""
+    kept: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        kept.setdefault(_identity(row), row)
+    return sorted(kept.values(), key=_order)
 
 
 def attempts(case: Case, methods: Sequence[str], trials: int) -> Iterator[tuple[Row, float]]:
@@ -225,9 +249,14 @@ def _mend(out: Path) -> None:
 
 
 def _append(path: Path, columns: Sequence[str], row: Row) -> None:
-    new = not path.exists() or path.stat().st_size == 0
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        if new:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    try:
+        if not path.exists() or path.stat().st_size == 0:
             writer.writeheader()
         writer.writerow(row)
+        # One write for one row: a run that is killed leaves a whole one, or a last line without its end.
+        with path.open("ab") as file:
+            file.write(text.getvalue().encode("utf-8"))
+    except OSError as error:
+        raise DataError(f"Cannot write to {path}: {error.strerror or error}.") from error

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cindy._files import write_text
+from cindy._files import make_folder, write_text
 
 __all__ = ["read_table", "shown", "write_table"]
 
@@ -26,7 +26,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 def write_table(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Path:
     """Write all rows, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()

@@ -13,7 +13,7 @@ __all__ = ["to_c", "to_python"]
 
 
 PYTHON = Language(prefix="", end="", module="math.")
-C = Language(prefix="const double ", end=";", module="")
+C = Language(prefix="const double ", end=";", module="", extreme="f", choice="({0} ? {1} : {2})")
 
 
 def to_python(

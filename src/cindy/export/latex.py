@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cindy._types import Floats
-from cindy.basis import Expression, Factor, Term, shortest
+from cindy.basis import COMPARISONS, Expression, Factor, Term, shortest
 from cindy.export.equations import Equations
 from cindy.export.number import format_value
 
@@ -23,6 +23,7 @@ _ESCAPES = {
     "~": r"\textasciitilde{}",
     **{c: "\\" + c for c in "{}#$%&_"},
 }
+_RELATIONS = {"<=": r"\le", ">=": r"\ge", "==": "=", "!=": r"\ne"}
 _FUNCTIONS = {"asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan"}
 
 
@@ -112,7 +113,26 @@ def _formula(node: Expression) -> str:
             return rf"\sqrt{{{parts[0]}}}"
         case "abs":
             return rf"\left|{parts[0]}\right|"
+        case "sign":
+            return rf"\operatorname{{sgn}}{_wrapped(parts[0])}"
+        case "max" | "min":
+            return rf"\{node.operation}{_wrapped(', '.join(parts))}"
+        case "where":
+            cases = (
+                rf"{parts[1]} & {_condition(node.operands[0], parts[0])} \\ {parts[2]} & \text{{otherwise}}"
+            )
+            return rf"\begin{{cases}} {cases} \end{{cases}}"
+        case operation if operation in COMPARISONS:
+            return rf"\left[{_condition(node, '')}\right]"
     return _FUNCTIONS.get(node.operation, "\\" + node.operation) + _wrapped(parts[0])
+
+
+def _condition(node: Expression, text: str) -> str:
+    """A comparison without the brackets that make a number of it; anything else is compared with zero."""
+    if node.operation not in COMPARISONS:
+        return rf"{text} \ne 0"
+    left, right = (_formula(operand) for operand in node.operands)
+    return f"{left} {_RELATIONS.get(node.operation, node.operation)} {right}"
 
 
 def _wrapped(text: str) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from cindy._check import floats
 from cindy._types import Floats
-from cindy.basis import Expression, Factor, Term
+from cindy.basis import COMPARISONS, Expression, Factor, Term
 from cindy.errors import DataError
 from cindy.export.equations import Equations
 
@@ -41,6 +41,8 @@ _OPERATIONS = {
     "log": "ln",
     "sqrt": "root",
 }
+
+_RELATIONS = {"<": "lt", "<=": "leq", ">": "gt", ">=": "geq", "==": "eq", "!=": "neq"}
 
 
 def to_sbml(
@@ -76,7 +78,8 @@ def to_sbml(
         start = [f' initialConcentration="{value!r}"' for value in values.tolist()]
     names = dict(zip(equations.states, ids, strict=True))
     species = [
-        _SPECIES.format(names[s], quoteattr(s), at) for s, at in zip(equations.states, start, strict=True)
+        _SPECIES.format(names[s], quoteattr(_legal(s)), at)
+        for s, at in zip(equations.states, start, strict=True)
     ]
     rules = [_RULE.format(ids[j], _side(equations, j, names)) for j in range(len(ids))]
     body = [
@@ -93,6 +96,12 @@ def _ids(states: Sequence[str]) -> list[str]:
     """Names that SBML accepts as identifiers: the states' own where they are."""
     plain = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and name != "volume_" for name in states)
     return list(states) if plain else [f"s{k}" for k in range(len(states))]
+
+
+def _legal(name: str) -> str:
+    """The name with what no XML may hold written out, as \\x01."""
+    allowed = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+    return "".join(c if allowed.match(c) else ascii(c)[1:-1] for c in name)
 
 
 def _side(equations: Equations, equation: int, names: Mapping[str, str]) -> str:
@@ -124,9 +133,29 @@ def _formula(node: Expression, names: Mapping[str, str]) -> str:
         return _number(node.number)
     if node.operation == "symbol":
         return _symbol(names[node.symbol])
+    if node.operation in COMPARISONS:
+        return _piecewise(_number(1.0), _condition(node, names), _number(0.0))
+    if node.operation == "where":
+        condition, value, otherwise = node.operands
+        return _piecewise(_formula(value, names), _condition(condition, names), _formula(otherwise, names))
+    if node.operation == "sign":
+        inside, zero = _formula(node.operands[0], names), _number(0.0)
+        negative = _piecewise(_number(-1.0), _apply("lt", inside, zero), zero)
+        return _piecewise(_number(1.0), _apply("gt", inside, zero), negative)
     arc = re.sub(r"^a(sin|cos|tan)$", r"arc\1", node.operation)
     operands = [_formula(operand, names) for operand in node.operands]
     return _apply(_OPERATIONS.get(node.operation, arc), *operands)
+
+
+def _condition(node: Expression, names: Mapping[str, str]) -> str:
+    if node.operation not in COMPARISONS:
+        return _apply("neq", _formula(node, names), _number(0.0))
+    return _apply(_RELATIONS[node.operation], *(_formula(operand, names) for operand in node.operands))
+
+
+def _piecewise(value: str, condition: str, otherwise: str) -> str:
+    piece = f"<piece>{value}{condition}</piece>"
+    return f"<piecewise>{piece}<otherwise>{otherwise}</otherwise></piecewise>"
 
 
 def _apply(operation: str, *operands: str) -> str:

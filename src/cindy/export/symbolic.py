@@ -7,7 +7,7 @@ from typing import Any
 
 from cindy._extras import require
 from cindy._types import Floats
-from cindy.basis import Expression, Factor, Term
+from cindy.basis import COMPARISONS, Expression, Factor, Term
 from cindy.export.equations import Equations
 
 __all__ = ["to_sympy"]
@@ -61,7 +61,8 @@ def _formula(node: Expression, symbols: Mapping[str, Any]) -> Any:
     import sympy
 
     if node.operation == "number":
-        whole = node.number == int(node.number)
+        # A large number stays a float: SymPy would raise whole ones to each other digit by digit.
+        whole = abs(node.number) < 1e9 and node.number == int(node.number)
         return sympy.Integer(int(node.number)) if whole else sympy.Float(node.number)
     if node.operation == "symbol":
         return symbols[node.symbol]
@@ -79,4 +80,19 @@ def _formula(node: Expression, symbols: Mapping[str, Any]) -> Any:
             return parts[0] ** parts[1]
         case "abs":
             return sympy.Abs(parts[0])
+        case "max" | "min":
+            return getattr(sympy, node.operation.capitalize())(*parts)
+        case "where":
+            return sympy.Piecewise((parts[1], _condition(node.operands[0], symbols)), (parts[2], True))
+        case operation if operation in COMPARISONS:
+            return sympy.Piecewise((1, _condition(node, symbols)), (0, True))
     return getattr(sympy, node.operation)(*parts)
+
+
+def _condition(node: Expression, symbols: Mapping[str, Any]) -> Any:
+    """A comparison as a relation; anything else is compared with zero."""
+    import sympy
+
+    if node.operation not in COMPARISONS:
+        return sympy.Ne(_formula(node, symbols), 0)
+    return sympy.Rel(*(_formula(operand, symbols) for operand in node.operands), node.operation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-from cindy.basis import GREEK, Expression, Factor, Term, shortest
+from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
 from cindy.export import format_value
 
 __all__ = ["left_side", "name", "number", "summand", "term"]
@@ -13,6 +13,7 @@ __all__ = ["left_side", "name", "number", "summand", "term"]
 _THIN = '<mspace width="0.17em"/>'
 _BETWEEN = '<mspace width="0.25em"/>'
 _APPLY = "<mo>&#x2061;</mo>"
+_RELATIONS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠"}
 
 
 def summand(value: float, error: float, what: Term, *, first: bool) -> str:
@@ -113,7 +114,26 @@ def _formula(node: Expression) -> str:
             return f"<msqrt>{parts[0]}</msqrt>"
         case "abs":
             return f"<mrow><mo>|</mo>{parts[0]}<mo>|</mo></mrow>"
-    return f"<mi>{node.operation}</mi>{_APPLY}{_in_parentheses(parts[0])}"
+        case "sign":
+            return f"<mi>sgn</mi>{_APPLY}{_in_parentheses(parts[0])}"
+        case "where":
+            rows = (
+                (parts[1], _condition(node.operands[0], parts[0])),
+                (parts[2], "<mtext>otherwise</mtext>"),
+            )
+            cells = "".join(f"<mtr><mtd>{a}</mtd><mtd>{_THIN}{b}</mtd></mtr>" for a, b in rows)
+            return f"<mrow><mo>{{</mo><mtable>{cells}</mtable></mrow>"
+        case operation if operation in COMPARISONS:
+            return f"<mrow><mo>[</mo>{_condition(node, '')}<mo>]</mo></mrow>"
+    return f"<mi>{node.operation}</mi>{_APPLY}{_in_parentheses('<mo>,</mo>'.join(parts))}"
+
+
+def _condition(node: Expression, text: str) -> str:
+    """A comparison without the brackets that make a number of it; anything else is compared with zero."""
+    if node.operation not in COMPARISONS:
+        return f"{text}<mo>≠</mo><mn>0</mn>"
+    left, right = (_formula(operand) for operand in node.operands)
+    return f"{left}<mo>{escape(_RELATIONS.get(node.operation, node.operation))}</mo>{right}"
 
 
 def _power(body: str, power: int) -> str:

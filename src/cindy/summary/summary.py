@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cindy._files import whole_file
 from cindy._types import Floats
 from cindy.basis import Basis, basis_from_dict
 from cindy.errors import DataError
@@ -135,15 +134,8 @@ class Summary:
             "heights": np.array([len(b.factor) for b in self.blocks], dtype=np.int64),
             "rows": np.array([b.rows for b in self.blocks], dtype=np.int64),
         }
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                np.savez(stream, **arrays)  # type: ignore[arg-type]
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with whole_file(path, "the summary") as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
 
     @classmethod
     def load(
@@ -154,6 +146,21 @@ class Summary:
         functions: the Python functions of a custom basis by name, which a file cannot hold
         """
         header, factors, heights, rows = _read(Path(path))
+        try:
+            return cls._of(header, factors, heights, rows, functions)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            said = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise DataError(f"Summary.load: {path} is damaged: {said}.") from error
+
+    @classmethod
+    def _of(
+        cls,
+        header: Mapping[str, Any],
+        factors: Floats,
+        heights: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        functions: Mapping[str, Callable[..., Any]] | None,
+    ) -> Summary:
         basis = basis_from_dict(header["basis"], functions=functions)
         states, inputs = tuple(header["states"]), tuple(header["inputs"])
         terms = len(basis.names(states + inputs))
@@ -162,6 +169,15 @@ class Summary:
             LeastSquares(np.ascontiguousarray(part), terms, int(n))
             for part, n in zip(parts, rows, strict=True)
         )
+        if (
+            factors.ndim != 2
+            or factors.shape[1] != terms + len(states)
+            or heights.sum() != len(factors)
+            or (heights < 0).any()
+        ):
+            raise DataError("its arrays are not of the shape that its header says")
+        if not np.all(np.isfinite(factors)):
+            raise DataError("it holds numbers that are not finite")
         formulation = formulation_from_dict(header["formulation"])
         counts = int(header["samples"]), int(header["skipped"])
         return cls(blocks, tuple(header["labels"]), states, inputs, basis, formulation, *counts)
@@ -187,7 +203,8 @@ def _read(path: Path) -> tuple[dict[str, Any], Floats, Any, Any]:
             return header, file["factors"], file["heights"], file["rows"]
     except DataError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    # A damaged file may fail in any part of numpy, zipfile, zlib or json, each with errors of its own.
+    except (Exception, MemoryError) as error:
         raise DataError(
             f"Summary.load: {path} is not a summary that `Summary.save` wrote, or it is damaged: {error}."
         ) from error
