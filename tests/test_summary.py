@@ -127,7 +127,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     summary_of(0.1).save(path)
     before = path.read_bytes()
     monkeypatch.setattr(np, "savez", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(DataError, match="disk full"):
         summary_of(0.2).save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["s.npz"]

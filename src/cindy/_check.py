@@ -29,7 +29,7 @@ def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False)
         if given.dtype.kind in "mM":
             raise DataError(f"{where} must be numbers, but holds dates or durations ({given.dtype}).")
         if isinstance(given, np.ma.MaskedArray):
-            given = given.astype(np.float64).filled(np.nan)
+            given = np.ma.filled(given.astype(np.float64), np.nan)
         array = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):

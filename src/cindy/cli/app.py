@@ -98,8 +98,10 @@ def demo(
 @app.command()
 def fit(
     context: typer.Context,
-    data: Annotated[Texts, typer.Argument(help="Files: csv, parquet or npz.")] = None,
-    time: Annotated[Text, _data("Column of the time; t if not given.")] = None,
+    data: Annotated[Texts, typer.Argument(help="Files: text, parquet, npz, Excel or Matlab.")] = None,
+    time: Annotated[
+        Text, _data("Column of the time; found by its name (t, time, year, date) if not given.")
+    ] = None,
     by: Annotated[Text, _data("Column that tells trajectories apart.")] = None,
     states: Annotated[Text, _data('Columns of the states, as "x,y"; all others if not given.')] = None,
     inputs: Annotated[Text, _data('Columns of known inputs, as "u".')] = None,

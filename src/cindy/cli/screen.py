@@ -46,8 +46,9 @@ __all__ = [
 ]
 
 # A file or a pipe has no width at which a line should end.
-out = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
-err = Console(stderr=True, highlight=False)
+# Nothing is markup: names of columns may hold brackets.
+out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 10_000)
+err = Console(stderr=True, highlight=False, markup=False)
 
 _PATH_ROWS = 11
 _MOST_FAILURES = 10
@@ -203,7 +204,11 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     if not err.is_terminal:
         yield lambda _: None
         return
-    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
+    columns: list[Any] = [
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+    ]
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(what)
         yield lambda text: progress.update(task, description=f"{what} {text}")
@@ -216,12 +221,12 @@ def bar(what: str) -> Iterator[Callable[[int, int, str], None]]:
         yield lambda done, total, name: None
         return
     columns: list[Any] = [
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("[dim]{task.fields[last]}"),
+        TextColumn("{task.fields[last]}", style="dim", markup=False),
     ]
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(what, total=None, last="")

@@ -20,7 +20,7 @@ class FitSettings:
     """Everything `cindy fit` may be told, as texts and numbers; None where nothing was said."""
 
     data: list[str] = field(default_factory=list)
-    time: str = "t"
+    time: str | None = None
     by: str | None = None
     states: str | None = None
     inputs: str | None = None

@@ -32,20 +32,22 @@ _KINDS = {
     ".mat": from_matlab,
 }
 _USUAL = (
-    "t",
-    "time",
-    "times",
-    "timestamp",
-    "datetime",
-    "date",
-    "year",
-    "month",
-    "week",
-    "day",
-    "hour",
-    "minute",
+    *(
+        "t",
+        "time",
+        "times",
+        "timestamp",
+        "datetime",
+        "date",
+        "year",
+        "month",
+        "week",
+        "day",
+        "hour",
+        "minute",
+    ),
+    *("second", "sec", "elapsed"),
 )
-_USUAL += ("second", "sec", "elapsed")
 """What a column of times is called, the surest first; plural, capitals and a unit behind it do not matter."""
 _TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
 """Of these several may stand for one moment: then the user must say."""
