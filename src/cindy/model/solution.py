@@ -13,6 +13,7 @@ from cindy.data import Trajectory, noise_level
 from cindy.errors import DataError
 from cindy.formulation import Differential, half_period
 from cindy.model.equations import Equations
+from cindy.model.fitted_start import fitted_start
 from cindy.model.integration import Limits
 from cindy.model.simulation import simulate
 
@@ -47,25 +48,28 @@ def solutions(
 ) -> Iterator[Solution]:
     """A solution for every stretch of the data, in order, and afresh every `window` samples if given.
 
-    A solution starts at the first sample, less its noise.
+    A solution starts where it follows the samples ahead best, within the range of the data: see
+    `fitted_start`.
 
     smoother: of the first samples, where the equations are too far off to tell their noise; by default
         chosen from the data
     """
-    discrete = model.formulation.discrete
-    near = 0 if discrete else half_period(data, least=model.order + 2)
+    near = half_period(data, least=model.order + 2)
     for i, segment in ((i, part) for i, one in enumerate(data) for part in one.segments()):
         length = window or len(segment)
         noise = noise_level(segment)
         for begin in range(0, len(segment) - 1, length):
             piece = segment.part(begin, min(begin + length, len(segment)))
-            start: Floats | None = piece.x[0]
-            if not discrete:
-                start = _start_of_equations(model, piece.part(0, min(near or length, len(piece))), noise)
-            if start is None:
-                # Made when it is needed, which is seldom: it costs more than the solutions do.
-                smoother = smoother or Differential().fit_to(data)
-                start = _start_of_data(segment, begin, model.order, smoother)
+            first = min(near or length, len(piece))
+            guesses = [] if model.order == 2 else [np.asarray(piece.x[0])]
+            if not model.formulation.discrete:
+                start = _start_of_equations(model, piece.part(0, first), noise)
+                if start is None:
+                    # Made when it is needed, which is seldom: it costs more than the solutions do.
+                    smoother = smoother or Differential().fit_to(data)
+                    start = _start_of_data(segment, begin, model.order, smoother)
+                guesses.insert(0, start)
+            start = fitted_start(model, piece, guesses, first=first)
             yield Solution(i, piece, simulate(model, start, piece.t, piece.u, limits=Limits()))
 
 

@@ -1,0 +1,117 @@
+"""Where the solution that follows some samples best starts: initial states fitted by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.data import Trajectory
+from cindy.model.equations import Equations
+from cindy.model.integration import Limits
+from cindy.model.simulation import simulate
+
+__all__ = ["fitted_start"]
+
+_LIMITS = Limits(rtol=1e-7, atol=1e-9, growth=1e3, steps=20_000)
+_DIFFERENCE = 1e-4
+"""Of a start, in spreads: far above the tolerance of the simulation, far below what bends it."""
+_ROUNDS = 6
+_FOLLOWS = 0.5
+"""Of the spread: a solution that is further off than this in the root mean square no longer follows."""
+_BEYOND = 0.1
+"""How far outside the range of the data a start may lie, in widths of that range."""
+_EXACT = 1e-5
+"""Of the spread: a solution that misses no sample by more is not improved by one of limited tolerance."""
+_MOST = 400
+"""Samples that a start is fitted to; more of them change it little and cost as much again."""
+
+
+def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats], *, first: int) -> Floats:
+    """The start whose solution misses the samples ahead least, within the range of the data.
+
+    Gauss-Newton with differences over a horizon that begins at `first` samples and doubles as long as the
+    solution follows: a chaotic solution is a smooth function of its start over a short time only. The
+    result is never worse than the best guess on the samples it was fitted to; where no solution follows, it is
+    the best guess.
+
+    guesses: starts, (states,) or (2 · states,) with rates for order 2
+    """
+    d = len(model.states)
+    low, high = ahead.x.min(axis=0), ahead.x.max(axis=0)
+    width = np.where(high > low, high - low, np.maximum(np.abs(high), 1e-300))
+    spread = np.maximum(ahead.x.std(axis=0), 1e-3 * width)
+    span = float(ahead.t[-1] - ahead.t[0])
+    scale = np.concatenate([spread, spread * (2 * np.pi / span)])[: model.order * d]
+    free = np.full(d, np.inf)
+    lower = np.concatenate([low - _BEYOND * width, -free])[: len(scale)]
+    upper = np.concatenate([high + _BEYOND * width, free])[: len(scale)]
+
+    def missed(samples: int, start: Floats) -> Floats:
+        """(samples · states,) in units of the spread; where the solution has ended, three of them."""
+        piece = ahead.part(0, samples)
+        found = simulate(model, start, piece.t, piece.u, limits=_LIMITS)
+        result = np.full(piece.x.shape, 3.0)
+        result[: len(found)] = (found.x - piece.x[: len(found)]) / spread
+        return np.ravel(np.clip(result, -1e3, 1e3))
+
+    def improved(samples: int, start: Floats) -> Floats:
+        if np.max(np.abs(missed(samples, start))) <= _EXACT:
+            return start
+        return _improved(start, partial(missed, samples), scale, lower, upper)
+
+    def follows(samples: int, start: Floats) -> bool:
+        return bool(np.sqrt(np.mean(missed(samples, start) ** 2)) <= _FOLLOWS)
+
+    horizon = min(max(first, 4 * model.order), len(ahead), _MOST)
+    starts = [np.clip(guess, lower, upper) for guess in guesses if np.all(np.isfinite(guess))]
+    guess = min(starts, key=lambda start: float(np.sum(missed(horizon, start) ** 2)))
+    best = improved(horizon, guess)
+    if not follows(horizon, best):
+        return (
+            guess  # equations that do not follow at all would start anywhere, to be least wrong in the mean
+        )
+    while horizon < min(len(ahead), _MOST):
+        horizon = min(2 * horizon, len(ahead), _MOST)
+        further = improved(horizon, best)
+        # Where it follows only because it was fitted so far, it may have left the samples next to the start.
+        if not follows(horizon, further):
+            return best
+        best = further
+    return best
+
+
+def _improved(
+    start: Floats, missed: Callable[[Floats], Floats], scale: Floats, lower: Floats, upper: Floats
+) -> Floats:
+    """Levenberg-Marquardt within bounds, a few rounds."""
+    left = missed(start)
+    damping = 1e-3
+    for _ in range(_ROUNDS):
+        columns = []
+        for k, unit in enumerate(scale):
+            step = np.zeros(len(start))
+            step[k] = _DIFFERENCE * unit * (1 if start[k] + _DIFFERENCE * unit <= upper[k] else -1)
+            columns.append((missed(start + step) - left) / step[k] * unit)
+        slope = np.column_stack(columns)
+        if not np.all(np.isfinite(slope)):
+            return start
+        before = float(left @ left)
+        for _ in range(4):
+            normal = slope.T @ slope
+            size = np.diag(normal) + 1e-12 * np.trace(normal) + 1e-300
+            normal[np.diag_indices_from(normal)] += damping * size
+            change = np.linalg.lstsq(normal, -slope.T @ left)[0]
+            tried = np.clip(start + change * scale, lower, upper)
+            there = missed(tried)
+            if float(there @ there) < before:
+                start, left, damping = tried, there, damping / 10
+                break
+            damping *= 10
+        else:
+            return start
+        if before - float(left @ left) < 1e-3 * before:
+            return start
+    return start
