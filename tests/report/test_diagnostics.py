@@ -60,7 +60,7 @@ def test_the_models_own_warnings_come_first_and_none_twice(data):
 
 def test_solutions_of_a_chaotic_system_start_afresh_and_others_run_through():
     chaotic, tame = lorenz(), lotka_volterra()
-    long = chaotic.simulate(seed=0, noise=0.02, trajectories=2, points=6000, horizon=60.0)
+    long = chaotic.simulate(seed=0, noise=0.02, trajectories=2, points=3000, horizon=90.0)
     found = compare(true_model(chaotic), long)
     assert found.window is not None
     assert found.explained.min() > 0.8 > found.through.min()

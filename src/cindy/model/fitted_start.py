@@ -34,8 +34,8 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
 
     Gauss-Newton with differences over a horizon that begins at `first` samples and doubles as long as the
     solution follows: a chaotic solution is a smooth function of its start over a short time only. The
-    result is never worse than the best guess on the samples it was fitted to; where no solution follows, it is
-    the best guess.
+    result is never worse than the best guess on the samples it was fitted to; where no solution follows,
+    it is the best guess.
 
     guesses: starts, (states,) or (2 · states,) with rates for order 2
     """
