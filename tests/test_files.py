@@ -13,7 +13,7 @@ import cindy
 from cindy._files import alone, whole_file, write_text
 from cindy.errors import DataError
 from cindy.model import Model
-from cindy.summary import Summary
+from cindy.summary.summary import Summary
 
 MODEL = Model([[0.0], [-1.0]], cindy.Polynomial(1), ("x",))
 SUMMARY = cindy.accumulate((np.linspace(0, 1, 30), np.exp(-np.linspace(0, 1, 30))), cindy.Polynomial(1))
