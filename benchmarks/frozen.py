@@ -1,7 +1,7 @@
 """Twelve cells that a change of form must leave as they are: coefficients, errors, paths and warnings.
 
-`python -m benchmarks frozen --out before` keeps them; run again with the same folder, the section says for every
-cell whether it is identical. Whoever moves code without meaning to change a model runs it before and after.
+`python -m benchmarks frozen --out before` keeps them; run again with the same folder, the section says
+for every cell whether it is identical. Whoever moves code runs it before and after.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The walk of a datum from a csv file to printed equations: which modules it visits, and how often it is read."""
+"""The walk of a datum from a csv file to equations: the modules it visits, and how often it is read."""
 
 import contextlib
 import io

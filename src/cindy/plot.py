@@ -68,7 +68,7 @@ def trajectories(
     same = {(units or {}).get(name, "") for name in names}
     unit = f" ({next(iter(same))})" if len(same) == 1 and same != {""} else ""
     ax.set_xlabel(axis_label("t", units))
-    ax.set_ylabel(axis_label(names[0], units) if len(names) == 1 else _listed(names) + unit)
+    ax.set_ylabel(axis_label(names[0], units) if len(names) == 1 else _along_axis(names) + unit)
     return ax
 
 
@@ -198,7 +198,7 @@ def residuals(
     left = [equation_label(name, model.order) if rates else pretty(name) for name in names]
     unit = (units or {}).get(names[0], "") if len(names) == 1 and not rates else ""
     ax.set_xlabel(axis_label("t", units))
-    ax.set_ylabel(f"residual of {_listed(left)}" + (f" ({unit})" if unit else ""))
+    ax.set_ylabel(f"residual of {_along_axis(left)}" + (f" ({unit})" if unit else ""))
     return ax
 
 
@@ -281,6 +281,6 @@ def _legend(ax: Axes, handles: Sequence[Line2D]) -> None:
         ax.legend(handles=list(handles), frameon=False, fontsize="small", handlelength=1.2, **place)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _along_axis(names: Sequence[str]) -> str:
     shown = [pretty(name) for name in names[:6]]
     return ", ".join(shown) + (", …" if len(names) > 6 else "")

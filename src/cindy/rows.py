@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
 
-__all__ = ["Freedom", "Rows", "freedom"]
+__all__ = ["Freedom", "Rows", "connected", "freedom"]
 
 
 _ROUNDING = 1e-11
@@ -99,10 +99,8 @@ def freedom(rows: csr_array, goal: Floats) -> Freedom:
     Coefficients that no row connects do not know of each other, so each connected
     part is worked out on its own, and those that no row mentions stay as they are.
     """
-    count, size = rows.shape
-    links = block_array([[None, rows], [rows.T, None]], format="csr", dtype=np.float64)
-    labels = connected_components(links, directed=False)[1]
-    row_label, column_label = labels[:count], labels[count:]
+    size = rows.shape[1]
+    row_label, column_label = connected(rows)
     tied = np.isin(column_label, row_label)
     loose = np.flatnonzero(~tied)
     offset = np.zeros(size)
@@ -123,7 +121,14 @@ def freedom(rows: csr_array, goal: Floats) -> Freedom:
     return Freedom(csr_array(coo_array((np.concatenate(value), places), shape=(size, free))), offset)
 
 
-def _members(labels: NDArray[np.int32]) -> dict[int, Ints]:
+def connected(matrix: csr_array) -> tuple[Ints, Ints]:
+    """Labels of rows and of columns, equal for those that entries of the matrix connect."""
+    links = block_array([[None, matrix], [matrix.T, None]], format="csr", dtype=np.float64)
+    labels = connected_components(links, directed=False)[1].astype(np.intp)
+    return labels[: matrix.shape[0]], labels[matrix.shape[0] :]
+
+
+def _members(labels: Ints) -> dict[int, Ints]:
     """Label: where it stands."""
     order = np.argsort(labels, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)

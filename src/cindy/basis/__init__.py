@@ -5,7 +5,7 @@ from cindy.basis.compiled import compile_jacobian, compile_rhs
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.fourier import Fourier
-from cindy.basis.labels import GREEK, axis_label, equation_label, pretty
+from cindy.basis.labels import GREEK, axis_label, equation_label, listed, pretty
 from cindy.basis.plan import Plan
 from cindy.basis.polynomial import Polynomial
 from cindy.basis.source import Language, statements
@@ -34,6 +34,7 @@ __all__ = [
     "compile_jacobian",
     "compile_rhs",
     "equation_label",
+    "listed",
     "pretty",
     "product",
     "shortest",

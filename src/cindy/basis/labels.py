@@ -1,9 +1,9 @@
 """Names of variables and terms as they stand in a figure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-__all__ = ["GREEK", "axis_label", "equation_label", "pretty"]
+__all__ = ["GREEK", "axis_label", "equation_label", "listed", "pretty"]
 
 _LETTERS = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
@@ -39,3 +39,15 @@ def axis_label(name: str, units: Mapping[str, str] | None = None) -> str:
 def equation_label(state: str, order: int, discrete: bool = False) -> str:
     """The left-hand side of a state's equation: x′, x″, or x[k+1]."""
     return pretty(state) + ("[k+1]" if discrete else "′″"[order - 1])
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Names in a sentence, the first few where there are many.
+
+    >>> listed(["x", "y", "z"]), listed(list("abcdefgh"), most=2)
+    ('x, y and z', 'a, b and 6 more')
+    """
+    shown = list(names[:most])
+    if len(names) > most:
+        shown.append(f"{len(names) - most} more")
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))

@@ -13,7 +13,7 @@ from cindy._types import Floats
 from cindy.basis.term import Factor, Term, differentiate, term_name
 from cindy.errors import DataError
 
-__all__ = ["Dictionary", "Plan", "Slope", "Step", "call"]
+__all__ = ["Dictionary", "Operation", "Plan", "Slope", "call"]
 
 
 # rows evaluated at a time: a few hundred columns of this many rows stay in the cache
@@ -21,7 +21,7 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Operation:
     """One value: a factor, or the product of two earlier values (`left` ≥ 0), or neither: the number 1."""
 
     factor: Factor | None = None
@@ -39,7 +39,7 @@ class Plan:
 
     terms: tuple[Term, ...]
     variables: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Operation, ...]
     slots: tuple[int, ...]
 
     @classmethod
@@ -52,19 +52,19 @@ class Plan:
             powers = [factor.power for factor in term]
             units.append(tuple(k for k, p in zip(numbers, powers, strict=True) for _ in range(p)))
         factors = list(bases)
-        steps: list[Step] = []
+        steps: list[Operation] = []
         known: dict[tuple[int, ...], int] = {}
 
         def slot(unit: tuple[int, ...]) -> int:
             if unit not in known:
                 if len(unit) < 2:
-                    step = Step(factors[unit[0]] if unit else None)
+                    step = Operation(factors[unit[0]] if unit else None)
                 else:
                     # the last factor first: in graded order what is left is then a recent term
                     drops = range(len(unit) - 1, -1, -1)
                     drop = next((i for i in drops if unit[:i] + unit[i + 1 :] in known), len(unit) - 1)
                     rest = slot(unit[:drop] + unit[drop + 1 :])
-                    step = Step(None, rest, slot((unit[drop],)))
+                    step = Operation(None, rest, slot((unit[drop],)))
                 known[unit] = len(steps)
                 steps.append(step)
             return known[unit]

@@ -168,13 +168,13 @@ def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
             expected, got = getattr(first, what), getattr(one, what)
             if expected != got:
                 raise DataError(
-                    f"All trajectories must have the same {what}, but trajectory 0 has {_listed(expected)} "
-                    f"and trajectory {i} has {_listed(got)}. Give all the same names in the same order."
+                    f"All trajectories must have the same {what}, but trajectory 0 has {_named(expected)} "
+                    f"and trajectory {i} has {_named(got)}. Give all the same names in the same order."
                 )
         yield one
 
 
-def _listed(names: Sequence[str]) -> str:
+def _named(names: Sequence[str]) -> str:
     return "(" + ", ".join(names) + ")" if names else "none"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["AUTHORS", "anchors_table"]
 
-Row = dict[str, str]
+Record = dict[str, str]
 
 AUTHORS = {
     "kuramoto5": (1.2e-3, 9.0e-4, 5.7e-4, 4.3e-4),
@@ -17,7 +17,7 @@ AUTHORS = {
 FORMS = ("differential", "integral", "differential (c)", "integral (c)")
 
 
-def anchors_table(rows: Sequence[Row], seconds: Sequence[Row]) -> str:
+def anchors_table(rows: Sequence[Record], seconds: Sequence[Record]) -> str:
     """Markdown: a line for each system, without and with constraints; median and worst of the repetitions."""
     lines = [
         "| system | their E_R: "
@@ -49,5 +49,5 @@ def anchors_table(rows: Sequence[Row], seconds: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is(row: Row, system: str, method: str) -> bool:
+def _is(row: Record, system: str, method: str) -> bool:
     return row["system"] == system and row["method"] == method and row["formulation"] == "free"

@@ -15,7 +15,7 @@ from cindy.experiments.setting import PAPER_FORMULATIONS
 
 __all__ = ["MORE_PEERS", "PAPER_METHODS", "heat_maps", "metrics_against_noise", "save", "title"]
 
-Row = dict[str, str]
+Record = dict[str, str]
 
 PAPER_METHODS = (
     "floor", "sindy", "sr3-l0", "sr3-l1", "fista", "ipm", "ipm-c",
@@ -61,7 +61,7 @@ def save(figure: Any, path: Path) -> Path:
     return path
 
 
-def metrics_against_noise(rows: Sequence[Row], methods: Sequence[str]) -> Any:
+def metrics_against_noise(rows: Sequence[Record], methods: Sequence[str]) -> Any:
     """Five metrics against noise for both formulations: means, shaded by one standard deviation."""
     figure, axes = subplots(len(PANELS), 2, size=(13.0, 17.5))
     for column, formulation in enumerate(PAPER_FORMULATIONS):
@@ -79,7 +79,7 @@ def metrics_against_noise(rows: Sequence[Row], methods: Sequence[str]) -> Any:
     return figure
 
 
-def heat_maps(rows: Sequence[Row], system: str, metric: str, label: str, methods: Sequence[str]) -> Any:
+def heat_maps(rows: Sequence[Record], system: str, metric: str, label: str, methods: Sequence[str]) -> Any:
     """One metric over noise and number of training samples: a row of maps for each formulation."""
     mine = [r for r in rows if r["system"] == system and not r["error"]]
     figure, axes = subplots(2, len(methods), size=(2.9 * len(methods) + 1.2, 6.2))
@@ -124,7 +124,7 @@ def subplots(rows: int, columns: int, *, size: tuple[float, float]) -> tuple[Any
     return figure, axes
 
 
-def _draw(ax: Any, rows: Sequence[Row], name: str, formulation: str, metric: str) -> None:
+def _draw(ax: Any, rows: Sequence[Record], name: str, formulation: str, metric: str) -> None:
     noises, means, deviations = series(rows, name, formulation, metric)
     if not len(noises):
         return
@@ -143,7 +143,7 @@ def _draw(ax: Any, rows: Sequence[Row], name: str, formulation: str, metric: str
     ax.fill_between(noises, low, means + deviations, color=method.colour, alpha=0.10, linewidth=0, zorder=1)
 
 
-def series(rows: Sequence[Row], name: str, formulation: str, metric: str) -> tuple[Floats, Floats, Floats]:
+def series(rows: Sequence[Record], name: str, formulation: str, metric: str) -> tuple[Floats, Floats, Floats]:
     """Noise levels, means and standard deviations of one line; errors E are over the noise level."""
     found: dict[float, list[float]] = {}
     for row in rows:
@@ -178,12 +178,12 @@ def _same_limits(axes: NDArray[Any]) -> None:
         right.set_ylim(low, high)
 
 
-def _size(rows: Sequence[Row]) -> str:
+def _size(rows: Sequence[Record]) -> str:
     return f"mean and standard deviation over {len({r['repetition'] for r in rows})} repetitions"
 
 
 def _grid(
-    rows: Sequence[Row],
+    rows: Sequence[Record],
     formulation: str,
     name: str,
     metric: str,

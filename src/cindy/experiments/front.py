@@ -8,7 +8,7 @@ from cindy.experiments.methods import METHODS
 
 __all__ = ["FRONT_NOISE", "front_table"]
 
-Row = dict[str, str]
+Record = dict[str, str]
 
 FRONT_NOISE = 1e-4
 GROUPS = {
@@ -19,7 +19,7 @@ GROUPS = {
 """The columns: no method takes part in both formulations of the last."""
 
 
-def front_table(rows: Sequence[Row], seconds: Sequence[Row], *, noise: float = FRONT_NOISE) -> str:
+def front_table(rows: Sequence[Record], seconds: Sequence[Record], *, noise: float = FRONT_NOISE) -> str:
     """Markdown: E_R/η, S_E + S_M, and seconds, medians over the repetitions, a line for each method.
 
     Methods that failed in every repetition show the word "failed", those that took
@@ -43,7 +43,11 @@ def front_table(rows: Sequence[Row], seconds: Sequence[Row], *, noise: float = F
 
 
 def _cells(
-    rows: Sequence[Row], clock: dict[tuple[str, str], list[float]], name: str, formulation: str, noise: float
+    rows: Sequence[Record],
+    clock: dict[tuple[str, str], list[float]],
+    name: str,
+    formulation: str,
+    noise: float,
 ) -> str:
     mine = [
         r for r in rows

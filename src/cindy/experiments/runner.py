@@ -19,11 +19,11 @@ from cindy.experiments.metrics import measure
 from cindy.experiments.setting import prepare
 from cindy.experiments.table import read_table, shown, write_table
 
-__all__ = ["COLUMNS", "Case", "Progress", "run"]
+__all__ = ["COLUMNS", "Case", "CaseProgress", "run"]
 
-Progress = Callable[[int, int, str], None]
+CaseProgress = Callable[[int, int, str], None]
 """Called with the number of finished tasks, of all tasks, and the one just finished."""
-Row = dict[str, str]
+Record = dict[str, str]
 
 KEY = ("system", "formulation", "noise", "repetition", "trajectories", "spread", "method")
 VALUES = (
@@ -53,7 +53,7 @@ class Case:
     trajectories: int = 0
     spread: str = "pooled"
 
-    def key(self, method: str) -> Row:
+    def key(self, method: str) -> Record:
         return {
             "system": self.system,
             "formulation": self.formulation,
@@ -72,8 +72,8 @@ def run(
     *,
     trials: int,
     processes: int = 1,
-    progress: Progress | None = None,
-) -> list[Row]:
+    progress: CaseProgress | None = None,
+) -> list[Record]:
     """Every method that takes part in a case's formulation, on every case; all rows of the file `out`.
 
     Rows are appended as they come, and what the file holds already is not repeated. A second run into the
@@ -92,8 +92,8 @@ def _run(
     out: Path,
     trials: int,
     processes: int,
-    progress: Progress | None,
-) -> list[Row]:
+    progress: CaseProgress | None,
+) -> list[Record]:
     _mend(out)
     finished = {_identity(row) for row in read_table(out)}
     work: list[tuple[Case, list[str]]] = []
@@ -117,15 +117,15 @@ def _run(
     return rows
 
 
-def _once(rows: Iterable[Row]) -> list[Row]:
+def _once(rows: Iterable[Record]) -> list[Record]:
     """The rows in order, one for each case and method: the first, as a run that resumes would keep it."""
-    kept: dict[tuple[str, ...], Row] = {}
+    kept: dict[tuple[str, ...], Record] = {}
     for row in rows:
         kept.setdefault(_identity(row), row)
     return sorted(kept.values(), key=_order)
 
 
-def attempts(case: Case, methods: Sequence[str], trials: int) -> Iterator[tuple[Row, float]]:
+def attempts(case: Case, methods: Sequence[str], trials: int) -> Iterator[tuple[Record, float]]:
     """All `methods` on one case, each as it ends, with its seconds; a failure is a row with its error."""
     try:
         setting = prepare(
@@ -167,14 +167,16 @@ def attempts(case: Case, methods: Sequence[str], trials: int) -> Iterator[tuple[
         yield row, seconds
 
 
-def _send(case: Case, methods: Sequence[str], trials: int, send: Callable[[tuple[Row, float]], None]) -> None:
+def _send(
+    case: Case, methods: Sequence[str], trials: int, send: Callable[[tuple[Record, float]], None]
+) -> None:
     for result in attempts(case, methods, trials):
         send(result)
 
 
 def _results(
     work: Sequence[tuple[Case, list[str]]], trials: int, processes: int
-) -> Iterator[tuple[Row, float]]:
+) -> Iterator[tuple[Record, float]]:
     if processes <= 1 or len(work) <= 1:
         for case, methods in work:
             yield from attempts(case, methods, trials)
@@ -211,7 +213,7 @@ def _samples(system: str) -> int:
     return 50 if system.startswith("kuramoto") else 30
 
 
-def _row(key: Row, **values: Any) -> Row:
+def _row(key: Record, **values: Any) -> Record:
     return {**dict.fromkeys(COLUMNS, ""), **key, **{k: shown(v) for k, v in values.items()}}
 
 
@@ -219,7 +221,7 @@ def _sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
 
 
-def _identity(row: Row) -> tuple[str, ...]:
+def _identity(row: Record) -> tuple[str, ...]:
     return tuple(row[k] for k in KEY)
 
 
@@ -248,7 +250,7 @@ def _mend(out: Path) -> None:
                 path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
 
 
-def _append(path: Path, columns: Sequence[str], row: Row) -> None:
+def _append(path: Path, columns: Sequence[str], row: Record) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     try:

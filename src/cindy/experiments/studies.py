@@ -13,7 +13,7 @@ from cindy.experiments import convergence, estimates, figures, motion
 from cindy.experiments.anchors import anchors_table
 from cindy.experiments.front import FRONT_NOISE, front_table
 from cindy.experiments.methods import METHODS
-from cindy.experiments.runner import Case, Progress, run
+from cindy.experiments.runner import Case, CaseProgress, run
 from cindy.experiments.setting import FORMULATIONS, PAPER_FORMULATIONS
 from cindy.experiments.table import read_table, write_table
 
@@ -38,7 +38,7 @@ ANCHOR_METHODS = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """How large a study is. The committed results use `committed`; `quick` is a picture in minutes."""
 
     noise: tuple[float, ...]
@@ -47,21 +47,21 @@ class Plan:
 
 
 SMALL = {
-    "kuramoto5": Plan(tuple(np.logspace(-8, -2, 7).tolist()), 5, 16),
-    "fput5": Plan(tuple(np.logspace(-8, -2, 7).tolist()), 5, 16),
-    "michaelis": Plan(tuple(np.logspace(-8, -1, 8).tolist()), 5, 16),
+    "kuramoto5": StudyPlan(tuple(np.logspace(-8, -2, 7).tolist()), 5, 16),
+    "fput5": StudyPlan(tuple(np.logspace(-8, -2, 7).tolist()), 5, 16),
+    "michaelis": StudyPlan(tuple(np.logspace(-8, -1, 8).tolist()), 5, 16),
 }
 LARGE = {
-    "kuramoto10": Plan((1e-8, 1e-6, 1e-4, 1e-2), 2, 12),
-    "fput10": Plan((1e-8, 1e-6, 1e-4, 1e-2), 2, 12),
+    "kuramoto10": StudyPlan((1e-8, 1e-6, 1e-4, 1e-2), 2, 12),
+    "fput10": StudyPlan((1e-8, 1e-6, 1e-4, 1e-2), 2, 12),
 }
 QUICK = {
-    **dict.fromkeys(SMALL, Plan((1e-6, 1e-4, 1e-2), 2, 8)),
-    **dict.fromkeys(LARGE, Plan((1e-6, 1e-4), 1, 6)),
+    **dict.fromkeys(SMALL, StudyPlan((1e-6, 1e-4, 1e-2), 2, 8)),
+    **dict.fromkeys(LARGE, StudyPlan((1e-6, 1e-4), 1, 6)),
 }
 SIZES = {"kuramoto5": (10, 20, 40, 80, 160), "fput5": (20, 40, 80, 160, 320)}
-HEAT = Plan((1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 2, 8)
-QUICK_HEAT = Plan((1e-6, 1e-4, 1e-2), 1, 4)
+HEAT = StudyPlan((1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 2, 8)
+QUICK_HEAT = StudyPlan((1e-6, 1e-4, 1e-2), 1, 4)
 ESTIMATES = tuple(np.logspace(-8, -2, 13).tolist())
 
 
@@ -74,11 +74,11 @@ class Request:
     noise: tuple[float, ...] | None
     quick: bool
     processes: int
-    progress: Progress | None
+    progress: CaseProgress | None
 
-    def plan(self, full: Plan, quick: Plan) -> Plan:
+    def plan(self, full: StudyPlan, quick: StudyPlan) -> StudyPlan:
         chosen = quick if self.quick else full
-        return Plan(self.noise or chosen.noise, self.repetitions or chosen.repetitions, chosen.trials)
+        return StudyPlan(self.noise or chosen.noise, self.repetitions or chosen.repetitions, chosen.trials)
 
 
 def reproduce(
@@ -89,7 +89,7 @@ def reproduce(
     noise: Sequence[float] | None = None,
     quick: bool = False,
     processes: int = 2,
-    progress: Progress | None = None,
+    progress: CaseProgress | None = None,
 ) -> list[Path]:
     """Repeat one study of the paper, or "all": the files that were written.
 

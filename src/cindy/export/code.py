@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cindy._types import Floats
 from cindy.basis import Language, Plan, Term, statements, term_variables
-from cindy.export.equations import Equations
+from cindy.export.right_hand_sides import RightHandSides
 
 __all__ = ["to_c", "to_python"]
 
@@ -31,7 +31,7 @@ def to_python(
     Coefficients stand in full precision. A custom Python function with a coefficient is a DataError:
     it has no source to copy.
     """
-    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     outputs = [f"dx{j}" for j in range(len(equations.states))]
     loads, body = _parts(equations, PYTHON, outputs, "s{} = {}[{}]  # {}")
     lines = [
@@ -65,7 +65,7 @@ def to_c(
 
     Standard C99; link with -lm. u may be NULL when there are no inputs.
     """
-    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     outputs = [f"dx[{j}]" for j in range(len(equations.states))]
     loads, body = _parts(equations, C, outputs, "const double s{} = {}[{}]; /* {} */")
     lines = [
@@ -81,7 +81,7 @@ def to_c(
 
 
 def _parts(
-    equations: Equations, language: Language, outputs: Sequence[str], load: str
+    equations: RightHandSides, language: Language, outputs: Sequence[str], load: str
 ) -> tuple[list[str], list[str]]:
     """Lines that load the variables in use, and lines that compute the outputs."""
     kept = [i for i, row in enumerate(equations.coef) if row.any()]
@@ -99,7 +99,7 @@ def _parts(
     return loads, statements(plan, equations.coef[kept], language, names, outputs)
 
 
-def _meaning(equations: Equations) -> str:
+def _meaning(equations: RightHandSides) -> str:
     if equations.discrete:
         return "the next states"
     return "the derivatives of the states" if equations.order == 1 else "the second derivatives of the states"

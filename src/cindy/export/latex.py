@@ -6,17 +6,14 @@ import re
 from collections.abc import Sequence
 
 from cindy._types import Floats
-from cindy.basis import COMPARISONS, Expression, Factor, Term, shortest
-from cindy.export.equations import Equations
+from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
 from cindy.export.number import format_value
+from cindy.export.right_hand_sides import RightHandSides
 
 __all__ = ["to_latex"]
 
 
-_GREEK = (
-    "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|pi|rho|sigma|tau|upsilon|phi|chi|psi"
-    "|omega|Gamma|Delta|Theta|Lambda|Xi|Pi|Sigma|Upsilon|Phi|Psi|Omega"
-)
+_GREEK = "|".join(GREEK)
 _ESCAPES = {
     "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}",
@@ -38,7 +35,7 @@ def to_latex(
     discrete: bool = False,
 ) -> str:
     r"""An `aligned` block with one equation per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y."""
-    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     lines = []
     for j, state in enumerate(equations.states):
         head, index = _name_parts(state)

@@ -12,7 +12,7 @@ from cindy._check import floats
 from cindy._types import Floats
 from cindy.basis import COMPARISONS, Expression, Factor, Term
 from cindy.errors import DataError
-from cindy.export.equations import Equations
+from cindy.export.right_hand_sides import RightHandSides
 
 __all__ = ["to_sbml"]
 
@@ -63,7 +63,7 @@ def to_sbml(
 
     initial: (states,) concentrations to start from
     """
-    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     if order != 1 or discrete or equations.inputs:
         raise DataError(
             "to_sbml: only equations x' = F(x) without inputs have a form in SBML. "
@@ -104,7 +104,7 @@ def _legal(name: str) -> str:
     return "".join(c if allowed.match(c) else ascii(c)[1:-1] for c in name)
 
 
-def _side(equations: Equations, equation: int, names: Mapping[str, str]) -> str:
+def _side(equations: RightHandSides, equation: int, names: Mapping[str, str]) -> str:
     parts = [
         _apply("times", _number(value), *(_factor(one, names) for one in term)) if term else _number(value)
         for value, _, term in equations.summands(equation)

@@ -8,7 +8,7 @@ from typing import Any
 from cindy._extras import require
 from cindy._types import Floats
 from cindy.basis import COMPARISONS, Expression, Factor, Term
-from cindy.export.equations import Equations
+from cindy.export.right_hand_sides import RightHandSides
 
 __all__ = ["to_sympy"]
 
@@ -28,7 +28,7 @@ def to_sympy(
     A custom Python function becomes an undefined function of its variables.
     """
     sympy = require("sympy", "sympy", "to_sympy")
-    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     symbols = {name: sympy.Symbol(name) for name in equations.variables}
     result = []
     for j in range(len(equations.states)):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cindy._types import Floats
 from cindy.basis import Term, term_name
-from cindy.export.equations import Equations
 from cindy.export.number import format_value
+from cindy.export.right_hand_sides import RightHandSides
 
 __all__ = ["to_text"]
 
@@ -27,7 +27,7 @@ def to_text(
 
     align: whether equality signs and first digits stand below each other
     """
-    equations = Equations.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     mark = "[k+1]" if discrete else "'" * order
     left = [_printable(state) + mark for state in equations.states]
     width = max(map(len, left)) if align else 0
@@ -39,7 +39,7 @@ def to_text(
     )
 
 
-def _right_hand_side(equations: Equations, equation: int) -> str:
+def _right_hand_side(equations: RightHandSides, equation: int) -> str:
     pieces: list[str] = []
     for value, error, term in equations.summands(equation):
         lead = " - " if value < 0 else " + "

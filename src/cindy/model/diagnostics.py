@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cindy._types import Floats
-from cindy.basis import equation_label, pretty
+from cindy.basis import equation_label, listed, pretty
 from cindy.data import Trajectory, noise_level
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
@@ -25,7 +25,6 @@ _INFLATED = 10.0
 _LAGS = 40
 _CORRELATED = 0.3
 _TOO_LARGE = 1.5
-_MOST_NAMED = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ def _uncertain(model: Model) -> Iterator[str]:
         named = [f"{pretty(model.terms[i])} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
         one = len(named) == 1
         yield (
-            f"The 95 % interval of {_listed(named)} includes zero: "
+            f"The 95 % interval of {listed(named)} includes zero: "
             f"the data do not show that {'this term is' if one else 'these terms are'} there."
         )
 
@@ -124,7 +123,7 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
     if pairs:
         named = [f"{pretty(model.terms[i])} and {pretty(model.terms[k])}" for i, k in pairs]
         yield (
-            f"In these data {_listed(named)} move together almost exactly: a model with the one in place "
+            f"In these data {listed(named)} move together almost exactly: a model with the one in place "
             "of the other would fit nearly as well. Data that explore more states would tell them apart."
         )
     for j in range(model.coef.shape[1]):
@@ -137,7 +136,7 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
             named = [pretty(model.terms[i]) for i in rows[factor > _INFLATED]]
             verb = "is" if len(named) == 1 else "are"
             yield (
-                f"In {_equation(model, j)}, {_listed(named)} {verb} nearly a combination of the other terms. "
+                f"In {_equation(model, j)}, {listed(named)} {verb} nearly a combination of the other terms. "
                 f"That makes errors up to {factor.max():.0f} times as large as they would be otherwise."
             )
 
@@ -166,7 +165,7 @@ def _correlated(model: Model, form: Formulation, correlation: Floats, band: floa
     first = correlation[1]
     slow = [j for j in range(len(model.states)) if first[j] > max(_CORRELATED, 2 * band)]
     if slow:
-        named = _listed([pretty(model.states[j]) for j in slow])
+        named = listed([pretty(model.states[j]) for j in slow])
         yield (
             f"The residuals of {named} are correlated in time (up to {np.max(first[slow]):.2f} from one "
             "sample to the next): the equations miss something slow, or the noise is not white."
@@ -175,9 +174,3 @@ def _correlated(model: Model, form: Formulation, correlation: Floats, band: floa
 
 def _equation(model: Model, state: int) -> str:
     return f"the equation of {equation_label(model.states[state], model.order)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) > _MOST_NAMED:
-        return ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

@@ -12,7 +12,7 @@ from cindy._check import integer, positive
 from cindy._types import Floats
 from cindy.errors import CindyError
 
-__all__ = ["Limits", "RightHandSide", "integrate", "iterate"]
+__all__ = ["Limits", "RightHandSide", "flow", "step_through"]
 
 RightHandSide = Callable[[float, Any], Any]
 
@@ -46,7 +46,7 @@ class Limits:
         return max(2000, self.steps // max(1, samples - 1))
 
 
-def integrate(
+def flow(
     rhs: RightHandSide, start: Floats, t: Floats, names: Sequence[str], *, scale: Floats, limits: Limits
 ) -> tuple[Floats, str | None]:
     """The solution of x' = rhs(t, x) from `start` at t[0], and why it ended early if it did.
@@ -114,7 +114,7 @@ def _one_by_one(
     return np.array(rows), None
 
 
-def iterate(
+def step_through(
     step: RightHandSide, start: Floats, t: Floats, names: Sequence[str], *, scale: Floats, limits: Limits
 ) -> tuple[Floats, str | None]:
     """The iterates of x ← step(t, x), one per time, and why they ended early if they did."""

@@ -17,7 +17,7 @@ from cindy.model.solution import solutions
 
 __all__ = ["KINDS", "score"]
 
-Pair = tuple[Floats, Floats]
+Compared = tuple[Floats, Floats]
 
 KINDS = ("equation", "trajectory", "derivative")
 
@@ -46,14 +46,14 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
     return _determination(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)), centred=centred)
 
 
-def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Pair]:
+def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Compared]:
     """(what the data say, what the equations say), for each stretch without gaps."""
     for segment in (part for one in data for part in one.segments()):
         if len(segment) >= form.min_samples:
             yield form.compared(segment, model.basis, model.coef)
 
 
-def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> Iterator[Pair]:
+def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> Iterator[Compared]:
     """(measured, simulated) states; those after a blow-up are NaN."""
     if window is not None:
         integer(window, "score: `window`", least=2)

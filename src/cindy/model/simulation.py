@@ -13,7 +13,7 @@ from cindy._types import Floats
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.model.equations import Equations
-from cindy.model.integration import Limits, RightHandSide, integrate, iterate
+from cindy.model.integration import Limits, RightHandSide, flow, step_through
 
 __all__ = ["simulate"]
 
@@ -40,7 +40,7 @@ def simulate(
     if model.order == 2:
         names = (*names, *(f"{name}'" for name in names))
         usual = np.concatenate([usual, np.full(d, max(largest, float(np.max(usual))))])
-    solve = iterate if model.formulation.discrete else integrate
+    solve = step_through if model.formulation.discrete else flow
     rows, stopped = solve(step, start, times, names, scale=np.maximum(usual, np.abs(start)), limits=limits)
     times = times[: len(rows)]
     known = None if signal is None else [signal(s) for s in times]

@@ -19,7 +19,7 @@ from cindy.errors import DataError
 
 __all__ = ["Library", "basis_of", "terms_of"]
 
-Names = tuple[str, ...]
+Variables = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Library(Basis):
         if not isinstance(self.library, BaseFeatureLibrary):
             raise DataError(f"Library: expected a feature library of pysindy, but got {self.library!r}.")
 
-    def terms(self, variables: Names) -> tuple[Term, ...]:
+    def terms(self, variables: Variables) -> tuple[Term, ...]:
         return tuple(dict.fromkeys(terms_of(self.library, variables)))
 
     @property
@@ -67,7 +67,7 @@ class Library(Basis):
         return f"Library({self.description})"
 
 
-def terms_of(library: Any, variables: Names) -> list[Term]:
+def terms_of(library: Any, variables: Variables) -> list[Term]:
     """The features of a library over the variables, in its order, a repeated one as often."""
     if isinstance(library, theirs.PolynomialLibrary):
         every = _polynomial(library).terms(variables)
@@ -94,7 +94,7 @@ def terms_of(library: Any, variables: Names) -> list[Term]:
     return found
 
 
-def basis_of(library: Any, variables: Names) -> Basis:
+def basis_of(library: Any, variables: Variables) -> Basis:
     """A basis of this library's own families that has all features of a pysindy library, maybe more."""
     if isinstance(library, theirs.PolynomialLibrary):
         return _polynomial(library)
@@ -116,7 +116,7 @@ def basis_of(library: Any, variables: Names) -> Basis:
     return reduce(add, [reduce(mul, [_on(one, names, variables) for one, names in p]) for p in parts])
 
 
-def _on(library: Any, names: Names, variables: Names) -> Basis:
+def _on(library: Any, names: Variables, variables: Variables) -> Basis:
     basis = basis_of(library, names)
     return basis if names == variables else basis.on(*names)
 
@@ -125,7 +125,7 @@ def _polynomial(library: Any) -> Polynomial:
     return Polynomial(library.degree, bias=library.include_bias, interaction=library.include_interaction)
 
 
-def _waves(library: Any, variables: Names) -> Iterator[Term]:
+def _waves(library: Any, variables: Variables) -> Iterator[Term]:
     kinds: list[Literal["sin", "cos"]] = ["sin"] if library.include_sin else []
     kinds += ["cos"] if library.include_cos else []
     for k in range(1, library.n_frequencies + 1):
@@ -145,7 +145,7 @@ class Positional:
         return self.function(*(columns[i] for i in self.positions))
 
 
-def _calls(library: Any, variables: Names) -> Iterator[Factor | None]:
+def _calls(library: Any, variables: Variables) -> Iterator[Factor | None]:
     """The functions of a CustomLibrary on all choices of variables; None for the constant."""
     if library.include_bias:
         yield None
@@ -173,7 +173,7 @@ def _pointwise(library: Any) -> Any:
     return library.function_library
 
 
-def _parts(library: Any, variables: Names) -> list[list[tuple[Any, Names]]] | None:
+def _parts(library: Any, variables: Variables) -> list[list[tuple[Any, Variables]]] | None:
     """A library as a sum of products of libraries, each over some of the variables; None if it is neither."""
     if isinstance(library, theirs.ConcatLibrary):
         return [[(one, variables)] for one in library.libraries]
@@ -188,7 +188,7 @@ def _parts(library: Any, variables: Names) -> list[list[tuple[Any, Names]]] | No
     return sums + [[each[i] for i in row] for row in chosen]
 
 
-def _some(inputs: Sequence[Sequence[int]] | None, number: int, variables: Names) -> Names:
+def _some(inputs: Sequence[Sequence[int]] | None, number: int, variables: Variables) -> Variables:
     if inputs is None:
         return variables
     return tuple(variables[i] for i in dict.fromkeys(inputs[number]))
@@ -205,7 +205,7 @@ class Column:
         return np.asarray(self.library.transform(np.column_stack(columns)))[:, self.index]
 
 
-def _columns(library: Any, variables: Names) -> Iterator[Factor]:
+def _columns(library: Any, variables: Variables) -> Iterator[Factor]:
     fitted = _fitted(library, len(variables))
     for i, name in enumerate(fitted.get_feature_names(list(variables))):
         yield Factor("call", variables, function=Column(fitted, i), name=name)

@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 from cindy._check import floats
 from cindy._types import Floats
 from cindy.errors import ConstraintError
-from cindy.problem import Constraint, Row, at_samples
-from cindy.problem import Names as Speaker
+from cindy.problem import Constraint, Names, Row, at_samples
 from cindy.pysindy.libraries import Library, terms_of
 from cindy.rows import Rows
 
@@ -83,7 +82,7 @@ def constraint_matrices(
 
     library: the feature library of the model; states, inputs: its feature names
     """
-    names = Speaker(Library(library), tuple(states), tuple(inputs))
+    names = Names(Library(library), tuple(states), tuple(inputs))
     features = terms_of(library, names.states + names.inputs)
     place = {term: i for i, term in enumerate(dict.fromkeys(features))}
     # A feature that stands in the library twice is one term: its coefficient is the sum of both.
@@ -107,7 +106,7 @@ def constraint_matrices(
     }
 
 
-def _rows_of(constraint: Constraint, names: Speaker) -> list[Row]:
+def _rows_of(constraint: Constraint, names: Names) -> list[Row]:
     if at_samples(constraint):
         raise ConstraintError(
             f"{constraint}: a tolerance speaks of samples, which an optimizer of pysindy does not see. "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy.basis import axis_label, equation_label, pretty
+from cindy.basis import axis_label, equation_label, listed, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
 from cindy.export import format_value
@@ -32,7 +32,7 @@ def contents(
     compared = figures.compare(model, data)
     path = figures.path(model, found)
     return {
-        "title": title or "The equations of " + _listed([pretty(s) for s in model.states]),
+        "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
         "lead": _lead(model, data),
         "equations": _equations(model),
         "dense": model.size > _DENSE,
@@ -270,9 +270,3 @@ def _count(number: int, noun: str) -> str:
 
 def _minus(text: str) -> str:
     return text.replace("-", "−")
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) > 6:
-        return f"{names[0]}, {names[1]}, …, {names[-1]}"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

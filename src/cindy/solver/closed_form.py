@@ -1,9 +1,10 @@
 """Linear minimisation in closed form: over the weighted l1 ball, and over what presolve has opened."""
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from cindy._types import Floats, Ints
-from cindy.solver.components import components
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.presolve import Presolved
 from cindy.solver.region import Region
@@ -74,7 +75,8 @@ class Rays(Oracle):
         used = self._values != 0
         touched = self._indices % targets
         first = np.broadcast_to(touched[:, :1], used.shape)
-        return components(first[used], touched[used], targets)
+        links = coo_array((used[used], (first[used], touched[used])), shape=(targets, targets))
+        return connected_components(links, directed=False)[1].astype(np.intp)
 
     def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
         # The region is a sum of cones cut at a common length, so the part of the

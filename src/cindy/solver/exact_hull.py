@@ -5,7 +5,7 @@ import numpy as np
 from cindy._types import Floats, Ints
 from cindy.least_squares import LeastSquares
 from cindy.solver.atom_pool import Pool
-from cindy.solver.growing_qr import Factor
+from cindy.solver.growing_qr import GrowingQR
 from cindy.solver.iterate import Group, Iterate
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.trace import Nonzeros, Snapshot, way_back
@@ -26,7 +26,7 @@ class _FactorGroup(Group):
 
     def __init__(self, targets: Ints, goal: Floats) -> None:
         super().__init__(targets)
-        self.factor = Factor(goal[:, targets].ravel(order="F"))
+        self.factor = GrowingQR(goal[:, targets].ravel(order="F"))
         # A slice where it will do: indexing by it is a view.
         whole = slice(int(targets[0]), int(targets[-1]) + 1)
         self.columns: slice | Ints = whole if len(targets) == whole.stop - whole.start else targets

@@ -6,7 +6,7 @@ from scipy.linalg.lapack import dtrtrs
 
 from cindy._types import Floats
 
-__all__ = ["Factor"]
+__all__ = ["GrowingQR"]
 
 
 # A column that lies in the span of the others up to this part of its length is
@@ -15,7 +15,7 @@ DEPENDENT = 1e-12
 STEEP = 1e3
 
 
-class Factor:
+class GrowingQR:
     """The columns D = Q R in use, and what least squares on a half-space needs of them.
 
     The minimiser of ‖D λ − b‖² under the price ν on Σ λ is R⁻¹ (Qᵀ b − ν R⁻ᵀ 1) =

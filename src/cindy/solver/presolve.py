@@ -8,7 +8,7 @@ import numpy as np
 
 from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
-from cindy.solver.components import components
+from cindy.rows import connected
 from cindy.solver.region import Region
 
 __all__ = ["Presolved", "presolve"]
@@ -133,12 +133,7 @@ def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
     if (bounded & ~region.equality & ~through_zero).any():
         return None
     lengths = np.diff(region.matrix.indptr)
-    label = components(
-        np.repeat(np.arange(region.rows), lengths),
-        region.rows + region.matrix.indices.astype(np.intp),
-        region.rows + region.size,
-    )
-    row_label, column_label = label[: region.rows], label[region.rows :]
+    row_label, column_label = connected(region.matrix)
     by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
     alone = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
     blocks = []

@@ -14,7 +14,7 @@ from cindy.errors import DataError, InfeasibleError
 
 __all__ = ["Region"]
 
-Rows = scipy.sparse.csr_array
+Sparse = scipy.sparse.csr_array
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -39,7 +39,7 @@ class Region:
     size: int
     radius: float
     weights: Floats
-    matrix: Rows
+    matrix: Sparse
     lower: Floats
     upper: Floats
 
@@ -113,13 +113,13 @@ def _weights(weights: ArrayLike | None, size: int) -> Floats:
     return array
 
 
-def _rows(matrix: ArrayLike | scipy.sparse.sparray | None, size: int) -> Rows:
+def _rows(matrix: ArrayLike | scipy.sparse.sparray | None, size: int) -> Sparse:
     if matrix is None:
-        return Rows((0, size), dtype=np.float64)
+        return Sparse((0, size), dtype=np.float64)
     if scipy.sparse.issparse(matrix):
-        rows = Rows(cast(Rows, matrix).astype(np.float64))
+        rows = Sparse(cast(Sparse, matrix).astype(np.float64))
     else:
-        rows = Rows(floats(cast(ArrayLike, matrix), "Region: `matrix`", ndim=2))
+        rows = Sparse(floats(cast(ArrayLike, matrix), "Region: `matrix`", ndim=2))
     if rows.shape[1] != size:
         raise DataError(
             f"Region: `matrix` must have {size} columns, one a coefficient, but has shape {rows.shape}."

@@ -13,7 +13,7 @@ from cindy.basis import Basis
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.problem import Constraint
-from cindy.systems.integrate import integrate
+from cindy.systems.reference_solution import integrate
 
 __all__ = ["System"]
 

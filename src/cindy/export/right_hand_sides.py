@@ -12,11 +12,11 @@ from cindy._types import Floats
 from cindy.basis import Term
 from cindy.errors import DataError
 
-__all__ = ["Equations"]
+__all__ = ["RightHandSides"]
 
 
 @dataclass(frozen=True, eq=False)
-class Equations:
+class RightHandSides:
     """Terms with coefficients (terms, states), checked.
 
     errors: of the shape of coef; nan where unknown
@@ -41,7 +41,7 @@ class Equations:
         errors: Floats | None = None,
         order: int = 1,
         discrete: bool = False,
-    ) -> Equations:
+    ) -> RightHandSides:
         values = floats(coef, "export: coef", ndim=2)
         names = unique_names((*states, *inputs), "export: states and inputs")
         if values.shape != (len(terms), len(states)):
