@@ -6,7 +6,7 @@ from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.fourier import Fourier
 from cindy.basis.labels import GREEK, axis_label, equation_label, listed, pretty
-from cindy.basis.plan import Plan
+from cindy.basis.plan import Dictionary, Plan
 from cindy.basis.polynomial import Polynomial
 from cindy.basis.source import Language, statements
 from cindy.basis.term import Factor, Term, product, shortest, term_name, term_variables
@@ -17,6 +17,7 @@ __all__ = [
     "GREEK",
     "Basis",
     "Custom",
+    "Dictionary",
     "Expression",
     "Factor",
     "Fourier",

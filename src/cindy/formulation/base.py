@@ -14,6 +14,7 @@ from cindy.basis import Basis
 from cindy.calculus import derivative
 from cindy.data import Trajectory
 from cindy.errors import DataError
+from cindy.states import Motion
 
 __all__ = ["STRETCH", "Formulation", "Pair"]
 
@@ -64,6 +65,10 @@ class Formulation(ABC):
     @abstractmethod
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         """The same formulation with every setting that is None chosen from the data."""
+
+    def motion(self, trajectories: Sequence[Trajectory], basis: Basis) -> Motion | None:
+        """The equations with the states unknown; None where a form must take them as measured."""
+        return None
 
     @property
     def signature(self) -> dict[str, Any]:

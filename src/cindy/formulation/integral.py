@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
@@ -31,6 +31,7 @@ from cindy.formulation.base import Formulation, Pair
 from cindy.formulation.feedback import feedback_of_data
 from cindy.formulation.scales import derivative_window, integral_window, window_length
 from cindy.formulation.windows import split, stacks
+from cindy.states import Motion, grid_of, records_of
 
 __all__ = ["Integral"]
 
@@ -115,6 +116,14 @@ class Integral(Formulation):
         return replace(
             self, degree=degree, half_width=half_width, window=window, rate=rate, feedback=feedback
         )
+
+    def motion(self, trajectories: Sequence[Trajectory], basis: Basis) -> Motion | None:
+        if self.initial == "first" or self.smooth is not None:
+            return None
+        first = trajectories[0]
+        records = records_of(trajectories, partial(grid_of, order=self.order), least=self.min_samples)
+        every = np.arange(len(basis.names(first.variables)) * first.dimension)
+        return Motion(records, basis, first.variables, first.dimension, every, every[:0])
 
     @property
     def leaves_noise(self) -> bool:

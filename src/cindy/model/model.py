@@ -57,6 +57,14 @@ class Path(Sequence["Model"]):
     def __getitem__(self, index: int | slice) -> Model | Sequence[Model]:
         return self.models[index]
 
+    def to_dict(self) -> dict[str, Any]:
+        """The models as plain values."""
+        models = [
+            {"coefficients": _by_name(m), "gap": number(m.gap), "violation": number(m.violation)}
+            for m in self
+        ]
+        return {"chosen": self.chosen, "scores": [number(s) for s in self.scores], "models": models}
+
 
 @dataclass(frozen=True, eq=False)
 class Model(Equations):
@@ -65,6 +73,10 @@ class Model(Equations):
     coef: (terms, states) Ξ; zero where a term is absent
     coef_error: (terms, states) standard errors, clustered by block; NaN where unknown, 0 for an absent term
     noise: (states,) estimated standard deviation of the measurements; NaN where unknown
+    model_error: (states,) what the equations do not explain, per root of time; likewise
+    inclusion: (terms, states) probability that a term belongs, among the models compared; likewise
+    covariance: (k, k) of the non-zero coefficients, in the order of numpy.flatnonzero(coef); or None
+    near: models of almost equal criterion, best first, scores relative to the best
     scale: (states,) size of the states in the data; NaN where unknown
     gap: no coefficients in the region fit better by more than this
     radius: of the region
@@ -91,6 +103,10 @@ class Model(Equations):
     coef_error: Floats = None  # type: ignore[assignment]
     formulation: Formulation = field(default_factory=Integral)
     noise: Floats = None  # type: ignore[assignment]
+    model_error: Floats = None  # type: ignore[assignment]
+    inclusion: Floats = None  # type: ignore[assignment]
+    covariance: Floats | None = None
+    near: Path = field(default_factory=Path)
     scale: Floats = None  # type: ignore[assignment]
     gap: float = np.nan
     radius: float = np.nan
@@ -113,6 +129,8 @@ class Model(Equations):
             "coef": coef,
             "coef_error": _shaped(np.where(coef == 0, 0.0, error), "coef_error", shape),
             "noise": _shaped(self.noise, "noise", shape[1:]),
+            "model_error": _shaped(self.model_error, "model_error", shape[1:]),
+            "inclusion": _shaped(self.inclusion, "inclusion", shape),
             "scale": _shaped(self.scale, "scale", shape[1:]),
         }
         for name, value in given.items():
@@ -188,6 +206,9 @@ class Model(Equations):
             violation=np.nan if self.constraints else 0.0,
             result=None,
             path=Path(),
+            near=Path(),
+            inclusion=None,  # type: ignore[arg-type]
+            covariance=None,
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -208,6 +229,11 @@ class Model(Equations):
             "formulation": self.formulation.to_dict(),
             "coefficients": _by_name(self),
             "noise": [number(v) for v in self.noise],
+            "model_error": [number(v) for v in self.model_error],
+            "inclusion": _inclusion(self),
+            "covariance": None
+            if self.covariance is None
+            else [[number(v) for v in r] for r in self.covariance],
             "scale": [number(v) for v in self.scale],
             "gap": number(self.gap),
             "radius": number(self.radius),
@@ -216,14 +242,8 @@ class Model(Equations):
             "warnings": list(self.warnings),
             "settings": plain(self.settings),
             "result": None if self.result is None else self.result.to_dict(),
-            "path": {
-                "chosen": self.path.chosen,
-                "scores": [number(s) for s in self.path.scores],
-                "models": [
-                    {"coefficients": _by_name(m), "gap": number(m.gap), "violation": number(m.violation)}
-                    for m in self.path
-                ],
-            },
+            "path": self.path.to_dict(),
+            "near": self.near.to_dict(),
         }
 
 
@@ -237,6 +257,20 @@ def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allo
         raise DataError(f"Model: {name} must have shape {shape}, but has shape {array.shape}.")
     array.flags.writeable = False
     return array
+
+
+def _rows(matrix: Floats) -> list[list[float | str | None]]:
+    return [[number(v) for v in row] for row in matrix]
+
+
+def _inclusion(model: Model) -> dict[str, dict[str, float | str | None]] | None:
+    """For every state, the terms that any of the models compared has; None where nothing is known."""
+    if np.isnan(model.inclusion).all():
+        return None
+    return {
+        state: {model.terms[i]: number(model.inclusion[i, j]) for i in np.flatnonzero(model.inclusion[:, j])}
+        for j, state in enumerate(model.states)
+    }
 
 
 def _by_name(model: Model) -> dict[str, dict[str, list[float | str | None]]]:

@@ -68,22 +68,50 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
             **more,
         )
 
-    described = to_mapping(data["path"], "path")
-    path = Path(
-        tuple(model(to_mapping(part, "path")) for part in described["models"]),
-        tuple(to_float(s, "scores") for s in described["scores"]),
-        described["chosen"] if isinstance(described["chosen"], int) else None,
-    )
+    def path(name: str) -> Path:
+        described = to_mapping(data[name], name) if name in data else {"models": (), "scores": ()}
+        chosen = described.get("chosen")
+        return Path(
+            tuple(model(to_mapping(part, name)) for part in described["models"]),
+            tuple(to_float(s, "scores") for s in described["scores"]),
+            chosen if isinstance(chosen, int) else None,
+        )
+
     return model(
         data,
         noise=np.array([to_float(v, "noise") for v in data["noise"]]),
+        model_error=_numbers(data.get("model_error"), "model_error"),
+        inclusion=_inclusion(data.get("inclusion"), states, row),
+        covariance=_numbers(data.get("covariance"), "covariance"),
         scale=np.array([to_float(v, "scale") for v in data["scale"]]),
         constraints=to_names(data["constraints"], "constraints"),
         warnings=to_names(data["warnings"], "warnings"),
         settings=to_mapping(data["settings"], "settings"),
         result=None if data["result"] is None else _run_from_dict(to_mapping(data["result"], "result")),
-        path=path,
+        path=path("path"),
+        near=path("near"),
     )
+
+
+def _numbers(value: Any, what: str) -> Floats | None:
+    """An array of numbers, or of lists of numbers; None where there is none."""
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise DataError(f'"{what}" must be a list')
+    return np.array([_numbers(v, what) if isinstance(v, list) else to_float(v, what) for v in value])
+
+
+def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Floats | None:
+    if data is None:
+        return None
+    table = np.zeros((len(row), len(states)))
+    for j, state in enumerate(states):
+        for term, value in to_mapping(to_mapping(data, "inclusion").get(state), "inclusion").items():
+            if term not in row:
+                raise DataError(f'the inclusion of {state} names "{term}", which the basis does not have')
+            table[row[term], j] = to_float(value, "inclusion")
+    return table
 
 
 def _matrices(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> tuple[Floats, Floats]:

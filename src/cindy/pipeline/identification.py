@@ -16,13 +16,14 @@ from cindy.data import Trajectory, as_trajectories, noise_level
 from cindy.errors import DataError
 from cindy.formulation import Formulation, Integral
 from cindy.model import Model, Path, Run
+from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.settle import settled
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Adaptive, Constraint, Problem, Weights
 from cindy.regression import Refit
 from cindy.selection import Choice, Selection, Significance, choose
 from cindy.solver import Correction, Result, Step
-from cindy.summary import accumulate
+from cindy.summary import Summary, accumulate
 
 __all__ = ["identify", "solve"]
 
@@ -48,22 +49,22 @@ def identify(
     blocks: int = 50,
     processes: int = 1,
     progress: Callable[[int, int | None], None] | None = None,
+    passes: int | None = 1,
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
-    trajectories: one Trajectory, a pair (t, x), or a list of these; where they clearly differ in
-        noise, and have no weights of their own, each is weighted by its residuals
+    trajectories: one Trajectory, a pair (t, x), or a list of these
     basis: the terms to choose from
     formulation: Integral() by default; Differential(), Discrete()
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
     selection: how one model is picked; Significance() by default
     correction: of the solver between oracle calls; Direct() by default, with a leap for large problems
-    weights: of the l1 ball; Adaptive() by default
-    radius: of the ball, in scaled units; None: twice that of least squares
+    weights, radius: of the l1 ball; Adaptive() and twice that of least squares, in scaled units
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
     callback: receives each Step of the solver and may return False to stop
     seed: of whatever is drawn at random
     blocks, processes, progress: as in `accumulate`
+    passes: None: states are fitted too, until the model settles; 1: one pass at measured states
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -79,21 +80,36 @@ def identify(
     data = as_trajectories(trajectories)
     _check_motion(data)
     form = formulation or Integral()
-    gather = partial(accumulate, basis=basis, blocks=blocks, processes=processes, progress=progress)
-    problem = Problem(
-        gather(data, formulation=form), radius=radius, constraints=constraints, weights=weights or Adaptive()
-    )
+    pose = partial(Problem, radius=radius, constraints=constraints, weights=weights or Adaptive())
+    how: dict[str, Any] = {"selection": rule, "correction": correction, "tol": tol, "max_iter": max_iter}
+    how["callback"] = callback
+    model = None if passes == 1 else identify_with_states(data, basis, form, pose, **how)
+    if model is None:
+        gather = partial(accumulate, basis=basis, blocks=blocks, processes=processes, progress=progress)
+        model = _one_pass(data, form, rule, gather, pose, partial(solve, **how))
+    return _with_scales(model, data, seed)
+
+
+def _one_pass(
+    data: list[Trajectory],
+    form: Formulation,
+    rule: Selection,
+    gather: Callable[..., Summary],
+    pose: Callable[[Summary], Problem],
+    run: Callable[[Problem], Model],
+) -> Model:
+    """The model at measured states."""
+    problem = pose(gather(data, formulation=form))
     if rule.refits and form.leaves_noise:
         problem = settled(problem, data, gather, drift_known=getattr(form, "feedback", None) is not None)
-    run = partial(solve, correction=correction, selection=rule, tol=tol, max_iter=max_iter, callback=callback)
-    return _with_scales(solve_with_samples(problem, data, run), data, seed)
+    return solve_with_samples(problem, data, run)
 
 
 def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
     return replace(
         model,
         scale=np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0),
-        noise=_measured_noise(model, data),
+        noise=model.noise if model.near else _measured_noise(model, data),
         settings={**model.settings, "seed": seed},
     )
 

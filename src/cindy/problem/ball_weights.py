@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +17,12 @@ _STEEPEST = 1e6
 
 
 class Weights(ABC):
-    """How the weights follow from a pilot estimate of the scaled coefficients."""
+    """How the weights follow from a pilot estimate of the scaled coefficients.
+
+    adapts: whether the path that they make leads to the terms that matter, so that more may be asked of it
+    """
+
+    adapts: ClassVar[bool] = False
 
     @abstractmethod
     def of(self, pilot: Floats) -> Floats:
@@ -35,6 +41,7 @@ class Uniform(Weights):
 class Adaptive(Weights):
     """A coefficient costs the less, the larger it is in the pilot: 1 / |pilot| ** power."""
 
+    adapts: ClassVar[bool] = True
     power: float = 1.0
 
     def __post_init__(self) -> None:

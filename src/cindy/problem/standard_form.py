@@ -36,6 +36,7 @@ class StandardForm:
     radius: of the weighted l1 ball, in scaled units; None: twice what least squares or the rows need
     texts: what the constraints say, by `Rows.owner`; errors quote them
     floor: (targets,) error of the blocks' rows themselves, in physical units
+    ridge: of the pilot, in units of a column; None: next to none, in units of the largest singular value
     """
 
     blocks: tuple[LeastSquares, ...]
@@ -45,6 +46,7 @@ class StandardForm:
     radius: float | None = None
     texts: Sequence[object] = ()
     floor: Floats | None = None
+    ridge: float | None = None
 
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
@@ -92,6 +94,8 @@ class StandardForm:
         total = self.objective
         terms, width = self.regression.shape
         ridge = _RIDGE * float(np.linalg.norm(total.design, 2))
+        if self.ridge is not None:
+            ridge = self.ridge * float(np.sqrt(total.rows))
         extra = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
         eased = Regression((total, extra), self.scaled_rows)
         x = np.zeros(terms * width)

@@ -2,8 +2,9 @@
 
 from cindy.selection.beyond import Beyond
 from cindy.selection.candidates import Candidates
-from cindy.selection.choice import Choice, choose
+from cindy.selection.choice import Choice, choose, within_radius
 from cindy.selection.rules import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
+from cindy.selection.supports import SupportFit, Supports
 
 __all__ = [
     "BIC",
@@ -15,6 +16,9 @@ __all__ = [
     "Gap",
     "Selection",
     "Significance",
+    "SupportFit",
+    "Supports",
     "Terms",
     "choose",
+    "within_radius",
 ]

@@ -15,7 +15,7 @@ from cindy.selection.candidates import Candidates
 from cindy.selection.rules import Selection
 from cindy.solver import Correction, Direct, Region, Result, Step, conditional_gradient, oracle_for
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "choose", "within_radius"]
 
 
 _LARGE = 1000
@@ -67,11 +67,11 @@ def choose(
     if not rule.refits:
         fit = replace(fit, x=result.x)
     elif form.radius is not None and form.region.norm(fit.x) > form.region.radius:
-        fit = replace(fit, x=_within_radius(form, support))
+        fit = replace(fit, x=within_radius(form, support))
     return Choice(result, correction, candidates, support, fit)
 
 
-def _within_radius(form: StandardForm, support: Ints) -> Floats:
+def within_radius(form: StandardForm, support: Ints) -> Floats:
     """Least squares on the support inside the ball, where the user gave one that binds."""
     region = form.region
     absent = np.setdiff1d(np.arange(region.size), support)

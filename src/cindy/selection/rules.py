@@ -48,6 +48,10 @@ class Selection(ABC):
         """Of the solver's relative gap: what was asked for, unless the rule is about the gap itself."""
         return asked
 
+    def price(self, rows: int, candidates: int) -> float | None:
+        """What a parameter must lower −2 log p by at fitted states; None: this rule knows one pass only."""
+        return None
+
     def score(self, candidates: Candidates, fit: Refit) -> float:
         """What the path shows for a model, the lower the better: information criterion per row."""
         regression = candidates.regression
@@ -93,6 +97,12 @@ class Significance(Selection):
                 support = smaller[rest.x.ravel()[smaller] != 0]
         return support
 
+    def price(self, rows: int, candidates: int) -> float:
+        """The square of the |z| that a term must exceed."""
+        from scipy.special import stdtrit
+
+        return float(stdtrit(max(rows, 2), 1.0 - self.level / (2 * candidates)) ** 2)
+
     def quantile(self, candidates: Candidates) -> float:
         """The |t| that a term must exceed."""
         from scipy.special import stdtrit  # a quarter of the time of `import cindy`
@@ -111,6 +121,9 @@ class BIC(Selection):
 
     def pick(self, candidates: Candidates) -> Ints:
         return candidates.by_criterion(extended=self.extended, clustered=False)
+
+    def price(self, rows: int, candidates: int) -> float:
+        return float(np.log(rows) + (2.0 * np.log(candidates) if self.extended else 0.0))
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,14 @@ def conditional_gradient(
     max_seconds: float | None = None,
     callback: Callable[[Step], bool | None] | None = None,
     start: Floats | None = None,
+    quiet: bool = False,
 ) -> Result:
     """Minimise ‖A x − B‖² over the region of the oracle, from `start` or the oracle's origin.
 
     Ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a
     limit, when the callback returns False, or when rounding allows no further
     progress; the status says which, and limits and rounding also give a
-    ConvergenceWarning. The gap holds for the whole region in every case.
+    ConvergenceWarning, unless `quiet`. The gap holds for the whole region in every case.
 
     >>> from cindy.solver import Region, oracle_for
     >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
@@ -74,7 +75,8 @@ def conditional_gradient(
         idle = 0 if iterate.objective < step.objective else idle + 1
     seconds = time.perf_counter() - began
     result = _result(iterate.x.copy(), tuple(history), scale, status, seconds, trace)
-    _warn(result, tol)
+    if not quiet:
+        _warn(result, tol)
     return result
 
 

@@ -1,0 +1,295 @@
+"""From trajectories to a model whose states were fitted too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.basis import Basis
+from cindy.data import Trajectory, noise_level
+from cindy.errors import DataError
+from cindy.formulation import Formulation
+from cindy.least_squares import LeastSquares
+from cindy.model import Model, Path, Run
+from cindy.pipeline.passes import Found, Met, Options, Search, search
+from cindy.pipeline.tolerance import solve_with_samples
+from cindy.problem import Problem, StandardForm
+from cindy.regression import Regression, refit
+from cindy.selection import Selection, SupportFit, Supports, within_radius
+from cindy.solver import Correction, Direct, Result, Step, conditional_gradient
+from cindy.states import Motion
+from cindy.summary import Summary
+
+__all__ = ["fitted_model", "identify_with_states"]
+
+Ints = NDArray[np.intp]
+
+_BLOCKS = 50
+"""Runs of white rows by which errors are judged."""
+_NEAR = 14.0
+"""Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
+_MOST_NEAR = 20
+_AROUND = 12
+
+
+@dataclass(frozen=True, eq=False)
+class _Last:
+    """The convex problem at the states of the model that was found, its run, and fits on supports."""
+
+    motion: Motion
+    form: StandardForm
+    supports: Supports
+    result: Result
+
+    def physical(self, fit: SupportFit) -> Floats:
+        """(terms · states,) flat coefficients."""
+        return self.spread_out(fit.support, fit.x)
+
+    def errors(self, fit: SupportFit) -> Floats:
+        return self.spread_out(fit.support, np.linalg.norm(fit.spread, axis=1))
+
+    def spread_out(self, support: Ints, values: Floats) -> Floats:
+        terms = len(self.motion.basis.names(self.motion.variables))
+        out = np.zeros(terms * self.motion.states)
+        out[self.motion.candidates[support]] = values * self.form.unit.ravel()[support]
+        return out
+
+
+def identify_with_states(
+    data: list[Trajectory],
+    basis: Basis,
+    form: Formulation,
+    pose: Callable[[Summary], Problem],
+    *,
+    selection: Selection,
+    correction: Correction | None,
+    tol: float,
+    max_iter: int,
+    callback: Callable[[Step], bool | None] | None,
+) -> Model | None:
+    """The model that passes with fitted states lead to; None where the form or the rule knows only one."""
+    motion = form.motion(data, basis)
+    price = None if motion is None else selection.price(motion.rows, len(motion.candidates))
+    if motion is None or price is None:
+        return None
+    variance = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
+
+    def run(problem: Problem) -> Model:
+        options = Options(
+            problem.rows,
+            tuple(problem.constraints),
+            price,
+            problem.weights,
+            problem.radius,
+            correction or Direct(),
+            tol,
+            max_iter,
+            faithful=not problem.weights.adapts or problem.radius is not None,
+        )
+        found = search(motion, options, variance)
+        _require(found, selection)
+        assert found is not None
+        model = fitted_model(problem, motion, found, options, callback=callback)
+        return replace(
+            model, settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol}
+        )
+
+    return solve_with_samples(pose(_summary(motion, data[0], form.fit_to(data))), data, run)
+
+
+def _require(found: Found | None, rule: Selection) -> None:
+    if found is None:
+        raise DataError(
+            "identify: no model settles on these data: the states that it fits run away. "
+            "Give `passes=1`, another basis, or more samples."
+        )
+    if not len(found.best.support):
+        raise DataError(
+            f"identify: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
+            "chance. Try another basis, a looser selection, or more data."
+        )
+
+
+def _summary(motion: Motion, like: Trajectory, form: Formulation) -> Summary:
+    """What a problem must know of the data: names and the number of rows, but no rows."""
+    terms = len(motion.basis.names(motion.variables))
+    rows = motion.rows // motion.states
+    nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, rows)
+    return Summary((nothing,), ("all",), like.states, like.inputs, motion.basis, form, motion.samples)
+
+
+def fitted_model(
+    problem: Problem,
+    motion: Motion,
+    found: Found,
+    options: Options,
+    *,
+    callback: Callable[[Step], bool | None] | None = None,
+) -> Model:
+    """The model that the search found, with errors, certificate and the models beside it."""
+    best = found.best
+    last = _last_pass(motion, best, options, callback)
+    chosen = np.searchsorted(motion.candidates, best.support)
+    own = last.supports.fit(chosen)
+    coef = last.spread_out(chosen, best.fitted.coef / last.form.unit.ravel()[chosen])
+    if (
+        options.radius is not None
+        and last.form.region.norm(last.form.scaled(coef[motion.candidates][:, None])) > options.radius
+    ):
+        inside = within_radius(last.form, chosen)
+        coef = last.spread_out(np.arange(inside.size), inside.ravel())
+    covariance, error = _covariance(motion, best, own, last, options)
+    make = _Maker(problem, last)
+    model = make(coef, error)
+    near = _near(last, found, own)
+    return replace(
+        model,
+        noise=np.sqrt(best.fitted.variance),
+        model_error=np.sqrt(best.fitted.error),
+        covariance=covariance,
+        inclusion=_inclusion(coef, near).reshape(model.coef.shape),
+        near=Path(
+            tuple(model if k == 0 else make(c, e) for k, (c, e, _) in enumerate(near)),
+            tuple(s for _, _, s in near),
+            0,
+        ),
+        path=_path(make, last, own, model),
+        result=Run.of(last.result),
+    )
+
+
+def _last_pass(
+    motion: Motion, best: Met, options: Options, callback: Callable[[Step], bool | None] | None
+) -> _Last:
+    """The convex problem at the fitted states, solved as the user asked for."""
+    state = Search(motion, options)
+    blocks = motion.objectives(best.fitted, motion.candidates, blocks=1)
+    assert blocks is not None
+    form = state.form(blocks)
+    result = conditional_gradient(
+        form.objective,
+        form.oracle,
+        options.correction,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        callback=callback,
+    )
+    return _Last(motion, form, Supports(form, options.price), result)
+
+
+@dataclass(frozen=True, eq=False)
+class _Maker:
+    """Models of one problem from flat coefficients."""
+
+    problem: Problem
+    last: _Last
+
+    def __call__(self, coef: Floats, error: Floats) -> Model:
+        problem, summary, form = self.problem, self.problem.summary, self.last.form
+        shape = (len(summary.terms), len(summary.states))
+        physical = coef.reshape(shape)
+        scaled = form.scaled(coef[self.last.motion.candidates][:, None])
+        return Model(
+            physical,
+            summary.basis,
+            summary.states,
+            inputs=summary.inputs,
+            coef_error=error.reshape(shape),
+            formulation=summary.formulation,
+            gap=form.gap(scaled, self.last.result),
+            radius=form.region.radius,
+            violation=problem.violation(physical),
+            constraints=tuple(str(c) for c in problem.constraints),
+        )
+
+
+def _covariance(
+    motion: Motion, best: Met, own: SupportFit, last: _Last, options: Options
+) -> tuple[Floats, Floats]:
+    """(k, k) covariance of the coefficients and their flat errors, never below what blocks of rows say."""
+    unit = last.form.unit.ravel()[own.support]
+    covariance = (own.spread * unit[:, None]) @ (own.spread * unit[:, None]).T
+    classical = np.sqrt(np.diagonal(covariance))
+    blocks = motion.objectives(best.fitted, best.support, blocks=_BLOCKS)
+    size = np.ones(len(classical))
+    if blocks is not None and len(blocks) > 1 and len(best.support):
+        rows = replace(options.rows, matrix=options.rows.matrix[:, best.support])
+        fit = refit(Regression(blocks, rows), np.arange(len(best.support)))
+        known = classical > 0
+        size[known] = np.maximum(fit.error[:, 0][known] / classical[known], 1.0)
+    covariance = covariance * size[:, None] * size
+    return covariance, last.spread_out(own.support, classical * size / unit)
+
+
+def _near(last: _Last, found: Found, own: SupportFit) -> list[tuple[Floats, Floats, float]]:
+    """Flat coefficients, errors and criterion, relative to the best, of models almost as good, best first.
+
+    Models that were fitted have their own criterion; those one term away from the best are judged by
+    the rows at its states.
+    """
+    supports = last.supports
+    known: dict[bytes, tuple[SupportFit, float]] = {own.support.tobytes(): (own, 0.0)}
+    for met in found.met[1:]:
+        above = met.criterion - found.best.criterion
+        fit = supports.possible(np.searchsorted(last.motion.candidates, met.support))
+        if fit is not None and above <= _NEAR:
+            known.setdefault(fit.support.tobytes(), (fit, above))
+    for fit in _neighbours(supports, own):
+        above = supports.criterion(fit) - supports.criterion(own)
+        if above <= _NEAR:
+            known.setdefault(fit.support.tobytes(), (fit, above))
+    ranked = sorted(known.values(), key=lambda pair: pair[1])
+    ranked = [(own, 0.0)] + [(f, max(a, 0.0)) for f, a in ranked if f is not own]
+    return [(last.physical(f), last.errors(f), a) for f, a in ranked[:_MOST_NEAR]]
+
+
+def _neighbours(supports: Supports, own: SupportFit) -> list[SupportFit]:
+    """One term more, one less, one exchanged for another."""
+    made = []
+    gain = supports.gains(own)
+    for place in np.argsort(-gain)[:10]:
+        if gain[place] > 0:
+            made.append(supports.possible(np.union1d(own.support, [place])))
+    for place in range(len(own.support)):
+        less = supports.possible(np.delete(own.support, place))
+        if less is None or len(less.support) == len(own.support):
+            continue
+        made.append(less)
+        gain = supports.gains(less)
+        gain[own.support] = 0.0
+        if gain.max(initial=0.0) > 0 and less.loss - gain.max() - own.loss < _NEAR:
+            for other in np.argsort(-gain)[:3]:
+                made.append(supports.possible(np.union1d(less.support, [other])))
+    return [fit for fit in made if fit is not None]
+
+
+def _inclusion(coef: Floats, near: Sequence[tuple[Floats, Floats, float]]) -> Floats:
+    """Weight of the models that have a term, exp(−Δ/2) each."""
+    weights = np.exp(-0.5 * np.array([score for _, _, score in near]))
+    present = np.array([coef != 0, *(c != 0 for c, _, _ in near[1:])], dtype=np.float64)
+    return np.asarray(weights @ present / weights.sum())
+
+
+def _path(make: Any, last: _Last, own: SupportFit, model: Model) -> Path:
+    """The models of the run around the chosen one, from few terms to many."""
+    supports = last.supports
+    fits = {len(own.support): own}
+    for support, _ in last.result.path:
+        if 0 < len(support) <= 3 * len(own.support) + 10 and len(support) not in fits:
+            fit = supports.possible(support)
+            if fit is not None:
+                fits[len(support)] = fit
+    sizes = sorted(fits, key=lambda size: (abs(size - len(own.support)), size))[: 2 * _AROUND + 1]
+    ordered = sorted(sizes)
+    models = tuple(
+        model if fits[s] is own else make(last.physical(fits[s]), last.errors(fits[s])) for s in ordered
+    )
+    rows = max(last.form.objective.rows, 1)
+    return Path(
+        models, tuple(supports.criterion(fits[s]) / rows for s in ordered), ordered.index(len(own.support))
+    )

@@ -1,0 +1,256 @@
+"""Passes: states fitted, terms chosen at them by conditional gradients, until the model comes back.
+
+An explicit loop. A pass makes the rows at the current states, for every candidate term; poses the convex
+problem on them with all constraints; takes the model of least criterion on the path of its conditional
+gradients; adds and drops terms by their z-scores; and fits states and coefficients on what is left. The
+starts lie along the path at measured states; two that lead to the same model end the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.errors import InfeasibleError
+from cindy.least_squares import LeastSquares
+from cindy.problem import Adaptive, StandardForm, Weights
+from cindy.regression import Regression, binding
+from cindy.rows import Rows, freedom
+from cindy.selection import SupportFit, Supports
+from cindy.solver import Correction, Direct, Result, conditional_gradient
+from cindy.states import (
+    LEVELS,
+    NEARBY,
+    Fitted,
+    Motion,
+    deviance,
+    drift_of_data,
+    drift_of_nothing,
+    first_objective,
+    fit_states,
+    start_of,
+    stiffness,
+)
+
+__all__ = ["Found", "Met", "Options", "Search", "search"]
+
+Ints = NDArray[np.intp]
+
+_ROUNDS = 8
+"""Passes from one start; three are typical."""
+_STIFF = 2.0
+"""‖h J‖ beyond which the samples do not resolve a model: true ones reach 2.0 (benchmark: chaotic)."""
+_SHARES = (1.0, 0.5, 0.75, 1.5)
+"""Sizes of the starts, in units of the best model on the first path."""
+_RIDGE = 1e-2
+"""Of the pilot at fitted states, in units of a column (benchmark: chaotic)."""
+_MOST_STEPS = 400
+"""Iterations of the solver in the passes before the last: supports beyond are no candidates."""
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """How the convex problem of a pass is posed and solved.
+
+    price: what a parameter must lower −2 log p by
+    faithful: whether terms may only come from the path of the solver, as its options left it
+    """
+
+    rows: Rows
+    texts: tuple[object, ...]
+    price: float
+    weights: Weights = field(default_factory=Adaptive)
+    radius: float | None = None
+    correction: Correction = field(default_factory=Direct)
+    tol: float = 1e-6
+    max_iter: int = 10_000
+    faithful: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Met:
+    """A model met on the way: its support, what it explains, and the states that belong to it."""
+
+    fitted: Fitted
+    deviance: float
+    criterion: float
+
+    @property
+    def support(self) -> Ints:
+        return self.fitted.law.support
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Where the search ended.
+
+    best: the model of least criterion; met: all that were fitted, best first
+    """
+
+    best: Met
+    met: tuple[Met, ...]
+    agreed: bool
+
+
+@dataclass(eq=False)
+class Search:
+    """The models met so far, and how to go on from one.
+
+    columns: the flat indices of the coefficients that a pass may choose from
+    """
+
+    motion: Motion
+    options: Options
+    met: dict[bytes, Met | None] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> Ints:
+        return self.motion.candidates
+
+    def form(self, blocks: tuple[LeastSquares, ...]) -> StandardForm:
+        """The convex problem on white rows: one target, a coefficient a column."""
+        options = self.options
+        return StandardForm(
+            blocks,
+            _restricted(options.rows, self.columns),
+            weights=options.weights,
+            radius=options.radius,
+            texts=options.texts,
+            ridge=_RIDGE,
+        )
+
+    def path(self, form: StandardForm) -> tuple[Result, list[Ints]]:
+        """A run of the solver, and the supports of its iterates."""
+        options = self.options
+        limit = options.max_iter if options.faithful else min(options.max_iter, _MOST_STEPS)
+        result = conditional_gradient(
+            form.objective, form.oracle, options.correction, tol=options.tol, max_iter=limit, quiet=True
+        )
+        return result, [support for support, _ in result.path]
+
+    def solve(self, objective: LeastSquares, support: Ints) -> Floats:
+        """Coefficients on a support from its white rows, under all constraints."""
+        rows = _restricted(self.options.rows, support)
+        count = objective.terms
+        if not len(rows):
+            return np.asarray(np.linalg.lstsq(objective.design, objective.target[:, 0], rcond=1e-13)[0])
+        every = np.arange(count)
+        try:
+            fit = binding(Regression((objective,), rows), every).fit(every, np.zeros(1, dtype=np.intp))
+        except InfeasibleError:
+            return np.full(count, np.nan)
+        return fit.x
+
+    def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
+        """States and coefficients on the support of a start; None where they do not settle."""
+        key = start.law.support.tobytes()
+        if key not in self.met:
+            fitted = fit_states(self.motion, start, self.solve, levels=levels)
+            met = None
+            if fitted.converged and stiffness(self.motion, fitted) <= _STIFF:
+                value = deviance(self.motion, fitted)
+                free = _free(self.options.rows, fitted.law.support)
+                met = Met(fitted, value, value + self.options.price * free)
+            self.met[key] = met
+        return self.met[key]
+
+    def choose(self, fitted: Fitted) -> tuple[SupportFit, StandardForm] | None:
+        """The support that the rows at fitted states ask for."""
+        blocks = self.motion.objectives(fitted, self.columns, blocks=1)
+        if blocks is None:
+            return None
+        form = self.form(blocks)
+        supports = Supports(form, self.options.price)
+        fits = [supports.best(self.path(form)[1])]
+        if not self.options.faithful:
+            own = supports.possible(np.searchsorted(self.columns, fitted.law.support))
+            fits = [supports.settle(f) for f in (*fits, own) if f is not None]
+        best = min((f for f in fits if f is not None), key=supports.criterion, default=None)
+        return None if best is None else (best, form)
+
+    def follow(self, start: Fitted, levels: tuple[float, ...] = LEVELS) -> Met | None:
+        """From a start, fit and choose until the support comes back: the best model on that way."""
+        best: Met | None = None
+        seen: set[bytes] = set()
+        now = start
+        for _ in range(_ROUNDS):
+            met = self.fit(now, levels)
+            seen.add(now.law.support.tobytes())
+            if met is None:
+                return best
+            if best is None or met.criterion < best.criterion:
+                best = met
+            chosen = self.choose(met.fitted)
+            if chosen is None:
+                return best
+            fit, form = chosen
+            support = self.columns[fit.support]
+            if support.tobytes() in seen:
+                return best
+            coef = fit.x * form.unit.ravel()[fit.support]
+            now = replace(met.fitted, law=self.motion.law(support), coef=coef, settled=False)
+            levels = NEARBY
+        return best
+
+
+def search(motion: Motion, options: Options, variance: Floats) -> Found | None:
+    """From starts along the paths at measured states to the model of least criterion."""
+    state = Search(motion, options)
+    reached: list[Met] = []
+    agreed = False
+    for start in _starts(state, variance):
+        met = state.follow(start)
+        if met is None:
+            continue
+        agreed = any(np.array_equal(met.support, other.support) for other in reached)
+        reached.append(met)
+        if agreed:
+            break
+    met_all = sorted((m for m in state.met.values() if m is not None), key=lambda m: m.criterion)
+    return Found(met_all[0], tuple(met_all), agreed) if met_all else None
+
+
+def _starts(state: Search, variance: Floats) -> Iterator[Fitted]:
+    """Models along the first paths: the best, smaller and larger ones."""
+    motion = state.motion
+    seen: set[bytes] = set()
+    for drift in (drift_of_data(motion, variance), drift_of_nothing(motion)):
+        form = state.form((first_objective(motion, drift),))
+        supports = Supports(form, state.options.price)
+        path = state.path(form)[1]
+        best = supports.best(path, own_variance=True)
+        if best is None:
+            continue
+        sizes = [share * len(best.support) for share in _SHARES] + [2.0 * motion.states, 3.0 * motion.states]
+        for size in sizes:
+            near = min(path, key=lambda s: abs(len(s) - size))
+            fit = supports.possible(near)
+            if fit is None or fit.support.tobytes() in seen:
+                continue
+            seen.add(fit.support.tobytes())
+            coef = fit.x * form.unit.ravel()[fit.support]
+            yield start_of(motion, state.columns[fit.support], coef, variance)
+
+
+def _restricted(rows: Rows, columns: Ints) -> Rows:
+    """The rows over some of the coefficients, all others being zero."""
+    if not len(rows):
+        return Rows(rows.matrix[:, columns], rows.lower, rows.upper, rows.owner)
+    matrix = rows.matrix[:, columns]
+    return Rows(matrix, rows.lower, rows.upper, rows.owner)
+
+
+def _free(rows: Rows, support: Ints) -> int:
+    """How many parameters a support has under the equalities."""
+    if not len(rows):
+        return len(support)
+    equal = rows.equality
+    matrix = rows.matrix[equal][:, support]
+    used = np.flatnonzero(np.diff(matrix.indptr) > 0)
+    if not len(used):
+        return len(support)
+    return int(freedom(matrix[used], rows.lower[equal][used]).basis.shape[1])

@@ -1,0 +1,200 @@
+"""Supports: least squares of white rows on any support, and the terms that it asks for or can spare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from cindy._types import Floats
+from cindy.errors import InfeasibleError
+from cindy.problem import StandardForm
+from cindy.rows import freedom
+
+__all__ = ["SupportFit", "Supports"]
+
+Ints = NDArray[np.intp]
+
+_DEPENDENT = 1e-5
+"""What is left of a unit column, beyond the terms of a support, below which it says nothing new."""
+
+
+@dataclass(frozen=True, eq=False)
+class SupportFit:
+    """Scaled coefficients on a support with their errors, for white noise of size 1 in the rows.
+
+    support: (k,); x: (k,); spread: (k, free), times its transpose the covariance; loss: χ²
+    directions: (rows, free) orthonormal, what the support spans; left: (rows,) the residual
+    """
+
+    support: Ints
+    x: Floats
+    spread: Floats
+    loss: float
+    directions: Floats
+    left: Floats
+
+    @property
+    def free(self) -> int:
+        return int(self.spread.shape[1])
+
+    @property
+    def z(self) -> Floats:
+        """(k,) coefficients in units of their errors."""
+        error = np.linalg.norm(self.spread, axis=1)
+        size = np.abs(self.x)
+        return np.where(error > 0, size / np.where(error > 0, error, 1.0), np.where(size > 0, np.inf, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Supports:
+    """The white rows of a problem in standard form with one target, under its equalities.
+
+    price: what a parameter must lower χ² by; z*² for significance
+    """
+
+    form: StandardForm
+    price: float
+
+    @cached_property
+    def _rows(self) -> tuple[Floats, Floats]:
+        """Design and target in units of the noise, which is 1 before scaling."""
+        objective, size = self.form.objective, float(self.form.sizes[1][0])
+        return objective.design * size, objective.target[:, 0] * size
+
+    @cached_property
+    def _equal(self) -> tuple[csr_array, Floats]:
+        rows = self.form.scaled_rows
+        return csr_array(rows.matrix[rows.equality]), rows.lower[rows.equality]
+
+    @cached_property
+    def group(self) -> Ints:
+        """(coefficients,): those that equalities connect share a number, and enter together."""
+        equal = self._equal[0]
+        size = self.form.region.size
+        if not equal.shape[0]:
+            return np.arange(size)
+        links = csr_array((abs(equal).T @ abs(equal)) > 0)
+        return np.asarray(connected_components(links, directed=False)[1], dtype=np.intp)
+
+    @cached_property
+    def required(self) -> Ints:
+        """Coefficients without which a constraint cannot be met: never left out."""
+        rows = self.form.scaled_rows
+        missed = (rows.lower > 0) | (rows.upper < 0)
+        if not missed.any():
+            return np.zeros(0, dtype=np.intp)
+        touched = np.unique(csr_array(rows.matrix[missed]).indices)
+        return np.flatnonzero(np.isin(self.group, self.group[touched]))
+
+    def fit(self, support: Iterable[int]) -> SupportFit:
+        """Least squares under the equalities; raises InfeasibleError where they cannot be met."""
+        chosen = np.union1d(np.asarray(list(support), dtype=np.intp), self.required)
+        design, goal = self._rows
+        columns = design[:, chosen]
+        basis: Floats | None = None
+        offset = np.zeros(len(chosen))
+        equal, value = self._equal
+        if equal.shape[0]:
+            rows = csr_array(equal[:, chosen])
+            used = np.flatnonzero((np.diff(rows.indptr) > 0) | (value != 0))
+            if len(used):
+                free = freedom(csr_array(rows[used]), value[used])
+                basis, offset = free.basis.toarray(), free.offset
+                goal = goal - columns @ offset
+                columns = columns @ basis
+        size = np.linalg.norm(columns, axis=0)
+        size[size == 0] = 1.0
+        directions, r = np.linalg.qr(columns / size)
+        weights = directions.T @ goal
+        if np.abs(np.diagonal(r)).min(initial=1.0) > 1e-11:
+            inverse = scipy.linalg.solve_triangular(r, np.eye(len(r)), check_finite=False)
+        else:
+            inverse = np.linalg.pinv(r, rcond=1e-12)
+        spread = inverse / size[:, None]
+        x = spread @ weights
+        left = goal - directions @ weights
+        if basis is not None:
+            x, spread = basis @ x + offset, basis @ spread
+        return SupportFit(chosen, x, spread, float(left @ left), directions, left)
+
+    def possible(self, support: Iterable[int]) -> SupportFit | None:
+        """The fit, or None where constraints cannot be met."""
+        try:
+            return self.fit(support)
+        except InfeasibleError:
+            return None
+
+    def criterion(self, fit: SupportFit) -> float:
+        """χ² and the price of the parameters."""
+        return fit.loss + self.price * fit.free
+
+    def best(
+        self, supports: Sequence[Ints], *, own_variance: bool = False, most: int = 200
+    ) -> SupportFit | None:
+        """The fit of least criterion among supports; own variance: each judged by its own residual."""
+        found: tuple[float, SupportFit] | None = None
+        rows = self.form.objective.rows
+        for support in supports:
+            fit = self.possible(support) if len(support) <= most else None
+            if fit is None:
+                continue
+            loss = rows * np.log(max(fit.loss, 1e-300)) if own_variance else fit.loss
+            value = loss + self.price * fit.free
+            if found is None or value < found[0]:
+                found = value, fit
+        return None if found is None else found[1]
+
+    def settle(self, fit: SupportFit, *, most: int = 300) -> SupportFit:
+        """Add while an excluded term's |z| exceeds √price, drop while an included one's is below."""
+        seen = {fit.support.tobytes()}
+        for _ in range(most):
+            new = self._added(fit) or self._dropped(fit)
+            if new is None or new.support.tobytes() in seen:
+                return fit
+            fit = new
+            seen.add(fit.support.tobytes())
+        return fit
+
+    def gains(self, fit: SupportFit) -> Floats:
+        """(coefficients,) by how much χ² falls when each term alone is added; 0 for those inside."""
+        design = self._rows[0]
+        beyond = design - fit.directions @ (fit.directions.T @ design)
+        size = np.linalg.norm(beyond, axis=0)
+        whole = np.linalg.norm(design, axis=0)
+        new = size > _DEPENDENT * np.where(whole > 0, whole, np.inf)
+        gain = np.where(new, (beyond.T @ fit.left / np.where(new, size, 1.0)) ** 2, 0.0)
+        gain[fit.support] = 0.0
+        return np.asarray(gain)
+
+    def _added(self, fit: SupportFit) -> SupportFit | None:
+        gain = self.gains(fit)
+        for place in np.argsort(-gain)[:20]:
+            if gain[place] <= self.price:
+                return None
+            together = np.flatnonzero(self.group == self.group[place])
+            new = self.possible(np.union1d(fit.support, together))
+            if new is not None and fit.loss - new.loss > self.price * max(new.free - fit.free, 1):
+                return new
+        return None
+
+    def _dropped(self, fit: SupportFit) -> SupportFit | None:
+        z = np.where(np.isin(fit.support, self.required), np.inf, fit.z)
+        for place in np.argsort(z)[:20]:
+            if z[place] ** 2 >= self.price:
+                return None
+            new = self.possible(np.delete(fit.support, place))
+            if new is None:
+                continue
+            # What was tied to it has gone with it.
+            kept = new.support[(new.x != 0) | np.isin(new.support, self.required)]
+            new = new if len(kept) == len(new.support) else self.fit(kept)
+            if new.loss - fit.loss < self.price * max(fit.free - new.free, 1):
+                return new
+        return None

@@ -1,0 +1,25 @@
+"""States fitted to measurements under a model; noise and model error by likelihood."""
+
+from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of
+from cindy.states.fitting import LEVELS, NEARBY, fit_states
+from cindy.states.grid import Grid, grid_of
+from cindy.states.likelihood import deviance, stiffness
+from cindy.states.motion import Fitted, Motion
+from cindy.states.preparation import records_of
+
+__all__ = [
+    "LEVELS",
+    "NEARBY",
+    "Fitted",
+    "Grid",
+    "Motion",
+    "deviance",
+    "drift_of_data",
+    "drift_of_nothing",
+    "first_objective",
+    "fit_states",
+    "grid_of",
+    "records_of",
+    "start_of",
+    "stiffness",
+]

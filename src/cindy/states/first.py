@@ -1,0 +1,120 @@
+"""The first pass: rows at measured states, one equation at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.least_squares import LeastSquares, triangle
+from cindy.states.banded import factored
+from cindy.states.motion import Fitted, Motion
+from cindy.states.record import Record
+
+__all__ = ["drift_of_data", "drift_of_nothing", "first_objective", "start_of"]
+
+
+_DRIFTS = 10.0 ** np.arange(-6.0, 4.1, 0.5)
+
+
+def first_objective(motion: Motion, drift: Floats) -> LeastSquares:
+    """White rows [W ψ(y) | D y] of all candidates at measured states, residuals of unit size.
+
+    With x = y and J = 0 the equations do not know of each other, and S = σ² (D Dᵀ + drift): the drift,
+    a number for each equation, stands for the noise inside the terms.
+    """
+    pieces: list[tuple[Floats, np.ndarray]] = []
+    count = 0
+    parts = [_integrated(motion, record) for record in motion.records]
+    for j in range(motion.states):
+        places = np.flatnonzero(motion.candidates % motion.states == j)
+        if not len(places):
+            continue
+        terms = motion.candidates[places] // motion.states
+        factor = np.zeros((0, len(places) + 1))
+        rows = 0
+        for record, (values, left) in zip(motion.records, parts, strict=True):
+            white = _white(
+                record, j, float(drift[j]), motion.step, [values[..., terms], left[..., j : j + 1]]
+            )
+            rows += len(white)
+            factor = triangle(np.concatenate([factor, white]))
+        unexplained = float(np.linalg.norm(factor[len(places) :, -1]))
+        size = unexplained / np.sqrt(max(rows - len(places), 1))
+        whole = float(np.linalg.norm(factor[:, -1])) / np.sqrt(rows)
+        pieces.append((factor / max(size, 1e-13 * whole, 1e-300), places))
+        count += rows
+    stacked = np.zeros((sum(len(f) for f, _ in pieces), len(motion.candidates) + 1))
+    at = 0
+    for factor, places in pieces:
+        stacked[at : at + len(factor), places] = factor[:, :-1]
+        stacked[at : at + len(factor), -1] = factor[:, -1]
+        at += len(factor)
+    return LeastSquares(triangle(stacked), len(motion.candidates), count)
+
+
+def drift_of_data(motion: Motion, variance: Floats) -> Floats:
+    """(states,) (h J)² by how fast the states change: how noise in the states comes back through terms."""
+    squares, count = np.zeros(motion.states), 0
+    for record in motion.records:
+        steps = np.diff(record.y, axis=1)
+        squares += np.sum(steps**2, axis=(0, 1))
+        count += steps.shape[0] * steps.shape[1]
+    changed = np.maximum(squares / count - 2.0 * variance, 0.0)
+    return np.asarray(np.clip(changed / motion.spread**2, 1e-5, 1.0))
+
+
+def drift_of_nothing(motion: Motion) -> Floats:
+    """(states,) by likelihood for the empty model: every term must earn its place against it."""
+    best = np.ones(motion.states)
+    for j in range(motion.states):
+        least = np.inf
+        for drift in _DRIFTS:
+            squares, logs, rows = 0.0, 0.0, 0
+            for record in motion.records:
+                left = record.grid.differences(record.y[..., j : j + 1])
+                white, log = _white_and_log(record, j, float(drift), motion.step, left)
+                squares, logs, rows = squares + float(np.sum(white**2)), logs + log, rows + len(white)
+            value = rows * np.log(max(squares, 1e-300)) + logs
+            if value < least:
+                least, best[j] = value, drift
+    return best
+
+
+def start_of(motion: Motion, support: np.ndarray, coef: Floats, variance: Floats) -> Fitted:
+    """Measured states and the coefficients of the first pass."""
+    y = tuple(record.y for record in motion.records)
+    return Fitted(motion.law(support), y, coef, variance, variance / motion.step)
+
+
+def _integrated(motion: Motion, record: Record) -> tuple[Floats, Floats]:
+    """(stretches, rows, terms) integrals of all terms, and (stretches, rows, states) what they must equal."""
+    points = np.concatenate([record.y, record.u], axis=2)
+    values = motion.basis.evaluate(points.reshape(-1, points.shape[2]), motion.variables)
+    integrals = record.grid.integrals(values.reshape(*points.shape[:2], -1))
+    left = record.grid.differences(record.y)
+    for pair in motion.given:
+        left[..., pair % motion.states] -= integrals[..., pair // motion.states]
+    return integrals, left
+
+
+def _white(record: Record, j: int, drift: float, step: float, columns: list[Floats]) -> Floats:
+    return _white_and_log(record, j, drift, step, np.concatenate(columns, axis=-1))[0]
+
+
+def _white_and_log(record: Record, j: int, drift: float, step: float, rows: Floats) -> tuple[Floats, float]:
+    """L⁻¹ rows for S = D Σ Dᵀ + drift, Σ the variances of the entries of state j; and log det S."""
+    grid = record.grid
+    products = grid.products[0][:, : grid.order + 1]
+    made, total = [], 0.0
+    last: Floats | None = None
+    factor = None
+    for spread, one in zip(record.spread[..., j], rows, strict=True):
+        if last is None or not np.array_equal(spread, last):
+            band = (products @ spread[grid.window][..., None])[..., 0]
+            band[:, 0] += drift * grid.step / step
+            factor = factored(np.asfortranarray(band.T[: min(grid.order + 1, grid.rows)]))
+            last = spread
+        assert factor is not None
+        made.append(factor.whiten(one))
+        total += factor.log_det
+    return np.concatenate(made), total

@@ -1,0 +1,187 @@
+"""Gauss-Newton over states and coefficients on a support, with noise and model error by likelihood.
+
+The states that belong to coefficients Ξ are x = y − ê with ê = Σ Bᵀ S⁻¹ r; with the coefficients refitted
+in between, this is Gauss-Newton for the likelihood of the measurements, the states profiled out. Relatives:
+WENDy (Bortz, Messenger, Dukic 2023), Meissner and Glasner (arXiv 2406.06707), and orthogonal distance
+regression with Bayesian evidence (Fung 2025, arXiv 2507.23426).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.least_squares import LeastSquares, triangle
+from cindy.states.motion import Fitted, Motion, Whitened
+
+__all__ = ["LEVELS", "NEARBY", "Solve", "fit_states"]
+
+Ints = NDArray[np.intp]
+Solve = Callable[[LeastSquares, Ints], Floats]
+
+LEVELS = (1e-1, 1e-2, 1e-3, 1e-4)
+"""Model error in units of σ²/h: at the first the problem is nearly convex, the last negligible (chaotic)."""
+NEARBY = (1e-3, 1e-4)
+"""The same from states that another support has fitted."""
+_FLOOR = 1e-6
+_MOST = 12
+_RUNAWAY = 1e3
+_WORTH = 1.0
+"""Units of −2 log p that a further step of noise and model error must promise."""
+_PROBES = 2
+
+
+def fit_states(
+    motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[float] = LEVELS, most: int = _MOST
+) -> Fitted:
+    """States and coefficients converged at every level of the model error in turn, then at its own.
+
+    solve: coefficients from the white rows of a support; where constraints act
+    """
+    now = start
+    for level in levels:
+        now = replace(now, error=level * now.variance / motion.step)
+        for step in range(most):
+            now = _step(motion, now, solve, _shared)
+            if (now.converged and step) or not now.alive:
+                break
+        if not now.alive:
+            return now
+    for _ in range(2 * most):
+        now = _step(motion, now, solve, _separate)
+        if not now.alive or (now.converged and now.settled):
+            break
+    return now
+
+
+@dataclass(frozen=True, eq=False)
+class _Pull:
+    """How the likelihood wants the variances of noise and model error to change, for fixed rows.
+
+    With S = Σ v_i S_i: quadratic_i = v_i zᵀ S_i z, trace_i = v_i tr S⁻¹ S_i; −2 log p falls along
+    trace − quadratic, and its curvature in log v is about (v_i S_i z)ᵀ S⁻¹ (v_j S_j z), the average
+    information (Gilmour, Thompson, Cullis 1995). Noise first, then model error.
+    """
+
+    quadratic: Floats
+    trace: Floats
+    curvature: Floats
+
+
+def _step(
+    motion: Motion, now: Fitted, solve: Solve, update: Callable[[Motion, Fitted, _Pull], Fitted]
+) -> Fitted:
+    """One step of Gauss-Newton for states and coefficients, and one of the variances."""
+    kept: list[tuple[Whitened, Floats]] = []
+    factor = np.zeros((0, len(now.law.support) + 1))
+    rows = 0
+    for white in motion.whitened(now):
+        if white is None:
+            return replace(now, alive=False)
+        table = motion.table(white, now.law)
+        rows += len(table)
+        factor = triangle(np.concatenate([factor, table]))
+        if motion.held:
+            kept.append((white, table))
+    coef = solve(LeastSquares(factor, factor.shape[1] - 1, rows), now.law.support)
+    if not np.isfinite(coef).all():
+        return replace(now, alive=False)
+    return _moved(motion, now, coef, kept or _again(motion, now), update)
+
+
+def _again(motion: Motion, now: Fitted) -> Iterable[tuple[Whitened, Floats]]:
+    for white in motion.whitened(now):
+        assert white is not None
+        yield white, motion.table(white, now.law)
+
+
+def _moved(
+    motion: Motion,
+    now: Fitted,
+    coef: Floats,
+    parts: Iterable[tuple[Whitened, Floats]],
+    update: Callable[[Motion, Fitted, _Pull], Fitted],
+) -> Fitted:
+    d = motion.states
+    quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
+    rng = np.random.default_rng(0)
+    states, shift = [], 0.0
+    curved = update is _separate
+    for (white, table), x in zip(parts, now.x, strict=True):
+        record = white.linear.record
+        z = white.solved(table[:, -1] - table[:, :-1] @ coef)
+        back = white.linear.noise_of(z)
+        new = record.y - record.spread * now.variance * back
+        states.append(new)
+        shift += float(np.sum((new - x) ** 2 / (record.spread * now.variance)))
+        quadratic += _sizes(white, now, z, back)
+        for _ in range(_PROBES if curved else 1):
+            probe = white.solved(rng.choice([-1.0, 1.0], size=len(table)))
+            trace += _sizes(white, now, probe, white.linear.noise_of(probe)) / (_PROBES if curved else 1)
+        if curved:
+            curvature += _information(white, now, z, back)
+    shift = float(np.sqrt(shift / sum(x.size for x in states)))
+    alive = bool(np.isfinite(shift) and shift < _RUNAWAY)
+    after = replace(now, x=tuple(states), coef=coef, moved=shift, alive=alive)
+    return update(motion, after, _Pull(quadratic, trace, curvature)) if alive else after
+
+
+def _sizes(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
+    """v_i zᵀ S_i z for the noise and the model error of every state; what was not measured has no say."""
+    record = white.linear.record
+    seen = np.where(record.missing, 0.0, record.spread)
+    noise = now.variance * np.sum(seen * back**2, axis=(0, 1))
+    error = now.error * np.sum(record.grid.step[:, None] * z**2, axis=(0, 1))
+    return np.concatenate([noise, error])
+
+
+def _information(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
+    """(2 d, 2 d): inner products of L⁻¹ v_i S_i z."""
+    record, d = white.linear.record, len(now.variance)
+    seen = np.where(record.missing, 0.0, record.spread)
+    columns = []
+    for i in range(d):
+        only = np.zeros_like(back)
+        only[..., i] = now.variance[i] * seen[..., i] * back[..., i]
+        columns.append(white.linear.moved(only))
+    for i in range(d):
+        only = np.zeros_like(z)
+        only[..., i] = now.error[i] * record.grid.step[:, None].T * z[..., i]
+        columns.append(only)
+    table = white.white(np.stack(columns, axis=-1))
+    return table.T @ table
+
+
+def _shared(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
+    """Noise by likelihood, the model error in its fixed proportion."""
+    d = motion.states
+    ratio = (pull.quadratic[:d] + pull.quadratic[d:]) / np.maximum(pull.trace[:d] + pull.trace[d:], 1e-300)
+    factor = np.where(motion.measured, np.clip(ratio, 0.25, 4.0), 1.0)
+    return replace(now, variance=now.variance * factor, error=now.error * factor)
+
+
+def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
+    """A Newton step in the logarithms of noise and model error, each for itself."""
+    d = motion.states
+    variances = np.concatenate([now.variance, now.error])
+    least = np.concatenate([np.zeros(d), _FLOOR * now.variance / motion.step])
+    gradient = pull.trace - pull.quadratic
+    free = np.concatenate([motion.measured, np.ones(d, dtype=bool)])
+    free &= (variances > 1.01 * least) | (gradient < 0)
+    step = np.zeros(2 * d)
+    if free.any():
+        inside = pull.curvature[np.ix_(free, free)] + 1e-9 * np.eye(int(free.sum())) * pull.curvature.max()
+        step[free] = np.clip(np.linalg.solve(inside, -gradient[free]), -1.5, 1.5)
+    worth = float(-gradient @ step) / 2
+    # A model error below all that matters stays where it is rather than drift to its floor.
+    small = np.concatenate([np.zeros(d, bool), now.error * motion.step < 2e-4 * now.variance])
+    step = np.where(small & (step < 0), 0.0, step)
+    settled = worth < _WORTH or not np.any(np.abs(step) > 0.01)
+    if settled:
+        return replace(now, settled=True)
+    new = np.maximum(variances * np.exp(step), least)
+    return replace(now, variance=new[:d], error=new[d:], settled=False)

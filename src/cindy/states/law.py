@@ -1,0 +1,87 @@
+"""Law: the terms of a support, evaluated and differentiated at states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.basis import Basis, Dictionary
+
+__all__ = ["Law"]
+
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """F(x) = Σ ξ_ij ψ_i(x) in equation j, over the support's pairs (i, j) and those that are given.
+
+    variables: names of states, then inputs; states: how many equations there are
+    support: (k,) flat indices i · states + j of the coefficients to be fitted, increasing
+    given: (m,) flat indices of coefficients that are known beforehand, all of them 1
+    """
+
+    basis: Basis
+    variables: tuple[str, ...]
+    states: int
+    support: Ints
+    given: Ints
+
+    @cached_property
+    def pairs(self) -> Ints:
+        """Flat indices of all coefficients: those to be fitted, then those given."""
+        return np.concatenate([self.support, self.given])
+
+    @cached_property
+    def terms(self) -> Ints:
+        """The terms that occur."""
+        return np.unique(self.pairs // self.states)
+
+    @cached_property
+    def columns(self) -> Ints:
+        """Where the term of each pair stands among `terms`."""
+        return np.searchsorted(self.terms, self.pairs // self.states)
+
+    @cached_property
+    def targets(self) -> Ints:
+        """The equation of each pair."""
+        return self.pairs % self.states
+
+    @cached_property
+    def _dictionary(self) -> Dictionary:
+        every = self.basis.terms(self.variables)
+        return Dictionary.of(tuple(every[i] for i in self.terms), self.variables, repr(self.basis))
+
+    def table(self, coef: Floats) -> Floats:
+        """(terms, states) of the terms that occur."""
+        dense = np.zeros((len(self.terms), self.states))
+        dense[self.columns, self.targets] = np.concatenate([coef, np.ones(len(self.given))])
+        return dense
+
+    def values(self, points: Floats) -> Floats:
+        """(n, terms): of the terms that occur, at points (n, variables)."""
+        out = np.empty((len(points), len(self.terms)), order="F")
+        if len(self.terms):
+            self._dictionary.plan.run(points, out)
+        return out
+
+    def jacobian(self, points: Floats, coef: Floats) -> Floats:
+        """(n, states, states): ∂F_a / ∂x_c at points (n, variables) for coefficients (k,)."""
+        d = self.states
+        if not len(self.terms):
+            return np.zeros((len(points), d, d))
+        plan, slopes = self._dictionary.slopes
+        dense = self.table(coef)
+        weights = np.zeros((len(plan.terms), d, d))
+        for term, variable, coefficient, column in slopes:
+            if variable < d:
+                weights[column, :, variable] += coefficient * dense[term]
+        if not len(plan.terms):
+            return np.zeros((len(points), d, d))
+        table = np.empty((len(points), len(plan.terms)), order="F")
+        plan.run(points, table)
+        return (table @ weights.reshape(len(plan.terms), d * d)).reshape(len(points), d, d)

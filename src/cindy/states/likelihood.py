@@ -1,0 +1,71 @@
+"""The likelihood of the measurements under a law whose states are fitted."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+from cindy.states.linearised import Linearised
+from cindy.states.motion import Fitted, Motion
+
+__all__ = ["deviance", "stiffness"]
+
+
+def deviance(motion: Motion, fitted: Fitted) -> float:
+    """−2 log p of the measurements, flat in the initial states, up to a constant of the data.
+
+    rᵀ S⁻¹ r + log det S − 2 log |det B₂|, B₂ being B without the columns of the first samples. The last
+    term turns the density of the rows into that of the measurements: without it models of different
+    Jacobians cannot be compared. Entries without a measurement have no density: theirs is taken out.
+    """
+    total = 0.0
+    for white in motion.whitened(fitted):
+        if white is None:
+            return np.inf
+        table = motion.table(white, fitted.law)
+        total += float(np.sum((table[:, -1] - table[:, :-1] @ fitted.coef) ** 2))
+        total += white.log_det - 2.0 * _log_volume(white.linear)
+        record = white.linear.record
+        unseen = record.missing[:, record.grid.order :]
+        if unseen.any():
+            variance = record.spread[:, record.grid.order :] * fitted.variance
+            total -= float(np.sum(np.log(variance[unseen])))
+    return total
+
+
+def stiffness(motion: Motion, fitted: Fitted) -> float:
+    """The 90th percentile of ‖h J‖, each state in units of its spread: beyond 2 samples do not resolve it."""
+    sizes = []
+    unit = motion.spread / motion.spread[:, None]
+    for record, x in zip(motion.records, fitted.x, strict=True):
+        points = np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
+        thin = max(len(points) // 2000, 1)
+        jacobian = fitted.law.jacobian(points[::thin], fitted.coef) * unit
+        step = float(np.mean(np.abs(record.grid.integral).sum(axis=1)))
+        sizes.append(np.linalg.norm(jacobian, ord=2, axis=(1, 2)) * step)
+    return float(np.quantile(np.concatenate(sizes), 0.9))
+
+
+def _log_volume(linear: Linearised) -> float:
+    """log |det B₂| by a banded factorisation, summed over the stretches."""
+    grid, d = linear.record.grid, linear.record.states
+    k = np.arange(grid.rows)
+    first = grid.start - grid.order
+    below, above = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
+    kl, ku = (below + 1) * d - 1, (above + 1) * d - 1
+    state = np.arange(d)
+    total = 0.0
+    for jacobian in linear.jacobian:
+        band = np.zeros((2 * kl + ku + 1, grid.rows * d), order="F")
+        for p in range(grid.width):
+            inside = first + p >= 0
+            row, column = k[inside], first[inside] + p
+            block = -grid.integral[inside, p, None, None] * jacobian[column + grid.order]
+            block[:, state, state] += grid.difference[inside, p, None]
+            at = (row - column)[:, None, None] * d + state[:, None] - state + kl + ku
+            band[at, (column * d)[:, None, None] + np.broadcast_to(state, (d, d))] = block
+        lu, _, info = lapack.dgbtrf(band, kl, ku, overwrite_ab=1)
+        if info > 0:
+            return -np.inf
+        total += float(np.sum(np.log(np.abs(lu[kl + ku]))))
+    return total

@@ -1,0 +1,94 @@
+"""Linearised: the equations of motion around given states, as rows with a banded covariance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.states.banded import Factor, factored
+from cindy.states.record import Record
+
+__all__ = ["Linearised"]
+
+
+@dataclass(frozen=True, eq=False)
+class Linearised:
+    """D y − W J (y − x) = W ψ(x) Ξ + B e, with B = D − W J and e the noise of the measurements.
+
+    D are differences and W integrals of the grid, J the Jacobian of the current model at the
+    current states x. The rows are ordered (row of the grid, state).
+
+    x: (stretches, samples, states); jacobian: (stretches, samples, states, states)
+    """
+
+    record: Record
+    x: Floats
+    jacobian: Floats
+
+    @cached_property
+    def target(self) -> Floats:
+        """(stretches, rows, states)."""
+        grid, e = self.record.grid, self.record.y - self.x
+        pulled = (self.jacobian @ e[..., None])[..., 0]
+        return grid.differences(self.record.y) - grid.integrals(pulled)
+
+    def noise_of(self, values: Floats) -> Floats:
+        """Bᵀ values: (stretches, samples, states) from (stretches, rows, states)."""
+        grid = self.record.grid
+        back = grid.integrals_back(values)
+        return grid.differences_back(values) - (back[..., None, :] @ self.jacobian)[..., 0, :]
+
+    def moved(self, noise: Floats) -> Floats:
+        """B noise: (stretches, rows, states)."""
+        grid = self.record.grid
+        return grid.differences(noise) - grid.integrals((self.jacobian @ noise[..., None])[..., 0])
+
+    def bands(self, variance: Floats, error: Floats) -> Floats:
+        """(stretches, size, kd + 1): S = B Σ Bᵀ + q h, the lower band of each column.
+
+        variance: (states,) of the noise; error: (states,) q, variance per unit of time.
+        Products of diagonals: row k and row k + o meet at the samples both look at, where
+        the weights are known beforehand and only J changes:
+        S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
+        """
+        grid, d = self.record.grid, self.record.states
+        dd, dw, wd, ww = grid.products
+        sigma = self.record.spread * variance
+        js = self.jacobian * sigma[..., None, :]
+        jsj = js @ np.swapaxes(self.jacobian, -1, -2)
+        count, samples = sigma.shape[:2]
+        window, reach = grid.window, grid.reach + 1
+        blocks = ww @ jsj.reshape(count, samples, d * d)[:, window]
+        js = js.reshape(count, samples, d * d)[:, window]
+        blocks -= wd @ js
+        swapped = js.reshape(*js.shape[:-1], d, d).swapaxes(-1, -2).reshape(js.shape)
+        blocks -= dw @ swapped
+        blocks = blocks.reshape(count, grid.rows, reach, d, d)
+        diagonal = np.arange(d)
+        blocks[..., diagonal, diagonal] += dd @ sigma[:, window]
+        blocks[:, :, 0, diagonal, diagonal] += error * grid.step[:, None]
+        return _lower_band(blocks)
+
+    def factors(self, variance: Floats, error: Floats) -> list[Factor] | None:
+        """One for each stretch; None where a covariance is not positive."""
+        made = []
+        for band in self.bands(variance, error):
+            one = factored(band.T)
+            if one is None:
+                return None
+            made.append(one)
+        return made
+
+
+def _lower_band(blocks: Floats) -> Floats:
+    """(stretches, size, kd + 1) from blocks (stretches, rows, reach + 1, d, d) of row k with row k + o."""
+    count, rows, reach, d, _ = blocks.shape
+    height = min(reach, rows) * d
+    band = np.zeros((count, rows, d, height))
+    for a in range(d):
+        flat = blocks[:, :, : min(reach, rows), a, :].reshape(count, rows, height)
+        band[:, :, a, : height - a] = flat[..., a:]
+    return band.reshape(count, rows * d, height)

@@ -1,0 +1,179 @@
+"""Motion: measurements, the terms that may move them, and the rows that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.basis import Basis
+from cindy.least_squares import LeastSquares, triangle
+from cindy.states.banded import Factor
+from cindy.states.law import Law
+from cindy.states.linearised import Linearised
+from cindy.states.record import Record
+
+__all__ = ["Fitted", "Motion", "Whitened"]
+
+Ints = NDArray[np.intp]
+
+_STILL = 0.1
+"""A step of the states below this share of the noise has converged (benchmark: chaotic)."""
+_HELD = 100_000
+"""Samples up to which factors are kept between the two halves of a step; beyond, they are made twice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """States and coefficients that belong together.
+
+    x: for each record (stretches, samples, states); coef: (k,) on the support of the law
+    variance: (states,) σ² of the noise; error: (states,) q, the variance per unit of time of what the law
+        does not explain
+    moved: root mean square of the last step of the states in units of σ; alive: whether it has not run away
+    settled: whether noise and model error have reached their likelihood's maximum
+    """
+
+    law: Law
+    x: tuple[Floats, ...]
+    coef: Floats
+    variance: Floats
+    error: Floats
+    moved: float = np.inf
+    alive: bool = True
+    settled: bool = False
+
+    @property
+    def converged(self) -> bool:
+        return self.alive and self.moved < _STILL
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened:
+    """One record linearised around fitted states, with the factors of its covariance."""
+
+    linear: Linearised
+    factors: list[Factor]
+
+    @cached_property
+    def log_det(self) -> float:
+        return sum(f.log_det for f in self.factors)
+
+    def white(self, rows: Floats) -> Floats:
+        """L⁻¹ rows: (stretches · size, columns) from (stretches, rows, states, columns)."""
+        flat = rows.reshape(len(rows), -1, rows.shape[-1])
+        return np.concatenate([f.whiten(one) for f, one in zip(self.factors, flat, strict=True)])
+
+    def solved(self, white: Floats) -> Floats:
+        """L⁻ᵀ white as (stretches, rows, states), from (stretches · size,): S⁻¹ r from L⁻¹ r."""
+        parts = white.reshape(len(self.factors), -1, 1)
+        each = [f.whiten_back(one) for f, one in zip(self.factors, parts, strict=True)]
+        return np.stack(each).reshape(self.linear.target.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """What is to be explained, and by what: D x = W ψ(x) Ξ on every record, x measured with noise.
+
+    records: the measurements; basis, variables: the terms ψ and their names
+    states: how many equations there are; candidates: flat indices of the coefficients to choose from
+    given: flat indices of coefficients known to be 1: a rate is the derivative of its position
+    """
+
+    records: tuple[Record, ...]
+    basis: Basis
+    variables: tuple[str, ...]
+    states: int
+    candidates: Ints
+    given: Ints
+
+    def law(self, support: Ints) -> Law:
+        return Law(self.basis, self.variables, self.states, np.asarray(support, dtype=np.intp), self.given)
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(r.rows for r in self.records)
+
+    @cached_property
+    def samples(self) -> int:
+        return sum(r.y.shape[0] * r.y.shape[1] for r in self.records)
+
+    @cached_property
+    def step(self) -> float:
+        """Mean time of a row; a cube of it for second order, in whose units q is given."""
+        return float(
+            np.average([r.grid.step.mean() for r in self.records], weights=[r.rows for r in self.records])
+        )
+
+    @cached_property
+    def measured(self) -> NDArray[np.bool_]:
+        """(states,): whether a state was measured at all."""
+        return np.asarray(~np.all([r.missing.all(axis=(0, 1)) for r in self.records], axis=0))
+
+    @cached_property
+    def spread(self) -> Floats:
+        """(states,) standard deviation of the measured states, over all records."""
+        values = np.concatenate([r.y.reshape(-1, self.states) for r in self.records])
+        spread = values.std(axis=0)
+        spread[spread == 0] = 1.0
+        return np.asarray(spread)
+
+    @property
+    def held(self) -> bool:
+        """Whether the factors of all records may be kept in memory."""
+        return self.samples <= _HELD
+
+    def part(self, records: Sequence[Record]) -> Motion:
+        return Motion(tuple(records), self.basis, self.variables, self.states, self.candidates, self.given)
+
+    def whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
+        """Each record around the fitted states; None where its covariance is not positive."""
+        for record, x in zip(self.records, fitted.x, strict=True):
+            jacobian = fitted.law.jacobian(_points(record, x), fitted.coef)
+            linear = Linearised(record.centred(x), x, jacobian.reshape(*x.shape, self.states))
+            factors = linear.factors(fitted.variance, fitted.error)
+            yield None if factors is None else Whitened(linear, factors)
+
+    def table(self, white: Whitened, law: Law) -> Floats:
+        """(size, k + 1): the white rows [W ψ(x) | target] of a record, for the coefficients of a law.
+
+        What is given beforehand is taken to the right-hand side.
+        """
+        linear = white.linear
+        record, x = linear.record, linear.x
+        values = law.values(_points(record, x)).reshape(*x.shape[:2], len(law.terms))
+        integrals = record.grid.integrals(values)
+        free = len(law.support)
+        rows = np.zeros((*linear.target.shape, free + 1))
+        for j in range(self.states):
+            here = np.flatnonzero(law.targets[:free] == j)
+            rows[:, :, j, here] = integrals[..., law.columns[here]]
+        rows[..., free] = linear.target
+        for column, j in zip(law.columns[free:], law.targets[free:], strict=True):
+            rows[:, :, j, free] -= integrals[..., column]
+        return white.white(rows)
+
+    def objectives(self, fitted: Fitted, columns: Ints, blocks: int) -> tuple[LeastSquares, ...] | None:
+        """White rows at the fitted states for any coefficients, in about so many blocks.
+
+        Rows that are white are independent, so that contiguous runs of them may stand for blocks.
+        """
+        law = self.law(columns)
+        length = max(self.rows // blocks, 1)
+        made: list[LeastSquares] = []
+        for white in self.whitened(fitted):
+            if white is None:
+                return None
+            table = self.table(white, law)
+            for part in np.array_split(table, max(round(len(table) / length), 1)):
+                made.append(LeastSquares(triangle(part), len(columns), len(part)))
+        return tuple(made)
+
+
+def _points(record: Record, x: Floats) -> Floats:
+    """(n, variables): states and inputs of all samples, one below the other."""
+    return np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
