@@ -69,7 +69,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         )
 
     def path(name: str) -> Path:
-        described = to_mapping(data[name], name) if name in data else {"models": (), "scores": ()}
+        described = to_mapping(data[name], name)
         chosen = described.get("chosen")
         return Path(
             tuple(model(to_mapping(part, name)) for part in described["models"]),
@@ -89,7 +89,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         settings=to_mapping(data["settings"], "settings"),
         result=None if data["result"] is None else _run_from_dict(to_mapping(data["result"], "result")),
         path=path("path"),
-        near=path("near"),
+        near=path("near") if "near" in data else Path(),
     )
 
 
