@@ -8,6 +8,7 @@ from cindy.solver.loop import conditional_gradient, gap_at
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region
 from cindy.solver.result import Result, Status, Step
+from cindy.solver.sampled_rows import SampledRows
 
 __all__ = [
     "Atom",
@@ -20,6 +21,7 @@ __all__ = [
     "Pursuit",
     "Region",
     "Result",
+    "SampledRows",
     "Status",
     "Step",
     "basis_pursuit",

@@ -12,6 +12,7 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.exact_hull import Corral
 from cindy.solver.iterate import ActiveSet, Iterate, Walk
 from cindy.solver.least_squares_first import least_squares_within
+from cindy.solver.local_model import LocalModel
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.simplex import accelerated, accelerated_strongly, project
 
@@ -139,6 +140,9 @@ class Direct(Correction):
     def begin(
         self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
     ) -> tuple[Iterate, Advance]:
+        if isinstance(objective, LocalModel):
+            # A sample knows less of the curvature than an exact minimiser would make of it.
+            return Blended().begin(objective, oracle, target, start)
         landed = _leap(objective, oracle, target) if self.leap else None
         if landed is not None:
             return landed
@@ -194,6 +198,8 @@ class _Hull:
         if _gap(active.slopes(), active.weights) <= accuracy:
             return
         _accelerate(active, accuracy, self._steps)
+        if isinstance(self._objective, LocalModel):
+            return
         if active.count and _gap(active.slopes(), active.weights) > accuracy:
             corral = Corral(self._objective, self._oracle)
             corral.gather(active.atoms, accuracy)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats, Ints
 from cindy.least_squares import LeastSquares
+from cindy.solver.local_model import LocalModel
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.trace import Nonzeros, Snapshot, way_back
 
@@ -21,9 +22,11 @@ class Iterate(ABC):
     x: (terms, targets); flat: the same memory, (size,)
     gradient: (size,)
     honest: whether gradient and objective were computed from x itself
+    passes: over data that lie elsewhere
     """
 
     honest = True
+    passes = 0.0
 
     def __init__(self, objective: LeastSquares, origin: Floats) -> None:
         # Below its triangle the factor holds what no coefficients can change.
@@ -31,6 +34,7 @@ class Iterate(ABC):
         self.design = objective.design[:used]
         self.target = objective.target[:used]
         self.beyond = float(np.sum(objective.target[used:] ** 2))
+        self._model = objective if isinstance(objective, LocalModel) else None
         self.targets = objective.targets
         self.origin = origin
         self._from_zero = not origin.any()
@@ -43,6 +47,12 @@ class Iterate(ABC):
     @abstractmethod
     def count(self) -> int:
         """How many atoms carry weight."""
+
+    def parts(self) -> list[tuple[Atom, float]]:
+        """Atoms and weights that make up this point."""
+        displacement = self.flat - self.origin
+        indices = np.flatnonzero(displacement)
+        return [(Atom(indices, displacement[indices], self.origin), 1.0)] if len(indices) else []
 
     def snapshot(self) -> Snapshot:
         """A way back to this iterate that takes little memory."""
@@ -61,6 +71,9 @@ class Iterate(ABC):
         residual = self.residual()
         np.matmul(self.design.T, 2.0 * residual, out=self.gradient.reshape(self.x.shape))
         self.objective = float(np.sum(residual * residual)) + self.beyond
+        if self._model is not None:
+            self.gradient += self._model.tilt.ravel()
+            self.objective += self._model.offset(self.x)
         self.honest = True
 
     def slope(self) -> float:
@@ -232,6 +245,9 @@ class ActiveSet(Iterate):
     @property
     def atoms(self) -> list[Atom]:
         return [atom for group in self.groups for atom in group.atoms]
+
+    def parts(self) -> list[tuple[Atom, float]]:
+        return list(zip(self.atoms, self.weights.tolist(), strict=True))
 
     def slopes(self) -> Floats:
         """(atoms,): derivative of the objective by each weight."""

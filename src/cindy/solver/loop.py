@@ -10,9 +10,12 @@ from cindy._check import floats, integer, positive
 from cindy._types import Floats
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
+from cindy.solver.iterate import Iterate
 from cindy.solver.correction import Correction, Direct
+from cindy.solver.epochs import Epochs
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Result, Status, Step
+from cindy.solver.sampled_rows import SampledRows
 from cindy.solver.trace import Trace
 
 __all__ = ["conditional_gradient", "gap_at"]
@@ -23,7 +26,7 @@ PATIENCE = 10
 
 
 def conditional_gradient(
-    objective: LeastSquares,
+    objective: LeastSquares | SampledRows,
     oracle: Oracle,
     correction: Correction | None = None,
     *,
@@ -40,6 +43,7 @@ def conditional_gradient(
     limit, when the callback returns False, or when rounding allows no further
     progress; the status says which, and limits and rounding also give a
     ConvergenceWarning, unless `quiet`. The gap holds for the whole region in every case.
+    Of SampledRows the steps between two passes have estimates of it; the last never.
 
     >>> from cindy.solver import Region, oracle_for
     >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
@@ -49,17 +53,15 @@ def conditional_gradient(
     """
     _check(objective, oracle, tol, max_iter, max_seconds)
     began = time.perf_counter()
-    scale = _scale(objective, oracle)
-    iterate, advance = (correction or Direct()).begin(
-        objective, oracle, tol * scale, _start(oracle, objective, start)
-    )
+    scale, iterate, advance = _begin(objective, oracle, correction or Direct(), tol, start)
     history: list[Step] = []
-    trace = Trace(max(objective.factor.size // 2, 50_000))
+    trace = Trace(max(_size(objective) // 2, 50_000))
     idle = 0
     while True:
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
-        step = Step(len(history), gap, iterate.objective, iterate.count, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        step = Step(len(history), gap, iterate.objective, iterate.count, seconds, iterate.passes)
         status = _status(step, tol * scale, max_iter, max_seconds, idle)
         if status is not None and not iterate.honest:
             # The certificate rests on the point itself, not on how it was found.
@@ -80,7 +82,7 @@ def conditional_gradient(
     return result
 
 
-def gap_at(objective: LeastSquares, oracle: Oracle, x: Floats) -> float:
+def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> float:
     """The Frank-Wolfe gap at any feasible x, (terms, targets): no point of the region is better by more."""
     point = floats(x, "gap_at: `x`", ndim=2)
     if point.shape != (objective.terms, objective.targets):
@@ -92,22 +94,52 @@ def gap_at(objective: LeastSquares, oracle: Oracle, x: Floats) -> float:
     return max(0.0, float(gradient @ (point.ravel() - oracle.origin)) - atom.slope(gradient))
 
 
+def _begin(
+    objective: LeastSquares | SampledRows,
+    oracle: Oracle,
+    correction: Correction,
+    tol: float,
+    start: Floats | None,
+) -> tuple[float, Iterate | Epochs, Callable[[Atom, float], Iterate | Epochs]]:
+    """The unit of the tolerance, an iterate, and the move that follows each oracle call."""
+    atoms = _start(oracle, objective, start)
+    if isinstance(objective, SampledRows):
+        epochs = Epochs(objective, oracle, correction, tol)
+        if atoms:
+            epochs.begin(atoms)
+        return epochs.scale, epochs, epochs.advance
+    scale = _scale(objective, oracle)
+    return scale, *correction.begin(objective, oracle, tol * scale, atoms)
+
+
+def _size(objective: LeastSquares | SampledRows) -> int:
+    """How many numbers describe the objective."""
+    if isinstance(objective, SampledRows):
+        return objective.terms * objective.targets
+    return objective.factor.size
+
+
 def _check(
-    objective: LeastSquares, oracle: Oracle, tol: float, max_iter: int, max_seconds: float | None
+    objective: LeastSquares | SampledRows,
+    oracle: Oracle,
+    tol: float,
+    max_iter: int,
+    max_seconds: float | None,
 ) -> None:
     if oracle.region.size != objective.terms * objective.targets:
         raise DataError(
             f"conditional_gradient: the region has {oracle.region.size} coefficients, but the objective has "
             f"{objective.terms} terms × {objective.targets} targets."
         )
-    floats(objective.factor, "conditional_gradient: the factor of the objective", ndim=2)
+    if isinstance(objective, LeastSquares):
+        floats(objective.factor, "conditional_gradient: the factor of the objective", ndim=2)
     positive(tol, "conditional_gradient: `tol`")
     integer(max_iter, "conditional_gradient: `max_iter`", least=0)
     if max_seconds is not None:
         positive(max_seconds, "conditional_gradient: `max_seconds`")
 
 
-def _start(oracle: Oracle, objective: LeastSquares, start: Floats | None) -> list[tuple[Atom, float]]:
+def _start(oracle: Oracle, objective: LeastSquares | SampledRows, start: Floats | None) -> list[tuple[Atom, float]]:
     """The start as weighted atoms; none for the origin."""
     if start is None:
         return []
@@ -149,6 +181,7 @@ def _result(
         seconds=seconds,
         history=history,
         trace=trace,
+        passes=last.passes,
     )
 
 

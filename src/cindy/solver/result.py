@@ -29,6 +29,7 @@ class Step(NamedTuple):
     objective: ‖A x − B‖²
     atoms: how many atoms carry weight
     seconds: since the run began
+    passes: data read so far, in units of the whole; of sampled rows only
     """
 
     iteration: int
@@ -36,6 +37,7 @@ class Step(NamedTuple):
     objective: float
     atoms: int
     seconds: float
+    passes: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,7 @@ class Result:
     x: (terms, targets)
     scale: loss at zero, the unit of `tol`
     history: one Step an iteration; the gap of the last is `gap`
+    passes: data read, in units of the whole; 0 for a LeastSquares, which holds its data
     """
 
     x: Floats
@@ -60,6 +63,7 @@ class Result:
     seconds: float
     history: tuple[Step, ...] = ()
     trace: Trace | None = field(default=None, repr=False)
+    passes: float = 0.0
 
     @property
     def relative_gap(self) -> float:

@@ -1,0 +1,183 @@
+"""The iterate of an objective whose rows are read in samples: epochs between passes over all of them."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy.least_squares import triangle
+from cindy.solver.iterate import Iterate
+from cindy.solver.correction import Correction
+from cindy.solver.local_model import LocalModel
+from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.sampled_rows import Reading, SampledRows
+from cindy.solver.trace import Snapshot
+
+__all__ = ["Epochs"]
+
+Floats = NDArray[np.float64]
+Advance = Callable[[Atom, float], Iterate]
+
+_ENOUGH = 0.03
+"""An epoch ends once its own gap is this part of the gap that it began with. A step within it costs no
+reading, but follows the sample; from 0.01 to 0.1 the passes that a run takes hardly differ
+(`python -m benchmarks sampled`)."""
+
+# Objective and gradient by a pass, the loss at zero, and the lengths of the columns.
+_Pass = tuple[float, Floats, float, Floats]
+_Atoms = list[tuple[Atom, float]]
+
+
+class Epochs:
+    """A point that moves by a model of the objective and is put right by passes over all rows.
+
+    A pass gives objective and gradient at a point, the anchor. A sample of the rows then
+    makes a LocalModel around it, on which any correction runs, without a further look at the
+    data, until the gap over the model is a thirtieth of that at the anchor. The next pass gives
+    objective and gradient at the end of it; as the objective is quadratic, both are then
+    known on the whole way from the anchor, and the best point of the way is the next anchor.
+
+    So the objective never rises, whatever the sample. Where the sample tells nothing of the
+    curvature this is the conditional gradient method with exact line search; where it tells
+    everything, one epoch is enough. Between them it is Newton's method on the face of the
+    region, with a subsampled Hessian: each pass lowers the error by a factor of about
+    atoms / batch.
+
+    honest: whether gradient and objective are those of a pass at this very point
+    """
+
+    def __init__(self, objective: SampledRows, oracle: Oracle, correction: Correction, tol: float) -> None:
+        self._objective = objective
+        self._oracle = oracle
+        self._correction = correction
+        self._reading = Reading(objective)
+        self._epoch = 0
+        self._local: Iterate | None = None
+        self._advance: Advance | None = None
+        self._gap = 0.0
+        self._flat = oracle.origin.copy()
+        self._atoms: _Atoms = []
+        self._values: _Pass = self._reading.whole(self.x)
+        self._exact = True
+        self.scale = self._values[2] or self._values[0] or 1.0
+        self._target = tol * self.scale
+
+    def begin(self, start: _Atoms) -> None:
+        """Move to the point that atoms and weights make."""
+        flat = self._oracle.origin.copy()
+        for atom, weight in start:
+            flat[atom.indices] += weight * atom.values
+        self._place(flat, start)
+
+    @property
+    def passes(self) -> float:
+        """Data read so far, in units of all rows."""
+        return self._reading.passes
+
+    @property
+    def flat(self) -> Floats:
+        return self._flat if self._local is None else self._local.flat
+
+    @property
+    def x(self) -> Floats:
+        return self.flat.reshape(self._objective.terms, self._objective.targets)
+
+    @property
+    def gradient(self) -> Floats:
+        return self._values[1].ravel() if self._local is None else self._local.gradient
+
+    @property
+    def objective(self) -> float:
+        return self._values[0] if self._local is None else self._local.objective
+
+    @property
+    def count(self) -> int:
+        return len(self._atoms) if self._local is None else self._local.count
+
+    @property
+    def honest(self) -> bool:
+        return self._local is None and self._exact
+
+    def snapshot(self) -> Snapshot:
+        flat = self.flat
+        nonzeros = np.flatnonzero(flat)
+        values = flat[nonzeros]
+        return lambda: _spread(len(flat), nonzeros, values)
+
+    def slope(self) -> float:
+        """Inner product of the gradient with the displacement from the origin."""
+        return float(self.gradient @ (self.flat - self._oracle.origin))
+
+    def gap(self, atom: Atom) -> float:
+        """The Frank-Wolfe gap, given the atom that the oracle found at this gradient."""
+        return self.slope() - atom.slope(self.gradient)
+
+    def advance(self, atom: Atom, gap: float) -> "Epochs":
+        """Go on within an epoch, begin one, or end it by a pass."""
+        if self._local is None:
+            self._gap = gap
+            self._open()
+        elif gap <= _ENOUGH * self._gap:
+            self.refresh()
+            return self
+        assert self._local is not None and self._advance is not None
+        before = self._local.objective
+        self._local = self._advance(atom, gap)
+        if not self._local.objective < before:
+            self.refresh()
+        return self
+
+    def refresh(self) -> None:
+        """A pass over all rows, and the best point between the anchor and where the epoch led."""
+        if self._local is None:
+            self._place(self._flat, self._atoms)
+            return
+        local, self._local = self._local, None
+        before, start = self._values, self._flat
+        atoms = self._atoms
+        self._place(local.flat.copy(), local.parts())
+        way = self._flat - start
+        slope = float(before[1].ravel() @ way)
+        curvature = self._values[0] - before[0] - slope
+        if slope < 0.0 and -0.5 * slope >= curvature:
+            return
+        share = 0.5 * max(-slope, 0.0) / curvature if curvature > 0.0 else 0.0
+        value = before[0] + share * slope + share**2 * curvature
+        gradient = (1.0 - share) * before[1] + share * self._values[1]
+        self._flat = start + share * way
+        self._values = (value, gradient, before[2], before[3])
+        self._atoms = _mixed(atoms, self._atoms, share)
+        self._exact = False
+
+    def _open(self) -> None:
+        """A sample of the rows, and the model that it makes around the anchor."""
+        f = self._objective
+        sample = self._reading.sample(f.batch_at(self._epoch))
+        if len(sample) > 2 * f.terms:
+            sample = triangle(sample)
+        value, gradient = self._values[:2]
+        model = LocalModel.around(self.x.copy(), value, gradient, sample, f.rows)
+        self._local, self._advance = self._correction.begin(model, self._oracle, self._target, self._atoms)
+        self._epoch += 1
+
+    def _place(self, flat: Floats, atoms: _Atoms) -> None:
+        self._flat, self._atoms = flat, atoms
+        self._values = self._reading.whole(self.x)
+        self._exact = True
+
+
+def _mixed(first: _Atoms, second: _Atoms, share: float) -> _Atoms:
+    """Atoms and weights of the point that lies the given share of the way from the first to the second."""
+    atoms: dict[bytes, Atom] = {}
+    weights: dict[bytes, float] = {}
+    for parts, part in ((first, 1.0 - share), (second, share)):
+        for atom, weight in parts:
+            atoms[atom.key] = atom
+            weights[atom.key] = weights.get(atom.key, 0.0) + part * weight
+    return [(atom, weights[key]) for key, atom in atoms.items() if weights[key] > 0.0]
+
+
+def _spread(size: int, nonzeros: NDArray[np.intp], values: Floats) -> Floats:
+    flat = np.zeros(size)
+    flat[nonzeros] = values
+    return flat

@@ -1,0 +1,182 @@
+"""Least squares over rows that are read when needed: more of them, or longer ones, than fit in memory."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._check import integer
+from cindy.errors import DataError
+
+__all__ = ["Reading", "SampledRows"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+_CHUNK = 2**20
+"""Numbers that a pass over the rows holds at a time: 8 MB, at which reading is as fast as it gets."""
+_SAMPLE = 2**23
+"""Numbers that a sample holds at most where its size is left open: 64 MB (`python -m benchmarks sampled`)."""
+_SHARE = 4
+"""A sample holds at most one row in so many: beyond, it costs as much as the pass that it saves."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRows:
+    """The objective ‖A x − B‖² over rows of which a run reads samples, and all of them once in a while.
+
+    For `conditional_gradient`, in place of a LeastSquares, with every oracle and correction:
+    where A has so many columns that their triangular factor does not fit, or lies on a disk.
+    Gradients come from samples with variance reduction; see `Epochs`. The gap at the end is
+    that of a pass over all rows.
+
+    design: (rows, terms), target: (rows, targets) or (rows,): arrays, memory maps, or anything with
+        a shape that gives rows for a slice and for an increasing array of row numbers
+    batch: rows of every sample; None: the root of their number, doubled from pass to pass as long
+        as a sample holds at most 64 MB
+    seed: of the samples
+
+    >>> from cindy.solver import Region, conditional_gradient, oracle_for
+    >>> A = np.random.default_rng(0).normal(size=(2000, 5))
+    >>> f = SampledRows(A, A @ np.array([[1.0], [0], [0], [-2], [0]]), batch=100, seed=1)
+    >>> result = conditional_gradient(f, oracle_for(Region(5, 2.0)), tol=1e-4)
+    >>> result.x.ravel().round(1) + 0.0, result.passes < 10
+    (array([ 0.5,  0. ,  0. , -1.5,  0. ]), True)
+    """
+
+    design: Any
+    target: Any
+    batch: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        shapes = [tuple(np.shape(part)) for part in (self.design, self.target)]
+        if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or shapes[0][0] != shapes[1][0]:
+            raise DataError(
+                "SampledRows: `design` must be (rows, terms) and `target` (rows, targets), with as many rows "
+                f"each, but they have shapes {shapes[0]} and {shapes[1]}."
+            )
+        if 0 in shapes[0] or 0 in shapes[1]:
+            raise DataError(
+                f"SampledRows: there is nothing to fit in shapes {shapes[0]} and {shapes[1]}. "
+                "Give at least one row, one term and one target."
+            )
+        if self.batch is not None:
+            integer(self.batch, "SampledRows: `batch`", least=1)
+        integer(self.seed, "SampledRows: `seed`", least=0)
+
+    @property
+    def rows(self) -> int:
+        return int(np.shape(self.design)[0])
+
+    @property
+    def terms(self) -> int:
+        return int(np.shape(self.design)[1])
+
+    @property
+    def targets(self) -> int:
+        shape = np.shape(self.target)
+        return int(shape[1]) if len(shape) == 2 else 1
+
+    def value(self, x: Floats) -> float:
+        """‖A x − B‖² at x of shape (terms, targets), by one pass."""
+        return Reading(self).whole(x)[0]
+
+    def gradient(self, x: Floats) -> Floats:
+        """2 Aᵀ(A x − B), of the shape of x, by one pass."""
+        return Reading(self).whole(x)[1]
+
+    def batch_at(self, epoch: int) -> int:
+        """Rows of the sample that follows the given number of passes.
+
+        √m where a gradient of all m rows comes before: Fang et al., SPIDER (2018), and Yurtsever,
+        Sra and Cevher, Conditional gradient methods via stochastic path-integrated differential
+        estimator (2019); doubled with every such gradient: Hazan and Luo, Variance-reduced and
+        projection-free stochastic optimization (2016), and Bollapragada, Byrd and Nocedal, Exact
+        and inexact subsampled Newton methods (2019), where doubling makes the rate superlinear.
+        """
+        if self.batch is not None:
+            return min(self.batch, self.rows)
+        room = max(_SAMPLE // (self.terms + self.targets), 1)
+        most = max(self.rows // _SHARE, 1)
+        first = int(np.ceil(np.sqrt(self.rows)))
+        return min(first << min(epoch, 40), room, most)
+
+
+class Reading:
+    """Rows of an objective as they are read, and how many there were.
+
+    passes: rows read, in units of all of them
+    """
+
+    def __init__(self, objective: SampledRows) -> None:
+        self._objective = objective
+        self._random = np.random.default_rng(objective.seed)
+        self._read = 0
+
+    @property
+    def passes(self) -> float:
+        return self._read / self._objective.rows
+
+    def sample(self, count: int) -> Floats:
+        """(count, terms): rows drawn without repetition, scaled so that WᵀW estimates AᵀA."""
+        rows = self._objective.rows
+        if count >= rows:
+            return np.concatenate([design for design, _ in self._chunks()])
+        chosen = np.sort(self._random.choice(rows, size=count, replace=False))
+        self._read += count
+        sample = _numbers(self._objective.design, chosen, "design")
+        return np.multiply(sample, np.sqrt(rows / count))
+
+    def whole(self, x: Floats) -> tuple[float, Floats, float, Floats]:
+        """Objective and gradient at x, the loss at zero, and the lengths of the columns, by one pass."""
+        value = at_zero = 0.0
+        gradient = np.zeros(x.shape)
+        squares = np.zeros(len(x))
+        for design, target in self._chunks():
+            residual = design @ x - target
+            value += float(np.sum(residual * residual))
+            at_zero += float(np.sum(target * target))
+            gradient += design.T @ (2.0 * residual)
+            squares += np.einsum("ij,ij->j", design, design)
+        return value, gradient, at_zero, np.sqrt(squares)
+
+    def _chunks(self) -> Iterator[tuple[Floats, Floats]]:
+        f = self._objective
+        step = max(_CHUNK // (f.terms + f.targets), 1)
+        for begin in range(0, f.rows, step):
+            part = slice(begin, min(begin + step, f.rows))
+            target = _numbers(f.target, part, "target")
+            yield _numbers(f.design, part, "design"), target.reshape(len(target), f.targets)
+            self._read += part.stop - part.start
+
+
+def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:
+    """Rows as finite numbers."""
+    found = rows[which]
+    part = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
+    if isinstance(rows, np.memmap):
+        part = np.array(part)
+        _let_go(rows)
+    if not np.isfinite(part).all():
+        at = int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
+        number = which.start + at if isinstance(which, slice) else int(which[at])
+        raise DataError(
+            f"SampledRows: `{name}` must be finite, but row {number} is not. Remove or repair that row."
+        )
+    return part
+
+
+def _let_go(rows: np.memmap[Any, Any]) -> None:
+    """Give back the pages that a memory map has read: they would count as memory of this process.
+
+    Not where the map is private to the process: its changes live in those pages alone.
+    """
+    held = getattr(rows, "_mmap", None)
+    if isinstance(held, mmap.mmap) and hasattr(held, "madvise") and getattr(rows, "mode", "c") != "c":
+        held.madvise(mmap.MADV_DONTNEED)

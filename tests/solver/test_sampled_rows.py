@@ -1,0 +1,166 @@
+"""Objectives whose rows are read in samples."""
+
+import warnings
+
+import numpy as np
+import pytest
+from tests.solver import problems
+from tests.solver.independent import optimal_value
+
+from cindy.errors import ConvergenceWarning, DataError
+from cindy.least_squares import LeastSquares
+from cindy.solver import Plain, Region, SampledRows, Status, conditional_gradient, gap_at, oracle_for
+
+SIZES = (3000, 12, 3)
+
+
+def rows(seed=0, noise=0.5, sizes=SIZES):
+    count, terms, targets = sizes
+    rng = np.random.default_rng(seed)
+    design = rng.normal(size=(count, terms)) + rng.normal(size=(count, 1))
+    truth = rng.normal(size=(terms, targets)) * (rng.random((terms, targets)) < 0.3)
+    return design, design @ truth + noise * rng.normal(size=(count, targets))
+
+
+@pytest.mark.parametrize("kind", problems.REGIONS)
+@pytest.mark.parametrize("correction", ["direct", "blended", "fully corrective"])
+def test_sampled_rows_reach_the_optimum_of_an_independent_solver_in_every_region(kind, correction):
+    design, target = rows()
+    whole = LeastSquares.from_rows(design, target)
+    norm = float(np.abs(np.linalg.lstsq(design, target, rcond=None)[0]).sum())
+    region = problems._region(design.shape[1] * target.shape[1], norm, kind)
+    best = optimal_value(whole, region)
+    sampled = SampledRows(design, target, seed=3)
+    result = conditional_gradient(sampled, oracle_for(region), problems.CORRECTIONS[correction], tol=1e-6)
+    assert result.converged
+    assert region.violation(result.x) <= 1e-9 * region.radius
+    assert result.objective == pytest.approx(whole.value(result.x), rel=1e-12)
+    assert result.objective - best <= result.gap + 1e-9 * best
+    assert result.gap <= 1e-6 * result.scale
+
+
+def test_plain_steps_from_samples_lower_the_objective_and_end_with_a_true_gap():
+    design, target = rows()
+    whole = LeastSquares.from_rows(design, target)
+    region = Region(36, 4.0)
+    with pytest.warns(ConvergenceWarning):
+        result = conditional_gradient(
+            SampledRows(design, target), oracle_for(region), Plain(), tol=1e-9, max_iter=200
+        )
+    assert result.status is Status.ITERATIONS
+    assert result.objective < 0.9 * np.sum(target**2)
+    assert 0 <= result.objective - optimal_value(whole, region) <= result.gap
+
+
+def test_the_objective_of_one_pass_after_another_never_rises():
+    design, target = rows()
+    # Samples of three rows: what they say of the curvature is mostly wrong.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = conditional_gradient(
+            SampledRows(design, target, batch=3), oracle_for(Region(36, 4.0)), tol=1e-6, max_iter=400
+        )
+    honest = [b.objective for a, b in zip(result.history, result.history[1:], strict=False) if b.passes > a.passes + 0.9]
+    assert len(honest) > 5
+    assert (np.diff(honest) <= 1e-9 * honest[0]).all()
+
+
+def test_passes_count_the_rows_that_were_read():
+    design, target = rows()
+    seen = {"rows": 0}
+
+    class Counted:
+        shape = design.shape
+
+        def __getitem__(self, which):
+            part = design[which]
+            seen["rows"] += len(part)
+            return part
+
+    result = conditional_gradient(SampledRows(Counted(), target), oracle_for(Region(36, 4.0)), tol=1e-6)
+    assert result.passes == pytest.approx(seen["rows"] / len(design))
+    assert result.passes == result.history[-1].passes > 1
+
+
+def test_fewer_passes_than_gradients_of_all_rows_that_exact_steps_would_take():
+    design, target = rows(sizes=(20_000, 60, 1), noise=1.0)
+    region = Region(60, 0.7 * float(np.abs(np.linalg.lstsq(design, target, rcond=None)[0]).sum()))
+    whole = conditional_gradient(LeastSquares.from_rows(design, target), oracle_for(region), tol=1e-9)
+    reached = [s.iteration + 1 for s in whole.history if s.objective <= 1.01 * whole.objective]
+    sampled = conditional_gradient(SampledRows(design, target), oracle_for(region), tol=1e-3)
+    assert sampled.objective <= 1.01 * whole.objective
+    assert sampled.passes < reached[0]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_another():
+    design, target = rows()
+
+    def run(seed):
+        return conditional_gradient(SampledRows(design, target, seed=seed), oracle_for(Region(36, 4.0)), tol=1e-4)
+
+    first, again, other = run(1), run(1), run(2)
+    assert (first.x == again.x).all()
+    assert first.history[-1][:4] == again.history[-1][:4]
+    assert (first.x != other.x).any()
+
+
+def test_a_run_starts_where_it_is_told():
+    design, target = rows()
+    oracle = oracle_for(Region(36, 4.0))
+    end = conditional_gradient(SampledRows(design, target), oracle, tol=1e-8)
+    again = conditional_gradient(SampledRows(design, target), oracle, tol=1e-7, start=end.x)
+    assert again.iterations == 0
+    assert again.converged
+
+
+def test_rows_on_disk_are_read_like_rows_in_memory(tmp_path):
+    design, target = rows()
+    np.save(tmp_path / "design.npy", design)
+    np.save(tmp_path / "target.npy", target)
+    oracle = oracle_for(Region(36, 4.0))
+    here = conditional_gradient(SampledRows(design, target), oracle, tol=1e-4)
+    maps = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("design", "target")]
+    there = conditional_gradient(SampledRows(*maps), oracle, tol=1e-4)
+    assert (here.x == there.x).all()
+    assert here.gap == there.gap
+
+
+def test_the_gap_at_a_point_is_that_of_all_rows():
+    design, target = rows()
+    oracle = oracle_for(Region(36, 4.0))
+    x = np.zeros((12, 3))
+    whole, sampled = LeastSquares.from_rows(design, target), SampledRows(design, target)
+    assert gap_at(sampled, oracle, x) == pytest.approx(gap_at(whole, oracle, x))
+    assert sampled.value(x) == pytest.approx(whole.value(x))
+
+
+def test_sparse_rows_and_a_single_target_will_do():
+    import scipy.sparse
+
+    design, target = rows(sizes=(500, 6, 1))
+    sparse = scipy.sparse.csr_array(design)
+    result = conditional_gradient(SampledRows(sparse, target[:, 0]), oracle_for(Region(6, 2.0)), tol=1e-6)
+    assert result.x.shape == (6, 1)
+    assert result.objective == pytest.approx(LeastSquares.from_rows(design, target).value(result.x))
+
+
+@pytest.mark.parametrize(
+    ("design", "target", "settings", "words"),
+    [
+        (np.ones((3, 2)), np.ones((4, 1)), {}, "as many rows"),
+        (np.ones(3), np.ones((3, 1)), {}, "as many rows"),
+        (np.ones((0, 2)), np.ones((0, 1)), {}, "nothing to fit"),
+        (np.ones((3, 2)), np.ones((3, 1)), {"batch": 0}, "batch"),
+        (np.ones((3, 2)), np.ones((3, 1)), {"seed": -1}, "seed"),
+    ],
+)
+def test_what_cannot_be_sampled_is_told(design, target, settings, words):
+    with pytest.raises(DataError, match=words):
+        SampledRows(design, target, **settings)
+
+
+def test_a_row_that_is_not_finite_is_named():
+    design, target = rows()
+    design[1234, 5] = np.nan
+    with pytest.raises(DataError, match="row 1234"):
+        conditional_gradient(SampledRows(design, target), oracle_for(Region(36, 4.0)))
