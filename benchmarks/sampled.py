@@ -39,9 +39,9 @@ def run() -> None:
         "sampled",
         "Rows read in samples",
         rows,
-        f"{ROWS:,} rows of {COLUMNS} columns on disk (4 GB), {TERMS} true terms, correlated columns, noise as "
-        "large as a third of the signal; and a dictionary of 50,116 terms evaluated when read, whose factor "
-        "would take 20 GB. Passes: data read until the objective was within 1 % of the least, in units of all "
+        f"{ROWS:,} rows of {COLUMNS} columns on disk (4 GB), {TERMS} true terms, correlated columns, noise "
+        "a third of the signal; and a dictionary of 50,116 terms evaluated when read, whose factor would "
+        "take 20 GB. Passes: data read until the objective was within 1 % of the least, in units of all "
         "rows; for full gradients, iterations. Gap: certified by a pass over all rows, relative to the loss "
         "at zero.",
     )
@@ -118,7 +118,9 @@ def _run(objective: SampledRows, region: Region, least: float | None, tol: float
     result = conditional_gradient(objective, oracle_for(region), tol=tol)
     seconds, wall = time.process_time() - spent, time.perf_counter() - began
     # Between passes the objective is an estimate: what counts is the next pass.
-    honest = [b for a, b in zip(result.history, result.history[1:], strict=False) if b.passes - a.passes > 0.9]
+    honest = [
+        b for a, b in zip(result.history, result.history[1:], strict=False) if b.passes - a.passes > 0.9
+    ]
     row: dict[str, Any] = {"passes": result.passes}
     if least is not None:
         row["passes"] = next(step.passes for step in honest if step.objective <= WITHIN * least)
@@ -157,7 +159,12 @@ def _wide() -> dict[str, Any]:
     target += 0.1 * target.std() * rng.normal(size=WIDE_ROWS)
     region = Region(design.shape[1], float(np.abs(truth).sum()))
     row = _run(SampledRows(design, target), region, None, 1e-3)
-    found = {"rows": WIDE_ROWS, "columns": design.shape[1], "region": "ball", "passes, sampled": row.pop("passes")}
+    found = {
+        "rows": WIDE_ROWS,
+        "columns": design.shape[1],
+        "region": "ball",
+        "passes, sampled": row.pop("passes"),
+    }
     return found | row
 
 

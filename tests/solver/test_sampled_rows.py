@@ -60,7 +60,11 @@ def test_the_objective_of_one_pass_after_another_never_rises():
         result = conditional_gradient(
             SampledRows(design, target, batch=3), oracle_for(Region(36, 4.0)), tol=1e-6, max_iter=400
         )
-    honest = [b.objective for a, b in zip(result.history, result.history[1:], strict=False) if b.passes > a.passes + 0.9]
+    honest = [
+        b.objective
+        for a, b in zip(result.history, result.history[1:], strict=False)
+        if b.passes > a.passes + 0.9
+    ]
     assert len(honest) > 5
     assert (np.diff(honest) <= 1e-9 * honest[0]).all()
 
@@ -96,7 +100,9 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another():
     design, target = rows()
 
     def run(seed):
-        return conditional_gradient(SampledRows(design, target, seed=seed), oracle_for(Region(36, 4.0)), tol=1e-4)
+        return conditional_gradient(
+            SampledRows(design, target, seed=seed), oracle_for(Region(36, 4.0)), tol=1e-4
+        )
 
     first, again, other = run(1), run(1), run(2)
     assert (first.x == again.x).all()

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._types import Floats, Ints
 from cindy.least_squares import triangle
-from cindy.solver.iterate import Iterate
 from cindy.solver.correction import Correction
+from cindy.solver.iterate import Iterate
 from cindy.solver.local_model import LocalModel
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.sampled_rows import Reading, SampledRows
@@ -15,7 +15,6 @@ from cindy.solver.trace import Snapshot
 
 __all__ = ["Epochs"]
 
-Floats = NDArray[np.float64]
 Advance = Callable[[Atom, float], Iterate]
 
 _ENOUGH = 0.03
@@ -120,7 +119,8 @@ class Epochs:
         elif gap <= _ENOUGH * self._gap:
             self.refresh()
             return self
-        assert self._local is not None and self._advance is not None
+        assert self._local is not None
+        assert self._advance is not None
         before = self._local.objective
         self._local = self._advance(atom, gap)
         if not self._local.objective < before:
@@ -153,7 +153,7 @@ class Epochs:
         """A sample of the rows, and the model that it makes around the anchor."""
         f = self._objective
         sample = self._reading.sample(f.batch_at(self._epoch))
-        if len(sample) > 2 * f.terms:
+        if len(sample) > 2 * sample.shape[1]:
             sample = triangle(sample)
         value, gradient = self._values[:2]
         model = LocalModel.around(self.x.copy(), value, gradient, sample, f.rows)
@@ -177,7 +177,7 @@ def _mixed(first: _Atoms, second: _Atoms, share: float) -> _Atoms:
     return [(atom, weights[key]) for key, atom in atoms.items() if weights[key] > 0.0]
 
 
-def _spread(size: int, nonzeros: NDArray[np.intp], values: Floats) -> Floats:
+def _spread(size: int, nonzeros: Ints, values: Floats) -> Floats:
     flat = np.zeros(size)
     flat[nonzeros] = values
     return flat

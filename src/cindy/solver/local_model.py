@@ -1,15 +1,13 @@
-"""A quadratic that agrees with an objective at one point in value and slope, and elsewhere in a sample of it."""
+"""A quadratic that agrees with an objective at one point, and elsewhere with a sample of its rows."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from cindy._types import Floats
 
+from cindy._types import Floats
 from cindy.least_squares import LeastSquares
 
 __all__ = ["LocalModel"]
-
-
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +28,10 @@ class LocalModel(LeastSquares):
 
     @classmethod
     def around(cls, anchor: Floats, level: float, tilt: Floats, sample: Floats, rows: int) -> "LocalModel":
-        """sample: (k, terms), scaled; rows: how many it stands for."""
-        factor = np.hstack([sample, sample @ anchor])
-        return cls(factor, sample.shape[1], rows, anchor, tilt, level)
+        """sample: (k, terms + targets), W and room for W anchor; rows: how many it stands for."""
+        terms = len(anchor)
+        sample[:, terms:] = sample[:, :terms] @ anchor
+        return cls(sample, terms, rows, anchor, tilt, level)
 
     def value(self, x: Floats) -> float:
         return self.offset(x) + super().value(x)

@@ -10,9 +10,9 @@ from cindy._check import floats, integer, positive
 from cindy._types import Floats
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
-from cindy.solver.iterate import Iterate
 from cindy.solver.correction import Correction, Direct
 from cindy.solver.epochs import Epochs
+from cindy.solver.iterate import Iterate
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Result, Status, Step
 from cindy.solver.sampled_rows import SampledRows
@@ -139,7 +139,9 @@ def _check(
         positive(max_seconds, "conditional_gradient: `max_seconds`")
 
 
-def _start(oracle: Oracle, objective: LeastSquares | SampledRows, start: Floats | None) -> list[tuple[Atom, float]]:
+def _start(
+    oracle: Oracle, objective: LeastSquares | SampledRows, start: Floats | None
+) -> list[tuple[Atom, float]]:
     """The start as weighted atoms; none for the origin."""
     if start is None:
         return []

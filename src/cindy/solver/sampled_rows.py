@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy._check import integer
+from cindy._types import Floats, Ints
 from cindy.errors import DataError
 
 __all__ = ["Reading", "SampledRows"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-
 _CHUNK = 2**20
 """Numbers that a pass over the rows holds at a time: 8 MB, at which reading is as fast as it gets."""
-_SAMPLE = 2**23
-"""Numbers that a sample holds at most where its size is left open: 64 MB (`python -m benchmarks sampled`)."""
+_SAMPLE = 2**24
+"""Numbers that a sample holds at most where its size is left open: 128 MB (`python -m benchmarks sampled`)."""
 _SHARE = 4
 """A sample holds at most one row in so many: beyond, it costs as much as the pass that it saves."""
 
@@ -38,7 +35,7 @@ class SampledRows:
     design: (rows, terms), target: (rows, targets) or (rows,): arrays, memory maps, or anything with
         a shape that gives rows for a slice and for an increasing array of row numbers
     batch: rows of every sample; None: the root of their number, doubled from pass to pass as long
-        as a sample holds at most 64 MB
+        as a sample holds at most 128 MB
     seed: of the samples
 
     >>> from cindy.solver import Region, conditional_gradient, oracle_for
@@ -124,14 +121,23 @@ class Reading:
         return self._read / self._objective.rows
 
     def sample(self, count: int) -> Floats:
-        """(count, terms): rows drawn without repetition, scaled so that WᵀW estimates AᵀA."""
-        rows = self._objective.rows
-        if count >= rows:
-            return np.concatenate([design for design, _ in self._chunks()])
-        chosen = np.sort(self._random.choice(rows, size=count, replace=False))
-        self._read += count
-        sample = _numbers(self._objective.design, chosen, "design")
-        return np.multiply(sample, np.sqrt(rows / count))
+        """(count, terms + targets): rows W drawn without repetition, scaled so that WᵀW estimates AᵀA.
+
+        Beside them is room for the targets of a model.
+        """
+        f = self._objective
+        chosen = np.sort(self._random.choice(f.rows, size=count, replace=False))
+        sample = np.zeros((count, f.terms + f.targets))
+        step = max(_CHUNK // f.terms, 1)
+        for begin in range(0, count, step):
+            part = chosen[begin : begin + step]
+            np.multiply(
+                _numbers(f.design, part, "design"),
+                np.sqrt(f.rows / count),
+                out=sample[begin : begin + step, : f.terms],
+            )
+            self._read += len(part)
+        return sample
 
     def whole(self, x: Floats) -> tuple[float, Floats, float, Floats]:
         """Objective and gradient at x, the loss at zero, and the lengths of the columns, by one pass."""
