@@ -18,7 +18,7 @@ __all__ = ["Reading", "SampledRows"]
 _CHUNK = 2**20
 """Numbers that a pass over the rows holds at a time: 8 MB, at which reading is as fast as it gets."""
 _SAMPLE = 2**24
-"""Numbers that a sample holds at most where its size is left open: 128 MB (`python -m benchmarks sampled`)."""
+"""Numbers that a sample of open size holds at most: 128 MB (`python -m benchmarks sampled`)."""
 _SHARE = 4
 """A sample holds at most one row in so many: beyond, it costs as much as the pass that it saves."""
 
