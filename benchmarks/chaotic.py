@@ -107,12 +107,18 @@ def _peer(system: Chaotic, data: list[cindy.Trajectory]) -> Row:
                 for threshold in THRESHOLDS * unit:
                     began = time.process_time()
                     optimizer = ps.STLSQ(threshold=float(threshold), alpha=1e-10, max_iter=50)
-                    coef = np.asarray(optimizer.fit(design / size, target).coef_).T / size[:, None]
+                    coef = np.asarray(optimizer.fit(*_reduced(design / size, target)).coef_).T / size[:, None]
                     least = min(least, made + time.process_time() - began)
                     judged = (bool(np.any((coef != 0) != (truth != 0))), relative(coef, truth))
                     if judged < best_of:
                         best, best_of = coef, judged
     return _row(best, truth, least, False, 0, "")
+
+
+def _reduced(design: Floats, target: Floats) -> tuple[Floats, Floats]:
+    """Fewer rows with the same least squares: what the peer computes, only sooner."""
+    factor = np.linalg.qr(np.hstack([design, target]), mode="r")
+    return factor[:, : design.shape[1]], factor[:, design.shape[1] :]
 
 
 def _weak_rows(
@@ -121,20 +127,18 @@ def _weak_rows(
     """pysindy's own integrals against test functions, all trajectories one below the other."""
     t = data[0].t
     before = np.random.get_state()  # noqa: NPY002 (pysindy draws its domains from the global state)
-    designs, targets = [], []
-    for k, one in enumerate(data):
-        np.random.seed(k)  # noqa: NPY002
-        library = ps.WeakPDELibrary(
-            function_library=ps.PolynomialLibrary(degree=DEGREE, include_bias=False),
-            spatiotemporal_grid=t,
-            include_bias=True,
-            K=DOMAINS,
-            H_xt=width * (t[1] - t[0]),
-        )
-        library.fit([one.x])
-        designs.append(np.asarray(library.transform([one.x])[0]))
-        targets.append(library.convert_u_dot_integral(one.x))
+    np.random.seed(0)  # noqa: NPY002
+    library = ps.WeakPDELibrary(
+        function_library=ps.PolynomialLibrary(degree=DEGREE, include_bias=False),
+        spatiotemporal_grid=t,
+        include_bias=True,
+        K=DOMAINS,
+        H_xt=width * (t[1] - t[0]),
+    )
     np.random.set_state(before)  # noqa: NPY002
+    library.fit([one.x for one in data])
+    designs = [np.asarray(one) for one in library.transform([one.x for one in data])]
+    targets = [library.convert_u_dot_integral(one.x) for one in data]
     names = [_renamed(name) for name in library.get_feature_names(list(states))]
     order = [names.index(term) for term in cindy.Polynomial(DEGREE).names(states)]
     return np.vstack(designs)[:, order], np.vstack(targets)
