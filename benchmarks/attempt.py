@@ -19,7 +19,7 @@ __all__ = ["METHODS", "Attempt", "attempt", "median", "peak_megabytes", "relativ
 Floats = NDArray[np.float64]
 
 HAS_PASSES = "passes" in signature(cindy.identify).parameters
-METHODS: dict[str, dict[str, Any]] = {"fitted states": {}, "one pass": {"passes": 1}}
+METHODS: dict[str, dict[str, Any]] = {"fitted states": {"passes": None}, "one pass": {"passes": 1}}
 """Arguments of `identify` by method."""
 if not HAS_PASSES:
     METHODS = {"one pass": {}}
