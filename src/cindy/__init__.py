@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric
+from cindy.basis import Basis, Custom, Fourier, PerRun, Polynomial, Trigonometric
 from cindy.data import Trajectory, read
 from cindy.errors import (
     CindyError,
@@ -28,6 +28,7 @@ from cindy.problem import (
     exchange,
     fix,
     linear,
+    preserve_energy,
     tie,
 )
 from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
@@ -61,6 +62,7 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "Path",
+    "PerRun",
     "Plain",
     "Polynomial",
     "Problem",
@@ -83,6 +85,7 @@ __all__ = [
     "identify",
     "linear",
     "load",
+    "preserve_energy",
     "read",
     "solve",
     "tie",

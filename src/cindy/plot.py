@@ -20,7 +20,7 @@ from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
-from cindy.model import Model, solutions
+from cindy.model import Model, matched, solutions
 from cindy.model import residuals as residuals_of
 
 __all__ = ["COLOURS", "coefficients", "path", "phase", "residuals", "sparsity", "trajectories"]
@@ -48,7 +48,7 @@ def trajectories(
     states: which to draw; all if not given
     window: solutions start afresh after this many samples; a chaotic one follows the data only so long
     """
-    found = as_trajectories(data)
+    found = as_trajectories(data) if model is None else matched(model, data, "plot")
     columns = _columns(found[0].states, states)
     ax = _axes(ax)
     alone = len(columns) == 1
@@ -82,7 +82,7 @@ def phase(
     ax: Axes | None = None,
 ) -> Axes:
     """One state against another, the first two if not given: data as dots, the model's solutions as lines."""
-    found = as_trajectories(data)
+    found = as_trajectories(data) if model is None else matched(model, data, "plot")
     names = found[0].states[:2] if states is None else tuple(states)
     if len(names) != 2:
         raise DataError(f"phase: `states` must name two states, but names {len(names)}: {', '.join(names)}.")

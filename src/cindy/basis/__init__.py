@@ -6,6 +6,7 @@ from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.fourier import Fourier
 from cindy.basis.labels import GREEK, axis_label, equation_label, listed, pretty
+from cindy.basis.per_run import RUN, PerRun, is_run
 from cindy.basis.plan import Dictionary, Plan
 from cindy.basis.polynomial import Polynomial
 from cindy.basis.source import Language, statements
@@ -15,6 +16,7 @@ from cindy.basis.trigonometric import Trigonometric
 __all__ = [
     "COMPARISONS",
     "GREEK",
+    "RUN",
     "Basis",
     "Custom",
     "Dictionary",
@@ -23,6 +25,7 @@ __all__ = [
     "Fourier",
     "Functions",
     "Language",
+    "PerRun",
     "Plan",
     "Polynomial",
     "Product",
@@ -35,6 +38,7 @@ __all__ = [
     "compile_jacobian",
     "compile_rhs",
     "equation_label",
+    "is_run",
     "listed",
     "pretty",
     "product",

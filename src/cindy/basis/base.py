@@ -110,6 +110,14 @@ class Basis(ABC):
         """The same family in these variables only."""
         return Subset(self, _check.unique_names(variables, "on"))
 
+    def asks_for(self, name: str) -> bool:
+        """Whether some part names a variable that need not be measured: the time, or the run."""
+        return False
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        """The basis in which only those parts see hidden variables that name them."""
+        return Without(self, hidden)
+
     def __add__(self, other: Basis) -> Basis:
         """The terms of both, a common term once."""
         if not isinstance(other, Basis):
@@ -160,6 +168,12 @@ class Sum(Basis):
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         return tuple(dict.fromkeys(term for part in self.parts for term in part.terms(variables)))
 
+    def asks_for(self, name: str) -> bool:
+        return any(part.asks_for(name) for part in self.parts)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return Sum(tuple(part.apart_from(hidden) for part in self.parts))
+
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Sum", "parts": [part.to_dict() for part in self.parts]}
 
@@ -185,6 +199,12 @@ class Product(Basis):
         left, right = self.left.terms(variables), self.right.terms(variables)
         check_size(len(left) * len(right), self)
         return tuple(dict.fromkeys(product((*a, *b), variables) for a in left for b in right))
+
+    def asks_for(self, name: str) -> bool:
+        return self.left.asks_for(name) or self.right.asks_for(name)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return Product(self.left.apart_from(hidden), self.right.apart_from(hidden))
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Product", "left": self.left.to_dict(), "right": self.right.to_dict()}
@@ -219,6 +239,12 @@ class Subset(Basis):
         inner = self.basis.terms(self.variables)
         return tuple(product(term, variables) for term in inner)
 
+    def asks_for(self, name: str) -> bool:
+        return name in self.variables or self.basis.asks_for(name)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Subset", "of": self.basis.to_dict(), "variables": list(self.variables)}
 
@@ -234,6 +260,28 @@ class Subset(Basis):
     def __repr__(self) -> str:
         inner = f"({self.basis!r})" if isinstance(self.basis, (Sum, Product)) else repr(self.basis)
         return f"{inner}.on({', '.join(map(repr, self.variables))})"
+
+
+@dataclass(frozen=True)
+class Without(Basis):
+    """A basis in all variables but some."""
+
+    basis: Basis
+    hidden: tuple[str, ...]
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        return self.basis.terms(tuple(name for name in variables if name not in self.hidden))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "Without", "of": self.basis.to_dict(), "hidden": list(self.hidden)}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        hidden = _check.unique_names(data["hidden"], "basis: hidden")
+        return cls(_from_dict(data["of"], functions, depth + 1), hidden)
+
+    def __repr__(self) -> str:
+        return repr(self.basis)
 
 
 def basis_from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cindy import _check
-from cindy.basis.base import Basis, Functions
+from cindy.basis.base import Basis, Functions, Without
 from cindy.basis.expression import CONSTANTS, check_finite, number, parse
 from cindy.basis.term import Factor, Term
 from cindy.errors import DataError
@@ -26,7 +26,8 @@ class Custom(Basis):
     comparisons < <= > >= == != (1 where they hold, 0 elsewhere), pi, e, and the functions sin, cos, tan,
     asin, acos, atan, sinh, cosh, tanh, exp, log, sqrt, abs, sign, max, min and
     where(condition, value, otherwise).
-    It can be saved, differentiated exactly and exported; prefer it.
+    It can be saved, differentiated exactly and exported; prefer it. Where no variable is called t, t is the
+    time.
 
     A Python function gets the variables its parameters are named after, as arrays of one number per sample;
     with a single parameter of another name it gets all of them, as one array (samples, variables). It
@@ -62,6 +63,12 @@ class Custom(Basis):
                 raise DataError(f"Custom: {names[factor]!r} and {name!r} are the same function. Keep one.")
             names[factor] = name
         return tuple((factor,) for factor in names)
+
+    def asks_for(self, name: str) -> bool:
+        return any(_asks(what, name) for _, what in self._items())
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return Without(self, tuple(name for name in hidden if not self.asks_for(name)))
 
     def to_dict(self) -> dict[str, Any]:
         kept = {name: what if isinstance(what, str) else None for name, what in self._items()}
@@ -99,6 +106,12 @@ def _check_entry(name: str, what: str | Callable[..., Any]) -> None:
             raise DataError(
                 f"Custom: the function {name!r} must be hashable. Wrap it in a def or lambda."
             ) from error
+
+
+def _asks(what: str | Callable[..., Any], name: str) -> bool:
+    if isinstance(what, str):
+        return name in parse(what, "Custom").symbols()
+    return any(parameter == name for parameter, _ in _parameters(what) or ())
 
 
 def _from_formula(name: str, text: str, variables: tuple[str, ...]) -> Factor:

@@ -117,6 +117,7 @@ def fit(
     bound: Annotated[Texts, _law('A bound, as "x:y>=0" or "0<=x:y<=3".')] = None,
     tie: Annotated[Texts, _law('Equal or proportional coefficients, as "x:y = -1 y:x".')] = None,
     linear: Annotated[Texts, _law('Any linear law, as "x:y + 2 y:x <= 3".')] = None,
+    energy: Annotated[Texts, _law('States whose energy quadratic terms preserve: "x,y,z" or "all".')] = None,
     selection: Annotated[
         Text, _search("significance:0.05, cv:5, bic, gap:1e-6, discrepancy, terms:7.")
     ] = None,

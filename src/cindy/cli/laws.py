@@ -99,6 +99,12 @@ def linear(text: str) -> Any:
     return cindy.linear(weights, lower, upper)
 
 
+def energy(text: str) -> Any:
+    """ "x,y,z", or "all": the states whose energy the quadratic terms preserve."""
+    where = f'--energy "{text}"'
+    return cindy.preserve_energy(None if text.strip() == "all" else names(text, where))
+
+
 KINDS: dict[str, Callable[[str], Any]] = {
     "conserve": conserve,
     "exchange": exchange,
@@ -106,6 +112,7 @@ KINDS: dict[str, Callable[[str], Any]] = {
     "bound": bound,
     "tie": tie,
     "linear": linear,
+    "energy": energy,
 }
 
 

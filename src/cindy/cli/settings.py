@@ -42,6 +42,7 @@ class FitSettings:
     bound: list[str] = field(default_factory=list)
     tie: list[str] = field(default_factory=list)
     linear: list[str] = field(default_factory=list)
+    energy: list[str] = field(default_factory=list)
     out: str | None = None
     report: str | None = None
     figures: str | None = None

@@ -1,7 +1,6 @@
 """What a user types, turned into objects: bases, formulations, selections, times and numbers."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,6 +10,19 @@ from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.errors import DataError
 from cindy.formulation import Formulation
+from cindy.pipeline import (
+    basis_from_text,
+    choose,
+    correction_from_text,
+    number,
+    selection_from_text,
+    weights_from_text,
+    whole,
+)
+from cindy.pipeline import name_list as names
+from cindy.problem import Weights
+from cindy.selection import Selection
+from cindy.solver import Correction
 
 __all__ = [
     "basis",
@@ -25,87 +37,10 @@ __all__ = [
     "whole",
 ]
 
-Made = TypeVar("Made")
-
-
-def number(text: str, where: str) -> float:
-    """A finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
-        raise DataError(f'{where}: "{text.strip()}" is not a number.')
-    return value
-
-
-def whole(text: str, where: str) -> int:
-    """A whole number."""
-    value = number(text, where)
-    if value != int(value):
-        raise DataError(f'{where}: "{text.strip()}" is not a whole number.')
-    return int(value)
-
-
-def names(text: str, where: str) -> tuple[str, ...]:
-    """Names separated by commas."""
-    found = tuple(part.strip() for part in text.split(","))
-    if not all(found):
-        raise DataError(f'{where}: "{text}" must be names separated by commas.')
-    return found
-
 
 def basis(text: str, terms: Mapping[str, str] | None = None) -> Basis:
-    """A basis as in "poly:3", "trig:2@x,y + poly:1", "fourier:1,2 * poly:1"; * binds before +.
-
-    terms: further terms, by name, as formulas
-
-    >>> basis("poly:2 + trig:1@x")
-    Polynomial(degree=2) + Trigonometric(degree=1).on('x')
-    """
-    parts = [_product(part) for part in text.split("+")] if text.strip() else []
-    if terms:
-        parts.append(cindy.Custom(dict(terms)))
-    if not parts:
-        raise DataError('--basis: expected a basis such as "poly:3", but got nothing.')
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
-
-
-def _product(text: str) -> Basis:
-    factors = [_family(part.strip()) for part in text.split("*")]
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
-
-
-def _family(text: str) -> Basis:
-    head, restricted, variables = text.partition("@")
-    kind, _, argument = head.strip().partition(":")
-    where = f'--basis "{text}"'
-    made = _choose(kind, _FAMILIES, where)(argument.strip(), where)
-    return made.on(*names(variables, where)) if restricted else made
-
-
-def _polynomial(argument: str, where: str) -> Basis:
-    degree, _, option = argument.partition(":")
-    if option not in ("", "nobias", "nointeraction"):
-        raise DataError(f'{where}: after the degree may come "nobias" or "nointeraction", not "{option}".')
-    return cindy.Polynomial(
-        whole(degree or "2", where), bias=option != "nobias", interaction=option != "nointeraction"
-    )
-
-
-_FAMILIES: dict[str, Callable[[str, str], Basis]] = {
-    "poly": _polynomial,
-    "trig": lambda argument, where: cindy.Trigonometric(whole(argument or "1", where)),
-    "fourier": lambda argument, where: cindy.Fourier(
-        [number(f, where) for f in (argument or "1").split(",")]
-    ),
-}
+    """A basis as in "poly:3", and further terms, by name, as formulas."""
+    return basis_from_text(text, terms, where="--basis")
 
 
 def formulation(
@@ -117,7 +52,7 @@ def formulation(
     True
     """
     where = "--formulation"
-    kind = _choose(text, {name: name for name in ("integral", "differential", "discrete")}, where)
+    kind = choose(text, {name: name for name in ("integral", "differential", "discrete")}, where)
     given = {"--order": order, "--window": window, "--initial": initial}
     takes = {"integral": ("--order", "--window", "--initial"), "differential": ("--order",), "discrete": ()}[
         kind
@@ -132,57 +67,19 @@ def formulation(
     return cindy.Integral(order=order or 1, window=window, initial=initial or "free")  # type: ignore[arg-type]
 
 
-def selection(text: str) -> Any:
+def selection(text: str) -> Selection:
     """A rule of selection as in "significance:0.05", "cv:5", "bic", "bic:plain", "gap:1e-6", "terms:7"."""
-    kind, _, argument = (part.strip() for part in text.partition(":"))
-    return _choose(kind, _SELECTIONS, "--selection")(argument)
+    return selection_from_text(text, where="--selection")
 
 
-def _optional(make: Callable[..., Made], read: Callable[[str, str], Any]) -> Callable[[str], Made]:
-    return lambda argument: make(read(argument, "--selection")) if argument else make()
-
-
-def _needed(
-    make: Callable[..., Made], read: Callable[[str, str], Any], example: str
-) -> Callable[[str], Made]:
-    def made(argument: str) -> Made:
-        if not argument:
-            raise DataError(f'--selection: a number must follow, as in "{example}".')
-        return make(read(argument, "--selection"))
-
-    return made
-
-
-def _bic(argument: str) -> Any:
-    if argument not in ("", "plain", "extended"):
-        raise DataError(f'--selection: "bic" may be followed by ":plain" or ":extended", not ":{argument}".')
-    return cindy.BIC(extended=argument != "plain")
-
-
-_SELECTIONS: dict[str, Callable[[str], Any]] = {
-    "significance": lambda a: _optional(cindy.Significance, number)(a),
-    "cv": lambda a: _optional(cindy.CrossValidation, whole)(a),
-    "gap": lambda a: _needed(cindy.Gap, number, "gap:1e-6")(a),
-    "discrepancy": lambda a: _optional(cindy.Discrepancy, number)(a),
-    "bic": _bic,
-    "terms": lambda a: _needed(cindy.Terms, whole, "terms:7")(a),
-}
-
-
-def correction(text: str) -> Any:
+def correction(text: str) -> Correction:
     """A correction by name: direct, blended, fully-corrective, plain."""
-    kinds = {
-        "direct": cindy.Direct,
-        "blended": cindy.Blended,
-        "fully-corrective": cindy.FullyCorrective,
-        "plain": cindy.Plain,
-    }
-    return _choose(text, kinds, "--correction")()
+    return correction_from_text(text, where="--correction")
 
 
-def weights(text: str) -> Any:
+def weights(text: str) -> Weights:
     """Weights by name: adaptive or uniform."""
-    return _choose(text, {"adaptive": cindy.Adaptive, "uniform": cindy.Uniform}, "--weights")()
+    return weights_from_text(text, where="--weights")
 
 
 def times(text: str) -> Floats:
@@ -218,10 +115,3 @@ def start(text: str, states: tuple[str, ...], where: str) -> Floats:
     if missing:
         raise DataError(f"{where}: no value for {', '.join(missing)}.")
     return np.array([given[name] for name in states])
-
-
-def _choose(name: str, known: Mapping[str, Made], where: str) -> Made:
-    key = name.strip().lower()
-    if key not in known:
-        raise DataError(f'{where}: there is no "{name.strip()}". {did_you_mean(key, known)}')
-    return known[key]

@@ -7,8 +7,10 @@ from cindy.model.model_file import load
 from cindy.model.residual import residuals
 from cindy.model.run import Run
 from cindy.model.solution import Solution, solutions
+from cindy.model.unmeasured import TIME, matched, run_names, with_inputs
 
 __all__ = [
+    "TIME",
     "Diagnostics",
     "Limits",
     "Model",
@@ -17,6 +19,9 @@ __all__ = [
     "Solution",
     "diagnose",
     "load",
+    "matched",
     "residuals",
+    "run_names",
     "solutions",
+    "with_inputs",
 ]

@@ -153,6 +153,7 @@ class Model(Equations):
         u: Callable[[float], ArrayLike] | ArrayLike | None = None,
         *,
         v0: ArrayLike | None = None,
+        run: str | None = None,
         limits: Limits | None = None,
     ) -> Trajectory:
         """The solution at the times t from x0 at t[0]; for `Discrete`, one step per time.
@@ -163,8 +164,9 @@ class Model(Equations):
         x0: (states,); for order 2 the positions, or positions and velocities (2 · states,)
         u: the inputs as a function of time, or (len(t), inputs), joined by straight lines
         v0: (states,) velocities for order 2; at rest if not given
+        run: the trajectory whose coefficients count, where terms have one for each (`PerRun`)
         """
-        return simulate(self, x0, t, u, v0=v0, limits=limits or Limits())
+        return simulate(self, x0, t, u, v0=v0, run=run, limits=limits or Limits())
 
     def score(
         self,

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from cindy._types import Floats
-from cindy.data import Trajectory, as_trajectories
+from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model.equations import Equations
+from cindy.model.unmeasured import matched
 
 __all__ = ["Residual", "autocorrelation", "residuals"]
 
@@ -44,12 +45,7 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
     >>> one.values.shape, bool(abs(one.values).max() < 1e-8)
     ((50, 1), True)
     """
-    data = as_trajectories(trajectories)
-    if data[0].variables != model.variables or data[0].states != model.states:
-        raise DataError(
-            f"residuals: the model is about {', '.join(model.variables)}, but the data hold "
-            f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
-        )
+    data = matched(model, trajectories, "residuals")
     form = model.formulation.fit_to(data)
     found: list[Residual] = []
     for i, one in enumerate(data):

@@ -9,11 +9,12 @@ import numpy as np
 
 from cindy._check import integer
 from cindy._types import Floats
-from cindy.data import Trajectory, as_trajectories
+from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
 from cindy.model.equations import Equations
 from cindy.model.solution import solutions
+from cindy.model.unmeasured import matched
 
 __all__ = ["KINDS", "score"]
 
@@ -24,12 +25,7 @@ KINDS = ("equation", "trajectory", "derivative")
 
 def score(model: Equations, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
     """R², the mean over the states; see `Model.score`."""
-    data = as_trajectories(trajectories)
-    if data[0].variables != model.variables or data[0].states != model.states:
-        raise DataError(
-            f"score: the model is about {', '.join(model.variables)}, but the data hold "
-            f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
-        )
+    data = matched(model, trajectories, "score")
     if kind not in KINDS:
         raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
     if kind == "trajectory":

@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike
 
 from cindy._check import floats
 from cindy._types import Floats
+from cindy.basis import is_run
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.model.equations import Equations
 from cindy.model.integration import Limits, RightHandSide, flow, step_through
+from cindy.model.unmeasured import unmeasured
 
 __all__ = ["simulate"]
 
@@ -27,13 +29,14 @@ def simulate(
     u: Callable[[float], ArrayLike] | ArrayLike | None = None,
     *,
     v0: ArrayLike | None = None,
+    run: str | None = None,
     limits: Limits,
 ) -> Trajectory:
     """The solution of a model at the times t; see `Model.simulate`."""
     d, names = len(model.states), model.states
     times = Trajectory(t, np.zeros(np.shape(t))).t
     start = _start(model, x0, v0)
-    signal = _input_signal(u, times, len(model.inputs))
+    signal = _all_inputs(model, u, times, run)
     largest = float(np.max(np.abs(start))) or 1.0
     usual = np.where(model.scale > 0, model.scale, largest)
     step = _right_hand_side(model, signal)
@@ -78,6 +81,31 @@ def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
         return values[d:] + rhs(s, values[:d], () if signal is None else signal(s))
 
     return first_order
+
+
+def _all_inputs(
+    model: Equations, u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, run: str | None
+) -> Signal | None:
+    """The inputs as a function of time, with those that nobody measures: the time itself, and the run."""
+    measured = [name for name in model.inputs if not unmeasured(name)]
+    runs = [name for name in model.inputs if is_run(name)]
+    given = 0 if u is None else np.size(u(float(t[0]))) if callable(u) else np.size(u) // max(len(t), 1)
+    if len(measured) == len(model.inputs) or given == len(model.inputs):
+        if run is not None:
+            raise DataError("simulate: `run` must be left out: no term has a coefficient for each run.")
+        return _input_signal(u, t, len(model.inputs))
+    if runs and (run is None or f"[{run}]" not in runs):
+        known = ", ".join(repr(name[1:-1]) for name in runs[:12])
+        raise DataError(f"simulate: the model has coefficients for each run; say which with run=…: {known}.")
+    signal = _input_signal(u, t, len(measured))
+    place = {name: k for k, name in enumerate(measured)}
+    fixed = {name: float(name == f"[{run}]") for name in runs}
+
+    def every(s: float) -> Sequence[float]:
+        known = () if signal is None else signal(s)
+        return [known[place[n]] if n in place else fixed.get(n, s) for n in model.inputs]
+
+    return every
 
 
 def _input_signal(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, count: int) -> Signal | None:

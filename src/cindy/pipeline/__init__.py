@@ -1,5 +1,26 @@
 """From data to one model: identify and solve."""
 
 from cindy.pipeline.identification import identify, solve
+from cindy.pipeline.shortcuts import (
+    basis_from_text,
+    choose,
+    correction_from_text,
+    name_list,
+    number,
+    selection_from_text,
+    weights_from_text,
+    whole,
+)
 
-__all__ = ["identify", "solve"]
+__all__ = [
+    "basis_from_text",
+    "choose",
+    "correction_from_text",
+    "identify",
+    "name_list",
+    "number",
+    "selection_from_text",
+    "solve",
+    "weights_from_text",
+    "whole",
+]

@@ -11,15 +11,16 @@ import numpy as np
 
 from cindy._check import integer, positive
 from cindy._types import Floats
-from cindy.basis import Basis
+from cindy.basis import RUN, Basis
 from cindy.data import Trajectory, as_trajectories, noise_level
 from cindy.errors import DataError
-from cindy.formulation import Formulation, Integral
-from cindy.model import Model, Path, Run
+from cindy.formulation import Formulation
+from cindy.model import TIME, Model, Path, Run, run_names, with_inputs
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.settle import settled
+from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.tolerance import solve_with_samples
-from cindy.problem import Adaptive, Constraint, Problem, Weights
+from cindy.problem import Constraint, Problem, Weights
 from cindy.regression import Refit
 from cindy.selection import Choice, Selection, Significance, choose
 from cindy.solver import Correction, Result, Step
@@ -34,13 +35,13 @@ _AROUND = 12
 
 def identify(
     trajectories: Any,
-    basis: Basis,
+    basis: Basis | str,
     *,
-    formulation: Formulation | None = None,
+    formulation: Formulation | str | None = None,
     constraints: Sequence[Constraint] = (),
-    selection: Selection | None = None,
-    correction: Correction | None = None,
-    weights: Weights | None = None,
+    selection: Selection | str | None = None,
+    correction: Correction | str | None = None,
+    weights: Weights | str | None = None,
     radius: float | None = None,
     tol: float = 1e-6,
     max_iter: int = 10_000,
@@ -53,8 +54,9 @@ def identify(
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
-    trajectories: one Trajectory, a pair (t, x), or a list of these
-    basis: the terms to choose from
+    trajectories: one Trajectory, a pair (t, x), a DataFrame, an xarray Dataset, or a list of these
+    basis: the terms to choose from; this and the next settings may be short texts, as on the command line:
+        basis="poly:3", formulation="integral:2", selection="bic", correction="blended", weights="uniform"
     formulation: Integral() by default; Differential(), Discrete()
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
     selection: how one model is picked; Significance() by default
@@ -74,13 +76,13 @@ def identify(
     array([[ 0., -4.],
            [ 1.,  0.]])
     """
-    rule = selection or Significance()
+    basis, form, rule, correction, weights = Settings.of(basis, formulation, selection, correction, weights)
     _check_settings(rule, correction, tol, max_iter, callback)
     integer(seed, "identify: `seed`", least=0)
     data = as_trajectories(trajectories)
     _check_motion(data)
-    form = formulation or Integral()
-    pose = partial(Problem, radius=radius, constraints=constraints, weights=weights or Adaptive())
+    data, basis = _with_unmeasured(data, basis)
+    pose = partial(Problem, radius=radius, constraints=constraints, weights=weights)
     how: dict[str, Any] = {"selection": rule, "correction": correction, "tol": tol, "max_iter": max_iter}
     how["callback"] = callback
     model = None if passes == 1 else identify_with_states(data, basis, form, pose, **how)
@@ -103,6 +105,15 @@ def _one_pass(
     if rule.refits and form.leaves_noise:
         problem = settled(problem, data, gather, drift_known=getattr(form, "feedback", None) is not None)
     return solve_with_samples(problem, data, run)
+
+
+def _with_unmeasured(data: list[Trajectory], basis: Basis) -> tuple[list[Trajectory], Basis]:
+    """Time and run as inputs, where the basis names them and the data do not, for those terms alone."""
+    hidden: tuple[str, ...] = (TIME,) if basis.asks_for(TIME) and TIME not in data[0].variables else ()
+    hidden += run_names(data) if basis.asks_for(RUN) else ()
+    if not hidden:
+        return data, basis
+    return with_inputs(data, (*data[0].inputs, *hidden)), basis.apart_from(hidden)
 
 
 def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:

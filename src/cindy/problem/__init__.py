@@ -13,6 +13,7 @@ from cindy.problem.constraint import (
     linear,
     tie,
 )
+from cindy.problem.energy import preserve_energy
 from cindy.problem.names import Names
 from cindy.problem.problem import Problem
 from cindy.problem.standard_form import StandardForm
@@ -33,5 +34,6 @@ __all__ = [
     "exchange",
     "fix",
     "linear",
+    "preserve_energy",
     "tie",
 ]

@@ -11,9 +11,7 @@ import jinja2
 from plotly.offline import get_plotlyjs
 
 from cindy._files import write_text
-from cindy.data import as_trajectories
-from cindy.errors import DataError
-from cindy.model import Model
+from cindy.model import Model, matched
 from cindy.report.page import contents
 
 __all__ = ["render", "write"]
@@ -40,12 +38,7 @@ def render(
     model: Model, trajectories: Any, *, title: str | None = None, units: Mapping[str, str] | None = None
 ) -> str:
     """The page as text; see `write`."""
-    data = as_trajectories(trajectories)
-    if data[0].states != model.states or data[0].inputs != model.inputs:
-        raise DataError(
-            f"report: the model is about {', '.join(model.variables)}, but the data hold "
-            f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
-        )
+    data = matched(model, trajectories, "report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cindy.report"),
         autoescape=True,

@@ -1,0 +1,219 @@
+"""Short texts for bases, formulations, selections, corrections and weights, as on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from cindy._check import did_you_mean
+from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric
+from cindy.errors import DataError
+from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.problem import Adaptive, Uniform, Weights
+from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
+from cindy.solver import Blended, Correction, Direct, FullyCorrective, Plain
+
+__all__ = [
+    "Settings", "basis_from_text", "choose", "correction_from_text", "formulation_from_text", "name_list",
+    "number", "selection_from_text", "weights_from_text", "whole",
+]  # fmt: skip
+
+Made = TypeVar("Made")
+
+
+def number(text: str, where: str) -> float:
+    """A finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise DataError(f'{where}: "{text.strip()}" is not a number.')
+    return value
+
+
+def whole(text: str, where: str) -> int:
+    """A whole number."""
+    value = number(text, where)
+    if value != int(value):
+        raise DataError(f'{where}: "{text.strip()}" is not a whole number.')
+    return int(value)
+
+
+def name_list(text: str, where: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise DataError(f'{where}: "{text}" must be names separated by commas.')
+    return found
+
+
+def basis_from_text(text: str, terms: Mapping[str, str] | None = None, *, where: str = "basis") -> Basis:
+    """A basis as in "poly:3", "trig:2@x,y + poly:1", "fourier:1,2 * poly:1"; * binds before +.
+
+    terms: further terms, by name, as formulas
+
+    >>> basis_from_text("poly:2 + trig:1@x")
+    Polynomial(degree=2) + Trigonometric(degree=1).on('x')
+    """
+    parts = [_product(part, where) for part in text.split("+")] if text.strip() else []
+    if terms:
+        parts.append(Custom(dict(terms)))
+    if not parts:
+        raise DataError(f'{where}: expected a basis such as "poly:3", but got nothing.')
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _product(text: str, where: str) -> Basis:
+    factors = [_family(part.strip(), where) for part in text.split("*")]
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result
+
+
+def _family(text: str, where: str) -> Basis:
+    head, restricted, variables = text.partition("@")
+    kind, _, argument = head.strip().partition(":")
+    place = f'{where} "{text}"'
+    made = choose(kind, _FAMILIES, place)(argument.strip(), place)
+    return made.on(*name_list(variables, place)) if restricted else made
+
+
+def _polynomial(argument: str, where: str) -> Basis:
+    degree, _, option = argument.partition(":")
+    if option not in ("", "nobias", "nointeraction"):
+        raise DataError(f'{where}: after the degree may come "nobias" or "nointeraction", not "{option}".')
+    return Polynomial(
+        whole(degree or "2", where), bias=option != "nobias", interaction=option != "nointeraction"
+    )
+
+
+_FAMILIES: dict[str, Callable[[str, str], Basis]] = {
+    "poly": _polynomial,
+    "trig": lambda argument, where: Trigonometric(whole(argument or "1", where)),
+    "fourier": lambda argument, where: Fourier([number(f, where) for f in (argument or "1").split(",")]),
+}
+
+
+def formulation_from_text(text: str, *, where: str = "formulation") -> Formulation:
+    """integral, differential or discrete, each with its usual settings; "integral:2" for x'' = F.
+
+    >>> formulation_from_text("integral:2") == Integral(order=2)
+    True
+    """
+    kind, _, order = (part.strip() for part in text.partition(":"))
+    name = choose(kind, {name: name for name in ("integral", "differential", "discrete")}, where)
+    if name == "discrete":
+        if order:
+            raise DataError(f'{where}: "discrete" has no order.')
+        return Discrete()
+    degree = whole(order or "1", where)
+    if degree not in (1, 2):
+        raise DataError(f"{where}: the order must be 1 or 2, but is {degree}.")
+    return Differential(order=degree) if name == "differential" else Integral(order=degree)
+
+
+def selection_from_text(text: str, *, where: str = "selection") -> Selection:
+    """A rule of selection as in "significance:0.05", "cv:5", "bic", "bic:plain", "gap:1e-6", "terms:7"."""
+    kind, _, argument = (part.strip() for part in text.partition(":"))
+    rule: Selection = choose(kind, _SELECTIONS, where)(argument, where)
+    return rule
+
+
+def _optional(make: Callable[..., Any], read: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+    return lambda argument, where: make(read(argument, where)) if argument else make()
+
+
+def _needed(
+    make: Callable[..., Any], read: Callable[[str, str], Any], example: str
+) -> Callable[[str, str], Any]:
+    def made(argument: str, where: str) -> Any:
+        if not argument:
+            raise DataError(f'{where}: a number must follow, as in "{example}".')
+        return make(read(argument, where))
+
+    return made
+
+
+def _bic(argument: str, where: str) -> Any:
+    if argument not in ("", "plain", "extended"):
+        raise DataError(f'{where}: "bic" may be followed by ":plain" or ":extended", not ":{argument}".')
+    return BIC(extended=argument != "plain")
+
+
+_SELECTIONS: dict[str, Callable[[str, str], Any]] = {
+    "significance": _optional(Significance, number),
+    "cv": _optional(CrossValidation, whole),
+    "gap": _needed(Gap, number, "gap:1e-6"),
+    "discrepancy": _optional(Discrepancy, number),
+    "bic": _bic,
+    "terms": _needed(Terms, whole, "terms:7"),
+}
+
+
+def correction_from_text(text: str, *, where: str = "correction") -> Correction:
+    """A correction by name: direct, blended, fully-corrective, plain."""
+    kinds: dict[str, Callable[[], Correction]] = {
+        "direct": Direct,
+        "blended": Blended,
+        "fully-corrective": FullyCorrective,
+        "plain": Plain,
+    }
+    return choose(text, kinds, where)()
+
+
+def weights_from_text(text: str, *, where: str = "weights") -> Weights:
+    """Weights by name: adaptive or uniform."""
+    kinds: dict[str, Callable[[], Weights]] = {"adaptive": Adaptive, "uniform": Uniform}
+    return choose(text, kinds, where)()
+
+
+class Settings(NamedTuple):
+    """What a run is made of, as objects."""
+
+    basis: Basis
+    formulation: Formulation
+    selection: Selection
+    correction: Correction | None
+    weights: Weights
+
+    @classmethod
+    def of(
+        cls,
+        basis: Basis | str,
+        formulation: Formulation | str | None,
+        selection: Selection | str | None,
+        correction: Correction | str | None,
+        weights: Weights | str | None,
+    ) -> Settings:
+        """Objects for texts, and the usual ones for None."""
+
+        def made(name: str, given: Any, read: Callable[..., Any], usual: Any) -> Any:
+            if isinstance(given, str):
+                return read(given, where=f"identify: `{name}`")
+            return usual if given is None else given
+
+        terms = made("basis", basis, basis_from_text, None)
+        if not isinstance(terms, Basis):
+            raise DataError(f"identify: `basis` must be a basis such as Polynomial(3), but is {basis!r}.")
+        return cls(
+            terms,
+            made("formulation", formulation, formulation_from_text, Integral()),
+            made("selection", selection, selection_from_text, Significance()),
+            made("correction", correction, correction_from_text, None),
+            made("weights", weights, weights_from_text, Adaptive()),
+        )
+
+
+def choose(name: str, known: Mapping[str, Made], where: str) -> Made:
+    """What is known by that name, in any case; an error that offers the nearest otherwise."""
+    key = name.strip().lower()
+    if key not in known:
+        raise DataError(f'{where}: there is no "{name.strip()}". {did_you_mean(key, known)}')
+    return known[key]
