@@ -133,8 +133,14 @@ def _matrices(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> tup
 
 def _run_from_dict(data: Mapping[str, Any]) -> Run:
     columns = to_mapping(data["history"], "history")
-    rows = zip(*([to_float(v, "history") for v in columns[name]] for name in Step._fields), strict=True)
-    history = tuple(Step(int(k), gap, value, int(atoms), s) for k, gap, value, atoms, s in rows)
+    # A file of an earlier version lacks the columns that have been added since; those have a default.
+    names = [name for name in Step._fields if name in columns or name not in Step._field_defaults]
+    rows = zip(*([to_float(v, "history") for v in columns[name]] for name in names), strict=True)
+    steps = (dict(zip(names, row, strict=True)) for row in rows)
+    history = tuple(
+        Step(**{k: int(v) if k in ("iteration", "atoms") else v for k, v in step.items()})  # type: ignore[arg-type]
+        for step in steps
+    )
     gap, objective, seconds = (to_float(data[name], name) for name in ("gap", "objective", "seconds"))
     counts = (int(data["iterations"]), int(data["oracle_calls"]))
     return Run(gap, objective, str(data["status"]), *counts, seconds, history)
