@@ -138,8 +138,7 @@ def _run_from_dict(data: Mapping[str, Any]) -> Run:
     rows = zip(*([to_float(v, "history") for v in columns[name]] for name in names), strict=True)
     steps = (dict(zip(names, row, strict=True)) for row in rows)
     history = tuple(
-        Step(**{k: int(v) if k in ("iteration", "atoms") else v for k, v in step.items()})
-        for step in steps
+        Step(**{k: int(v) if k in ("iteration", "atoms") else v for k, v in step.items()}) for step in steps
     )
     gap, objective, seconds = (to_float(data[name], name) for name in ("gap", "objective", "seconds"))
     counts = (int(data["iterations"]), int(data["oracle_calls"]))
