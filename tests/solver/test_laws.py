@@ -22,6 +22,15 @@ def optimum(name: str, kind: str) -> float:
 
 
 @cache
+def tolerance(name: str, kind: str) -> float:
+    """TOL, or what doubles can tell: a gap is a sum that starts at its size at the origin."""
+    problem, oracle = objective(name), oracle_for(region(kind, name))
+    origin = oracle.origin.reshape(problem.terms, problem.targets)
+    first = gap_at(problem, oracle, origin) / max(float(np.sum(problem.target**2)), 1e-300)
+    return max(TOL, 4 * np.finfo(float).eps * first)
+
+
+@cache
 def solve(name: str, kind: str, correction: str) -> Result:
     with warnings.catch_warnings():
         if correction == "plain":
@@ -30,7 +39,7 @@ def solve(name: str, kind: str, correction: str) -> Result:
             objective(name),
             oracle_for(region(kind, name)),
             CORRECTIONS[correction],
-            tol=TOL,
+            tol=tolerance(name, kind),
             max_iter=60 if correction == "plain" else 3_000,
         )
 
@@ -82,8 +91,9 @@ def test_the_gap_bounds_the_distance_to_an_independent_solvers_optimum(name, kin
 def test_the_run_ends_with_a_gap_below_the_tolerance(name, kind, correction):
     result = solve(name, kind, correction)
     assert result.converged
-    assert result.relative_gap <= TOL
-    assert gap_at(objective(name), oracle_for(region(kind, name)), result.x) <= 1.01 * TOL * result.scale
+    tol = tolerance(name, kind)
+    assert result.relative_gap <= tol
+    assert gap_at(objective(name), oracle_for(region(kind, name)), result.x) <= 1.01 * tol * result.scale
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS)
