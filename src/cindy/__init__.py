@@ -3,7 +3,7 @@
 from typing import Any
 
 from cindy.basis import Basis, Custom, Fourier, PerRun, Polynomial, Trigonometric
-from cindy.data import Trajectory, read
+from cindy.data import Lazy, Trajectory, read
 from cindy.errors import (
     CindyError,
     ConstraintError,
@@ -12,6 +12,7 @@ from cindy.errors import (
     InfeasibleError,
     MissingExtraError,
     SolverError,
+    WorkerError,
 )
 from cindy.formulation import Differential, Discrete, Formulation, Integral
 from cindy.least_squares import LeastSquares
@@ -57,6 +58,7 @@ __all__ = [
     "Gap",
     "InfeasibleError",
     "Integral",
+    "Lazy",
     "LeastSquares",
     "Limits",
     "MissingExtraError",
@@ -77,6 +79,7 @@ __all__ = [
     "Trigonometric",
     "Uniform",
     "Weights",
+    "WorkerError",
     "accumulate",
     "bound",
     "conserve",

@@ -12,6 +12,7 @@ __all__ = [
     "InfeasibleError",
     "MissingExtraError",
     "SolverError",
+    "WorkerError",
 ]
 
 
@@ -33,6 +34,10 @@ class InfeasibleError(ConstraintError):
 
 class SolverError(CindyError):
     """A linear or quadratic program that ended without an optimum."""
+
+
+class WorkerError(CindyError):
+    """Other processes or machines that ended before their work was done."""
 
 
 class MissingExtraError(CindyError, ImportError):

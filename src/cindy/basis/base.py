@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy import _check
+from cindy._arrays import Space
 from cindy._types import Floats
 from cindy.basis.plan import Dictionary
 from cindy.basis.term import Term, product, renamed
@@ -73,6 +74,12 @@ class Basis(ABC):
             )
         dictionary.plan.run(values, out)
         return out
+
+    def on_device(self, x: Any, variables: tuple[str, ...], space: Space) -> Any:
+        """(terms, n): the terms at the columns of x (variables, n), in a space of arrays."""
+        dictionary = _dictionary(self, tuple(variables))
+        _within_floating_point(float(space.xp.max(space.xp.abs(x))), dictionary)
+        return dictionary.plan.on_device(x, space)
 
     def derivative(self, x: ArrayLike, variables: tuple[str, ...] | None = None) -> Floats:
         """The derivative of every term by every variable at the rows of x: (n, terms, variables).
@@ -145,12 +152,16 @@ class Basis(ABC):
                 f"{', '.join(variables)}, but has shape {values.shape}."
             )
         dictionary = _dictionary(self, tuple(variables))
-        if largest > 1.0 and dictionary.degree * np.log10(largest) > 300:
-            raise DataError(
-                f"evaluate: x holds values of size {largest:.3g}, whose power {dictionary.degree} is beyond "
-                "floating point. Use other units for the states."
-            )
+        _within_floating_point(largest, dictionary)
         return values, dictionary
+
+
+def _within_floating_point(largest: float, dictionary: Dictionary) -> None:
+    if largest > 1.0 and dictionary.degree * np.log10(largest) > 300:
+        raise DataError(
+            f"evaluate: x holds values of size {largest:.3g}, whose power {dictionary.degree} is beyond "
+            "floating point. Use other units for the states."
+        )
 
 
 @lru_cache(maxsize=64)

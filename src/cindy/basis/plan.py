@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cindy._arrays import Space
 from cindy._types import Floats
 from cindy.basis.term import Factor, Term, differentiate, term_name
 from cindy.errors import DataError
@@ -97,6 +98,27 @@ class Plan:
                     _write(step.factor, [inputs[place[v]] for v in step.factor.variables], target, start)
                 values.append(target)
 
+    def on_device(self, x: Any, space: Space) -> Any:
+        """(terms, n): the terms at the columns of x (variables, n), in a space of arrays."""
+        xp = space.xp
+        samples = int(x.shape[1])
+        out = xp.empty((len(self.terms), samples), dtype=xp.float64, device=space.device)
+        column = dict(zip(self.slots, range(len(self.slots)), strict=True))
+        given = {name: x[i, :] for i, name in enumerate(self.variables)}
+        values: list[Any] = []
+        for k, step in enumerate(self.steps):
+            if step.left >= 0:
+                value = values[step.left] * values[step.right]
+            elif step.factor is None:
+                value = xp.ones((samples,), dtype=xp.float64, device=space.device)
+            else:
+                value = _on_device(step.factor, [given[v] for v in step.factor.variables], space)
+            if k in column:
+                out[column[k], :] = value
+                value = out[column[k], :]
+            values.append(value)
+        return out
+
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
@@ -158,6 +180,16 @@ def _write(factor: Factor, columns: list[Floats], target: Floats, start: int) ->
             np.multiply(columns[0], factor.frequency, out=target)
             argument = target
         (np.sin if factor.kind == "sin" else np.cos)(argument, out=target)
+
+
+def _on_device(factor: Factor, columns: list[Any], space: Space) -> Any:
+    if factor.kind == "variable":
+        return columns[0]
+    if factor.kind in ("sin", "cos"):
+        argument = columns[0] if factor.frequency == 1.0 else columns[0] * factor.frequency
+        return space.xp.sin(argument) if factor.kind == "sin" else space.xp.cos(argument)
+    # Functions of the user's are written for numpy.
+    return space.put(call(factor, [space.get(column) for column in columns]))
 
 
 def call(factor: Factor, columns: Sequence[Floats], start: int = 0, *, finite: bool = True) -> Floats:

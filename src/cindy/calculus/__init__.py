@@ -12,7 +12,7 @@ from cindy.calculus.local_polynomial import (
     trapezoid_weights,
     uniform_step,
 )
-from cindy.calculus.quadrature import apply_alike, increments, nested, running_sums
+from cindy.calculus.quadrature import apply_alike, increments, nested, running_sums, windowed
 from cindy.calculus.whitening import whitened, whitened_differences
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "uniform_step",
     "whitened",
     "whitened_differences",
+    "windowed",
     "without_first",
     "without_polynomials",
 ]

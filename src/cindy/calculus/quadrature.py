@@ -1,12 +1,15 @@
 """Repeated integrals of samples, and one operator for all windows that are alike."""
 
+from typing import Any
+
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from cindy._arrays import Space
 from cindy._types import Floats
 from cindy.calculus.local_polynomial import interval_weights, reach
 
-__all__ = ["apply_alike", "increments", "nested", "running_sums"]
+__all__ = ["apply_alike", "increments", "nested", "running_sums", "windowed"]
 
 
 _FEW_WINDOWS = 8
@@ -69,3 +72,19 @@ def apply_alike(operator: Floats, values: Floats, first: int, length: int, out: 
     )
     into = as_strided(out, (windows, columns, rows), (rows * item, out.strides[1], item))
     np.matmul(looked, operator.T, out=into)
+
+
+def windowed(values: Any, operator: Floats, windows: int, length: int, space: Space) -> Any:
+    """(columns, windows · k): as `apply_alike`, on a device, where every column is a row.
+
+    values: (columns, windows · length + m − length), for an operator (k, m); `length` ≥ m − length
+    """
+    xp = space.xp
+    columns, more = int(values.shape[0]), operator.shape[1] - length
+    own = xp.reshape(values[:, : windows * length], (columns, windows, length))
+    if more:
+        # What a window sees of the next one: its beginning; the last sees what is left.
+        last = xp.reshape(values[:, windows * length :], (columns, 1, more))
+        own = xp.concat([own, xp.concat([own[:, 1:, :more], last], axis=1)], axis=2)
+    made = xp.matmul(own, space.put(operator.T))
+    return xp.reshape(made, (columns, windows * operator.shape[0]))

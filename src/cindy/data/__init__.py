@@ -1,13 +1,20 @@
 """Measurements and how they are read."""
 
+from cindy.data.accepted import as_trajectory
+from cindy.data.lazy import Lazy, Part
 from cindy.data.readers import as_trajectories, read
+from cindy.data.source import Source, as_source
 from cindy.data.time_scales import LOOK, LOOK_SAMPLES, noise_level, periods, some_segments
-from cindy.data.trajectory import Trajectory, as_trajectory, same_variables
+from cindy.data.trajectory import Trajectory, same_variables
 
 __all__ = [
     "LOOK",
     "LOOK_SAMPLES",
+    "Lazy",
+    "Part",
+    "Source",
     "Trajectory",
+    "as_source",
     "as_trajectories",
     "as_trajectory",
     "noise_level",

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy._check import did_you_mean, unique_names
 from cindy._types import Floats
+from cindy.data.accepted import as_trajectory
 from cindy.data.csv_table import from_csv
+from cindy.data.dask_parts import is_dask_frame, is_lazy_dataset, parts_of_dataset, parts_of_frame
 from cindy.data.foreign_files import from_excel, from_matlab
+from cindy.data.lazy import Lazy
 from cindy.data.tables import Table, from_frame, from_npz, from_parquet, is_frame
-from cindy.data.trajectory import Trajectory, as_trajectory, is_pair, same_variables
+from cindy.data.trajectory import Trajectory, is_pair, same_variables
 from cindy.errors import DataError
 
 __all__ = ["as_trajectories", "read"]
@@ -53,28 +58,126 @@ _TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
 """Of these several may stand for one moment: then the user must say."""
 
 
+@overload
 def read(
-    path: str | os.PathLike[str] | Any,
+    path: Any,
+    time: str | None = ...,
+    states: Iterable[str] | None = ...,
+    by: str | None = ...,
+    inputs: Iterable[str] | None = ...,
+    *,
+    lazy: Literal[False] = ...,
+) -> list[Trajectory]: ...
+@overload
+def read(
+    path: Any,
+    time: str | None = ...,
+    states: Iterable[str] | None = ...,
+    by: str | None = ...,
+    inputs: Iterable[str] | None = ...,
+    *,
+    lazy: Literal[True],
+) -> Lazy: ...
+def read(
+    path: Any,
     time: str | None = None,
     states: Iterable[str] | None = None,
     by: str | None = None,
     inputs: Iterable[str] | None = None,
-) -> list[Trajectory]:
-    """The trajectories in a file, or in a data frame.
+    *,
+    lazy: bool = False,
+) -> list[Trajectory] | Lazy:
+    """The trajectories in files, or in a data frame.
 
     path: a text file with a header (cells separated by commas, semicolons, tabs or blanks, lines that
         start with # or % are comments; also gzipped); a parquet, Excel or Matlab file; an npz file with
         the arrays t (n,) and x (n, d) (optional: u, and the names states and inputs; or one array per
-        column); a pandas or polars DataFrame; or an xarray Dataset
+        column); a pandas, polars or Dask DataFrame; or an xarray Dataset. A list of files, or a pattern
+        such as "runs/*.parquet", whose files are then in the order of their names
     time: name of the column of times; by default the one with a usual name (t, time, year, date, …), or
         the index of a DataFrame. Dates count in seconds from the first
     states: names of the columns of states; by default all that have no other part
     by: name of a column whose every value is one trajectory
     inputs: names of the columns of inputs
+    lazy: load a file only when it is needed, and forget it afterwards: for data larger than memory.
+        Partitions of a Dask DataFrame and chunks of a Dataset are taken one by one as well, and
+        a trajectory ends where one of them does
 
     An empty cell is a missing value.
     """
-    return _trajectories(_table(path), time, states, by, inputs)
+    columns = _Columns(
+        time,
+        None if states is None else unique_names(states, "read: `states`"),
+        by,
+        None if inputs is None else unique_names(inputs, "read: `inputs`"),
+    )
+    files = _files(path)
+    if lazy:
+        return _lazy(path, files, columns)
+    if files is None:
+        return columns(path.compute() if is_dask_frame(path) else path)
+    found = [_File(file, columns) for file in files]
+    return found[0].alone() if len(found) == 1 else [one for file in found for one in file()]
+
+
+def _files(path: Any) -> list[Path] | None:
+    """The files that a path, a pattern or a list of paths stands for; None for a frame."""
+    if isinstance(path, (list, tuple)):
+        if not path:
+            raise DataError("read: the list of files is empty.")
+        if all(isinstance(one, (str, os.PathLike)) for one in path):
+            return [Path(one) for one in path]
+        return None
+    if isinstance(path, str) and any(sign in path for sign in "*?[") and not Path(path).is_file():
+        found = sorted(glob(path))
+        if not found:
+            raise DataError(f"read: no file matches {path!r}.")
+        return [Path(one) for one in found]
+    return [Path(path)] if isinstance(path, (str, os.PathLike)) else None
+
+
+def _lazy(path: Any, files: list[Path] | None, columns: _Columns) -> Lazy:
+    if files is not None:
+        for file in files:
+            if not file.is_file():
+                raise DataError(f"read: there is no file {file}.")
+        return Lazy([_File(file.absolute(), columns) for file in files], "files")
+    if is_dask_frame(path):
+        return Lazy(parts_of_frame(path, columns), "a Dask data frame")
+    if is_lazy_dataset(path):
+        return Lazy(parts_of_dataset(path, columns), "an xarray Dataset")
+    raise DataError(
+        "read: lazy=True needs files, a Dask DataFrame or a Dataset with chunks, "
+        f"but got {type(path).__name__}, which is in memory already."
+    )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns have which part; called with a frame or a path it gives the trajectories."""
+
+    time: str | None
+    states: tuple[str, ...] | None
+    by: str | None
+    inputs: tuple[str, ...] | None
+
+    def __call__(self, source: Any) -> list[Trajectory]:
+        return _trajectories(_table(source), self.time, self.states, self.by, self.inputs)
+
+
+@dataclass(frozen=True)
+class _File:
+    """One of several files: a part of their data, whose trajectories are named after it."""
+
+    path: Path
+    columns: _Columns
+
+    def alone(self) -> list[Trajectory]:
+        return self.columns(self.path)
+
+    def __call__(self) -> list[Trajectory]:
+        stem = self.path.name
+        return [replace(one, name=f"{stem}, {one.name}" if one.name else stem) for one in self.alone()]
 
 
 def as_trajectories(data: Any) -> list[Trajectory]:
@@ -100,22 +203,22 @@ def as_trajectories(data: Any) -> list[Trajectory]:
 def _trajectories(
     table: Table,
     time: str | None,
-    states: Iterable[str] | None,
+    states: tuple[str, ...] | None,
     by: str | None,
-    inputs: Iterable[str] | None,
+    inputs: tuple[str, ...] | None,
 ) -> list[Trajectory]:
     if time is None:
         time = _column_of_times(table)
     if by is None and len(table.index) == 2 and time in table.index:
         by = next(name for name in table.index if name != time)
-    known = table.inputs if inputs is None else unique_names(inputs, "read: `inputs`")
+    known = table.inputs if inputs is None else inputs
     others = {time, *known} | ({by} if by else set())
     for name in (time, *known, *([by] if by else [])):
         table.need(name)
     if states is None:
         chosen = tuple(name for name in table.names if name not in others and name not in table.index)
     else:
-        chosen = unique_names(states, "read: `states`")
+        chosen = states
     if not chosen:
         raise DataError(f"{table.source} has no column left for the states: {', '.join(table.names)}.")
     clash = [name for name in chosen if name in others] or [name for name in known if name in (time, by)]

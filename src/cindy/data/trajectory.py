@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cindy._arrays import Space
 from cindy._check import floats, positive, unique_names
 from cindy._types import Floats
+from cindy.calculus import uniform_step
 from cindy.data.moments import seconds
 from cindy.errors import DataError
 
-__all__ = ["Trajectory", "as_trajectory", "is_pair", "same_variables"]
+__all__ = ["Trajectory", "is_pair", "same_variables"]
 
 
 _LONGEST_BRIDGE = 2.5
@@ -113,14 +115,25 @@ class Trajectory:
         return self.x if self.u is None else np.hstack([self.x, self.u])
 
     def part(self, start: int, stop: int) -> Trajectory:
-        """Samples start … stop − 1, sharing memory with this trajectory."""
+        """Samples start … stop − 1, sharing memory with this trajectory where that is stored row by row."""
         if not 0 <= start < stop <= len(self):
             raise DataError(f"Trajectory: there are no samples {start} … {stop - 1} among {len(self)}.")
         # What was checked once need not be checked again: streams are cut into many parts.
         made = object.__new__(Trajectory)
-        cut = {"t": self.t[start:stop], "x": self.x[start:stop]}
-        made.__dict__.update(self.__dict__ | cut | {"u": None if self.u is None else self.u[start:stop]})
+        # Row by row, as it would arrive in another process: the order of samples in memory decides how
+        # sums are rounded.
+        arrays = ("t", self.t), ("x", self.x), ("u", self.u)
+        cut = {name: None if a is None else np.ascontiguousarray(a[start:stop]) for name, a in arrays}
+        made.__dict__.update(self.__dict__ | cut)
         return made
+
+    def step(self, start: int, stop: int) -> float | None:
+        """The time step of samples start … stop − 1 where it is uniform up to rounding, else None."""
+        return uniform_step(self.t[start:stop])
+
+    def on_device(self, space: Space, start: int, stop: int) -> Any:
+        """(d + p, stop − start): states and inputs of these samples in a space of arrays, one row each."""
+        return space.put(self.values[start:stop].T)
 
     def segments(self) -> list[Trajectory]:
         """The stretches without missing values.
@@ -147,18 +160,6 @@ class Trajectory:
         return [whole.part(a, b) for a, b in pairwise(edges)]
 
 
-def as_trajectory(item: Any) -> Trajectory:
-    """A trajectory from a trajectory or from a pair (t, x)."""
-    if isinstance(item, Trajectory):
-        return item
-    if is_pair(item):
-        return Trajectory(item[0], item[1])
-    raise DataError(
-        f"Expected a Trajectory or a pair (t, x), but got {type(item).__name__}. "
-        "Wrap the data in cindy.Trajectory(t, x, states=…)."
-    )
-
-
 def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
     """The trajectories as they come, each checked to have the variables of the first."""
     first: Trajectory | None = None
@@ -183,7 +184,7 @@ def is_pair(item: Any) -> bool:
         return False
     try:
         return bool(np.ndim(item[0]) == 1)
-    except ValueError:  # ragged: a list of pairs, not a pair
+    except (TypeError, ValueError):  # ragged, or on a device: a list of pairs, not a pair
         return False
 
 

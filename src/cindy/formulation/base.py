@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._arrays import Space
 from cindy._check import integer
 from cindy._types import Floats
 from cindy.basis import Basis
@@ -100,6 +101,17 @@ class Formulation(ABC):
     def at_samples(self, segment: Trajectory, rows: Floats) -> Iterator[Pair]:
         """Times and residuals of rows of a segment, stretch by stretch."""
         yield segment.t, rows
+
+    def on_device(self, segment: Trajectory, basis: Basis, edges: Ints, space: Space) -> Any:
+        """(terms + states, k): the transpose of `matrix` in a space of arrays; by numpy unless overridden."""
+        near, edges = self.nearby(segment, edges)
+        return space.put(self.matrix(near, basis, edges).T)
+
+    def nearby(self, segment: Trajectory, edges: Ints) -> tuple[Trajectory, Ints]:
+        """The samples of consecutive stretches with the neighbours they depend on, and where they begin."""
+        margin = 2 * self.margin + 1
+        low, high = max(0, int(edges[0]) - margin), min(len(segment), int(edges[-1]) + margin)
+        return segment.part(low, high), edges - low
 
     def rows(self, segment: Trajectory, basis: Basis) -> list[Pair]:
         """One pair (design (k, terms), target (k, states)) for every stretch of a gap-free segment."""

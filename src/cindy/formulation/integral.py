@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._arrays import Space
 from cindy._check import integer
 from cindy._types import Floats
 from cindy.basis import Basis
@@ -19,9 +20,9 @@ from cindy.calculus import (
     nested,
     onto_samples,
     running_sums,
-    uniform_step,
     whitened,
     whitened_differences,
+    windowed,
     without_first,
     without_polynomials,
 )
@@ -171,6 +172,39 @@ class Integral(Formulation):
                 )
         return out
 
+    def on_device(self, segment: Trajectory, basis: Basis, edges: Ints, space: Space) -> Any:
+        a, b = int(edges[0]), int(edges[-1])
+        low, high = self._spans(len(segment), a, b)[-1]
+        plain = self.smooth is None and not self._estimates_a_rate
+        lots = []
+        for first, last, step in self._runs(segment, edges, low, high):
+            here = edges[first : last + 1]
+            length = (int(here[-1]) - int(here[0])) // (last - first)
+            if step and plain and length >= 2 * self._beyond:
+                lots.append(self._alike_on_device(segment, basis, here, length, step, space))
+            else:
+                lots.append(super().on_device(segment, basis, here, space))
+        return lots[0] if len(lots) == 1 else space.xp.concat(lots, axis=1)
+
+    def _alike_on_device(
+        self, segment: Trajectory, basis: Basis, edges: Ints, length: int, step: float, space: Space
+    ) -> Any:
+        """(terms + states, k): the rows of windows that are alike."""
+        integrals, states = _alike(self, length, step)
+        beyond, windows = self._beyond, len(edges) - 1
+        start, stop = int(edges[0]) - beyond, int(edges[-1]) + beyond
+        x = segment.on_device(space, start, stop)
+        terms = basis.on_device(x, segment.variables, space)
+        target = x[: segment.dimension, beyond : stop - start - beyond]
+        rows = space.xp.concat(
+            [
+                windowed(terms, integrals, windows, length, space),
+                windowed(target, states, windows, length, space),
+            ],
+            axis=0,
+        )
+        return rows if segment.weight == 1.0 else rows * float(np.sqrt(segment.weight))
+
     @property
     def _times(self) -> int:
         """How often the terms are integrated."""
@@ -204,7 +238,7 @@ class Integral(Formulation):
 
         Alike are windows of one length on a uniform grid, away from the ends.
         """
-        step = uniform_step(segment.t[low:high])
+        step = segment.step(low, high)
         lengths = np.diff(edges)
         inner = (edges[:-1] >= self._beyond) & (edges[1:] <= len(segment) - self._beyond)
         alike = np.where(inner & (lengths <= _LONGEST_OPERATOR) & (step is not None), lengths, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from cindy._check import integer, positive
 from cindy._types import Floats
 from cindy.basis import RUN, Basis
-from cindy.data import Trajectory, as_trajectories, noise_level
+from cindy.data import Source, Trajectory, as_source, noise_level
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model import TIME, Model, Path, Run, run_names, with_inputs
@@ -20,17 +21,19 @@ from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.tolerance import solve_with_samples
-from cindy.problem import Constraint, Problem, Weights
+from cindy.problem import Constraint, Problem, Weights, at_samples
 from cindy.regression import Refit
 from cindy.selection import Choice, Selection, Significance, choose
 from cindy.solver import Correction, Result, Step
-from cindy.summary import Summary, accumulate
+from cindy.summary import Summary, accumulate, workers
 
 __all__ = ["identify", "solve"]
 
 
 _AROUND = 12
 """Sizes on either side of the chosen model that the path shows one by one."""
+_SOME = 200_000
+"""Samples of data larger than memory by which noise, drift and quadrature are judged; sums are of all."""
 
 
 def identify(
@@ -49,12 +52,14 @@ def identify(
     seed: int = 0,
     blocks: int = 50,
     processes: int = 1,
+    executor: Executor | None = None,
+    device: Any = None,
     progress: Callable[[int, int | None], None] | None = None,
     passes: int | None = 1,
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
-    trajectories: one Trajectory, a pair (t, x), a DataFrame, an xarray Dataset, or a list of these
+    trajectories: a Trajectory, a pair (t, x), a DataFrame, a Dataset, or a list of these; `Lazy` files, Dask
     basis: the terms to choose from; this and the next settings may be short texts, as on the command line:
         basis="poly:3", formulation="integral:2", selection="bic", correction="blended", weights="uniform"
     formulation: Integral() by default; Differential(), Discrete()
@@ -65,7 +70,7 @@ def identify(
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
     callback: receives each Step of the solver and may return False to stop
     seed: of whatever is drawn at random
-    blocks, processes, progress: as in `accumulate`
+    blocks, processes, executor, device, progress: as in `accumulate`
     passes: None: states are fitted too, until the model settles; 1: one pass at measured states
 
     >>> import cindy
@@ -79,41 +84,78 @@ def identify(
     basis, form, rule, correction, weights = Settings.of(basis, formulation, selection, correction, weights)
     _check_settings(rule, correction, tol, max_iter, callback)
     integer(seed, "identify: `seed`", least=0)
-    data = as_trajectories(trajectories)
-    _check_motion(data)
-    data, basis = _with_unmeasured(data, basis)
+    source, data, basis = _opened(trajectories, basis)
     pose = partial(Problem, radius=radius, constraints=constraints, weights=weights)
-    how: dict[str, Any] = {"selection": rule, "correction": correction, "tol": tol, "max_iter": max_iter}
-    how["callback"] = callback
-    model = None if passes == 1 else identify_with_states(data, basis, form, pose, **how)
+    how: dict[str, Any] = {"correction": correction, "tol": tol, "max_iter": max_iter, "callback": callback}
+    fit = passes != 1 and source.whole is not None
+    model = identify_with_states(data, basis, form, pose, selection=rule, **how) if fit else None
     if model is None:
-        gather = partial(accumulate, basis=basis, blocks=blocks, processes=processes, progress=progress)
-        model = _one_pass(data, form, rule, gather, pose, partial(solve, **how))
-    return _with_scales(model, data, seed)
+        with workers(executor, processes, (basis,), where="identify") as hands:
+            shared: dict[str, Any] = {"executor": hands, "device": device, "progress": progress}
+            gather = partial(accumulate, basis=basis, blocks=blocks, **shared)
+            run = partial(solve, selection=rule, **how)
+            model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
+    return _with_scales(_with_warnings(model, source, constraints, passes), data, seed)
+
+
+def _opened(trajectories: Any, basis: Basis) -> tuple[Source, list[Trajectory], Basis]:
+    """The data in parts; as trajectories, all that is in memory or some to look at; the basis for them."""
+    source = as_source(trajectories)
+    data = source.some(_SOME)
+    _check_motion(data)
+    data, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
+    return (source if source.whole is None else as_source(data)), data, basis
 
 
 def _one_pass(
+    source: Source,
     data: list[Trajectory],
     form: Formulation,
-    rule: Selection,
     gather: Callable[..., Summary],
     pose: Callable[[Summary], Problem],
     run: Callable[[Problem], Model],
+    *,
+    again: bool,
 ) -> Model:
-    """The model at measured states."""
-    problem = pose(gather(data, formulation=form))
-    if rule.refits and form.leaves_noise:
-        problem = settled(problem, data, gather, drift_known=getattr(form, "feedback", None) is not None)
+    """The model at measured states; `data`: all that is in memory, or some of the source."""
+    problem = pose(gather(source, formulation=form))
+    if again and form.leaves_noise:
+        known = getattr(form, "feedback", None) is not None
+        problem = settled(problem, source, data, gather, drift_known=known)
     return solve_with_samples(problem, data, run)
 
 
-def _with_unmeasured(data: list[Trajectory], basis: Basis) -> tuple[list[Trajectory], Basis]:
+def _with_unmeasured(data: list[Trajectory], basis: Basis, *, whole: bool) -> tuple[list[Trajectory], Basis]:
     """Time and run as inputs, where the basis names them and the data do not, for those terms alone."""
     hidden: tuple[str, ...] = (TIME,) if basis.asks_for(TIME) and TIME not in data[0].variables else ()
     hidden += run_names(data) if basis.asks_for(RUN) else ()
     if not hidden:
         return data, basis
+    if not whole:
+        raise DataError(
+            f"identify: terms in {' and '.join(hidden[:2])} need the data in memory, and these are loaded in "
+            "parts. Give the trajectories such an input, or read them without lazy=True."
+        )
     return with_inputs(data, (*data[0].inputs, *hidden)), basis.apart_from(hidden)
+
+
+def _with_warnings(
+    model: Model, source: Source, constraints: Sequence[Constraint], passes: int | None
+) -> Model:
+    """The model that says what could not be done with data that are not in memory."""
+    found = []
+    if not source.again:
+        found.append(
+            "The data came from a generator and were read only once: nothing was refined from a first model. "
+            "Pass a list, or read(paths, lazy=True), to have that."
+        )
+    elif source.whole is None and passes != 1:
+        found.append("States were not fitted, as the data are not in memory: terms are at measured states.")
+    if source.whole is None and any(at_samples(c) for c in constraints):
+        found.append(
+            f"A conservation law with a tolerance was imposed at {_SOME:,} samples at most, not at all."
+        )
+    return replace(model, warnings=model.warnings + tuple(found))
 
 
 def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.data import Trajectory, some_segments
+from cindy.data import Source, Trajectory, some_segments
 from cindy.formulation import Integral, feedback_of_model
 from cindy.pipeline.balance import balanced, unequal
 from cindy.problem import Problem, at_samples
@@ -25,13 +25,19 @@ _ROUNDING = 1e-15
 
 
 def settled(
-    problem: Problem, data: list[Trajectory], gather: Callable[..., Summary], *, drift_known: bool
+    problem: Problem,
+    source: Source,
+    data: list[Trajectory],
+    gather: Callable[..., Summary],
+    *,
+    drift_known: bool,
 ) -> Problem:
     """The problem in the integral form as a first model says it should be posed.
 
     Drift of the noise: the guess from the data is rough, yet good enough to find a first
     model; a second pass over the data pays where that says otherwise. So it does where
     trajectories clearly differ in their noise, unless the caller has weighted them.
+    Neither is possible with data that can be read only once; and trajectories are weighted only in memory.
     Quadrature and rounding: residuals below their error are not to be explained by terms.
     """
     form = problem.summary.formulation
@@ -45,12 +51,12 @@ def settled(
     fit = start.refit(start.by_criterion(search=False))
     coef, noise = look.physical(fit.x), fit.left * look.size
     told = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
-    alike = all(one.weight == 1.0 for one in data)
+    alike = source.whole is not None and all(one.weight == 1.0 for one in data)
     weigh = alike and len(data) > 1 and noise.all() and unequal(problem.summary, coef, noise)
-    if weigh or told != form.feedback:
+    if source.again and (weigh or told != form.feedback):
         form = replace(form, feedback=told)
         data = balanced(data, form, basis, coef, noise) if weigh else data
-        problem = replace(problem, summary=gather(data, formulation=form))
+        problem = replace(problem, summary=gather(data if weigh else source, formulation=form))
     values = np.abs(np.concatenate([one.x for one in data]))
     floor = np.hypot(quadrature_error(form, basis, coef, data), _ROUNDING * np.nanmax(values, axis=0))
     return replace(problem, floor=floor)

@@ -30,7 +30,7 @@ class Iterate(ABC):
 
     def __init__(self, objective: LeastSquares, origin: Floats) -> None:
         # Below its triangle the factor holds what no coefficients can change.
-        used = objective.terms if not objective.design[objective.terms :].any() else len(objective.factor)
+        used = objective.terms if not objective.design[objective.terms :].any() else len(objective.design)
         self.design = objective.design[:used]
         self.target = objective.target[:used]
         self.beyond = float(np.sum(objective.target[used:] ** 2))

@@ -1,19 +1,19 @@
 """Which samples belong to which block, and in which portions they are worked on."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy.data import Trajectory
+from cindy.data import Part, Trajectory, same_variables
 from cindy.formulation import Formulation
 
-__all__ = ["Piece", "Task", "tasks"]
+__all__ = ["PORTION", "Load", "Opened", "Origin", "Piece", "Task", "tasks"]
 
 Ints = NDArray[np.int64]
 
-_PORTION = 32_768
+PORTION = 32_768
 """Samples in a task: much work for little traffic between processes, in little memory."""
 
 
@@ -72,28 +72,73 @@ class Task:
     skipped: int
     read: int
 
+    def opened(self, formulation: Formulation) -> "Opened":
+        """Itself: its samples came with it."""
+        return Opened((self,), joined=False)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Tasks that are at hand now.
+
+    joined: whether tasks that complete no block are factorised together with those that follow
+    variables, where: of a part that was loaded: its states and inputs, and what to call it
+    """
+
+    tasks: Iterable[Task]
+    joined: bool
+    variables: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A part of the data that is loaded by whoever works on it, and how many blocks to make of it."""
+
+    part: Part
+    number: int
+    aim: int
+    portion: int = PORTION
+
+    def opened(self, formulation: Formulation) -> Opened:
+        """The tasks of the part."""
+        found = list(same_variables(self.part()))
+        if not found:
+            return Opened((), joined=True)
+        named = [
+            one if one.name else replace(one, name=f"part {self.number}, {k}") for k, one in enumerate(found)
+        ]
+        work = tasks(iter(named), formulation, self.aim, [len(one) for one in named], self.portion)
+        return Opened(work, True, (found[0].states, found[0].inputs), named[0].name)
+
 
 def tasks(
-    trajectories: Iterator[Trajectory], formulation: Formulation, aim: int, sizes: Sequence[int] | None
+    trajectories: Iterator[Trajectory],
+    formulation: Formulation,
+    aim: int,
+    sizes: Sequence[int] | None,
+    portion: int = PORTION,
 ) -> Iterator[Task]:
     """The work on all trajectories, in order; it depends on the data alone.
 
     A block is a run of whole trajectories when there are at least `aim` of them, and
     a contiguous part of one otherwise. Of a stream, whose end is not known, blocks
     come out smaller than needed, for the receiver to join.
+
+    portion: samples in a task, about
     """
     pending = _Pending()
     seen = 0
     for i, one in enumerate(trajectories):
         seen += len(one)
         name = one.name or f"trajectory {i}"
-        groups, skipped = _groups(one, formulation, _parts(i, len(one), seen, aim, sizes))
+        groups, skipped = _groups(one, formulation, _parts(i, len(one), seen, aim, sizes), portion)
         pending.skipped += skipped
         pending.read += len(one)
         for k, group in enumerate(groups):
             whole = len(groups) == 1
             for piece in group:
-                if pending.pieces and pending.size + piece.samples > _PORTION:
+                if pending.pieces and pending.size + piece.samples > portion:
                     yield pending.task(closes=False)
                 pending.add(piece, Origin(name, name, piece.begin, piece.end, whole))
             if k < len(groups) - 1:
@@ -143,7 +188,9 @@ def _complete(i: int, held: int, seen: int, aim: int, sizes: Sequence[int] | Non
     return int(aim * here / total) != int(aim * following / total)
 
 
-def _groups(one: Trajectory, formulation: Formulation, parts: int) -> tuple[list[list[Piece]], int]:
+def _groups(
+    one: Trajectory, formulation: Formulation, parts: int, most: int
+) -> tuple[list[list[Piece]], int]:
     """The pieces of a trajectory in that many contiguous groups, and how many segments were too short."""
     segments = one.segments()
     usable = [s for s in segments if len(s) >= formulation.min_samples]
@@ -154,7 +201,7 @@ def _groups(one: Trajectory, formulation: Formulation, parts: int) -> tuple[list
         edges = formulation.edges(len(segment))
         middles = (edges[:-1] + edges[1:]) / 2 + before
         group = (middles * parts / total).astype(int)
-        portion = edges[:-1] // _PORTION
+        portion = edges[:-1] // most
         cuts = np.flatnonzero((np.diff(group) != 0) | (np.diff(portion) != 0)) + 1
         for a, b in zip([0, *cuts], [*cuts, len(middles)], strict=True):
             groups.setdefault(int(group[a]), []).append(_piece(segment, formulation, edges[a : b + 1]))
@@ -163,6 +210,4 @@ def _groups(one: Trajectory, formulation: Formulation, parts: int) -> tuple[list
 
 
 def _piece(segment: Trajectory, formulation: Formulation, edges: Ints) -> Piece:
-    margin = 2 * formulation.margin + 1
-    low, high = max(0, int(edges[0]) - margin), min(len(segment), int(edges[-1]) + margin)
-    return Piece(segment.part(low, high), edges - low)
+    return Piece(*formulation.nearby(segment, edges))

@@ -1,93 +1,86 @@
-"""Work spread over processes, with its results in the order of the work."""
+"""Workers: processes of this machine, made anew when one of them dies."""
 
-import ctypes
-import importlib
+from __future__ import annotations
+
+import io
 import multiprocessing
 import pickle
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from typing import Any
 
-from cindy.errors import DataError
+__all__ = ["Workers"]
 
-__all__ = ["in_order"]
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-_IN_FLIGHT = 2
-"""Tasks handed out per process: one at work, one waiting, so that a stream is not read ahead."""
-_BLAS_MODULES = ("numpy._core._multiarray_umath", "scipy.linalg._fblas")
-_BLAS_SETTERS = (
-    "scipy_openblas_set_num_threads64_",
-    "scipy_openblas_set_num_threads",
-    "openblas_set_num_threads64_",
-    "openblas_set_num_threads",
-)
-
-_fixed: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
-"""In a worker: the function, and the arguments that are the same for every task."""
+_inherited: tuple[Any, ...] = ()
+"""In a worker: the objects that it got from its parent when it was started."""
 
 
-def in_order(
-    function: Callable[..., R], work: Iterator[T], settings: tuple[Any, ...], processes: int
-) -> Iterator[tuple[T, R]]:
-    """(task, function(task, *settings)) for every task of `work`, in order, a few at a time."""
-    if processes == 1:
-        for task in work:
-            yield task, function(task, *settings)
-        return
-    # Forked workers inherit the settings, Python functions of a basis included; the
-    # system libraries of macOS do not survive a fork.
-    method = "fork" if sys.platform == "linux" else "spawn"
-    pool = ProcessPoolExecutor(
-        processes, multiprocessing.get_context(method), initializer=_start, initargs=(function, settings)
-    )
-    waiting: deque[tuple[T, Future[R]]] = deque()
-    try:
-        for task in work:
-            waiting.append((task, pool.submit(_work, task)))
-            if len(waiting) >= _IN_FLIGHT * processes:
-                yield _finished(waiting.popleft())
-        while waiting:
-            yield _finished(waiting.popleft())
-    finally:
-        pool.shutdown(cancel_futures=True)
+class Workers(Executor):
+    """A pool of processes that starts when it is first needed.
 
-
-def _finished(item: tuple[T, "Future[R]"]) -> tuple[T, R]:
-    task, future = item
-    try:
-        return task, future.result()
-    except (pickle.PicklingError, AttributeError) as error:
-        raise DataError(
-            f"accumulate: the basis cannot be sent to other processes: {error}. "
-            "Write its functions as expressions or define them in a module, or use processes=1."
-        ) from error
-
-
-def _start(function: Callable[..., Any], settings: tuple[Any, ...]) -> None:
-    global _fixed
-    _fixed = (function, settings)
-    _one_thread()
-
-
-def _work(task: Any) -> Any:
-    assert _fixed is not None
-    function, settings = _fixed
-    return function(task, *settings)
-
-
-def _one_thread() -> None:
-    """Keep the linear algebra of this process to one thread, as the processes share the cores.
-
-    The environment variables for this are read when numpy is loaded, which a forked
-    worker is past; a BLAS other than OpenBLAS keeps its threads, and is merely slower.
+    inherit: objects that the processes get when they start instead of with every task. On Linux they
+        are forked, so these may be what cannot be pickled, such as a basis with Python functions
     """
-    for name in _BLAS_MODULES:
-        library = ctypes.CDLL(importlib.import_module(name).__file__)
-        for setter in _BLAS_SETTERS:
-            if hasattr(library, setter):
-                getattr(library, setter)(1)
+
+    def __init__(self, processes: int, inherit: Sequence[Any] = ()) -> None:
+        self.processes = processes
+        self._inherit = tuple(inherit)
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run fn in a process; what cannot be pickled is told here and not by the future."""
+        if self._pool is None:
+            # The system libraries of macOS do not survive a fork.
+            method = "fork" if sys.platform == "linux" else "spawn"
+            self._pool = ProcessPoolExecutor(
+                self.processes,
+                multiprocessing.get_context(method),
+                initializer=_start,
+                initargs=(self._inherit,),
+            )
+        return self._pool.submit(_run, _packed((fn, args, kwargs), self._inherit))
+
+    def renew(self) -> None:
+        """Give up what is left of a pool that lost a process; the next task starts another."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = None
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(wait, cancel_futures=cancel_futures)
+        self._pool = None
+
+
+def _start(inherited: tuple[Any, ...]) -> None:
+    global _inherited
+    _inherited = inherited
+
+
+def _run(packed: bytes) -> Any:
+    fn, args, kwargs = _Unpickler(io.BytesIO(packed)).load()
+    return fn(*args, **kwargs)
+
+
+def _packed(call: Any, inherit: tuple[Any, ...]) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream, inherit).dump(call)
+    return stream.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Writes an inherited object as its number."""
+
+    def __init__(self, stream: io.BytesIO, inherit: tuple[Any, ...]) -> None:
+        super().__init__(stream, protocol=5)
+        self._number = {id(one): i for i, one in enumerate(inherit)}
+
+    def persistent_id(self, obj: Any) -> int | None:
+        return self._number.get(id(obj))
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, pid: Any) -> Any:
+        return _inherited[pid]

@@ -1,0 +1,115 @@
+"""Arrays that live elsewhere: one space of arrays, whether of PyTorch, of CuPy or of numpy itself.
+
+Code for a device is written once, against the array API standard; a `Space` holds the
+functions of that standard and takes arrays to the device and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from cindy._extras import require
+from cindy._types import Floats
+from cindy.errors import DataError
+
+__all__ = ["Space", "device_of", "is_foreign", "namespace", "space_of", "to_numpy"]
+
+_FOREIGN = {"torch", "cupy", "array_api_strict"}
+"""Libraries whose arrays are kept as they are until numpy is needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Where arrays live, and the functions on them.
+
+    xp: the functions of the array API standard
+    device: as `xp` calls it; None for its usual one
+    name: in words
+    """
+
+    xp: Any
+    device: Any
+    name: str
+
+    def put(self, values: Any) -> Any:
+        """The values as a float64 array of this space."""
+        if is_foreign(values):
+            if type(values).__module__.partition(".")[0] in self.xp.__name__:
+                return self.xp.asarray(values, dtype=self.xp.float64, device=self.device)
+            values = to_numpy(values)
+        # A copy: arrays of this library are read-only, which other libraries do not know.
+        return self.xp.asarray(np.array(values, dtype=np.float64), device=self.device)
+
+    def get(self, array: Any) -> Floats:
+        """An array of this space as a numpy one."""
+        return np.asarray(to_numpy(array), dtype=np.float64)
+
+
+def is_foreign(values: Any) -> bool:
+    """Whether it is an array of another library than numpy."""
+    return type(values).__module__.partition(".")[0] in _FOREIGN and hasattr(values, "shape")
+
+
+def namespace(values: Any) -> Any:
+    """The functions of the array API standard on an array of another library."""
+    return require("array_api_compat", "gpu", "an array on a device").array_namespace(values)
+
+
+def device_of(values: Any) -> Any:
+    """The device that an array of another library lives on."""
+    return require("array_api_compat", "gpu", "an array on a device").device(values)
+
+
+def to_numpy(values: Any) -> Any:
+    """Any array as a numpy one."""
+    if hasattr(values, "detach"):  # PyTorch
+        return values.detach().cpu().numpy()
+    if type(values).__module__.partition(".")[0] == "cupy":
+        return values.get()
+    return np.asarray(values)
+
+
+def space_of(device: Any) -> Space:
+    """The space that a user's `device` stands for.
+
+    "cuda", "cuda:1", "cpu" or a torch.device: PyTorch, or CuPy where only that is installed. A module
+    with the functions of the standard, such as cupy or array_api_strict, stands for its usual device.
+    """
+    if isinstance(device, Space):
+        return device
+    if isinstance(device, ModuleType):
+        name = device.__name__
+        return Space(_compatible(name) if name in ("numpy", "torch", "cupy") else device, None, name)
+    return _named(str(device))
+
+
+@lru_cache(maxsize=8)
+def _named(device: str) -> Space:
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise DataError(
+            f'device: expected "cuda", "cuda:1", … or "cpu" (through PyTorch), or a module such as cupy, '
+            f"but got {device!r}. Devices without double precision cannot be used."
+        )
+    try:
+        torch = require("torch", "gpu", f"device={device!r}")
+    except ImportError:
+        if kind == "cpu":
+            raise
+        cupy = require("cupy", "gpu", f"device={device!r}")
+        number = int(device.partition(":")[2] or 0)
+        return Space(_compatible("cupy"), cupy.cuda.Device(number), f"{device} through CuPy")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise DataError(
+            f"device={device!r}: PyTorch finds no CUDA device here. Leave `device` out to use numpy."
+        )
+    return Space(_compatible("torch"), torch.device(device), f"{device} through PyTorch")
+
+
+def _compatible(name: str) -> ModuleType:
+    return require(f"array_api_compat.{name}", "gpu", "a device")

@@ -1,0 +1,101 @@
+"""DeviceTrajectory: measurements that stay on the device they were given on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cindy._arrays import Space, device_of, namespace, to_numpy
+from cindy._types import Floats
+from cindy.data.trajectory import Trajectory
+from cindy.errors import DataError
+
+__all__ = ["DeviceTrajectory"]
+
+
+class DeviceTrajectory(Trajectory):
+    """A trajectory whose arrays are of PyTorch, CuPy or another library of the array API standard.
+
+    To all that knows numpy only it is a trajectory like any other, copied when that
+    is asked for. What works on the device takes the arrays as they are.
+
+    times: (n,); columns: (n, d), both of that library
+    """
+
+    times: Any
+    columns: Any
+
+    def __init__(
+        self,
+        t: Any,
+        x: Any,
+        states: Iterable[str] | None = None,
+        *,
+        name: str = "",
+        weight: float = 1.0,
+        u: Any = None,
+        inputs: Iterable[str] | None = None,
+        stopped: str | None = None,
+    ) -> None:
+        x = x[:, None] if len(x.shape) == 1 else x
+        if len(x.shape) != 2 or t.shape != (x.shape[0],) or u is not None:
+            raise DataError(
+                "A pair (t, x) on a device must be a vector and a matrix with as many rows, without inputs, "
+                f"but the shapes are {tuple(t.shape)} and {tuple(x.shape)}."
+            )
+        # The names, the weight and the direction of time are checked as ever; the samples by what uses them.
+        few = min(int(x.shape[0]), 2)
+        like = Trajectory(
+            to_numpy(t[:few]), np.zeros((few, int(x.shape[1]))), states, name=name, weight=weight
+        )
+        settings = {k: v for k, v in like.__dict__.items() if k not in ("t", "x")}
+        self.__dict__.update(settings | {"stopped": stopped, "times": t, "columns": x})
+
+    @cached_property
+    def t(self) -> Floats:
+        return np.asarray(to_numpy(self.times), dtype=np.float64)
+
+    @cached_property
+    def x(self) -> Floats:
+        return np.asarray(to_numpy(self.columns), dtype=np.float64)
+
+    def __len__(self) -> int:
+        return int(self.columns.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        return int(self.columns.shape[1])
+
+    def part(self, start: int, stop: int) -> Trajectory:
+        if not 0 <= start < stop <= len(self):
+            raise DataError(f"Trajectory: there are no samples {start} … {stop - 1} among {len(self)}.")
+        made = object.__new__(DeviceTrajectory)
+        settings = {k: v for k, v in self.__dict__.items() if k not in ("t", "x")}
+        made.__dict__.update(
+            settings | {"times": self.times[start:stop], "columns": self.columns[start:stop, :]}
+        )
+        return made
+
+    def step(self, start: int, stop: int) -> float | None:
+        t = self.times[start:stop]
+        xp, count = namespace(t), stop - start
+        first, last = float(t[0]), float(t[-1])
+        step = (last - first) / (count - 1)
+        ideal = xp.arange(count, dtype=xp.float64, device=device_of(t)) * step
+        off = float(xp.max(xp.abs(t - first - ideal)))
+        return step if off <= 4 * np.finfo(float).eps * max(abs(first), abs(last)) else None
+
+    def on_device(self, space: Space, start: int, stop: int) -> Any:
+        given = space.put(self.columns[start:stop, :])
+        rows = space.xp.empty((self.dimension, stop - start), dtype=space.xp.float64, device=space.device)
+        rows[...] = space.xp.permute_dims(given, (1, 0))
+        return rows
+
+    def segments(self) -> list[Trajectory]:
+        xp = namespace(self.columns)
+        if not bool(xp.any(xp.isnan(self.columns))):
+            return [self]
+        return Trajectory(self.t, self.x, self.states, name=self.name, weight=self.weight).segments()

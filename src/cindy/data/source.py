@@ -1,0 +1,130 @@
+"""Source: whatever a user passed as data, in parts that are loaded where they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from cindy.data.dask_parts import is_dask_frame, is_lazy_dataset, parts_of
+from cindy.data.lazy import Held, Lazy, Part
+from cindy.data.readers import as_trajectories, read
+from cindy.data.tables import is_frame
+from cindy.data.time_scales import LOOK
+from cindy.data.trajectory import Trajectory, same_variables
+from cindy.errors import DataError
+
+__all__ = ["Source", "as_source"]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Trajectories in parts.
+
+    parts: all of them, in order
+    whole: the trajectories themselves where they are in memory, else None
+    apart: whether the parts can be loaded by themselves, in any order and by any process
+    again: whether the parts may be gone through more than once
+    """
+
+    parts: Iterable[Part]
+    whole: list[Trajectory] | None = None
+    apart: bool = False
+    again: bool = True
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        return same_variables(one for part in self.parts for one in part())
+
+    def first_parts(self) -> list[Part]:
+        """A few parts to choose settings by: spread over the data, or the first of a stream.
+
+        Those of a stream that can be read only once are read again by the first pass.
+        """
+        if isinstance(self.parts, Sequence):
+            pick = np.linspace(0, len(self.parts) - 1, min(LOOK, len(self.parts))).round()
+            return [self.parts[int(i)] for i in np.unique(pick)]
+        if isinstance(self.parts, _Stream):
+            return self.parts.first(LOOK)
+        return list(islice(self.parts, LOOK))
+
+    def some(self, samples: int) -> list[Trajectory]:
+        """About so many samples: the whole of data in memory, the beginnings of a few other trajectories."""
+        if self.whole is not None:
+            return self.whole
+        found: list[Trajectory] = []
+        parts = self.first_parts()
+        for part in parts:
+            room = max(samples // len(parts), 1)
+            for one in part():
+                if room > 0:
+                    found.append(one.part(0, min(len(one), room)))
+                    room -= len(one)
+        return list(same_variables(found))
+
+
+def as_source(data: Any) -> Source:
+    """The parts of whatever a user may hold.
+
+    One trajectory, a pair (t, x), a frame, or a list of these: held in memory. `Lazy`, a Dask bag of
+    trajectories, a Dask frame, a pair (t, x) of Dask arrays, a Dataset with chunks: loaded part by part.
+    Any other iterable is gone through in order: a generator once, anything else as often as needed.
+    """
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, Lazy):
+        return Source(data.parts, apart=True)
+    if is_dask_frame(data) or is_lazy_dataset(data):
+        return Source(read(data, lazy=True).parts, apart=True)
+    if _is_dask(data) or (isinstance(data, (tuple, list)) and any(map(_is_dask, data))):
+        return Source(parts_of(data), apart=True)
+    held = isinstance(data, (Trajectory, list, tuple, str, bytes, np.ndarray)) or is_frame(data)
+    if held or not isinstance(data, Iterable):
+        known = as_trajectories(data)
+        return Source(tuple(Held((one,)) for one in known), whole=known)
+    stream = _Stream(data)
+    return Source(stream, again=stream.again)
+
+
+def _is_dask(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "dask" and hasattr(data, "__dask_graph__")
+
+
+class _Stream:
+    """The items of an iterable as parts; those of a generator once, and it is an error to ask again."""
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self._data = data
+        first = iter(data)
+        self.again = first is not data
+        self._rest = first
+        self._read: list[Part] = []
+        self._spent = False
+
+    def first(self, count: int) -> list[Part]:
+        """The first parts, which a pass will give again."""
+        if self.again:
+            return list(islice(self, count))
+        missing = max(count - len(self._read), 0)
+        self._read.extend(_held(item) for item in islice(self._rest, missing))
+        return self._read[:count]
+
+    def __iter__(self) -> Iterator[Part]:
+        if self.again:
+            yield from map(_held, self._data)
+            return
+        if self._spent:
+            raise DataError(
+                "These trajectories come from a generator, which can be gone through only once. Pass a list, "
+                "read(paths, lazy=True), or an object whose __iter__ begins anew."
+            )
+        self._spent = True
+        begun, self._read = self._read, []
+        yield from begun
+        yield from map(_held, self._rest)
+
+
+def _held(item: Any) -> Part:
+    return Held(tuple(as_trajectories(item)))

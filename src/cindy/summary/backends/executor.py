@@ -1,0 +1,204 @@
+"""Work spread over any executor, with its results in the order of the work.
+
+Serial, processes, Dask, MPI: one mechanism. A task is a function of what is sent with it and of nothing
+else, and results are handed back in the order of the tasks; so whatever is summed up from
+them is the same, bit for bit, however many workers there are and wherever they are.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from cindy._check import integer
+from cindy.errors import DataError, WorkerError
+from cindy.summary.backends.one_thread import one_thread
+from cindy.summary.backends.processes import Workers
+
+__all__ = ["map_in_order", "workers"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_IN_FLIGHT = 2
+"""Tasks handed out per worker: one at work, one waiting, so that a stream is not read ahead."""
+_ATTEMPTS = 3
+"""So often in a row may processes die without a result: once is an accident, thrice is the task."""
+
+
+@contextmanager
+def workers(
+    executor: Any, processes: int, inherit: Sequence[Any] = (), *, where: str
+) -> Iterator[Executor | None]:
+    """What the arguments `executor` and `processes` of a public function ask for.
+
+    Processes of our own end with it; an executor of the caller's stays open.
+
+    inherit: objects that processes of our own get when they start (see `Workers`)
+    where: the public function, for messages
+    """
+    integer(processes, f"{where}: `processes`", least=1)
+    if executor is not None and processes != 1:
+        raise DataError(f"{where}: pass either `executor` or `processes`, not both.")
+    if executor is None and processes > 1:
+        own = Workers(processes, inherit)
+        try:
+            yield own
+        finally:
+            own.shutdown(cancel_futures=True)
+        return
+    yield None if executor is None else _checked(executor, where)
+
+
+def _checked(executor: Any, where: str) -> Executor:
+    if isinstance(executor, Executor):
+        return executor
+    if callable(getattr(executor, "get_executor", None)):  # a Dask client
+        made = executor.get_executor()
+        if isinstance(made, Executor):
+            return made
+    raise DataError(
+        f"{where}: `executor` must be a concurrent.futures.Executor, such as ProcessPoolExecutor() or "
+        f"client.get_executor() of Dask, but is {type(executor).__name__}."
+    )
+
+
+def map_in_order(
+    function: Callable[..., R],
+    work: Iterable[T],
+    executor: Executor | None = None,
+    shared: tuple[Any, ...] = (),
+) -> Iterator[tuple[T, R]]:
+    """(task, function(task, *shared)) for every task of `work`, in order, a few at a time.
+
+    function: defined in a module, and without memory; its result should be small
+    executor: None for this process. Where processes of our own die, their tasks are repeated
+    shared: what every task needs beside itself; small, as it is sent with each
+
+    >>> [square for _, square in map_in_order(pow, [1, 2, 3], shared=(2,))]
+    [1, 4, 9]
+    """
+    if executor is None:
+        for task in work:
+            yield task, _call(function, task, shared)
+        return
+    yield from _Round(executor, function, shared).results(work)
+
+
+def _call(function: Callable[..., R], task: Any, shared: tuple[Any, ...]) -> R:
+    with one_thread():
+        return function(task, *shared)
+
+
+class _Round:
+    """One pass of work over an executor."""
+
+    def __init__(self, executor: Executor, function: Callable[..., Any], shared: tuple[Any, ...]) -> None:
+        self.executor, self.function, self.shared = executor, function, shared
+        self.waiting: deque[tuple[Any, Future[Any]]] = deque()
+        self.deaths = 0
+
+    def results(self, work: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        room = _IN_FLIGHT * _width(self.executor)
+        try:
+            for task in work:
+                self._hand_out(task)
+                if len(self.waiting) >= room:
+                    yield self._first()
+            while self.waiting:
+                yield self._first()
+        finally:
+            for _, future in self.waiting:
+                future.cancel()
+
+    def _hand_out(self, task: Any) -> None:
+        try:
+            self.waiting.append((task, self._submit(task)))
+        except BrokenExecutor as error:
+            self._repeat(error)
+            self._hand_out(task)
+
+    def _submit(self, task: Any) -> Future[Any]:
+        try:
+            return self.executor.submit(_call, self.function, task, self.shared)
+        except BrokenExecutor:
+            raise
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise _unsendable(error) from error
+        except RuntimeError as error:
+            raise WorkerError(
+                f"The executor {type(self.executor).__name__} takes no more work: {error}. "
+                "Pass one that is open."
+            ) from error
+
+    def _first(self) -> tuple[Any, Any]:
+        """The result of the first task that waits."""
+        while True:
+            task, future = self.waiting[0]
+            try:
+                result = future.result()
+            except _lost() as error:
+                self._repeat(error)
+                continue
+            except pickle.PicklingError as error:
+                raise _unsendable(error) from error
+            except (AttributeError, TypeError) as error:
+                if "pickle" in str(error).lower() or "can't get" in str(error).lower():
+                    raise _unsendable(error) from error
+                raise
+            self.waiting.popleft()
+            self.deaths = 0
+            return task, result
+
+    def _repeat(self, error: BaseException) -> None:
+        """Hand out again what the dead left undone, or say that it cannot be done."""
+        self.deaths += 1
+        name = type(self.executor).__name__
+        if not isinstance(self.executor, Workers):
+            raise WorkerError(
+                f"A worker of {name} died, and it cannot be asked again ({type(error).__name__}: {error}). "
+                "Nothing was kept: start a new executor and call again. Where memory ran out, use "
+                "fewer workers, smaller files or fewer terms; processes=N instead repeats such work."
+            ) from error
+        if self.deaths >= _ATTEMPTS:
+            raise WorkerError(
+                f"Processes died {self.deaths} times in a row at the same work. Most often memory ran out: "
+                "use fewer processes, shorter trajectories or fewer terms."
+            ) from error
+        undone = [task for task, _ in self.waiting]
+        self.waiting.clear()
+        self.executor.renew()
+        self.waiting.extend((task, self._submit(task)) for task in undone)
+
+
+def _unsendable(error: BaseException) -> DataError:
+    return DataError(
+        f"The work cannot be sent to other processes: {error}. "
+        "Write the functions of the basis as expressions or define them in a module; or use processes=1."
+    )
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What a future raises whose worker is gone."""
+    # Dask repeats the tasks of a dead worker by itself, and raises once it has given one up.
+    distributed = sys.modules.get("distributed")
+    given_up = () if distributed is None else (distributed.KilledWorker,)
+    return (BrokenExecutor, CancelledError, *given_up)
+
+
+def _width(executor: Executor) -> int:
+    """How many tasks an executor works on at a time, as far as it tells."""
+    client = getattr(executor, "_client", None)
+    if client is not None and hasattr(client, "nthreads"):  # Dask
+        return max(1, sum(int(count) for count in client.nthreads().values()))
+    for name in ("processes", "_max_workers", "num_workers"):
+        count = getattr(executor, name, None)
+        if isinstance(count, int) and count > 0:
+            return count
+    return os.cpu_count() or 1

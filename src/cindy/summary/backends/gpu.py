@@ -1,0 +1,150 @@
+"""Triangular factors on a device: rows are made and factorised where the terms were evaluated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cindy._arrays import Space, space_of
+from cindy._types import Floats
+from cindy.basis import Basis
+from cindy.formulation import Formulation
+from cindy.summary.pieces import Piece
+
+__all__ = ["DeviceTriangle", "OnDevice"]
+
+_ELEMENTS = 64_000_000
+"""Numbers in a matrix that is worked on at a time: half a gigabyte, and ten such matrices are alive."""
+_FIRST = 16
+"""The factor begins with a Householder QR of this many rows a column."""
+_TALL = 32
+"""Rows a column in the blocks of a Householder QR."""
+_ROUND = 30.0
+"""Ratio of the diagonal of an update beyond which it is taken for a first guess and repeated."""
+_DEPENDENT = 1e-11
+"""A column whose own part is smaller than this part of it is left to Householder reflections."""
+
+
+class OnDevice:
+    """The factor of the rows of pieces, made on a device."""
+
+    def __init__(self, basis: Basis, formulation: Formulation, device: Any) -> None:
+        self._basis, self._formulation, self._space = basis, formulation, space_of(device)
+        self._running = DeviceTriangle(self._space)
+
+    @property
+    def rows(self) -> int:
+        return self._running.rows
+
+    def add(self, piece: Piece) -> None:
+        """Add the rows of a piece, as many at a time as memory should hold."""
+        width = len(self._basis.names(piece.segment.variables)) + piece.segment.dimension
+        ends = np.cumsum(np.diff(piece.edges))
+        first = 0
+        while first < len(ends):
+            before = ends[first - 1] if first else 0
+            last = max(int(np.searchsorted(ends, before + _ELEMENTS // width, side="right")), first + 1)
+            edges = piece.edges[first : last + 1]
+            self._running.add(self._formulation.on_device(piece.segment, self._basis, edges, self._space))
+            first = last
+
+    def factor(self) -> Floats:
+        return self._running.factor()
+
+
+class DeviceTriangle:
+    """The R factor of all rows added so far, brought up to date by matrix products.
+
+    With the factor R so far and new rows A, let W = A R⁻¹. Then RᵀR + AᵀA = Rᵀ (I + WᵀW) R,
+    so the new factor is L R, where LᵀL = I + WᵀW is a Cholesky factorisation of a matrix that is
+    well conditioned wherever the new rows resemble the old ones: unlike AᵀA it
+    loses no digits. W comes from a product with R⁻¹ and one step of refinement, which
+    makes it as good as a triangular solve. Where the update is uneven it is repeated with its result in the
+    place of R (as in CholeskyQR2: Yamamoto et al., ETNA 44, 2015); where R is singular
+    to working precision, Householder reflections take over, slower and always right.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.rows = 0
+        self._space = space
+        self._triangle: Any = None
+
+    def add(self, matrix: Any) -> None:
+        """Add rows: (columns, rows), as many rows of the matrix as it has columns."""
+        width, rows = int(matrix.shape[0]), int(matrix.shape[1])
+        if rows == 0:
+            return
+        self.rows += rows
+        if self._triangle is None:
+            head = min(rows, _FIRST * width)
+            self._triangle = self._reflected(matrix[:, :head])
+            matrix = matrix[:, head:]
+        if int(matrix.shape[1]):
+            updated = self._updated(matrix)
+            self._triangle = self._stacked(matrix) if updated is None else updated
+
+    def factor(self) -> Floats:
+        """(min(rows, columns), columns), upper triangular; (0, 0) when there were no rows."""
+        if self._triangle is None:
+            return np.zeros((0, 0))
+        return np.ascontiguousarray(np.triu(self._space.get(self._triangle)))
+
+    def _updated(self, matrix: Any) -> Any | None:
+        """The factor with more rows, (columns, rows), by matrix products; None where that is not safe."""
+        xp = self._space.xp
+        triangle = guess = self._triangle
+        for _ in range(3):
+            if not self._independent(guess):
+                return None
+            inverse = xp.linalg.inv(guess)
+            old = xp.matmul(triangle, inverse)
+            new = self._solved(guess, inverse, matrix)
+            gram = xp.matmul(xp.matrix_transpose(old), old) + xp.matmul(new, xp.matrix_transpose(new))
+            try:
+                update = xp.matrix_transpose(xp.linalg.cholesky((gram + xp.matrix_transpose(gram)) * 0.5))
+            except (RuntimeError, ValueError):
+                return None
+            guess = xp.matmul(update, guess)
+            sizes = self._space.get(xp.linalg.diagonal(update))
+            if not np.isfinite(sizes).all() or sizes.min() <= 0.0:
+                return None
+            if sizes.max() <= _ROUND * sizes.min():
+                return guess
+        return None
+
+    def _independent(self, triangle: Any) -> bool:
+        """Whether no column is a combination of those before it, up to rounding."""
+        if triangle.shape[0] < triangle.shape[1]:
+            return False
+        xp = self._space.xp
+        own = self._space.get(xp.abs(xp.linalg.diagonal(triangle)))
+        length = self._space.get(xp.linalg.vector_norm(triangle, axis=0))
+        return bool(np.isfinite(length).all() and (own > _DEPENDENT * length).all())
+
+    def _solved(self, triangle: Any, inverse: Any, matrix: Any) -> Any:
+        """The transpose of (rows of the matrix) · triangle⁻¹, as good as by substitution."""
+        xp = self._space.xp
+        back, forth = xp.matrix_transpose(inverse), xp.matrix_transpose(triangle)
+        solved = xp.matmul(back, matrix)
+        return solved + xp.matmul(back, matrix - xp.matmul(forth, solved))
+
+    def _stacked(self, matrix: Any) -> Any:
+        """The factor with more rows, by reflections."""
+        xp = self._space.xp
+        blocks = self._reflected(matrix)
+        both = xp.concat([xp.matrix_transpose(self._triangle), xp.matrix_transpose(blocks)], axis=1)
+        return self._reflected(both)
+
+    def _reflected(self, matrix: Any) -> Any:
+        """R of the rows of (columns, rows), block by block and then of the factors of the blocks."""
+        xp = self._space.xp
+        width = int(matrix.shape[0])
+        tall = _TALL * width
+        while int(matrix.shape[1]) >= 2 * tall:
+            count = int(matrix.shape[1]) // tall
+            blocks = xp.reshape(matrix[:, : count * tall], (width, count, tall))
+            small = xp.linalg.qr(xp.permute_dims(blocks, (1, 2, 0))).R
+            joined = xp.permute_dims(xp.reshape(small, (count * width, width)), (1, 0))
+            matrix = xp.concat([joined, matrix[:, count * tall :]], axis=1)
+        return xp.linalg.qr(xp.matrix_transpose(matrix)).R
