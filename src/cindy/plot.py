@@ -165,7 +165,7 @@ def path(model: Model, *, ax: Axes | None = None) -> Axes:
         mark: dict[str, Any] = {"marker": "o", "ms": 9, "color": COLOURS[1], "ls": "none"}
         _legend(ax, [ax.plot(sizes[chosen], scores[chosen], zorder=3, label=text, **mark)[0]])
     ax.set_xlabel("terms")
-    ax.set_ylabel("score (lower is better)")
+    ax.set_ylabel("score (lower is better)" if not model.path.criterion else model.path.criterion)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
 

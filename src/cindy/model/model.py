@@ -35,13 +35,15 @@ VERSION = 1
 class Path(Sequence["Model"]):
     """The models that were compared, from few terms to many, and the score of each.
 
-    scores: one per model, in the units of the rule that picked
+    scores: one per model, the lower the better
+    criterion: what the scores are
     chosen: the place of the model that was picked, or None
     """
 
     models: tuple[Model, ...] = ()
     scores: tuple[float, ...] = ()
     chosen: int | None = None
+    criterion: str = ""
 
     def __post_init__(self) -> None:
         if len(self.models) != len(self.scores):
@@ -63,7 +65,8 @@ class Path(Sequence["Model"]):
             {"coefficients": _by_name(m), "gap": number(m.gap), "violation": number(m.violation)}
             for m in self
         ]
-        return {"chosen": self.chosen, "scores": [number(s) for s in self.scores], "models": models}
+        scores = [number(s) for s in self.scores]
+        return {"criterion": self.criterion, "chosen": self.chosen, "scores": scores, "models": models}
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,6 +75,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
             tuple(model(to_mapping(part, name)) for part in described["models"]),
             tuple(to_float(s, "scores") for s in described["scores"]),
             chosen if isinstance(chosen, int) else None,
+            str(described.get("criterion", "")),
         )
 
     return model(

@@ -157,6 +157,7 @@ def fitted_model(
             tuple(model if k == 0 else make(c, e) for k, (c, e, _) in enumerate(near)),
             tuple(s for _, _, s in near),
             0,
+            "−2 log p + z² k, less that of the best",
         ),
         path=_path(make, last, own, model),
         result=Run.of(last.result),
@@ -290,6 +291,5 @@ def _path(make: Any, last: _Last, own: SupportFit, model: Model) -> Path:
         model if fits[s] is own else make(last.physical(fits[s]), last.errors(fits[s])) for s in ordered
     )
     rows = max(last.form.objective.rows, 1)
-    return Path(
-        models, tuple(supports.criterion(fits[s]) / rows for s in ordered), ordered.index(len(own.support))
-    )
+    scores = tuple(supports.criterion(fits[s]) / rows for s in ordered)
+    return Path(models, scores, ordered.index(len(own.support)), "χ² + z² k at the fitted states, per row")

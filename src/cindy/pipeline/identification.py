@@ -250,7 +250,7 @@ def _path(problem: Problem, rule: Selection, choice: Choice, model: Model) -> Pa
             place = len(models)
         models.append(model if size == chosen else _model(problem, fit, choice.result))
         scores.append(rule.score(candidates, fit))
-    return Path(tuple(models), tuple(scores), place)
+    return Path(tuple(models), tuple(scores), place, rule.criterion)
 
 
 def _check_settings(

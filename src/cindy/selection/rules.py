@@ -52,8 +52,10 @@ class Selection(ABC):
         """What a parameter must lower −2 log p by at fitted states; None: this rule knows one pass only."""
         return None
 
+    criterion: ClassVar[str] = "extended information criterion per row"
+
     def score(self, candidates: Candidates, fit: Refit) -> float:
-        """What the path shows for a model, the lower the better: information criterion per row."""
+        """What the path shows for a model, the lower the better: `criterion`."""
         regression = candidates.regression
         every = np.arange(regression.shape[1])
         value = criterion_of(regression, every)(fit.loss, fit.free)
