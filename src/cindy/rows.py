@@ -45,11 +45,19 @@ class Rows:
         return np.asarray(self.lower == self.upper)
 
     def scaled(self, unit: Floats) -> Rows:
-        """The rows over x / unit, each divided by its largest weight."""
+        """The rows over x / unit, each divided by its largest weight; without those that say nothing.
+
+        A row that has no weight and must not be zero stays: nothing satisfies it.
+        """
         matrix = csr_array(self.matrix.multiply(unit))
-        size = _largest(matrix)
+        matrix.eliminate_zeros()
+        says = (np.diff(matrix.indptr) > 0) | (self.lower > 0) | (self.upper < 0)
+        matrix, size = csr_array(matrix[says]), _largest(matrix)[says]
         return Rows(
-            csr_array(matrix.multiply(1.0 / size[:, None])), self.lower / size, self.upper / size, self.owner
+            csr_array(matrix.multiply(1.0 / size[:, None])),
+            self.lower[says] / size,
+            self.upper[says] / size,
+            self.owner[says],
         )
 
     def bound(self, which: Ints, values: Floats) -> Rows:
@@ -80,17 +88,19 @@ class Freedom:
 
     basis: (coefficients, free), sparse; one entry a column where nothing is tied
     offset: (coefficients,)
+    valued: (coefficients,) which an equality that must not be zero holds, alone or through others
     """
 
     basis: csr_array
     offset: Floats
+    valued: NDArray[np.bool_]
 
     @classmethod
     def whole(cls, size: int) -> Freedom:
         """No equality at all."""
         at = np.arange(size)
         basis = csr_array((np.ones(size), at, np.arange(size + 1)), shape=(size, size))
-        return cls(basis, np.zeros(size))
+        return cls(basis, np.zeros(size), np.zeros(size, dtype=bool))
 
 
 def freedom(rows: csr_array, goal: Floats) -> Freedom:
@@ -103,7 +113,7 @@ def freedom(rows: csr_array, goal: Floats) -> Freedom:
     row_label, column_label = connected(rows)
     tied = np.isin(column_label, row_label)
     loose = np.flatnonzero(~tied)
-    offset = np.zeros(size)
+    offset, valued = np.zeros(size), np.zeros(size, dtype=bool)
     at, column, value = [loose], [np.arange(len(loose))], [np.ones(len(loose))]
     free = len(loose)
     dense = rows.toarray() if rows.shape[0] * size < 1_000_000 else None
@@ -112,13 +122,14 @@ def freedom(rows: csr_array, goal: Floats) -> Freedom:
         inside = members.get(label, np.zeros(0, dtype=np.intp))
         part = rows[numbers][:, inside].toarray() if dense is None else dense[np.ix_(numbers, inside)]
         null, shift = _null_space(part, goal[numbers])
-        offset[inside] = shift
+        offset[inside], valued[inside] = shift, bool(goal[numbers].any())
         at.append(np.repeat(inside, null.shape[1]))
         column.append(np.tile(np.arange(free, free + null.shape[1]), len(inside)))
         value.append(null.ravel())
         free += null.shape[1]
     places = (np.concatenate(at), np.concatenate(column))
-    return Freedom(csr_array(coo_array((np.concatenate(value), places), shape=(size, free))), offset)
+    basis = csr_array(coo_array((np.concatenate(value), places), shape=(size, free)))
+    return Freedom(basis, offset, valued)
 
 
 def connected(matrix: csr_array) -> tuple[Ints, Ints]:
@@ -141,6 +152,7 @@ def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:
             raise InfeasibleError("an equality that must not be zero has none of its coefficients left.")
         return np.zeros((0, 0)), np.zeros(0)
     size = np.abs(rows).max(axis=1)
+    size[size == 0.0] = 1.0
     u, s, vt = np.linalg.svd(rows / size[:, None])
     rank = int((s > _ROUNDING * s[0]).sum())
     scaled = goal / size

@@ -174,6 +174,10 @@ def conserve(
     if not table:
         raise ConstraintError("conserve: at least one state is needed, but none was given.")
     pairs = tuple((s, _finite(w, f"conserve: the weight of {s!r}")) for s, w in table.items())
+    if not any(weight for _, weight in pairs):
+        raise ConstraintError(
+            f"conserve: the weights of {', '.join(s for s, _ in pairs)} are all 0, so nothing is conserved."
+        )
     if tolerance is not None and not (np.isfinite(tolerance) and tolerance > 0):
         raise ConstraintError(
             f"conserve: `tolerance` must be positive, or None for exact, not {tolerance!r}."

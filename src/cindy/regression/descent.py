@@ -15,6 +15,8 @@ __all__ = ["Descent"]
 
 _FULL = 0.8
 """Share of the arrays in use below which they are made smaller."""
+_ROUNDING = 1e-6
+"""Of a coefficient that left, in units of its error before: what rounding may leave of it."""
 
 
 @dataclass(eq=False)
@@ -37,6 +39,7 @@ class Descent:
         self._names, self._x = fit.support, fit.x.copy()
         self._covariance = fit.spread @ fit.spread.T
         self._left = np.arange(len(fit.support))
+        self._valued = np.zeros(len(fit.support), dtype=bool) if fit.valued is None else fit.valued
 
     @property
     def support(self) -> Ints:
@@ -52,7 +55,13 @@ class Descent:
         return np.diagonal(self._covariance)[self._left]
 
     def leave(self, out: Ints) -> None:
-        """Fit anew with the given coefficients at zero: a change of low rank, no new factorisation."""
+        """Fit anew with the given coefficients at zero: a change of low rank, no new factorisation.
+
+        Of those that an equality holds away from zero only the first leaves: without it, another
+        may have to stay.
+        """
+        held = np.flatnonzero(self._valued[self._left[out]])
+        out = np.delete(out, held[1:])
         at, before = self._left[out], self.variance
         inverse, rank = _inverse(self._covariance[np.ix_(at, at)])
         across = self._covariance[:, at]
@@ -64,8 +73,12 @@ class Descent:
         changed = dgemm(-1.0, across @ inverse, across, beta=1.0, c=turned, trans_b=True, overwrite_c=True)
         self._covariance = changed.T
         self.free -= rank
-        # What is tied to a coefficient that left has neither value nor freedom any more.
+        # What is tied to a coefficient that left has neither value nor freedom any more,
+        # unless an equality gives it a value.
         gone = (self.variance <= 1e-9 * before) & (before > 0)
+        fixed = gone & self._valued[self._left] & (np.abs(self.x) > _ROUNDING * np.sqrt(before))
+        self._covariance[self._left[fixed]], self._covariance[:, self._left[fixed]] = 0.0, 0.0
+        gone &= ~fixed
         gone[out] = True
         self._remove(gone)
         self.age += 1
@@ -75,7 +88,7 @@ class Descent:
         at, self._left = self._left[gone], self._left[~gone]
         self._covariance[at], self._covariance[:, at], self._x[at] = 0.0, 0.0, 0.0
         if len(self._left) < _FULL * len(self._names):
-            self._names, self._x = self.support, self.x
+            self._names, self._x, self._valued = self.support, self.x, self._valued[self._left]
             self._covariance = self._covariance[np.ix_(self._left, self._left)]
             self._left = np.arange(len(self._names))
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -27,12 +28,14 @@ class Fit:
     support: (k,) flat indices; x: (k,) coefficients
     spread: (k, free), times its transpose the covariance, where the noise has unit size
     loss: what is left, in units of the noise
+    valued: (k,) which an equality that must not be zero holds; None: none of them
     """
 
     support: Ints
     x: Floats
     spread: Floats
     loss: float
+    valued: NDArray[np.bool_] | None = None
 
     @property
     def free(self) -> int:
@@ -88,7 +91,9 @@ class Regression:
     @cached_property
     def _row_target(self) -> Ints:
         """A target that each equality speaks of, and so its group."""
-        first = self.equal.indices[np.minimum(self.equal.indptr[:-1], max(self.equal.nnz - 1, 0))]
+        if not self.equal.nnz:
+            return np.zeros(self.equal.shape[0], dtype=np.intp)
+        first = self.equal.indices[np.minimum(self.equal.indptr[:-1], self.equal.nnz - 1)]
         return np.asarray(first % self.shape[1], dtype=np.intp)
 
     @cached_property
@@ -147,7 +152,8 @@ class Regression:
             if len(shared):
                 whole[np.ix_(p.own, shared)] = -p.spread @ (p.link @ spread)
         x = np.asarray(free.basis @ theta) + free.offset
-        return Fit(support, x, np.asarray(free.basis @ whole), least + self.unexplained(targets))
+        spread = np.asarray(free.basis @ whole)
+        return Fit(support, x, spread, least + self.unexplained(targets), free.valued)
 
     def _part(self, support: Ints, j: int, free: Freedom, own: Ints, shared: Ints) -> _Part:
         """The rows of target j, in units of its noise, without its own parameters."""
