@@ -55,7 +55,9 @@ def test_an_equality_with_a_value_holds_in_the_model(reactions, law):
     assert model.violation < 1e-9
 
 
-@pytest.mark.parametrize("rule", [cindy.BIC(), cindy.Terms(7), cindy.Discrepancy(), cindy.CrossValidation(3)], ids=repr)
+@pytest.mark.parametrize(
+    "rule", [cindy.BIC(), cindy.Terms(7), cindy.Discrepancy(), cindy.CrossValidation(3)], ids=repr
+)
 def test_every_rule_keeps_what_an_equality_with_a_value_needs(reactions, rule):
     law = cindy.conserve({"E": 1, "C": 1}, rate=INFLOW)
     model = cindy.identify(reactions, cindy.Polynomial(2), constraints=[law], selection=rule)
@@ -88,7 +90,9 @@ def test_a_tie_to_nothing_keeps_a_coefficient_at_zero(reactions):
 
 def test_a_row_without_weights_that_must_not_be_zero_is_named(reactions):
     with pytest.raises(InfeasibleError, match="cannot be satisfied"):
-        cindy.identify(reactions, cindy.Polynomial(2), constraints=[cindy.linear({("S", "S"): 0.0}, 1.0, 2.0)])
+        cindy.identify(
+            reactions, cindy.Polynomial(2), constraints=[cindy.linear({("S", "S"): 0.0}, 1.0, 2.0)]
+        )
 
 
 def test_a_total_of_nothing_is_told():
