@@ -6,11 +6,21 @@ from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.fourier import Fourier
 from cindy.basis.labels import GREEK, axis_label, equation_label, listed, pretty
+from cindy.basis.parameter import Parameter
 from cindy.basis.per_run import RUN, PerRun, is_run
 from cindy.basis.plan import Dictionary, Plan
 from cindy.basis.polynomial import Polynomial
 from cindy.basis.source import Language, statements
-from cindy.basis.term import Factor, Term, product, shortest, term_name, term_variables
+from cindy.basis.term import (
+    Factor,
+    Term,
+    differentiate_by_parameter,
+    product,
+    shortest,
+    term_name,
+    term_parameters,
+    term_variables,
+)
 from cindy.basis.trigonometric import Trigonometric
 
 __all__ = [
@@ -25,6 +35,7 @@ __all__ = [
     "Fourier",
     "Functions",
     "Language",
+    "Parameter",
     "PerRun",
     "Plan",
     "Polynomial",
@@ -37,6 +48,7 @@ __all__ = [
     "basis_from_dict",
     "compile_jacobian",
     "compile_rhs",
+    "differentiate_by_parameter",
     "equation_label",
     "is_run",
     "listed",
@@ -45,5 +57,6 @@ __all__ = [
     "shortest",
     "statements",
     "term_name",
+    "term_parameters",
     "term_variables",
 ]

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from cindy import _check
 from cindy._arrays import Space
 from cindy._types import Floats
+from cindy.basis.parameter import Parameter, merged
 from cindy.basis.plan import Dictionary
 from cindy.basis.term import Term, product, renamed
 from cindy.errors import DataError
@@ -125,6 +126,18 @@ class Basis(ABC):
         """The basis in which only those parts see hidden variables that name them."""
         return Without(self, hidden)
 
+    def unknowns(self) -> tuple[Parameter, ...]:
+        """The parameters inside terms, each once."""
+        return ()
+
+    def at(self, values: Mapping[str, float]) -> Basis:
+        """The same basis with its parameters at these values."""
+        return self
+
+    def current(self) -> dict[str, float]:
+        """The current values of the parameters: those given to `at`, or the middle of each range."""
+        return {}
+
     def __add__(self, other: Basis) -> Basis:
         """The terms of both, a common term once."""
         if not isinstance(other, Basis):
@@ -185,6 +198,15 @@ class Sum(Basis):
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return Sum(tuple(part.apart_from(hidden) for part in self.parts))
 
+    def unknowns(self) -> tuple[Parameter, ...]:
+        return merged([part.unknowns() for part in self.parts], repr(self))
+
+    def at(self, values: Mapping[str, float]) -> Basis:
+        return Sum(tuple(part.at(values) for part in self.parts))
+
+    def current(self) -> dict[str, float]:
+        return {name: value for part in self.parts for name, value in part.current().items()}
+
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Sum", "parts": [part.to_dict() for part in self.parts]}
 
@@ -216,6 +238,15 @@ class Product(Basis):
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return Product(self.left.apart_from(hidden), self.right.apart_from(hidden))
+
+    def unknowns(self) -> tuple[Parameter, ...]:
+        return merged([part.unknowns() for part in (self.left, self.right)], repr(self))
+
+    def at(self, values: Mapping[str, float]) -> Basis:
+        return Product(self.left.at(values), self.right.at(values))
+
+    def current(self) -> dict[str, float]:
+        return {name: value for part in (self.left, self.right) for name, value in part.current().items()}
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Product", "left": self.left.to_dict(), "right": self.right.to_dict()}
@@ -256,6 +287,15 @@ class Subset(Basis):
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return self
 
+    def unknowns(self) -> tuple[Parameter, ...]:
+        return self.basis.unknowns()
+
+    def at(self, values: Mapping[str, float]) -> Basis:
+        return Subset(self.basis.at(values), self.variables)
+
+    def current(self) -> dict[str, float]:
+        return self.basis.current()
+
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Subset", "of": self.basis.to_dict(), "variables": list(self.variables)}
 
@@ -282,6 +322,15 @@ class Without(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         return self.basis.terms(tuple(name for name in variables if name not in self.hidden))
+
+    def unknowns(self) -> tuple[Parameter, ...]:
+        return self.basis.unknowns()
+
+    def at(self, values: Mapping[str, float]) -> Basis:
+        return Without(self.basis.at(values), self.hidden)
+
+    def current(self) -> dict[str, float]:
+        return self.basis.current()
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Without", "of": self.basis.to_dict(), "hidden": list(self.hidden)}

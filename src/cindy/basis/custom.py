@@ -12,6 +12,7 @@ import numpy as np
 from cindy import _check
 from cindy.basis.base import Basis, Functions, Without
 from cindy.basis.expression import CONSTANTS, check_finite, number, parse
+from cindy.basis.parameter import Parameter, read_parameters
 from cindy.basis.term import Factor, Term
 from cindy.errors import DataError
 
@@ -33,11 +34,19 @@ class Custom(Basis):
     with a single parameter of another name it gets all of them, as one array (samples, variables). It
     returns one number per sample and treats samples one by one. A file keeps only its name.
 
+    parameters: for each name in the formulas that is a number to be found, the range (lower, upper) to look
+        in, or a start, which stands for a tenth of it to ten times it; several formulas may share one
+    found: values of parameters, which `identify` fills in; without one, a parameter is in mid-range
+
     >>> Custom({"decay": "x*exp(-y)", "step": lambda x: 1.0 * (x > 0)}).names(("x", "y"))
     ('decay', 'step')
+    >>> Custom({"uptake": "S/(K + S)"}, parameters={"K": (0.01, 10)}).at({"K": 0.5}).evaluate([[1.5]], ("S",))
+    array([[0.75]])
     """
 
     functions: Mapping[str, str | Callable[..., Any]] | tuple[tuple[str, str | Callable[..., Any]], ...]
+    parameters: Mapping[str, tuple[float, float] | float] | tuple[Parameter, ...] = ()
+    found: Mapping[str, float] | tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         given = self.functions
@@ -47,6 +56,29 @@ class Custom(Basis):
         for name, what in items:
             _check_entry(name, what)
         object.__setattr__(self, "functions", items)
+        unknown = read_parameters(self.parameters, "Custom")
+        object.__setattr__(self, "parameters", unknown)
+        _check_used(items, unknown)
+        given_values = self.found.items() if isinstance(self.found, Mapping) else self.found
+        names = {one.name for one in unknown}
+        placed = tuple((name, float(value)) for name, value in given_values if name in names)
+        object.__setattr__(self, "found", placed)
+
+    def unknowns(self) -> tuple[Parameter, ...]:
+        assert isinstance(self.parameters, tuple)
+        return self.parameters
+
+    def at(self, values: Mapping[str, float]) -> Basis:
+        if not self.parameters:
+            return self
+        return Custom(self.functions, self.parameters, {**self._found(), **values})
+
+    def current(self) -> dict[str, float]:
+        return {one.name: one.middle for one in self.unknowns()} | self._found()
+
+    def _found(self) -> dict[str, float]:
+        assert isinstance(self.found, tuple)
+        return dict(self.found)
 
     def _items(self) -> tuple[tuple[str, str | Callable[..., Any]], ...]:
         assert isinstance(self.functions, tuple)
@@ -54,9 +86,13 @@ class Custom(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         names: dict[Factor, str] = {}
+        current = self.current()
+        for name in current:
+            if name in variables:
+                raise DataError(f"Custom: {name!r} is a variable of the data, and cannot be a parameter too.")
         for name, what in self._items():
             if isinstance(what, str):
-                factor = _from_formula(name, what, variables)
+                factor = _from_formula(name, what, variables, current)
             else:
                 factor = _from_function(name, what, variables)
             if factor in names:
@@ -65,14 +101,19 @@ class Custom(Basis):
         return tuple((factor,) for factor in names)
 
     def asks_for(self, name: str) -> bool:
-        return any(_asks(what, name) for _, what in self._items())
+        unknown = {one.name for one in self.unknowns()}
+        return name not in unknown and any(_asks(what, name) for _, what in self._items())
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return Without(self, tuple(name for name in hidden if not self.asks_for(name)))
 
     def to_dict(self) -> dict[str, Any]:
         kept = {name: what if isinstance(what, str) else None for name, what in self._items()}
-        return {"basis": "Custom", "functions": kept}
+        plain: dict[str, Any] = {"basis": "Custom", "functions": kept}
+        if self.parameters:
+            plain["parameters"] = {one.name: [one.lower, one.upper] for one in self.unknowns()}
+            plain["found"] = self._found()
+        return plain
 
     @classmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
@@ -85,11 +126,18 @@ class Custom(Basis):
                     f"basis: the term {name!r} is a Python function, which a file cannot hold. "
                     f"Pass it along: functions={{{name!r}: …}}."
                 )
-        return cls({name: functions[name] if what is None else what for name, what in given.items()})
+        made = {name: functions[name] if what is None else what for name, what in given.items()}
+        parameters, found = data.get("parameters", {}), data.get("found", {})
+        if not isinstance(found, Mapping) or not all(isinstance(v, (int, float)) for v in found.values()):
+            raise DataError(f"basis: the values of parameters must be numbers by name, but are {found!r}.")
+        return cls(made, parameters, found)
 
     def __repr__(self) -> str:
         shown = (f"{n!r}: {w!r}" if isinstance(w, str) else f"{n!r}: <function>" for n, w in self._items())
-        return f"Custom({{{', '.join(shown)}}})"
+        if not self.parameters:
+            return f"Custom({{{', '.join(shown)}}})"
+        ranges = (f"{one.name!r}: ({one.lower:g}, {one.upper:g})" for one in self.unknowns())
+        return f"Custom({{{', '.join(shown)}}}, parameters={{{', '.join(ranges)}}})"
 
 
 def _check_entry(name: str, what: str | Callable[..., Any]) -> None:
@@ -114,21 +162,38 @@ def _asks(what: str | Callable[..., Any], name: str) -> bool:
     return any(parameter == name for parameter, _ in _parameters(what) or ())
 
 
-def _from_formula(name: str, text: str, variables: tuple[str, ...]) -> Factor:
+def _check_used(items: tuple[tuple[str, Any], ...], unknown: tuple[Parameter, ...]) -> None:
+    """Refuse a parameter that no formula holds, and a formula of parameters alone."""
+    symbols = [parse(what, "Custom").symbols() for _, what in items if isinstance(what, str)]
+    named = sorted(frozenset().union(*symbols))
+    for one in unknown:
+        if one.name not in named:
+            raise DataError(
+                f"Custom: no formula holds the parameter {one.name!r}. {_check.did_you_mean(one.name, named)}"
+            )
+
+
+def _from_formula(name: str, text: str, variables: tuple[str, ...], current: Mapping[str, float]) -> Factor:
     where = f"Custom: the formula {name!r}"
     constants = {c: number(value) for c, value in CONSTANTS.items() if c not in variables}
     formula = parse(text, where).replaced(constants)
     check_finite(formula, where)
     symbols = formula.symbols()
-    for symbol in sorted(symbols):
+    for symbol in sorted(symbols - set(current)):
         if symbol not in variables:
+            known = (*variables, *current)
             raise DataError(
-                f"{where} names {symbol!r}, which is no variable. {_check.did_you_mean(symbol, variables)}"
+                f"{where} names {symbol!r}, which is no variable. {_check.did_you_mean(symbol, known)} "
+                f'If it is a number to be found, give its range: parameters={{"{symbol}": (lower, upper)}}.'
             )
-    if not symbols:
-        raise DataError(f"{where} depends on no variable. The constant is the term 1 of Polynomial.")
     used = tuple(v for v in variables if v in symbols)
-    return Factor("call", used, expression=formula, name=name)
+    if not used:
+        raise DataError(f"{where} depends on no variable. The constant is the term 1 of Polynomial.")
+    values = tuple((p, value) for p, value in current.items() if p in symbols)
+    if not values:
+        return Factor("call", used, expression=formula, name=name)
+    placed = formula.replaced({p: number(value) for p, value in values})
+    return Factor("call", used, expression=placed, symbolic=formula, values=values, name=name)
 
 
 def _from_function(name: str, function: Callable[..., Any], variables: tuple[str, ...]) -> Factor:

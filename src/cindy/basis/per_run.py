@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cindy.basis.base import Basis, Functions, basis_from_dict, check_size
+from cindy.basis.parameter import Parameter
 from cindy.basis.term import Factor, Term, product
 from cindy.errors import DataError
 
@@ -50,6 +51,15 @@ class PerRun(Basis):
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return PerRun(self.basis.apart_from(tuple(name for name in hidden if not is_run(name))))
+
+    def unknowns(self) -> tuple[Parameter, ...]:
+        return self.basis.unknowns()
+
+    def at(self, values: Mapping[str, float]) -> Basis:
+        return PerRun(self.basis.at(values))
+
+    def current(self) -> dict[str, float]:
+        return self.basis.current()
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "PerRun", "of": self.basis.to_dict()}

@@ -7,9 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from cindy.basis.expression import Expression, symbol
+from cindy.basis.expression import Expression, number, symbol
 
-__all__ = ["Factor", "Term", "differentiate", "product", "renamed", "term_name", "term_variables"]
+__all__ = [
+    "Factor",
+    "Term",
+    "differentiate",
+    "differentiate_by_parameter",
+    "product",
+    "renamed",
+    "term_name",
+    "term_parameters",
+    "term_variables",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +31,8 @@ class Factor:
     variables: the arguments; one, except for a call
     expression: what a call computes, where it is known as a formula
     function: what a call computes otherwise, given one column per variable
+    symbolic: the formula with its parameters as symbols, where it has some; `expression` has numbers for them
+    values: those numbers, by name
     """
 
     kind: Literal["variable", "sin", "cos", "call"]
@@ -29,6 +41,8 @@ class Factor:
     frequency: float = 1.0
     expression: Expression | None = None
     function: Callable[..., Any] | None = None
+    symbolic: Expression | None = None
+    values: tuple[tuple[str, float], ...] = ()
     name: str = field(default="", compare=False)
 
     @property
@@ -106,7 +120,9 @@ def renamed(term: Term, mapping: Mapping[str, str], variables: Sequence[str]) ->
         if factor.expression is None:
             return replace(factor, variables=names)
         in_order = tuple(sorted(names, key=list(variables).index))
-        return replace(factor, variables=in_order, expression=factor.expression.replaced(symbols))
+        symbolic = None if factor.symbolic is None else factor.symbolic.replaced(symbols)
+        expression = factor.expression.replaced(symbols)
+        return replace(factor, variables=in_order, expression=expression, symbolic=symbolic)
 
     return product([image(factor) for factor in term], variables)
 
@@ -145,7 +161,40 @@ def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
     if slope.operation == "number":
         return slope.number, ()
     names = tuple(v for v in factor.variables if v in slope.symbols())
-    return 1.0, (replace(factor, expression=slope, variables=names, name=name),)
+    return 1.0, (
+        replace(factor, expression=slope, symbolic=None, values=(), variables=names, name=name),
+    )
+
+
+def term_parameters(term: Term) -> frozenset[str]:
+    """The parameters inside a term."""
+    return frozenset(name for factor in term for name, _ in factor.values)
+
+
+def differentiate_by_parameter(
+    term: Term, parameter: str, variables: Sequence[str]
+) -> tuple[tuple[float, Term], ...]:
+    """d term / d parameter, at the parameter's current value, as a sum of (coefficient, term)."""
+    result: list[tuple[float, Term]] = []
+    for i, factor in enumerate(term):
+        if factor.symbolic is None or parameter not in dict(factor.values):
+            continue
+        rest = [*term[:i], *term[i + 1 :]]
+        if factor.power > 1:
+            rest.append(replace(factor, power=factor.power - 1))
+        numbers = {name: number(value) for name, value in factor.values}
+        slope = factor.symbolic.derivative(parameter).replaced(numbers)
+        if slope.operation == "number":
+            if slope.number:
+                result.append((factor.power * slope.number, product(rest, variables)))
+            continue
+        used = tuple(v for v in factor.variables if v in slope.symbols())
+        name = f"d({factor.name})/d({parameter})"
+        inner = replace(
+            factor, power=1, expression=slope, symbolic=None, values=(), variables=used, name=name
+        )
+        result.append((float(factor.power), product([*rest, inner], variables)))
+    return tuple(result)
 
 
 @dataclass(frozen=True)
