@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.least_squares import LeastSquares, triangle
 from cindy.states.motion import Fitted, Motion, Whitened
+from cindy.states.unknowns import Solve, stride
 
 __all__ = ["LEVELS", "NEARBY", "Solve", "fit_states"]
 
 Ints = NDArray[np.intp]
-Solve = Callable[[LeastSquares, Ints], Floats]
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4)
 """Model error in units of σ²/h: at the first the problem is nearly convex, the last negligible (chaotic)."""
@@ -76,6 +76,8 @@ def _step(
     motion: Motion, now: Fitted, solve: Solve, update: Callable[[Motion, Fitted, _Pull], Fitted]
 ) -> Fitted:
     """One step of Gauss-Newton for states and coefficients, and one of the variances."""
+    if now.law.unknown:
+        return _step_with_parameters(motion, now, solve, update)
     kept: list[tuple[Whitened, Floats]] = []
     factor = np.zeros((0, len(now.law.support) + 1))
     rows = 0
@@ -91,6 +93,22 @@ def _step(
     if not np.isfinite(coef).all():
         return replace(now, alive=False)
     return _moved(motion, now, coef, kept or _again(motion, now), update)
+
+
+def _step_with_parameters(
+    motion: Motion, now: Fitted, solve: Solve, update: Callable[[Motion, Fitted, _Pull], Fitted]
+) -> Fitted:
+    """The same for a law with unknown parameters."""
+    parts: list[tuple[Whitened, Floats]] = []
+    for white in motion.whitened(now):
+        if white is None:
+            return replace(now, alive=False)
+        parts.append((white, motion.table(white, now.law, now.coef)))
+    made = stride(motion, now, parts, solve)
+    if made is None:
+        return replace(now, alive=False)
+    after = _moved(motion, now, made.coef, made.parts, update)
+    return replace(after, moved=max(after.moved, made.far))
 
 
 def _again(motion: Motion, now: Fitted) -> Iterable[tuple[Whitened, Floats]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.basis import Basis, Dictionary
+from cindy.basis import Basis, Dictionary, Parameter, Plan, Term, differentiate_by_parameter
 
 __all__ = ["Law"]
 
@@ -23,6 +23,8 @@ class Law:
     variables: names of states, then inputs; states: how many equations there are
     support: (k,) flat indices i · states + j of the coefficients to be fitted, increasing
     given: (m,) flat indices of coefficients that are known beforehand, all of them 1
+    unknown: parameters inside terms that are fitted too. The numbers of the law, `coef` below, are then
+        (k + p,): the coefficients, and the places of the parameters; others are where the basis has them
     """
 
     basis: Basis
@@ -30,6 +32,42 @@ class Law:
     states: int
     support: Ints
     given: Ints
+    unknown: tuple[Parameter, ...] = ()
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are fitted."""
+        return len(self.support) + len(self.unknown)
+
+    def at(self, coef: Floats) -> Law:
+        """The same law with its parameters where they are: coefficients alone are left to be fitted."""
+        if not self.unknown:
+            return self
+        return _at(self, tuple(float(place) for place in coef[len(self.support) :]))
+
+    def tangents(self, points: Floats, coef: Floats) -> Floats:
+        """(n, states, p): Σ ξ_ij ∂ψ_i/∂(place of the parameter) in equation j, at points (n, variables)."""
+        law, d = self.at(coef), self.states
+        every = self.basis.at(self.values_of(coef)).terms(self.variables)
+        columns: dict[Term, int] = {}
+        dense = self.table(coef)
+        entries = []
+        for p, one in enumerate(self.unknown):
+            scale = one.slope(self.values_of(coef)[one.name])
+            for row, i in enumerate(law.terms):
+                for factor, slope in differentiate_by_parameter(every[i], one.name, self.variables):
+                    entries.append((columns.setdefault(slope, len(columns)), p, factor * scale * dense[row]))
+        weights = np.zeros((len(columns), d, len(self.unknown)))
+        for column, p, added in entries:
+            weights[column, :, p] += added
+        table = np.empty((len(points), len(columns)), order="F")
+        Plan.of(tuple(columns), self.variables).run(points, table)
+        return (table @ weights.reshape(len(columns), -1)).reshape(len(points), d, len(self.unknown))
+
+    def values_of(self, coef: Floats) -> dict[str, float]:
+        """The parameters by name."""
+        places = coef[len(self.support) :]
+        return {one.name: one.value(float(u)) for one, u in zip(self.unknown, places, strict=True)}
 
     @cached_property
     def pairs(self) -> Ints:
@@ -59,7 +97,9 @@ class Law:
     def table(self, coef: Floats) -> Floats:
         """(terms, states) of the terms that occur."""
         dense = np.zeros((len(self.terms), self.states))
-        dense[self.columns, self.targets] = np.concatenate([coef, np.ones(len(self.given))])
+        dense[self.columns, self.targets] = np.concatenate(
+            [coef[: len(self.support)], np.ones(len(self.given))]
+        )
         return dense
 
     def values(self, points: Floats) -> Floats:
@@ -71,6 +111,8 @@ class Law:
 
     def jacobian(self, points: Floats, coef: Floats) -> Floats:
         """(n, states, states): ∂F_a / ∂x_c at points (n, variables) for coefficients (k,)."""
+        if self.unknown:
+            return self.at(coef).jacobian(points, coef[: len(self.support)])
         d = self.states
         if not len(self.terms):
             return np.zeros((len(points), d, d))
@@ -85,3 +127,9 @@ class Law:
         table = np.empty((len(points), len(plan.terms)), order="F")
         plan.run(points, table)
         return (table @ weights.reshape(len(plan.terms), d * d)).reshape(len(points), d, d)
+
+
+@lru_cache(maxsize=8)
+def _at(law: Law, places: tuple[float, ...]) -> Law:
+    values = {one.name: one.value(u) for one, u in zip(law.unknown, places, strict=True)}
+    return Law(law.basis.at(values), law.variables, law.states, law.support, law.given)

@@ -22,7 +22,7 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
     for white in motion.whitened(fitted):
         if white is None:
             return np.inf
-        table = motion.table(white, fitted.law)
+        table = motion.table(white, fitted.law, fitted.coef)
         total += float(np.sum((table[:, -1] - table[:, :-1] @ fitted.coef) ** 2))
         total += white.log_det - 2.0 * _log_volume(white.linear)
         record = white.linear.record

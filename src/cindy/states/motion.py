@@ -138,23 +138,32 @@ class Motion:
             factors = linear.factors(fitted.variance, fitted.error)
             yield None if factors is None else Whitened(linear, factors)
 
-    def table(self, white: Whitened, law: Law) -> Floats:
+    def table(self, white: Whitened, law: Law, coef: Floats | None = None) -> Floats:
         """(size, k + 1): the white rows [W ψ(x) | target] of a record, for the coefficients of a law.
 
-        What is given beforehand is taken to the right-hand side.
+        What is given beforehand is taken to the right-hand side. A law with unknown parameters, linearised
+        around the numbers `coef`, has a column more for each: [W ψ(x) | W Σ ξ ∂ψ/∂θ | target], θ its place.
         """
         linear = white.linear
         record, x = linear.record, linear.x
-        values = law.values(_points(record, x)).reshape(*x.shape[:2], len(law.terms))
+        points = _points(record, x)
+        now = law if coef is None else law.at(coef)
+        values = now.values(points).reshape(*x.shape[:2], len(law.terms))
         integrals = record.grid.integrals(values)
-        free = len(law.support)
-        rows = np.zeros((*linear.target.shape, free + 1))
+        free, extra = len(law.support), len(law.unknown)
+        rows = np.zeros((*linear.target.shape, free + extra + 1))
         for j in range(self.states):
             here = np.flatnonzero(law.targets[:free] == j)
             rows[:, :, j, here] = integrals[..., law.columns[here]]
-        rows[..., free] = linear.target
+        rows[..., -1] = linear.target
         for column, j in zip(law.columns[free:], law.targets[free:], strict=True):
-            rows[:, :, j, free] -= integrals[..., column]
+            rows[:, :, j, -1] -= integrals[..., column]
+        if extra:
+            assert coef is not None
+            slopes = law.tangents(points, coef).reshape(*x.shape[:2], self.states * extra)
+            tangents = record.grid.integrals(slopes).reshape(*linear.target.shape, extra)
+            rows[..., free:-1] = tangents
+            rows[..., -1] += tangents @ coef[free:]
         return white.white(rows)
 
     def objectives(self, fitted: Fitted, columns: Ints, blocks: int) -> tuple[LeastSquares, ...] | None:
