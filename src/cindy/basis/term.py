@@ -161,9 +161,7 @@ def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
     if slope.operation == "number":
         return slope.number, ()
     names = tuple(v for v in factor.variables if v in slope.symbols())
-    return 1.0, (
-        replace(factor, expression=slope, symbolic=None, values=(), variables=names, name=name),
-    )
+    return 1.0, (replace(factor, expression=slope, symbolic=None, values=(), variables=names, name=name),)
 
 
 def term_parameters(term: Term) -> frozenset[str]:

@@ -61,9 +61,7 @@ def stride(motion: Motion, now: Fitted, parts: Parts, solve: Solve) -> Stride | 
     for share in 0.5 ** np.arange(_HALVINGS):
         place = start + share * whole
         try:
-            moved = [
-                (white, motion.table(white, law, np.concatenate([coef, place]))) for white, _ in parts
-            ]
+            moved = [(white, motion.table(white, law, np.concatenate([coef, place]))) for white, _ in parts]
         except DataError:
             continue
         there = _Rows.of([table for _, table in moved], k)
