@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cindy.basis import Basis, Custom, Fourier, PerRun, Polynomial, Trigonometric
-from cindy.data import Lazy, Trajectory, read
+from cindy.basis import Basis, Custom, Derivatives, Fourier, PerRun, Polynomial, Trigonometric
+from cindy.data import Field, Lazy, Trajectory, read
 from cindy.errors import (
     CindyError,
     ConstraintError,
@@ -14,7 +14,7 @@ from cindy.errors import (
     SolverError,
     WorkerError,
 )
-from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.formulation import Differential, Discrete, Formulation, Integral, Weak
 from cindy.least_squares import LeastSquares
 from cindy.model import Limits, Model, Path, Run, load
 from cindy.pipeline import identify, solve
@@ -48,10 +48,12 @@ __all__ = [
     "CrossValidation",
     "Custom",
     "DataError",
+    "Derivatives",
     "Differential",
     "Direct",
     "Discrepancy",
     "Discrete",
+    "Field",
     "Formulation",
     "Fourier",
     "FullyCorrective",
@@ -78,6 +80,7 @@ __all__ = [
     "Trajectory",
     "Trigonometric",
     "Uniform",
+    "Weak",
     "Weights",
     "WorkerError",
     "accumulate",

@@ -3,20 +3,23 @@
 from cindy.basis.base import Basis, Functions, Product, Subset, Sum, basis_from_dict
 from cindy.basis.compiled import compile_jacobian, compile_rhs
 from cindy.basis.custom import Custom
+from cindy.basis.derivatives import Derivatives
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.fourier import Fourier
 from cindy.basis.labels import GREEK, axis_label, equation_label, listed, pretty
 from cindy.basis.parameter import Parameter
 from cindy.basis.per_run import RUN, PerRun, is_run
-from cindy.basis.plan import Dictionary, Plan
+from cindy.basis.plan import Dictionary, Plan, call
 from cindy.basis.polynomial import Polynomial
 from cindy.basis.source import Language, statements
 from cindy.basis.term import (
     Factor,
     Term,
+    differentiate,
     differentiate_by_parameter,
     product,
     shortest,
+    spatial,
     term_name,
     term_parameters,
     term_variables,
@@ -29,6 +32,7 @@ __all__ = [
     "RUN",
     "Basis",
     "Custom",
+    "Derivatives",
     "Dictionary",
     "Expression",
     "Factor",
@@ -46,8 +50,10 @@ __all__ = [
     "Trigonometric",
     "axis_label",
     "basis_from_dict",
+    "call",
     "compile_jacobian",
     "compile_rhs",
+    "differentiate",
     "differentiate_by_parameter",
     "equation_label",
     "is_run",
@@ -55,6 +61,7 @@ __all__ = [
     "pretty",
     "product",
     "shortest",
+    "spatial",
     "statements",
     "term_name",
     "term_parameters",

@@ -114,6 +114,10 @@ class Basis(ABC):
         index = {term: i for i, term in enumerate(terms)}
         return np.array([index.get(renamed(term, mapping, variables), -1) for term in terms], dtype=np.intp)
 
+    def on_axes(self, axes: tuple[str, ...]) -> Basis:
+        """The basis on data with these axes of space; the same where no term has a derivative."""
+        return self
+
     def on(self, *variables: str) -> Basis:
         """The same family in these variables only."""
         return Subset(self, _check.unique_names(variables, "on"))
@@ -207,6 +211,9 @@ class Sum(Basis):
     def current(self) -> dict[str, float]:
         return {name: value for part in self.parts for name, value in part.current().items()}
 
+    def on_axes(self, axes: tuple[str, ...]) -> Basis:
+        return Sum(tuple(part.on_axes(axes) for part in self.parts))
+
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Sum", "parts": [part.to_dict() for part in self.parts]}
 
@@ -295,6 +302,9 @@ class Subset(Basis):
 
     def current(self) -> dict[str, float]:
         return self.basis.current()
+
+    def on_axes(self, axes: tuple[str, ...]) -> Basis:
+        return Subset(self.basis.on_axes(axes), self.variables)
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Subset", "of": self.basis.to_dict(), "variables": list(self.variables)}

@@ -173,6 +173,11 @@ def _write(factor: Factor, columns: list[Floats], target: Floats, start: int) ->
         target[:] = columns[0]
     elif factor.kind == "call":
         target[:] = call(factor, columns, start)
+    elif factor.kind == "derivative":
+        raise DataError(
+            f'evaluate: the term "{term_name((factor,))}" is a derivative in space, which rows of values '
+            "cannot give. Terms with derivatives need a Field."
+        )
     else:
         if factor.frequency == 1.0:
             argument = columns[0]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cindy.basis.expression import Expression, number, symbol
+from cindy.errors import DataError
 
 __all__ = [
     "Factor",
@@ -16,6 +17,7 @@ __all__ = [
     "differentiate_by_parameter",
     "product",
     "renamed",
+    "spatial",
     "term_name",
     "term_parameters",
     "term_variables",
@@ -24,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A variable, the sine or cosine of a multiple of it, or a custom function, each to a power.
+    """A variable, the sine or cosine of a multiple of it, a custom function or a derivative, each to a power.
 
     Equal factors are the same function of the same variables; a custom factor's name does not count.
 
@@ -33,9 +35,10 @@ class Factor:
     function: what a call computes otherwise, given one column per variable
     symbolic: the formula with its parameters as symbols, where it has some; `expression` has numbers for them
     values: those numbers, by name
+    of, by: the term that a derivative in space is taken of, and the axes it is taken by, in order
     """
 
-    kind: Literal["variable", "sin", "cos", "call"]
+    kind: Literal["variable", "sin", "cos", "call", "derivative"]
     variables: tuple[str, ...]
     power: int = 1
     frequency: float = 1.0
@@ -43,6 +46,8 @@ class Factor:
     function: Callable[..., Any] | None = None
     symbolic: Expression | None = None
     values: tuple[tuple[str, float], ...] = ()
+    of: tuple[Factor, ...] = ()
+    by: tuple[str, ...] = ()
     name: str = field(default="", compare=False)
 
     @property
@@ -54,7 +59,17 @@ class Factor:
 Term = tuple[Factor, ...]
 """A product of factors in canonical order; the empty product is the constant 1."""
 
-_RANK = {"variable": 0, "sin": 1, "cos": 2, "call": 3}
+_RANK = {"variable": 0, "sin": 1, "cos": 2, "call": 3, "derivative": 4}
+
+
+def spatial(term: Term, by: Sequence[str]) -> Factor:
+    """The derivative of a term by axes of space.
+
+    >>> term_name((spatial((Factor("variable", ("u",), 2),), ("x", "x")),))
+    '(u^2)_xx'
+    """
+    names = tuple(dict.fromkeys(name for factor in term for name in factor.variables))
+    return Factor("derivative", names, of=term, by=tuple(by))
 
 
 def product(factors: Sequence[Factor], variables: Sequence[str]) -> Term:
@@ -74,7 +89,7 @@ def product(factors: Sequence[Factor], variables: Sequence[str]) -> Term:
     def rank(factor: Factor) -> tuple[Any, ...]:
         where = tuple(place[name] for name in factor.variables)
         kind = _RANK[factor.kind]
-        return (kind == 3, where, kind, factor.frequency, factor.name)
+        return (kind >= 3, where, kind, factor.frequency, factor.name, len(factor.by), factor.by)
 
     return tuple(sorted(merged.values(), key=rank))
 
@@ -90,6 +105,11 @@ def term_name(term: Term) -> str:
 def _factor_name(factor: Factor, alone: bool) -> str:
     if factor.kind == "variable":
         name = factor.variables[0]
+    elif factor.kind == "derivative":
+        inner = term_name(factor.of)
+        plain = len(factor.of) == 1 and factor.of[0].kind == "variable" and factor.of[0].power == 1
+        joint = "" if all(len(axis) == 1 for axis in factor.by) else ","
+        name = f"{inner if plain else f'({inner})'}_{joint.join(factor.by)}"
     elif factor.kind == "call":
         simple = alone or re.fullmatch(r"\w+(\([^()]*\))?", factor.name)
         name = factor.name if simple else f"({factor.name})"
@@ -117,6 +137,8 @@ def renamed(term: Term, mapping: Mapping[str, str], variables: Sequence[str]) ->
 
     def image(factor: Factor) -> Factor:
         names = tuple(mapping.get(name, name) for name in factor.variables)
+        if factor.kind == "derivative":
+            return replace(spatial(renamed(factor.of, mapping, variables), factor.by), power=factor.power)
         if factor.expression is None:
             return replace(factor, variables=names)
         in_order = tuple(sorted(names, key=list(variables).index))
@@ -148,6 +170,10 @@ def differentiate(term: Term, variable: str, variables: Sequence[str]) -> tuple[
 def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
     if factor.kind == "variable":
         return 1.0, ()
+    if factor.kind == "derivative":
+        raise DataError(
+            f'the term "{term_name((factor,))}" is a derivative in space and has no slope at a single point.'
+        )
     if factor.kind != "call":
         other: Literal["sin", "cos"] = "cos" if factor.kind == "sin" else "sin"
         sign = 1.0 if factor.kind == "sin" else -1.0

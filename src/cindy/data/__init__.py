@@ -1,6 +1,7 @@
 """Measurements and how they are read."""
 
 from cindy.data.accepted import as_trajectory
+from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.lazy import Lazy, Part
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
@@ -10,13 +11,16 @@ from cindy.data.trajectory import Trajectory, same_variables
 __all__ = [
     "LOOK",
     "LOOK_SAMPLES",
+    "Field",
     "Lazy",
     "Part",
     "Source",
     "Trajectory",
+    "as_fields",
     "as_source",
     "as_trajectories",
     "as_trajectory",
+    "is_fields",
     "noise_level",
     "periods",
     "read",

@@ -7,13 +7,17 @@ from cindy.formulation.feedback import feedback_of_model
 from cindy.formulation.integral import Integral
 from cindy.formulation.registry import formulation_from_dict
 from cindy.formulation.scales import half_period
+from cindy.formulation.weak import Weak
+from cindy.formulation.weak_rows import FieldRows
 from cindy.formulation.windows import single_steps
 
 __all__ = [
     "Differential",
     "Discrete",
+    "FieldRows",
     "Formulation",
     "Integral",
+    "Weak",
     "feedback_of_model",
     "formulation_from_dict",
     "half_period",

@@ -13,7 +13,7 @@ from cindy._check import integer
 from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.calculus import derivative
-from cindy.data import Trajectory
+from cindy.data import Field, Trajectory
 from cindy.errors import DataError
 from cindy.states import Motion
 
@@ -38,10 +38,12 @@ class Formulation(ABC):
     # discrete: the right-hand side gives the next state, not a rate
     # differentiates: rows compare rates, estimated from the data
     # integrates: rows compare states with integrals, so residuals have the units of the states
+    # for_fields: the data are fields on a grid of space and time, and equations have derivatives in space
     kind: ClassVar[str]
     discrete: ClassVar[bool] = False
     differentiates: ClassVar[bool] = False
     integrates: ClassVar[bool] = False
+    for_fields: ClassVar[bool] = False
     order: int
     smooth: int | None
 
@@ -66,6 +68,21 @@ class Formulation(ABC):
     @abstractmethod
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         """The same formulation with every setting that is None chosen from the data."""
+
+    def fit_to_fields(self, fields: Sequence[Field], basis: Basis) -> Self:
+        """As `fit_to`, for fields on a grid of space and time; not every form has rows for them."""
+        raise DataError(
+            f"{type(self).__name__} is for trajectories; fields on a grid of space and time take Weak()."
+        )
+
+    def noise_of(self, field: Field) -> dict[str, float]:
+        """The standard deviation of the noise of every field; as for `fit_to_fields`."""
+        raise DataError(f"{type(self).__name__} is for trajectories, and knows no noise of fields.")
+
+    @property
+    def thinned(self) -> str:
+        """How samples were left out because neighbours share their noise, in words; empty where none were."""
+        return ""
 
     def motion(self, trajectories: Sequence[Trajectory], basis: Basis) -> Motion | None:
         """The equations with the states unknown; None where a form must take them as measured."""

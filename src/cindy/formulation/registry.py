@@ -7,13 +7,14 @@ from cindy.formulation.base import Formulation
 from cindy.formulation.differential import Differential
 from cindy.formulation.discrete import Discrete
 from cindy.formulation.integral import Integral
+from cindy.formulation.weak import Weak
 
 __all__ = ["formulation_from_dict"]
 
 
 def formulation_from_dict(settings: dict[str, Any]) -> Formulation:
     """The formulation that `to_dict` described."""
-    kinds: dict[str, type[Formulation]] = {c.kind: c for c in (Differential, Integral, Discrete)}
+    kinds: dict[str, type[Formulation]] = {c.kind: c for c in (Differential, Integral, Discrete, Weak)}
     values = dict(settings)
     kind = values.pop("kind", None)
     if kind not in kinds:

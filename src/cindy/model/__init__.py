@@ -7,6 +7,7 @@ from cindy.model.model_file import load
 from cindy.model.residual import residuals
 from cindy.model.run import Run
 from cindy.model.solution import Solution, solutions
+from cindy.model.spectral import Spectral, Summand, spectral_solution
 from cindy.model.unmeasured import TIME, matched, run_names, with_inputs
 
 __all__ = [
@@ -17,11 +18,14 @@ __all__ = [
     "Path",
     "Run",
     "Solution",
+    "Spectral",
+    "Summand",
     "diagnose",
     "load",
     "matched",
     "residuals",
     "run_names",
     "solutions",
+    "spectral_solution",
     "with_inputs",
 ]

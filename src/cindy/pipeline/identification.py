@@ -13,10 +13,11 @@ import numpy as np
 from cindy._check import integer, positive
 from cindy._types import Floats
 from cindy.basis import RUN, Basis
-from cindy.data import Source, Trajectory, as_source, noise_level
+from cindy.data import Source, Trajectory, as_source, is_fields, noise_level
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model import TIME, Model, Path, Run, run_names, with_inputs
+from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
@@ -59,17 +60,16 @@ def identify(
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
-    trajectories: a Trajectory, a pair (t, x), a DataFrame, a Dataset, or a list of these; `Lazy` files, Dask
+    trajectories: a Trajectory, a pair (t, x), a DataFrame, a Dataset, a Field, a list of these; `Lazy` files
     basis: the terms to choose from; this and the next settings may be short texts, as on the command line:
         basis="poly:3", formulation="integral:2", selection="bic", correction="blended", weights="uniform"
-    formulation: Integral() by default; Differential(), Discrete()
+    formulation: Integral() by default; Differential(), Discrete(); Weak() for fields
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
     selection: how one model is picked; Significance() by default
     correction: of the solver between oracle calls; Direct() by default, with a leap for large problems
     weights, radius: of the l1 ball; Adaptive() and twice that of least squares, in scaled units
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
-    callback: receives each Step of the solver and may return False to stop
-    seed: of whatever is drawn at random
+    callback, seed: receives each Step of the solver and may return False to stop; of what is drawn at random
     blocks, processes, executor, device, progress: as in `accumulate`
     passes: None: states are fitted too, until the model settles; 1: one pass at measured states
 
@@ -77,23 +77,24 @@ def identify(
     >>> t = np.linspace(0, 10, 300)
     >>> x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1)
     >>> model = cindy.identify(cindy.Trajectory(t, x, ("x", "v")), cindy.Polynomial(2))
-    >>> model.coef.round(4)[[1, 2]]
-    array([[ 0., -4.],
-           [ 1.,  0.]])
+    >>> model.coef.round(4)[[1, 2]].tolist()
+    [[0.0, -4.0], [1.0, 0.0]]
     """
     basis, form, rule, correction, weights = Settings.of(basis, formulation, selection, correction, weights)
     _check_settings(rule, correction, tol, max_iter, callback)
     integer(seed, "identify: `seed`", least=0)
-    source, data, basis = _opened(trajectories, basis)
     pose = partial(Problem, radius=radius, constraints=constraints, weights=weights)
     how: dict[str, Any] = {"correction": correction, "tol": tol, "max_iter": max_iter, "callback": callback}
+    run = partial(solve, selection=rule, **how)
+    sums = partial(accumulate, blocks=blocks, device=device, progress=progress)
+    if is_fields(trajectories):
+        return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
+    source, data, basis = _opened(trajectories, basis)
     fit = passes != 1 and source.whole is not None
     model = identify_with_states(data, basis, form, pose, selection=rule, **how) if fit else None
     if model is None:
         with workers(executor, processes, (basis,), where="identify") as hands:
-            shared: dict[str, Any] = {"executor": hands, "device": device, "progress": progress}
-            gather = partial(accumulate, basis=basis, blocks=blocks, **shared)
-            run = partial(solve, selection=rule, **how)
+            gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
     return _with_scales(_with_warnings(model, source, constraints, passes), data, seed)
 
@@ -283,7 +284,12 @@ def _warnings(problem: Problem, x: Floats, status: str) -> tuple[str, ...]:
     if summary.skipped:
         found.append(f"{summary.skipped} stretch(es) of data were too short to use and were left out.")
     rank, terms = problem.regression.independent, len(summary.terms)
-    if rank < terms:
+    if rank < terms and summary.spurious is not None:
+        found.append(
+            f"At this noise the data tell only {rank} of the {terms} terms apart: models with other terms "
+            "may fit as well."
+        )
+    elif rank < terms:
         found.append(
             f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
         )

@@ -75,7 +75,7 @@ class Problem:
                     "about it. Leave it out, or pass it as an input."
                 )
         return StandardForm(
-            self.summary.blocks,
+            self.summary.calibrated,
             self.rows,
             weights=self.weights,
             radius=self.radius,

@@ -19,6 +19,7 @@ from cindy.basis import Basis, basis_from_dict
 from cindy.errors import DataError
 from cindy.formulation import Formulation, formulation_from_dict
 from cindy.least_squares import LeastSquares, triangle
+from cindy.summary.calibration import calibrated
 
 __all__ = ["Summary"]
 
@@ -38,6 +39,8 @@ class Summary:
     blocks, labels: the objectives, and where each came from
     samples: how many samples were used
     skipped: how many segments were too short to be used
+    spurious: (terms + states, terms + states) what noise in the terms adds to the Gram matrix of all
+        blocks, where a formulation can tell
     """
 
     blocks: tuple[LeastSquares, ...]
@@ -48,6 +51,7 @@ class Summary:
     formulation: Formulation
     samples: int
     skipped: int = 0
+    spurious: Floats | None = None
 
     def __post_init__(self) -> None:
         if len(self.blocks) != len(self.labels):
@@ -67,6 +71,11 @@ class Summary:
     def terms(self) -> tuple[str, ...]:
         """The names of the terms."""
         return self.basis.names(self.states + self.inputs)
+
+    @cached_property
+    def calibrated(self) -> tuple[LeastSquares, ...]:
+        """The blocks, without the bias that noise in the terms gives to least squares where it is known."""
+        return self.blocks if self.spurious is None else calibrated(self.blocks, self.spurious)
 
     @cached_property
     def total(self) -> LeastSquares:
@@ -99,6 +108,7 @@ class Summary:
             self.formulation,
             self.samples + other.samples,
             self.skipped + other.skipped,
+            _sum(self.spurious, other.spurious),
         )
 
     def _differences(self, other: Summary) -> list[str]:
@@ -135,6 +145,8 @@ class Summary:
             "heights": np.array([len(b.factor) for b in self.blocks], dtype=np.int64),
             "rows": np.array([b.rows for b in self.blocks], dtype=np.int64),
         }
+        if self.spurious is not None:
+            arrays["spurious"] = self.spurious
         with whole_file(path, "the summary") as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]
 
@@ -146,9 +158,9 @@ class Summary:
 
         functions: the Python functions of a custom basis by name, which a file cannot hold
         """
-        header, factors, heights, rows = _read(Path(path))
+        header, arrays = _read(Path(path))
         try:
-            return cls._of(header, factors, heights, rows, functions)
+            return cls._of(header, arrays, functions)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             said = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
             raise DataError(f"Summary.load: {path} is damaged: {said}.") from error
@@ -157,11 +169,11 @@ class Summary:
     def _of(
         cls,
         header: Mapping[str, Any],
-        factors: Floats,
-        heights: NDArray[np.int64],
-        rows: NDArray[np.int64],
+        arrays: Mapping[str, NDArray[Any]],
         functions: Mapping[str, Callable[..., Any]] | None,
     ) -> Summary:
+        factors, heights, rows = (arrays[name] for name in ("factors", "heights", "rows"))
+        spurious = arrays.get("spurious")
         basis = basis_from_dict(header["basis"], functions=functions)
         states, inputs = tuple(header["states"]), tuple(header["inputs"])
         terms = len(basis.names(states + inputs))
@@ -177,11 +189,17 @@ class Summary:
             or (heights < 0).any()
         ):
             raise DataError("its arrays are not of the shape that its header says")
+        if spurious is not None and spurious.shape != (factors.shape[1],) * 2:
+            raise DataError("what noise adds is not of the shape that its header says")
         if not np.all(np.isfinite(factors)):
             raise DataError("it holds numbers that are not finite")
         formulation = formulation_from_dict(header["formulation"])
         counts = int(header["samples"]), int(header["skipped"])
-        return cls(blocks, tuple(header["labels"]), states, inputs, basis, formulation, *counts)
+        return cls(blocks, tuple(header["labels"]), states, inputs, basis, formulation, *counts, spurious)
+
+
+def _sum(a: Floats | None, b: Floats | None) -> Floats | None:
+    return b if a is None else a if b is None else a + b
 
 
 def add_up(blocks: tuple[LeastSquares, ...]) -> LeastSquares:
@@ -190,7 +208,7 @@ def add_up(blocks: tuple[LeastSquares, ...]) -> LeastSquares:
     return LeastSquares(triangle(stacked), blocks[0].terms, sum(b.rows for b in blocks))
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Floats, Any, Any]:
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if not path.exists():
         raise DataError(f"Summary.load: there is no file {path}.")
     try:
@@ -201,7 +219,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Floats, Any, Any]:
                     f"Summary.load: {path} is {header['format']!r} version {header['version']}, "
                     f"but this library reads {_FORMAT!r} version {_VERSION}."
                 )
-            return header, file["factors"], file["heights"], file["rows"]
+            return header, {name: file[name] for name in file.files if name != "header"}
     except DataError:
         raise
     # A damaged file may fail in any part of numpy, zipfile, zlib or json, each with errors of its own.

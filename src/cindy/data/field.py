@@ -1,0 +1,398 @@
+"""Field: values on a rectangular grid of space and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from cindy._check import did_you_mean, floats, positive, unique_names
+from cindy._types import Floats
+from cindy.errors import DataError
+
+__all__ = ["Field", "as_fields", "is_fields"]
+
+
+_DIMENSIONS = 3
+_UNEVEN = 1e-6
+"""Relative difference of steps from which a grid is not uniform: coordinates are often stored in single
+precision."""
+
+
+class Grid(Protocol):
+    """What holds values over (space …, time): an array, or something that reads a file when asked."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+class Field:
+    """One or more fields measured on a rectangular grid of one to three axes of space, and of time.
+
+    A missing value is NaN or masked: whatever touches it is left out. Values are read in slabs of time when
+    they are needed, so that a field may live in a file that is larger than memory.
+
+    arrays: by keyword; those of one dimension are coordinates, the others the fields, over the
+        coordinates in the order given
+    data: an xarray Dataset in place of the arrays
+    periodic: names of the axes on which the last sample is followed by the first; {"x": length} where the
+        grid is not uniform
+    inputs: known fields without noise or equation, {"a": values over space, or over space and time}; a text
+        names a coordinate
+    mask: True where a value must not be used, over space or over space and time
+    time: the name of the coordinate of time
+
+    >>> x, t = np.linspace(0, 1, 50, endpoint=False), np.linspace(0, 2, 30)
+    >>> Field(u=np.sin(2 * np.pi * (x[:, None] - t)), x=x, t=t, periodic="x")
+    Field(u over x × t, 50 × 30, periodic in x)
+    """
+
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    axes: tuple[str, ...]
+    time: str
+    name: str
+    weight: float
+    stopped: str | None
+
+    def __init__(
+        self,
+        data: Any = None,
+        /,
+        *,
+        periodic: str | Iterable[str] | Mapping[str, float] = (),
+        inputs: str | Iterable[str] | Mapping[str, Any] = (),
+        mask: Any = None,
+        time: str = "t",
+        name: str = "",
+        weight: float = 1.0,
+        stopped: str | None = None,
+        **arrays: Any,
+    ) -> None:
+        self.name, self.time, self.stopped = str(name), str(time), stopped
+        self._where = f'Field "{name}"' if name else "Field"
+        self.weight = positive(weight, f"{self._where}: `weight`")
+        if data is not None:
+            if arrays:
+                raise DataError(f"{self._where}: pass a Dataset or arrays by name, not both.")
+            arrays = _from_dataset(data, self.time, self._where)
+        order, values = _sorted_out(arrays, self._where)
+        if self.time not in order:
+            raise DataError(
+                f'{self._where}: the coordinate of time "{self.time}" is missing; there are '
+                f"{', '.join(order) or 'none'}. Pass it, or name another with `time`."
+            )
+        self.axes = tuple(axis for axis in order if axis != self.time)
+        if not 1 <= len(self.axes) <= _DIMENSIONS:
+            raise DataError(
+                f"{self._where}: one to {_DIMENSIONS} axes of space are needed, but there are "
+                f"{len(self.axes)}. "
+                "Values at one place are a Trajectory."
+            )
+        self._coordinates = {
+            axis: _coordinate(order[axis], axis, self._where) for axis in (*self.axes, self.time)
+        }
+        self.states = unique_names(values, f"{self._where}: fields")
+        if not self.states:
+            raise DataError(f"{self._where}: there is no field: every array has one dimension.")
+        self._grids: dict[str, Grid] = {
+            state: _in_order(values[state], state, tuple(order), self.axes, self) for state in self.states
+        }
+        self._periods = _periods(periodic, self)
+        self.inputs = self._take_inputs(inputs)
+        self._mask = None if mask is None else _broad(np.asarray(mask, dtype=bool), "mask", self)
+
+    def _take_inputs(self, inputs: str | Iterable[str] | Mapping[str, Any]) -> tuple[str, ...]:
+        named: Mapping[str, Any]
+        if isinstance(inputs, str):
+            named = {inputs: inputs}
+        elif isinstance(inputs, Mapping):
+            named = inputs
+        else:
+            named = {name: name for name in inputs}
+        for name, what in named.items():
+            if isinstance(what, str):
+                axis = self._axis(what, "inputs")
+                shape = [1] * (len(self.axes) + 1)
+                shape[axis] = -1
+                values = np.broadcast_to(self._coordinates[what].reshape(shape), self.shape)
+            else:
+                values = _broad(floats_any(what, f"{self._where}: input {name!r}"), name, self)
+            self._grids[name] = values
+        names = tuple(named)
+        unique_names((*self.states, *names), f"{self._where}: fields and inputs together")
+        return names
+
+    def _axis(self, name: str, what: str) -> int:
+        known = (*self.axes, self.time)
+        if name not in known:
+            raise DataError(
+                f"{self._where}: `{what}` names {name!r}, which is no axis. {did_you_mean(name, known)}"
+            )
+        return known.index(name)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Samples along the axes of space, then of time."""
+        return tuple(len(self._coordinates[axis]) for axis in (*self.axes, self.time))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Fields, then inputs: the variables of a basis."""
+        return self.states + self.inputs
+
+    @property
+    def dimension(self) -> int:
+        """Number of fields that have an equation."""
+        return len(self.states)
+
+    @property
+    def t(self) -> Floats:
+        """(n,) times."""
+        return self._coordinates[self.time]
+
+    def coordinate(self, axis: str) -> Floats:
+        """The coordinate of an axis, or of time."""
+        self._axis(axis, "coordinate")
+        return self._coordinates[axis]
+
+    def period(self, axis: str) -> float | None:
+        """The length after which an axis repeats; None where it does not."""
+        return self._periods.get(axis)
+
+    def uniform(self, axis: str) -> bool:
+        """Whether the samples along an axis are equally spaced."""
+        steps = np.diff(self._coordinates[axis])
+        return len(steps) == 0 or bool(np.ptp(steps) <= _UNEVEN * abs(float(np.mean(steps))))
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __repr__(self) -> str:
+        of = ", ".join(self.variables)
+        grid = " × ".join(map(str, self.shape))
+        around = f", periodic in {', '.join(self._periods)}" if self._periods else ""
+        name = f'"{self.name}": ' if self.name else ""
+        return f"Field({name}{of} over {' × '.join((*self.axes, self.time))}, {grid}{around})"
+
+    def __getitem__(self, name: str) -> Floats:
+        """The whole of one field or input, (space …, time)."""
+        return self.slab(name, 0, len(self))
+
+    def slab(self, name: str, start: int, stop: int) -> Floats:
+        """A field or an input at the times start … stop − 1: (space …, stop − start), NaN where missing."""
+        if name not in self._grids:
+            raise DataError(f"{self._where}: there is no field {name!r}. {did_you_mean(name, self._grids)}")
+        raw = self._grids[name][..., start:stop]
+        values = np.ma.filled(np.ma.asarray(raw).astype(np.float64), np.nan)
+        if np.isinf(values).any():
+            raise DataError(
+                f"{self._where}: {name!r} holds infinite values. Write NaN where values are missing."
+            )
+        if self._mask is not None:
+            values = np.where(self._mask[..., start:stop], np.nan, values)
+        return values
+
+    def part(self, start: int, stop: int) -> Field:
+        """The field at the times start … stop − 1, read into memory."""
+        if not 0 <= start < stop <= len(self):
+            raise DataError(f"{self._where}: there are no times {start} … {stop - 1} among {len(self)}.")
+        made = object.__new__(Field)
+        made.__dict__.update(self.__dict__)
+        made._coordinates = {**self._coordinates, self.time: self.t[start:stop]}
+        made._grids = {name: self.slab(name, start, stop) for name in self._grids}
+        made._mask = None
+        return made
+
+    @property
+    def first(self) -> Field:
+        """The field at its first time: where a simulation starts."""
+        return self.part(0, 1)
+
+    @property
+    def last(self) -> Field:
+        """The field at its last time."""
+        return self.part(len(self) - 1, len(self))
+
+    def with_values(self, t: Any, values: Mapping[str, Any], *, stopped: str | None = None) -> Field:
+        """Other values, and other times, on the same axes of space; without inputs."""
+        arrays: dict[str, Any] = {axis: self._coordinates[axis] for axis in self.axes}
+        arrays |= {self.time: t, **values}
+        return Field(
+            **arrays,
+            periodic=self._periods,
+            time=self.time,
+            name=self.name,
+            stopped=stopped,
+        )
+
+    def to_xarray(self) -> Any:
+        """The fields as an xarray Dataset (extra: data)."""
+        import xarray
+
+        dims = (*self.axes, self.time)
+        return xarray.Dataset(
+            {name: (dims, self[name]) for name in self.states},
+            coords={axis: self._coordinates[axis] for axis in dims},
+        )
+
+
+def is_fields(data: Any) -> bool:
+    """Whether data are a field, a list of fields, or an xarray Dataset that is one."""
+    if isinstance(data, (list, tuple)):
+        return bool(data) and any(isinstance(item, Field) for item in data)
+    return isinstance(data, Field)
+
+
+def as_fields(data: Any) -> list[Field]:
+    """A list of fields with the same variables and axes."""
+    found = [data] if isinstance(data, Field) else list(data)
+    for i, one in enumerate(found):
+        if not isinstance(one, Field):
+            raise DataError(f"Fields and other data cannot be mixed: item {i} is a {type(one).__name__}.")
+        for what in ("states", "inputs", "axes"):
+            expected, got = getattr(found[0], what), getattr(one, what)
+            if expected != got:
+                raise DataError(
+                    f"All fields must have the same {what}, but field 0 has ({', '.join(expected)}) and "
+                    f"field {i} "
+                    f"has ({', '.join(got)}). Give all the same names in the same order."
+                )
+    return found
+
+
+def floats_any(values: Any, where: str) -> Floats:
+    """Numbers of any shape; masked ones become NaN."""
+    try:
+        return np.ma.filled(np.ma.asarray(values).astype(np.float64), np.nan)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} must be numbers: {error}.") from error
+
+
+def _sorted_out(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Coordinates and fields, each in the order given."""
+    coordinates: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    for name, array in arrays.items():
+        dimensions = getattr(array, "ndim", None)
+        dimensions = np.ndim(array) if dimensions is None else dimensions
+        if dimensions == 0:
+            raise DataError(f"{where}: {name!r} must be an array, but is {array!r}.")
+        (coordinates if dimensions == 1 else values)[name] = array
+    return coordinates, values
+
+
+def _coordinate(values: Any, axis: str, where: str) -> Floats:
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        array = (array - array[0]) / np.timedelta64(1, "s")
+    result = floats(array, f"{where}: `{axis}`", ndim=1)
+    bad = np.flatnonzero(np.diff(result) <= 0)
+    if len(bad):
+        i = int(bad[0])
+        raise DataError(
+            f"{where}: `{axis}` must increase, but {axis}[{i}] = {result[i]:g} is followed by "
+            f"{axis}[{i + 1}] = {result[i + 1]:g}. Sort the grid along this axis."
+        )
+    return result
+
+
+class _Moved:
+    """A grid whose axes come in another order, read slab by slab."""
+
+    def __init__(self, grid: Any, order: tuple[int, ...]) -> None:
+        self._grid, self._order = grid, order
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._grid.shape[k] for k in self._order)
+
+    def __getitem__(self, key: Any, /) -> Any:
+        times = key[-1]
+        inner = [slice(None)] * len(self._order)
+        inner[self._order[-1]] = times
+        raw = self._grid[tuple(inner)]
+        raw = getattr(raw, "values", raw)
+        return raw.transpose(self._order)
+
+
+def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, ...], field: Field) -> Grid:
+    """A grid over the axes of space, then time, whatever the order of the coordinates."""
+    known = (*axes, field.time)
+    lengths = {axis: len(field._coordinates[axis]) for axis in known}
+    array = values if hasattr(values, "shape") and hasattr(values, "__getitem__") else np.asarray(values)
+    dims = getattr(values, "dims", None)
+    order = tuple(dims) if dims is not None and set(dims) == set(known) else order
+    expected = tuple(lengths[axis] for axis in order)
+    if tuple(array.shape) != expected:
+        hint = " Pass the transpose." if tuple(array.shape) == expected[::-1] else ""
+        raise DataError(
+            f"{field._where}: {name!r} must have shape {expected}, for ({', '.join(order)}), but has "
+            f"{tuple(array.shape)}.{hint}"
+        )
+    if order == known and isinstance(array, np.ndarray):
+        return array
+    return _Moved(array, tuple(order.index(axis) for axis in known))
+
+
+def _broad(values: Any, name: str, field: Field) -> Any:
+    """Values over space, or over space and time, as the latter."""
+    shape = field.shape
+    if values.shape == shape[:-1] and values.shape != shape:
+        values = values[..., None]
+    try:
+        return np.broadcast_to(values, shape)
+    except ValueError as error:
+        raise DataError(
+            f"{field._where}: {name!r} must have shape {shape}, or {shape[:-1]} over space alone, "
+            f"but has {values.shape}."
+        ) from error
+
+
+def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) -> dict[str, float]:
+    given: Mapping[str, float | None]
+    if isinstance(periodic, Mapping):
+        given = periodic
+    else:
+        given = dict.fromkeys([periodic] if isinstance(periodic, str) else periodic)
+    found = {}
+    for axis, length in given.items():
+        if field._axis(axis, "periodic") == len(field.axes):
+            raise DataError(f"{field._where}: time cannot be periodic.")
+        x = field._coordinates[axis]
+        if length is None:
+            if not field.uniform(axis):
+                raise DataError(
+                    f"{field._where}: {axis!r} is periodic but not uniform, so its length must be said: "
+                    f"periodic={{{axis!r}: length}}."
+                )
+            length = float(x[-1] - x[0]) * len(x) / max(len(x) - 1, 1)
+        if length <= x[-1] - x[0]:
+            raise DataError(
+                f"{field._where}: the period of {axis!r} must exceed {x[-1] - x[0]:g}, the distance from "
+                f"its first "
+                f"sample to its last, but is {length:g}. Drop the sample that repeats the first."
+            )
+        found[axis] = float(length)
+    return found
+
+
+def _from_dataset(data: Any, time: str, where: str) -> dict[str, Any]:
+    """Coordinates and fields of an xarray Dataset, the fields unread."""
+    if not (hasattr(data, "data_vars") and hasattr(data, "coords")):
+        raise DataError(
+            f"{where}: expected arrays by name or an xarray Dataset, but got {type(data).__name__}. "
+            "Write Field(u=u, x=x, t=t)."
+        )
+    fields = {str(name): values for name, values in data.data_vars.items() if values.ndim > 1}
+    if not fields:
+        raise DataError(f"{where}: the Dataset holds no variable over space and time.")
+    dims = next(iter(fields.values())).dims
+    order = [d for d in dims if d != time] + [d for d in dims if d == time]
+    missing = [str(d) for d in order if d not in data.coords]
+    if missing:
+        raise DataError(f"{where}: the Dataset has no coordinate for its dimension {missing[0]!r}.")
+    return {**{str(d): np.asarray(data.coords[d].values) for d in order}, **fields}

@@ -1,0 +1,202 @@
+"""Smooth bumps of compact support along one axis: the weights that move derivatives onto them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import ceil, floor
+from typing import TypeVar
+
+import numpy as np
+import scipy.sparse
+import scipy.special
+
+from cindy._types import Floats, Ints
+from cindy.calculus import interval_weights
+
+__all__ = ["AxisRows", "apply", "bumps", "integrals", "reduce"]
+
+Key = TypeVar("Key")
+
+_DENSE = 0.04
+"""Share of entries from which a dense product is faster than a sparse one, on one core."""
+
+
+@dataclass(frozen=True, eq=False)
+class AxisRows:
+    """The rows along one axis: one a place of the test function, in samples.
+
+    matrices: by order of the derivative that was moved onto the test function, (rows, samples)
+    starts, stops: (rows,) the samples that a row looks at are start … stop − 1, unless it wraps around
+    """
+
+    matrices: Mapping[int, Floats]
+    starts: Ints
+    stops: Ints
+
+    @property
+    def rows(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def touched(self) -> Floats:
+        """(rows, samples): 1 where a row looks at a sample."""
+        return np.asarray(sum(abs(m) for m in self.matrices.values()) > 0, dtype=np.float64)
+
+    def squares(self, a: int, b: int) -> Floats:
+        """(rows, samples): the product of the weights of two orders, by which independent noise adds up."""
+        return self.matrices[a] * self.matrices[b]
+
+    def part(self, first: int, last: int, low: int, high: int) -> AxisRows:
+        """The rows first … last − 1, on the samples low … high − 1 alone."""
+        cut = {a: m[first:last, low:high] for a, m in self.matrices.items()}
+        return AxisRows(cut, self.starts[first:last] - low, self.stops[first:last] - low)
+
+
+def bumps(
+    x: Floats, *, half_width: float, power: int, orders: tuple[int, ...], spacing: float, period: float | None
+) -> AxisRows:
+    """Rows of the test function (1 − s²)^power, s = (x − centre) / half_width, of unit integral.
+
+    Row a of the derivative of order k holds the weights of ∫ φ ∂ᵏg dx, integrated by parts: of
+    (−1)ᵏ ∫ φ⁽ᵏ⁾ g dx. Centres stand on samples, about `spacing` apart.
+    """
+    weight = _quadrature(x, period)
+    centres = _centres(x, half_width, spacing, period)
+    away = x[None, :] - x[centres][:, None]
+    if period is not None:
+        away -= period * np.round(away / period)
+    s = away / half_width
+    inside = np.abs(s) < 1.0
+    s = np.where(inside, s, 0.0)
+    whole = half_width * float(scipy.special.beta(0.5, power + 1.0))
+    matrices = {}
+    for k in orders:
+        shape = _bump(s, power, k) * (-1.0 / half_width) ** k / whole
+        matrices[k] = np.where(inside, shape, 0.0) * weight
+    starts, stops = inside.argmax(axis=1), len(x) - inside[:, ::-1].argmax(axis=1)
+    return AxisRows(matrices, starts.astype(np.intp), stops.astype(np.intp))
+
+
+def _bump(s: Floats, p: int, order: int) -> Floats:
+    """The derivative of (1 − s²)^p: a polynomial times (1 − s²)^(p − order), which loses no digits."""
+    q = np.polynomial.Polynomial([1.0])
+    round_ = np.polynomial.Polynomial([1.0, 0.0, -1.0])
+    for a in range(order):
+        q = round_ * q.deriv() - 2.0 * (p - a) * np.polynomial.Polynomial([0.0, 1.0]) * q
+    return np.asarray((1.0 - s * s) ** (p - order) * q(s))
+
+
+def _centres(x: Floats, half_width: float, spacing: float, period: float | None) -> Ints:
+    """Samples about `spacing` apart around which the whole bump lies inside the axis."""
+    if period is not None:
+        count = max(1, floor(period / spacing))
+        places = x[0] + period * np.arange(count) / count
+    else:
+        slack = 1e-9 * half_width
+        fits = x[(x - half_width >= x[0] - slack) & (x + half_width <= x[-1] + slack)]
+        if not len(fits):
+            return np.zeros(0, dtype=np.intp)
+        count = floor((fits[-1] - fits[0]) / spacing * (1 + 1e-9)) + 1
+        places = np.linspace(fits[0], fits[-1], max(count, 1)) if count > 1 else fits[len(fits) // 2][None]
+    nearest = np.clip(np.searchsorted(x, places), 1, len(x) - 1)
+    nearest -= places - x[nearest - 1] < x[nearest] - places
+    return np.unique(nearest).astype(np.intp)
+
+
+def _quadrature(x: Floats, period: float | None) -> Floats:
+    """Weights of the integral over the axis; on a uniform grid all alike, for a bump ends in zeros."""
+    steps = np.diff(x)
+    if np.ptp(steps) <= 1e-6 * float(np.mean(steps)):
+        return np.full(len(x), float(np.mean(steps)))
+    if period is not None:
+        # Three turns: the ends of the middle one have neighbours on both sides.
+        turns = np.concatenate([x - period, x, x + period])
+        return _quadrature(turns, None)[len(x) : 2 * len(x)]
+    degree = min(5, len(x) - 1)
+    each = interval_weights(x, degree=degree, half_width=ceil(degree / 2)).toarray()
+    return np.asarray(each.sum(axis=0), dtype=np.float64)
+
+
+def integrals(t: Floats, *, order: int, windows: int, modes: int) -> AxisRows:
+    """Rows in time without a test function: the integral from a free initial state, mode by mode.
+
+    In each window of samples the equation u(t) = Σ_{j<r} c_j t^j + ∫…∫ g is projected on the slowest cosines
+    that are orthogonal to 1, …, t^{r − 1}: the initial state drops out, and white noise stays white.
+    Order 0 holds the weights of the terms, order r those of the fields.
+    """
+    edges = np.linspace(0, len(t), windows + 1).astype(int)
+    plain: list[Floats] = []
+    integrated: list[Floats] = []
+    starts: list[int] = []
+    stops: list[int] = []
+    for a, b in pairwise(edges.tolist()):
+        at = t[a:b]
+        degree = min(6, b - a - 1)
+        step = interval_weights(at, degree=degree, half_width=ceil(degree / 2)).toarray()
+        once = np.vstack([np.zeros((1, b - a)), np.cumsum(step, axis=0)])
+        count = min(modes, b - a - order)
+        s = (at - at[0]) / (at[-1] - at[0])
+        free = np.vander(2.0 * s - 1.0, order, increasing=True)
+        cosines = np.cos(np.pi * np.outer(s, np.arange(1, count + 1)))
+        q, _ = np.linalg.qr(np.hstack([free, cosines]))
+        project = q[:, order:].T
+        for rows, into in ((project, plain), (project @ np.linalg.matrix_power(once, order), integrated)):
+            whole = np.zeros((len(rows), len(t)))
+            whole[:, a:b] = rows
+            into.append(whole)
+        starts += [a] * len(project)
+        stops += [b] * len(project)
+    scale = 1.0 / np.mean(np.diff(t)) ** order / np.sqrt(len(t))
+    matrices = {0: np.vstack(integrated) * scale, order: np.vstack(plain) * scale}
+    return AxisRows(matrices, np.array(starts, dtype=np.intp), np.array(stops, dtype=np.intp))
+
+
+def apply(matrix: Floats, values: Floats, axis: int) -> Floats:
+    """The matrix times the values along an axis, which then has its rows."""
+    if axis == values.ndim - 1:
+        flat = values.reshape(-1, values.shape[-1])
+        out = (
+            flat @ matrix.T if _is_dense(matrix) else np.asarray((scipy.sparse.csr_array(matrix) @ flat.T).T)
+        )
+        return np.asarray(out.reshape(*values.shape[:-1], len(matrix)))
+    lead = values.shape[:axis]
+    flat = values.reshape(*lead, values.shape[axis], -1)
+    if _is_dense(matrix):
+        out = np.matmul(matrix, flat)
+    else:
+        sparse = scipy.sparse.csr_array(matrix)
+        each = [np.asarray(sparse @ part) for part in flat.reshape(-1, *flat.shape[-2:])]
+        out = np.stack(each)
+    return np.asarray(out.reshape(*lead, len(matrix), *values.shape[axis + 1 :]))
+
+
+def _is_dense(matrix: Floats) -> bool:
+    return matrix.size < 1_000_000 or bool(np.count_nonzero(matrix) > _DENSE * matrix.size)
+
+
+def reduce(
+    values: Floats, operators: Sequence[Mapping[Key, Floats]], wanted: set[tuple[Key, ...]]
+) -> dict[tuple[Key, ...], Floats]:
+    """For every wanted tuple of keys, one an axis, the values with those operators applied.
+
+    From the last axis to the first, each partial product made once.
+    """
+    found: dict[tuple[Key, ...], Floats] = {}
+
+    def down(part: Floats, axis: int, tail: tuple[Key, ...], left: set[tuple[Key, ...]]) -> None:
+        if axis < 0:
+            found[tail] = part
+            return
+        for key in sorted({keys[axis] for keys in left}, key=repr):
+            down(
+                apply(operators[axis][key], part, axis),
+                axis - 1,
+                (key, *tail),
+                {k for k in left if k[axis] == key},
+            )
+
+    down(values, len(operators) - 1, (), wanted)
+    return found

@@ -1,0 +1,120 @@
+"""What values on a grid tell of themselves: the noise, whether neighbours share it, how fast the signal
+varies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+
+import numpy as np
+import scipy.fft
+
+from cindy._types import Floats
+
+__all__ = ["corner", "grid_noise", "shared_by_neighbours"]
+
+
+_DIFFERENCE = 8
+"""Order of the differences along every axis: with it the noise is within 2 to 4 % on the twelve equations of
+`python -m benchmarks pde`, at noise from 1 to 100 %."""
+_BOXES = 5
+"""Boxes along every axis over which the median is taken: fronts and edges fill a few of them."""
+_RISE = 1.25
+"""A noise that rises by more when every second sample is left out is shared by neighbours."""
+_MOST_RISE = 4.0
+"""A rise by more is the signal, which thinning makes rougher: an average of two neighbours rises by 3."""
+
+
+def grid_noise(values: Floats, coordinates: Sequence[Floats]) -> float:
+    """The standard deviation of white noise in values on a grid, by differences along all axes at once.
+
+    values: (…), NaN where missing; coordinates: one an axis
+    The signal varies little from sample to sample along every axis, so that the product of high differences
+    leaves the noise alone; the median over boxes of their mean squares passes over fronts.
+    """
+    left = values
+    for axis, x in enumerate(coordinates):
+        left = _difference(left, x, axis)
+    return float(np.sqrt(_median_of_boxes(left * left)))
+
+
+def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple[int, ...]:
+    """For every axis, of how many samples one must be kept for the noise to be independent."""
+    found = []
+    for axis, x in enumerate(coordinates):
+        step = 1
+        levels = [grid_noise(values, coordinates)]
+        for k in (2, 4, 8):
+            if len(x) // k <= _DIFFERENCE + 4:
+                break
+            thin = [slice(None)] * values.ndim
+            thin[axis] = slice(None, None, k)
+            levels.append(
+                grid_noise(values[tuple(thin)], [*coordinates[:axis], x[::k], *coordinates[axis + 1 :]])
+            )
+        # It rises, by no more than averaging explains, and then stays: noise. A signal goes on rising.
+        for k in range(1, len(levels) - 1):
+            rises = _RISE < levels[k] / max(levels[k - 1], 1e-300) < _MOST_RISE
+            stays = levels[k + 1] < _RISE * levels[k]
+            if rises and stays:
+                step = 2**k
+        found.append(step)
+    return tuple(found)
+
+
+def _difference(values: Floats, x: Floats, axis: int) -> Floats:
+    """Differences of the eighth order along an axis, in units in which white noise keeps its size."""
+    order = min(_DIFFERENCE, len(x) - 1)
+    if order < 1:
+        return values
+    steps = np.diff(x)
+    if np.ptp(steps) <= 1e-3 * float(np.mean(steps)):
+        return np.asarray(np.diff(values, order, axis=axis) / np.sqrt(comb(2 * order, order)))
+    # On an uneven grid the weights of divided differences, each row of unit length.
+    windows = np.lib.stride_tricks.sliding_window_view(x, order + 1)
+    apart = windows[:, :, None] - windows[:, None, :]
+    scale = np.abs(apart).max(axis=(1, 2))[:, None, None]
+    apart = np.where(np.eye(order + 1, dtype=bool), 1.0, apart / scale)
+    weights = 1.0 / np.prod(apart, axis=2)
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    moved = np.moveaxis(values, axis, -1)
+    seen = np.lib.stride_tricks.sliding_window_view(moved, order + 1, axis=-1)
+    return np.moveaxis(np.einsum("...wk,wk->...w", seen, weights), -1, axis)
+
+
+def _median_of_boxes(squares: Floats) -> float:
+    parts = [squares]
+    for axis in range(squares.ndim):
+        count = max(1, min(_BOXES, squares.shape[axis] // 4))
+        parts = [piece for part in parts for piece in np.array_split(part, count, axis=axis)]
+    known = [float(np.nanmean(p)) for p in parts if np.isfinite(p).mean() > 0.25]
+    return float(np.median(known)) if known else 0.0
+
+
+def corner(values: Floats, axis: int, *, periodic: bool) -> float:
+    """The frequency, in radians a sample, at which the spectrum along an axis goes over from signal to noise.
+
+    Where two straight lines fit the running sum of the amplitudes best (Messenger and Bortz,
+    J. Comput. Phys. 443, 2021): the sum grows fast over the signal and slowly over what is left.
+    """
+    moved = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    moved = moved[:, np.isfinite(moved).all(axis=0)]
+    n = len(moved)
+    if n < 8 or moved.shape[1] == 0:
+        return np.pi / 4
+    # Cosines where the axis does not repeat: a jump from the last sample to the first would look like signal.
+    spectrum = np.abs(scipy.fft.rfft(moved, axis=0)) if periodic else np.abs(scipy.fft.dct(moved, axis=0))
+    amplitude = spectrum.mean(axis=1)
+    amplitude[0] = 0.0
+    running = np.cumsum(amplitude)
+    if running[-1] <= 0:
+        return np.pi / 4
+    last = len(running) - 1
+    places = np.arange(len(running))
+    errors = np.full(len(running), np.inf)
+    for k in range(1, last):
+        first = running[0] + (running[k] - running[0]) * places[: k + 1] / k
+        second = running[k] + (running[-1] - running[k]) * (places[k:] - k) / (last - k)
+        errors[k] = np.sum((running[: k + 1] - first) ** 2) + np.sum((running[k:] - second) ** 2)
+    k = int(np.argmin(errors))
+    return float(2 * np.pi * k / n if periodic else np.pi * k / n)

@@ -1,0 +1,308 @@
+"""The rows of fields in the weak form, slab by slab of time, and what noise adds to their Gram matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats, Ints
+from cindy.basis import Basis, Factor, Term, product
+from cindy.calculus import derivative_weights
+from cindy.data import Field
+from cindy.errors import DataError
+from cindy.formulation.bumps import AxisRows, apply, bumps, integrals, reduce
+from cindy.formulation.unbiased import Unbiased
+from cindy.formulation.weak import Weak
+
+__all__ = ["FieldRows", "Slab"]
+
+
+_MOST_ROWS = 6000
+"""Rows of all fields together: neighbouring test functions say nearly the same."""
+_LATTICE = 0.5
+"""Distance of test functions, in half-widths: a quarter of the width."""
+_SLAB = 6_000_000
+"""Values of one variable that are held in memory at a time."""
+_LOCAL_DEGREE = 4
+_MODES = 24
+"""Cosines in a window of the integral form in time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Slab:
+    """The rows of one stretch of time.
+
+    part: which stretch of time, where one is worked on in several portions
+    boxes: one matrix (rows, terms + states) a box of space
+    spurious: (terms + states, terms + states) what noise adds to the sum of their Gram matrices
+    samples: values that were read for the first time
+    dropped: rows that touch missing values
+    """
+
+    part: int
+    boxes: tuple[Floats, ...]
+    begin: float
+    end: float
+    spurious: Floats
+    samples: int
+    dropped: int
+
+
+@dataclass(frozen=True, eq=False)
+class FieldRows:
+    """How one field becomes rows: test functions along every axis, in slabs of time.
+
+    share: of the rows that this field may have among all fields
+    blocks: how many blocks of rows are wanted
+    """
+
+    field: Field
+    basis: Basis
+    form: Weak
+    share: float
+    blocks: int
+
+    @cached_property
+    def terms(self) -> list[tuple[Term, tuple[int, ...]]]:
+        """Every column as a function of the fields, and the orders of its derivatives, in space and time."""
+        axes = self.field.axes
+        columns: list[tuple[Term, tuple[int, ...]]] = []
+        for term in self.basis.terms(self.field.variables):
+            whole = len(term) == 1 and term[0].kind == "derivative" and term[0].power == 1
+            inner = term[0].of if whole else term
+            orders = tuple(term[0].by.count(axis) if whole else 0 for axis in axes)
+            columns.append((inner, (*orders, 0)))
+        none = (0,) * len(axes)
+        for state in self.field.states:
+            columns.append(((Factor("variable", (state,)),), (*none, self.form.order)))
+        return columns
+
+    @cached_property
+    def axes(self) -> list[AxisRows]:
+        """The rows along space and time."""
+        names = (*self.field.axes, self.field.time)
+        stretch = 1.0
+        for _ in range(40):
+            made = [self._axis(k, axis, stretch) for k, axis in enumerate(names)]
+            if np.prod([float(a.rows) for a in made]) <= max(self.share * _MOST_ROWS, 1.0):
+                break
+            stretch *= 1.1
+        return made
+
+    def _axis(self, k: int, axis: str, stretch: float) -> AxisRows:
+        form, field = self.form, self.field
+        x = field.coordinate(axis)[:: form.steps[k]]
+        if axis == field.time and form.time == "integral":
+            windows = max(1, min(3, len(x) // 40))
+            return integrals(x, order=form.order, windows=windows, modes=max(4, int(_MODES / stretch)))
+        orders = {0, form.order} if axis == field.time else {orders[k] for _, orders in self.terms}
+        made = bumps(
+            x,
+            half_width=form.widths[k],
+            power=form.exponents[k],
+            orders=tuple(sorted(orders)),
+            spacing=stretch * _LATTICE * form.widths[k],
+            period=field.period(axis) if axis != field.time else None,
+        )
+        if not made.rows:
+            raise DataError(
+                f"Weak: a test function of half-width {form.widths[k]:g} does not fit into {axis} = "
+                f"{x[0]:g} … "
+                f"{x[-1]:g} of {field!r}. Give more samples, or smaller half_widths."
+            )
+        return made
+
+    @cached_property
+    def divisions(self) -> tuple[int, ...]:
+        """Into how many boxes the rows are divided along every axis."""
+        rows = np.array([a.rows for a in self.axes], dtype=float)
+        cuts = np.ones(len(rows), dtype=int)
+        if self.form.time == "integral":
+            # Rows of one window share their initial state.
+            rows[-1] = len(np.unique(self.axes[-1].starts))
+        while np.prod(cuts) < self.blocks:
+            each = rows / cuts
+            k = int(np.argmax(np.where(cuts < rows, each, 0.0)))
+            if cuts[k] >= rows[k]:
+                break
+            cuts[k] += 1
+        return tuple(int(c) for c in cuts)
+
+    def slabs(self) -> Iterator[Slab]:
+        """The rows, one stretch of time after the other."""
+        time = self.axes[-1]
+        noise = self.form.noise_of(self.field)
+        order = np.argsort(time.starts, kind="stable")
+        place = int(np.prod(self.field.shape[:-1]))
+        read = 0
+        for number, part in enumerate(np.array_split(order, self.divisions[-1])):
+            for piece in self._portions(part, place):
+                low, high = int(time.starts[piece].min()), int(time.stops[piece].max())
+                cut = AxisRows(
+                    {a: m[piece, low:high] for a, m in time.matrices.items()},
+                    time.starts[piece],
+                    time.stops[piece],
+                )
+                fresh = max(0, high - max(read, low)) * place
+                read = max(read, high)
+                yield self._slab(number, cut, low, high, noise, fresh)
+
+    def _portions(self, part: Ints, place: int) -> list[Ints]:
+        """Rows in time that are worked on together: as many as memory allows."""
+        time = self.axes[-1]
+        longest = int((time.stops[part] - time.starts[part]).max())
+        extent = int(time.stops[part].max() - time.starts[part].min())
+        count = 1
+        while (
+            count < len(part) and place * max(longest, extent / count + longest) > _SLAB and extent > longest
+        ):
+            count += 1
+        return [p for p in np.array_split(part, count) if len(p)]
+
+    def _slab(
+        self, part: int, time: AxisRows, low: int, high: int, noise: Mapping[str, float], fresh: int
+    ) -> Slab:
+        values, valid = self._values(low, high)
+        axes = [*self.axes[:-1], time]
+        keep = None if valid is None else _untouched(axes, ~valid)
+        unbiased = Unbiased(values, noise, self._slopes(values, noise))
+        functions = list(dict.fromkeys(g for g, _ in self.terms))
+        table = np.empty((*(a.rows for a in axes), len(self.terms)))
+        evaluated: dict[Term, Floats] = {}
+        for g in functions:
+            # Held only where they are short of memory's limit: all are needed again for the noise.
+            evaluated[g] = unbiased(g)
+            wanted = {orders for inner, orders in self.terms if inner == g}
+            found = reduce(evaluated[g], [a.matrices for a in axes], wanted)
+            for column, (inner, orders) in enumerate(self.terms):
+                if inner == g:
+                    table[..., column] = found[orders]
+        spurious = self._spurious(axes, keep, unbiased, evaluated, noise)
+        scale = np.sqrt(self.field.weight)
+        boxes = tuple(scale * box for box in self._boxes(table, keep))
+        t = self.field.t[:: (self.form.steps)[-1]]
+        dropped = 0 if keep is None else int(keep.size - keep.sum())
+        return Slab(
+            part, boxes, float(t[low]), float(t[high - 1]), spurious * self.field.weight, fresh, dropped
+        )
+
+    def _values(self, low: int, high: int) -> tuple[dict[str, Floats], NDArray[np.bool_] | None]:
+        """All variables at the samples low … high − 1 of the thinned grid, and where all are known."""
+        *space, last = self.form.steps
+        steps = (*(slice(None, None, k) for k in space), slice(None, None, last))
+        values, valid = {}, None
+        for name in self.field.variables:
+            raw = self.field.slab(name, low * last, (high - 1) * last + 1)[steps]
+            missing = np.isnan(raw)
+            if missing.any():
+                raw = np.where(missing, 0.0, raw)
+                valid = ~missing if valid is None else valid & ~missing
+            values[name] = raw
+        return values, valid
+
+    def _slopes(
+        self, values: Mapping[str, Floats], noise: Mapping[str, float]
+    ) -> dict[Factor, tuple[Floats, Floats]]:
+        """First derivatives at the samples, by local polynomials, and the variance of their noise."""
+        factors = {f.base for g, _ in self.terms for f in g if f.kind == "derivative"}
+        found = {}
+        for factor in factors:
+            name, axis = factor.of[0].variables[0], factor.by[0]
+            k = self.field.axes.index(axis)
+            x = self.field.coordinate(axis)[:: self.form.steps[k]]
+            step = float(np.mean(np.diff(x)))
+            half = int(np.clip(round(0.5 * self.form.widths[k] / step), 3, (len(x) - 1) // 2))
+            period = self.field.period(axis)
+            weights = _slope_weights(x, half, period)
+            size = np.sqrt(np.sum(weights**2, axis=1)) * noise.get(name, 0.0)
+            shape = [1] * values[name].ndim
+            shape[k] = -1
+            found[factor] = apply(weights, values[name], k), (size**2).reshape(shape)
+        return found
+
+    def _spurious(
+        self,
+        axes: list[AxisRows],
+        keep: NDArray[np.bool_] | None,
+        unbiased: Unbiased,
+        evaluated: Mapping[Term, Floats],
+        noise: Mapping[str, float],
+    ) -> Floats:
+        """Σ over rows of the covariance of the columns' noise, without bias.
+
+        Noise in different samples is independent, so the covariance of two columns in a row is Σ over
+        samples of the product of their weights and the covariance there, for which ĝ ĥ − (g h)^ is an
+        estimate without bias, the hat being the function without the bias of noise.
+        """
+        size = len(self.terms)
+        total = np.zeros((size, size))
+        # Locally estimated derivatives share noise between samples: what they add is not taken off.
+        noisy = [
+            g
+            for g in evaluated
+            if any(noise.get(v, 0.0) > 0 for f in g for v in f.variables)
+            and not any(f.kind == "derivative" for f in g)
+        ]
+        squares = [_squares(axis, summed=keep is None) for axis in axes]
+        columns = {g: [c for c, (inner, _) in enumerate(self.terms) if inner == g] for g in noisy}
+        for i, g in enumerate(noisy):
+            for h in noisy[i:]:
+                if not _share_noise(g, h, noise):
+                    continue
+                both = evaluated[g] * evaluated[h] - unbiased(product((*g, *h), self.field.variables))
+                pairs = {
+                    (a, b): tuple(
+                        (min(p), max(p)) for p in zip(self.terms[a][1], self.terms[b][1], strict=True)
+                    )
+                    for a in columns[g]
+                    for b in columns[h]
+                }
+                found = reduce(both, squares, set(pairs.values()))
+                for (a, b), key in pairs.items():
+                    value = float(found[key].sum() if keep is None else found[key][keep].sum())
+                    total[a, b] = total[b, a] = value
+        return total
+
+    def _boxes(self, table: Floats, keep: NDArray[np.bool_] | None) -> Iterator[Floats]:
+        """The rows box by box of space, in order."""
+        cuts = self.divisions[:-1]
+        edges = [np.linspace(0, n, c + 1).astype(int) for n, c in zip(table.shape, cuts, strict=False)]
+        for corner_ in np.ndindex(*cuts):
+            inside = tuple(slice(e[i], e[i + 1]) for e, i in zip(edges, corner_, strict=True))
+            rows = table[inside].reshape(-1, table.shape[-1])
+            yield rows if keep is None else rows[keep[inside].ravel()]
+
+
+def _squares(axis: AxisRows, *, summed: bool) -> dict[tuple[int, int], Floats]:
+    orders = sorted(axis.matrices)
+    made = {(a, b): axis.squares(a, b) for i, a in enumerate(orders) for b in orders[i:]}
+    return {key: m.sum(axis=0, keepdims=True) for key, m in made.items()} if summed else made
+
+
+def _share_noise(g: Term, h: Term, noise: Mapping[str, float]) -> bool:
+    names = {v for f in g for v in f.variables if noise.get(v, 0.0) > 0}
+    return any(v in names for f in h for v in f.variables)
+
+
+def _untouched(axes: list[AxisRows], missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows look at no missing value."""
+    seen = missing.astype(np.float64)
+    for k in range(len(axes) - 1, -1, -1):
+        seen = apply(axes[k].touched, seen, k)
+    return np.asarray(seen < 0.5)
+
+
+def _slope_weights(x: Floats, half: int, period: float | None) -> Floats:
+    degree = min(_LOCAL_DEGREE, 2 * half)
+    if period is None:
+        return np.asarray(derivative_weights(x, order=1, degree=degree, half_width=half).toarray())
+    around = np.concatenate([x[-half:] - period, x, x[:half] + period])
+    wide = derivative_weights(around, order=1, degree=degree, half_width=half).toarray()[half:-half]
+    folded = wide[:, half:-half].copy()
+    folded[:, -half:] += wide[:, :half]
+    folded[:, :half] += wide[:, -half:]
+    return np.asarray(folded)

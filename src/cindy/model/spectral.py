@@ -1,0 +1,317 @@
+"""Solutions of partial differential equations on periodic axes, by exponential time differencing.
+
+The linear part is solved exactly, wavenumber by wavenumber; the rest by the Runge-Kutta scheme of fourth
+order of Cox and Matthews (J. Comput. Phys. 176, 2002). Its φ functions come from their series and repeated
+doubling, which needs no division by eigenvalues near zero (Kassam and Trefethen, SIAM J. Sci. Comput. 26,
+2005, on why that matters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import factorial
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.basis import Factor, Term, call
+
+__all__ = ["Spectral", "Summand", "spectral_solution"]
+
+Complexes = NDArray[np.complex128]
+Summand = tuple[Term, tuple[int, ...], Floats]
+
+_TAYLOR = 14
+_LOOSE = 1e-7
+"""Tolerance from which two runs a stretch are cheaper than four of a higher order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spectral:
+    """Right-hand sides on a periodic grid.
+
+    summands: (function, orders of its derivative by axis, coefficients (states,))
+    states, shape, periods: of the grid; axes: their names
+    known: inputs as a function of time, by name
+    order: 2 for u_tt = F, with rates after the fields
+    """
+
+    summands: Sequence[Summand]
+    states: tuple[str, ...]
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    periods: tuple[float, ...]
+    known: Callable[[float], dict[str, Floats]]
+    order: int = 1
+
+    @cached_property
+    def waves(self) -> list[Floats]:
+        """The wavenumbers along every axis, shaped to broadcast; of the last axis those from zero on."""
+        found = []
+        for k, (n, length) in enumerate(zip(self.shape, self.periods, strict=True)):
+            last = k == len(self.shape) - 1
+            numbers = scipy.fft.rfftfreq(n, length / n) if last else scipy.fft.fftfreq(n, length / n)
+            shape = [1] * len(self.shape)
+            shape[k] = -1
+            found.append(2 * np.pi * numbers.reshape(shape))
+        return found
+
+    def multiplier(self, orders: Sequence[int]) -> Complexes:
+        """What a derivative multiplies the modes with; odd ones leave the fastest mode, which has no
+        phase, out."""
+        total = np.ones([1] * len(self.shape), dtype=complex)
+        for k, order in enumerate(orders):
+            if order:
+                factor = (1j * self.waves[k]) ** order
+                if order % 2 and self.shape[k] % 2 == 0:
+                    factor = np.where(
+                        np.abs(self.waves[k]) >= np.abs(self.waves[k]).max() * (1 - 1e-12), 0.0, factor
+                    )
+                total = total * factor
+        return total
+
+    @cached_property
+    def modes(self) -> tuple[int, ...]:
+        return (*self.shape[:-1], self.shape[-1] // 2 + 1)
+
+    @cached_property
+    def linear(self) -> Complexes:
+        """(modes …, D, D): the linear part, D = states · order."""
+        d = len(self.states)
+        matrix = np.zeros((*self.modes, d * self.order, d * self.order), dtype=complex)
+        for term, orders, coef in self.summands:
+            if _is_linear(term, self.states):
+                j = self.states.index(term[0].variables[0])
+                at = np.broadcast_to(self.multiplier(orders), self.modes)
+                for i in map(int, np.flatnonzero(coef)):
+                    matrix[..., d * (self.order - 1) + i, j] += coef[i] * at
+        if self.order == 2:
+            for i in range(d):
+                matrix[..., i, d + i] = 1.0
+        return matrix
+
+    @cached_property
+    def keep(self) -> Floats:
+        """Modes of products that are no aliases of others."""
+        degree = max((sum(f.power for f in term) for term, _, _ in self._curved), default=1)
+        share = 2.0 / (min(degree, 3) + 1.0)
+        inside = np.ones(self.modes, dtype=bool)
+        for k, wave in enumerate(self.waves):
+            most = np.pi * self.shape[k] / self.periods[k]
+            inside &= np.abs(wave) <= share * most * (1 + 1e-12)
+        return inside.astype(float)
+
+    @cached_property
+    def _curved(self) -> list[Summand]:
+        return [s for s in self.summands if not _is_linear(s[0], self.states) and np.any(s[2])]
+
+    def forward(self, values: Floats) -> Complexes:
+        return np.asarray(scipy.fft.rfftn(values, axes=range(1, values.ndim)))
+
+    def backward(self, modes: Complexes) -> Floats:
+        return np.asarray(scipy.fft.irfftn(modes, s=self.shape, axes=range(1, modes.ndim)))
+
+    def rest(self, t: float, modes: Complexes) -> Complexes:
+        """The part that is not linear, (D, modes …)."""
+        d = len(self.states)
+        out = np.zeros_like(modes)
+        if not self._curved:
+            return out
+        values = dict(zip(self.states, self.backward(modes[:d]), strict=True)) | self.known(t)
+        where = dict(zip(self.states, modes[:d], strict=True))
+        for terms, made in self._operators:
+            modes_of = scipy.fft.rfftn(self._evaluated(terms, values, where))
+            for i, factor in made:
+                out[d * (self.order - 1) + i] += factor * modes_of
+        return out
+
+    @cached_property
+    def _operators(self) -> list[tuple[Term, list[tuple[int, Complexes]]]]:
+        """Every function once, with what its modes are multiplied by in each equation."""
+        found: dict[Term, dict[int, Complexes]] = {}
+        for term, orders, coef in self._curved:
+            into = found.setdefault(term, {})
+            for i in np.flatnonzero(coef):
+                part = coef[i] * self.keep * self.multiplier(orders)
+                into[int(i)] = into[int(i)] + part if int(i) in into else part
+        return [(term, list(into.items())) for term, into in found.items()]
+
+    def _evaluated(self, term: Term, values: dict[str, Floats], modes: dict[str, Complexes]) -> Floats:
+        result: Floats | None = None
+        for factor in term:
+            if factor.kind == "derivative":
+                orders = [factor.by.count(axis) for axis in self.axes]
+                base = self._slope(factor, orders, values, modes)
+            elif factor.kind == "variable":
+                base = values[factor.variables[0]]
+            elif factor.kind == "call":
+                columns = [np.broadcast_to(values[v], self.shape).ravel() for v in factor.variables]
+                base = call(factor, columns, finite=False).reshape(self.shape)
+            else:
+                base = getattr(np, factor.kind)(factor.frequency * values[factor.variables[0]])
+            for _ in range(factor.power):
+                result = base if result is None else result * base
+        return np.broadcast_to(np.ones(1) if result is None else result, self.shape)
+
+    def _slope(
+        self, factor: Factor, orders: Sequence[int], values: dict[str, Floats], modes: dict[str, Complexes]
+    ) -> Floats:
+        inner = modes.get(factor.of[0].variables[0]) if _is_linear(factor.of, self.states) else None
+        if inner is None:
+            inner = scipy.fft.rfftn(self._evaluated(factor.of, values, modes))
+        return np.asarray(scipy.fft.irfftn(self.multiplier(orders) * inner, s=self.shape))
+
+    def stepper(self, h: float) -> Callable[[float, Complexes], Complexes]:
+        """One step of length h."""
+        half, whole = self._phi(0.5 * h), self._phi(h)
+        e2, a = half[0], 0.5 * h * half[1]
+        e1 = whole[0]
+        first = h * (whole[1] - 3.0 * whole[2] + 4.0 * whole[3])
+        middle = h * (2.0 * whole[2] - 4.0 * whole[3])
+        last = h * (4.0 * whole[3] - whole[2])
+
+        def step(t: float, u: Complexes) -> Complexes:
+            n0 = self.rest(t, u)
+            moved = self._times(e2, u)
+            one = moved + self._times(a, n0)
+            n1 = self.rest(t + 0.5 * h, one)
+            two = moved + self._times(a, n1)
+            n2 = self.rest(t + 0.5 * h, two)
+            three = self._times(e2, one) + self._times(a, 2.0 * n2 - n0)
+            n3 = self.rest(t + h, three)
+            return (
+                self._times(e1, u)
+                + self._times(first, n0)
+                + self._times(middle, n1 + n2)
+                + self._times(last, n3)
+            )
+
+        return step
+
+    @cached_property
+    def _coupled(self) -> bool:
+        size = self.linear.shape[-1]
+        return bool(np.any(self.linear[..., ~np.eye(size, dtype=bool)]))
+
+    def _times(self, matrix: Complexes, u: Complexes) -> Complexes:
+        if not self._coupled:
+            return np.asarray(matrix * u)
+        return np.asarray(np.einsum("ij...,j...->i...", matrix, u))
+
+    def _phi(self, h: float) -> list[Complexes]:
+        """φ₀ … φ₃ of h times the linear part: (D, D, modes …), or (D, modes …) where nothing is coupled."""
+        if self._coupled:
+            found = _phi_functions(h * self.linear, coupled=True)
+            return [np.ascontiguousarray(np.moveaxis(f, (-2, -1), (0, 1))) for f in found]
+        diagonal = np.moveaxis(np.diagonal(self.linear, axis1=-2, axis2=-1), -1, 0)
+        return _phi_functions(h * diagonal, coupled=False)
+
+
+def _phi_functions(z: Complexes, *, coupled: bool) -> list[Complexes]:
+    """φ_k(z) = Σ_j z^j / (j + k)!, k = 0 … 3, by the series of z / 2^s and φ_k(2z) from φ_j(z)."""
+    largest = float(np.abs(z).sum(axis=-1).max() if coupled else np.abs(z).max())
+    doublings = max(0, int(np.ceil(np.log2(max(largest, 1e-300) / 0.5))))
+    small = z / 2.0**doublings
+
+    def times(a: Complexes, b: Complexes) -> Complexes:
+        return np.asarray(a @ b if coupled else a * b)
+
+    one = np.broadcast_to(np.eye(z.shape[-1], dtype=complex), z.shape) if coupled else np.ones_like(z)
+    found = []
+    for k in range(4):
+        total = np.zeros_like(z)
+        for j in range(_TAYLOR, -1, -1):
+            total = times(total, small) + one / factorial(j + k)
+        found.append(total)
+    for k in range(doublings):
+        # Alone, the exponential is known; squared over and over, it would lose a digit every three times.
+        e = found[0] if coupled else np.exp(small * 2.0**k)
+        found = [times(e, e)] + [
+            (times(e, found[m]) + sum(found[j] / factorial(m - j) for j in range(1, m + 1))) / 2.0**m
+            for m in range(1, 4)
+        ]
+    return found if coupled else [np.exp(z), *found[1:]]
+
+
+def _is_linear(term: Term, states: tuple[str, ...]) -> bool:
+    return (
+        len(term) == 1
+        and term[0].kind == "variable"
+        and term[0].power == 1
+        and term[0].variables[0] in states
+    )
+
+
+def spectral_solution(
+    system: Spectral,
+    start: Floats,
+    t: Floats,
+    *,
+    rtol: float,
+    growth: float,
+    most: int = 1 << 14,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[Floats], str | None]:
+    """The fields at the times t from `start` (D, space …), and why the solution ended early if it did.
+
+    Every stretch between two times is gone in n, 2 n, … steps, and the results are extrapolated to steps of
+    no length (the error of the scheme is h⁴, h⁵, …); where the last extrapolation changes more than the
+    tolerance, n is doubled.
+    """
+    rows = 2 if rtol >= _LOOSE else 4
+    weights = [_extrapolation(rows - 1), _extrapolation(rows)]
+    steppers = lru_cache(maxsize=24)(system.stepper)
+    every = tuple(range(1, start.ndim))
+    scale = np.maximum(np.sqrt(np.mean(start**2, axis=every)), 1e-300)
+    bound = growth * np.max(np.abs(start))
+    u = system.forward(start)
+    out, count = [start], 1
+    with np.errstate(all="ignore"):
+        for k in range(1, len(t)):
+            length = float(f"{t[k] - t[k - 1]:.12e}")
+            while True:
+                runs = [
+                    _run(steppers(length / (j * count)), j * count, t[k - 1], length, u)
+                    for j in range(1, rows + 1)
+                ]
+                made = sum(w * run for w, run in zip(weights[1], runs, strict=True))
+                less = sum(w * run for w, run in zip(weights[0], runs[:-1], strict=True))
+                values = system.backward(made)
+                apart = np.sqrt(np.mean(system.backward(made - less) ** 2, axis=every))
+                size = np.maximum(np.sqrt(np.mean(values**2, axis=every)), scale)
+                error = float(np.max(apart / size))
+                if error <= rtol:
+                    break
+                count *= 2
+                if count > most:
+                    where = f"t = {t[k - 1]:g} … {t[k]:g}"
+                    return out, f"the solution blows up, or needs more than {most} steps, between {where}"
+            if not np.isfinite(values).all() or np.abs(values).max() > bound:
+                return out, f"the solution exceeds {growth:g} times its first values after t = {t[k - 1]:g}"
+            u = made
+            out.append(values)
+            if error < rtol / 2.0 ** (rows + 4) and count > 1:
+                count //= 2
+            if progress is not None:
+                progress(k, len(t) - 1)
+    return out, None
+
+
+def _extrapolation(rows: int) -> Floats:
+    """Weights of the results of 1, 2, …, rows times as many steps that cancel the errors h⁴, …, h^(rows +
+    2)."""
+    h = 1.0 / np.arange(1, rows + 1)
+    powers = np.vstack([np.ones(rows), *(h ** (4 + j) for j in range(rows - 1))])
+    return np.linalg.solve(powers, np.eye(rows)[0])
+
+
+def _run(
+    step: Callable[[float, Complexes], Complexes], count: int, t: float, length: float, u: Complexes
+) -> Complexes:
+    for j in range(count):
+        u = step(t + length * j / count, u)
+    return u

@@ -1,0 +1,95 @@
+"""identify for fields: one pass over the grid, calibrated blocks, and the selection that trajectories
+have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.basis import Basis
+from cindy.data import Field, as_fields
+from cindy.errors import DataError
+from cindy.formulation import Formulation
+from cindy.model import Model
+from cindy.problem import Problem, at_samples
+from cindy.summary import Summary
+
+__all__ = ["identify_fields"]
+
+_INEXACT = 1e-3
+"""Of the target: an error of the rows below this is no matter for terms. Data of solvers and images are no
+better, and on the twelve equations of `python -m benchmarks pde` at 1 % noise it costs nothing."""
+
+
+def identify_fields(
+    data: Any,
+    basis: Basis,
+    form: Formulation | None,
+    gather: Callable[..., Summary],
+    pose: Callable[..., Problem],
+    run: Callable[[Problem], Model],
+    seed: int,
+) -> Model:
+    """The partial differential equations behind measured fields."""
+    fields = as_fields(data)
+    _check_motion(fields)
+    summary = gather(fields, basis=basis, formulation=form)
+    target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
+    problem = pose(summary, floor=_INEXACT * target)
+    if any(at_samples(c) for c in problem.constraints):
+        raise DataError(
+            "identify: a conservation law with a tolerance at every sample needs values without noise, "
+            "which fields do "
+            "not give. Leave the tolerance out."
+        )
+    model = run(problem)
+    noise, warnings = _noise(fields, summary), [*model.warnings, *_warnings(summary)]
+    settings = {**model.settings, "seed": seed}
+    return replace(model, scale=_scale(fields), noise=noise, warnings=tuple(warnings), settings=settings)
+
+
+def _noise(fields: Sequence[Field], summary: Summary) -> Floats:
+    """(fields,) root mean square over all grids."""
+    levels = [list(summary.formulation.noise_of(f).values()) for f in fields]
+    return np.asarray(np.sqrt(np.mean(np.square(levels), axis=0)))
+
+
+def _scale(fields: Sequence[Field]) -> Floats:
+    look = [[float(np.nanmax(np.abs(f.part(0, 1)[s]))) for s in f.states] for f in fields]
+    last = [[float(np.nanmax(np.abs(f.last[s]))) for s in f.states] for f in fields]
+    return np.asarray(np.max([*look, *last], axis=0))
+
+
+def _check_motion(fields: Sequence[Field]) -> None:
+    for state in fields[0].states:
+        ends = [(f.first[state], f.last[state]) for f in fields]
+        if all(_same(a, b) for a, b in ends) and all(_still(f, state) for f in fields):
+            raise DataError(
+                f'identify: the field "{state}" does not change in time, so nothing can be learnt about it. '
+                "Leave it out, or pass it as an input."
+            )
+
+
+def _same(a: Floats, b: Floats) -> bool:
+    known = np.isfinite(a) & np.isfinite(b)
+    return bool(np.all(a[known] == b[known]))
+
+
+def _still(field: Field, state: str) -> bool:
+    values = field.slab(state, 0, min(len(field), 8))
+    return bool(np.nanmax(np.ptp(values, axis=-1), initial=0.0) == 0.0)
+
+
+def _warnings(summary: Summary) -> list[str]:
+    found = []
+    if summary.formulation.thinned:
+        found.append(
+            f"Neighbouring samples share their noise; only every {summary.formulation.thinned} sample was "
+            f"used, so that "
+            "the noise in them is independent."
+        )
+    return found

@@ -1,0 +1,94 @@
+"""Field: the door for data on grids, and what it refuses."""
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy.data import as_fields
+
+X, Y, T = np.linspace(0, 1, 12), np.linspace(0, 2, 9), np.linspace(0, 3, 15)
+
+
+def wave(*, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((len(X), len(T)))
+
+
+def test_a_field_gives_back_its_values_over_space_then_time_whatever_the_order_of_the_axes():
+    u = wave()
+    for field in (cindy.Field(u=u, x=X, t=T), cindy.Field(u=u.T, t=T, x=X)):
+        assert field.axes == ("x",)
+        assert field.shape == u.shape
+        np.testing.assert_array_equal(field["u"], u)
+
+
+def test_a_dataset_is_the_same_field_as_its_arrays():
+    xarray = pytest.importorskip("xarray")
+    u = np.random.default_rng(0).standard_normal((len(X), len(Y), len(T)))
+    data = xarray.Dataset({"u": (("t", "y", "x"), u.transpose(2, 1, 0))}, coords={"x": X, "y": Y, "t": T})
+    field = cindy.Field(data)
+    assert field.axes == ("y", "x")
+    np.testing.assert_array_equal(field["u"], u.transpose(1, 0, 2))
+    np.testing.assert_array_equal(field.to_xarray()["u"].transpose("x", "y", "t").values, u)
+
+
+def test_masked_and_missing_values_are_nan():
+    u = wave()
+    mask = np.zeros(u.shape, dtype=bool)
+    mask[3, 4] = True
+    holes = np.where(mask, np.nan, u)
+    for field in (
+        cindy.Field(u=u, x=X, t=T, mask=mask),
+        cindy.Field(u=np.ma.array(u, mask=mask), x=X, t=T),
+        cindy.Field(u=holes, x=X, t=T),
+    ):
+        np.testing.assert_array_equal(field["u"], holes)
+    assert np.isnan(cindy.Field(u=u, x=X, t=T, mask=np.arange(len(X)) == 2)["u"][2]).all()
+
+
+def test_a_coordinate_and_a_known_field_are_inputs():
+    a = X**2
+    field = cindy.Field(u=wave(), x=X, t=T, inputs={"x": "x", "a": a})
+    assert field.inputs == ("x", "a")
+    np.testing.assert_array_equal(field["x"][:, 3], X)
+    np.testing.assert_array_equal(field["a"][:, 0], a)
+
+
+def test_a_part_is_the_field_at_those_times():
+    field = cindy.Field(u=wave(), x=X, t=T, periodic={"x": 1.1})
+    part = field.part(3, 7)
+    np.testing.assert_array_equal(part["u"], field["u"][:, 3:7])
+    np.testing.assert_array_equal(part.t, T[3:7])
+    assert part.period("x") == 1.1
+    assert len(field.first) == 1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "says"),
+    [
+        ({"u": wave().T, "x": X, "t": T}, {}, "transpose"),
+        ({"u": wave(), "x": X}, {}, 'time "t" is missing'),
+        ({"x": X, "t": T}, {}, "no field"),
+        ({"u": wave(), "x": X[::-1], "t": T}, {}, "must increase"),
+        ({"u": T, "t": T}, {}, "no field"),
+        ({"u": wave(), "x": X, "t": T}, {"periodic": "z"}, "no axis"),
+        ({"u": wave(), "x": X, "t": T}, {"periodic": "t"}, "time cannot be periodic"),
+        ({"u": wave(), "x": X**2, "t": T}, {"periodic": "x"}, "length must be said"),
+        ({"u": wave(), "x": X, "t": T}, {"periodic": {"x": 1.0}}, "Drop the sample"),
+        ({"u": wave(), "x": X, "t": T}, {"inputs": {"a": np.ones(5)}}, "must have shape"),
+        ({"u": wave(), "x": X, "t": T}, {"inputs": {"u": wave()}}, "u"),
+        ({"u": 3.0, "x": X, "t": T}, {}, "must be an array"),
+    ],
+)
+def test_a_mistake_gets_a_sentence(arrays, options, says):
+    with pytest.raises(cindy.DataError, match=says):
+        cindy.Field(**arrays, **options)
+
+
+def test_fields_with_other_axes_or_names_do_not_go_together():
+    one = cindy.Field(u=wave(), x=X, t=T)
+    with pytest.raises(cindy.DataError, match="same states"):
+        as_fields([one, cindy.Field(v=wave(), x=X, t=T)])
+    with pytest.raises(cindy.DataError, match="same axes"):
+        as_fields([one, cindy.Field(u=wave(), z=X, t=T)])
+    with pytest.raises(cindy.DataError, match="mixed"):
+        as_fields([one, cindy.Trajectory(T, T)])

@@ -1,0 +1,187 @@
+"""The weak form: exact on exact data, blind to how it is cut, without bias from noise."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy.basis import Factor
+from cindy.formulation.grid_noise import grid_noise, shared_by_neighbours
+from cindy.formulation.unbiased import Unbiased, hermite
+from cindy.systems.fields import _grid
+
+N, T = 128, np.linspace(0, 2, 81)
+X = _grid(0, 2 * np.pi, N)
+
+
+@cache
+def carried(speed: float = -1.0, spread: float = 0.1) -> np.ndarray:
+    """u_t = speed u_x + spread u_xx, exactly."""
+    draw = np.random.default_rng(3)
+    u = np.zeros((N, len(T)))
+    for k in range(1, 6):
+        a, b = draw.standard_normal(2)
+        phase = k * (X[:, None] + speed * T)
+        u += np.exp(-spread * k**2 * T) * (a * np.cos(phase) + b * np.sin(phase)) / k
+    return u
+
+
+def noisy(share: float, seed: int = 0) -> cindy.Field:
+    u = carried()
+    noise = share * np.sqrt(np.mean(u**2)) * np.random.default_rng(seed).standard_normal(u.shape)
+    return cindy.Field(u=u + noise, x=X, t=T, periodic="x")
+
+
+def found(model: cindy.Model) -> dict[str, float]:
+    return {model.terms[i]: float(model.coef[i, 0]) for i in np.flatnonzero(model.coef[:, 0])}
+
+
+def test_exact_data_give_the_exact_equation():
+    terms = found(cindy.identify(noisy(0.0), cindy.Derivatives(3, 3)))
+    assert set(terms) == {"u_x", "u_xx"}
+    assert terms["u_x"] == pytest.approx(-1.0, abs=1e-5)
+    assert terms["u_xx"] == pytest.approx(0.1, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_equation_is_found_in_noise_of_two_fifths_of_the_field(seed):
+    model = cindy.identify(noisy(0.4, seed), cindy.Derivatives(3, 3))
+    assert set(found(model)) == {"u_x", "u_xx"}
+    assert found(model)["u_x"] == pytest.approx(-1.0, abs=0.05)
+    rms = np.sqrt(np.mean(carried() ** 2))
+    assert model.noise[0] == pytest.approx(0.4 * rms, rel=0.05)
+
+
+def test_calibration_takes_the_bias_of_noise_away():
+    narrow = cindy.Weak(half_widths=(0.5, 0.25), powers=(6, 5))
+    estimates: dict[bool, list[np.ndarray]] = {True: [], False: []}
+    for seed in range(6):
+        summary = cindy.accumulate(noisy(1.0, seed), cindy.Derivatives(1, 2), formulation=narrow)
+        used = [summary.terms.index(name) for name in ("u_x", "u_xx")]
+        for calibrated, blocks in ((True, summary.calibrated), (False, summary.blocks)):
+            rows = np.vstack([b.factor for b in blocks])
+            estimates[calibrated].append(np.linalg.lstsq(rows[:, used], rows[:, -1])[0])
+    with_noise, without = (np.abs(np.mean(estimates[c], axis=0) - [-1.0, 0.1]) for c in (False, True))
+    assert (without < 0.4 * with_noise).all()
+
+
+def test_summaries_of_two_fields_add_up_with_what_noise_adds():
+    basis = cindy.Derivatives(2, 2)
+    one = cindy.accumulate(noisy(0.3, 0), basis)
+    two = cindy.accumulate(noisy(0.3, 1), basis)
+    both = one + two
+    np.testing.assert_allclose(both.spurious, one.spurious + two.spurious)
+    assert set(found(cindy.solve(cindy.Problem(both)))) == {"u_x", "u_xx"}
+
+
+def test_a_saved_summary_has_the_same_calibrated_blocks(tmp_path):
+    summary = cindy.accumulate(noisy(0.3), cindy.Derivatives(2, 2))
+    summary.save(tmp_path / "summary.npz")
+    again = cindy.Summary.load(tmp_path / "summary.npz")
+    for a, b in zip(summary.calibrated, again.calibrated, strict=True):
+        np.testing.assert_array_equal(a.factor, b.factor)
+
+
+def test_slabs_of_any_length_give_the_same_rows(monkeypatch):
+    basis = cindy.Derivatives(2, 2)
+    whole = cindy.accumulate(noisy(0.3), basis)
+    monkeypatch.setattr("cindy.formulation.weak_rows._SLAB", 1)
+    cut = cindy.accumulate(noisy(0.3), basis)
+    assert [b.rows for b in whole.blocks] == [b.rows for b in cut.blocks]
+    largest = abs(whole.spurious).max()
+    np.testing.assert_allclose(cut.spurious, whole.spurious, rtol=1e-9, atol=1e-12 * largest)
+    for a, b in zip(whole.blocks, cut.blocks, strict=True):
+        np.testing.assert_allclose(a.factor.T @ a.factor, b.factor.T @ b.factor, rtol=1e-9, atol=1e-9)
+
+
+def test_two_runs_give_the_same_answer():
+    a, b = (cindy.identify(noisy(0.5), cindy.Derivatives(3, 3)) for _ in range(2))
+    np.testing.assert_array_equal(a.coef, b.coef)
+    np.testing.assert_array_equal(a.coef_error, b.coef_error)
+
+
+def test_holes_do_no_harm():
+    field = noisy(0.3)
+    mask = np.zeros(field.shape, dtype=bool)
+    mask[20:32, 10:40] = True
+    mask[90, 60] = True
+    holed = cindy.Field(u=field["u"], x=X, t=T, periodic="x", mask=mask)
+    assert set(found(cindy.identify(holed, cindy.Derivatives(3, 3)))) == {"u_x", "u_xx"}
+
+
+def test_an_axis_need_not_be_uniform_nor_periodic():
+    inner = np.sort(np.concatenate([X[::2], X[1:60:2]]))
+    places = np.searchsorted(X, inner)
+    field = noisy(0.1)
+    part = cindy.Field(u=field["u"][places], x=inner, t=T)
+    terms = found(cindy.identify(part, cindy.Derivatives(2, 2)))
+    assert set(terms) == {"u_x", "u_xx"}
+    assert terms["u_x"] == pytest.approx(-1.0, abs=0.02)
+
+
+def test_time_as_an_integral_finds_the_same_equation():
+    model = cindy.identify(noisy(0.3), cindy.Derivatives(2, 2), formulation=cindy.Weak(time="integral"))
+    assert set(found(model)) == {"u_x", "u_xx"}
+
+
+def test_noise_shared_by_neighbours_is_noticed():
+    u = carried()
+    white = np.random.default_rng(0).standard_normal((N + 1, len(T) + 1))
+    shared = 0.25 * (white[1:, 1:] + white[:-1, 1:] + white[1:, :-1] + white[:-1, :-1])
+    field = cindy.Field(u=u + 0.5 * shared, x=X, t=T, periodic="x")
+    model = cindy.identify(field, cindy.Derivatives(2, 2))
+    assert any("share their noise" in said for said in model.warnings)
+    assert set(found(model)) == {"u_x", "u_xx"}
+    assert shared_by_neighbours(noisy(0.3)["u"], [X, T]) == (1, 1)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
+def test_the_noise_is_measured(share):
+    sigma = share * np.sqrt(np.mean(carried() ** 2))
+    assert grid_noise(noisy(share)["u"], [X, T]) == pytest.approx(sigma, rel=0.08)
+
+
+def test_constraints_hold_by_name():
+    model = cindy.identify(noisy(0.3), cindy.Derivatives(2, 2), constraints=[cindy.fix("u", "u_xx", 0.1)])
+    assert found(model)["u_xx"] == 0.1
+    tied = cindy.tie(("u", "u_x"), ("u", "u_xx"), ratio=-10.0)
+    model = cindy.identify(noisy(0.3), cindy.Derivatives(2, 2), constraints=[tied])
+    assert found(model)["u_x"] == pytest.approx(-10 * found(model)["u_xx"])
+
+
+def test_powers_of_noisy_values_have_no_bias():
+    draw = np.random.default_rng(0)
+    y = 0.7 + 0.5 * draw.standard_normal(400_000)
+    for power in range(1, 5):
+        assert hermite(y, power, 0.25).mean() == pytest.approx(0.7**power, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["sin", "cos"])
+def test_functions_of_noisy_values_have_no_bias(kind):
+    draw = np.random.default_rng(0)
+    y = 0.7 + 0.5 * draw.standard_normal(400_000)
+    term = (Factor("variable", ("u",)), Factor(kind, ("u",)))
+    value = Unbiased({"u": y}, {"u": 0.5})(term).mean()
+    assert value == pytest.approx(0.7 * getattr(np, kind)(0.7), abs=0.01)
+
+
+def test_tiny_grids_get_a_sentence():
+    with pytest.raises(cindy.DataError, match="only 5 samples along x"):
+        cindy.identify(cindy.Field(u=carried()[:5], x=X[:5], t=T), cindy.Derivatives(2, 2))
+    tiny = cindy.Field(u=carried()[:9, :9], x=X[:9], t=T[:9])
+    with pytest.raises(cindy.DataError, match=r"rows|samples"):
+        cindy.identify(tiny, cindy.Derivatives(3, 4))
+
+
+def test_a_field_that_stands_still_gets_a_sentence():
+    still = cindy.Field(u=np.ones((N, len(T))), x=X, t=T)
+    with pytest.raises(cindy.DataError, match="does not change"):
+        cindy.identify(still, cindy.Derivatives(2, 2))
+
+
+def test_forms_are_for_fields_or_for_trajectories():
+    with pytest.raises(cindy.DataError, match="Weak"):
+        cindy.identify(noisy(0.1), cindy.Derivatives(2, 2), formulation=cindy.Integral())
+    with pytest.raises(cindy.DataError, match="Weak"):
+        cindy.identify((T, np.sin(T)), cindy.Polynomial(1), formulation=cindy.Weak())
