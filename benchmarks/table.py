@@ -40,8 +40,12 @@ def write(
     *,
     show: bool = True,
     folder: Path = RESULTS,
+    how: str = "one thread, processor time",
 ) -> None:
-    """Write rows to results/name.csv and results/name.md, and show the table."""
+    """Write rows to results/name.csv and results/name.md, and show the table.
+
+    how: what was measured, for the last line, which names the machine
+    """
     folder.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     with (folder / f"{name}.csv").open("w", newline="") as file:
@@ -53,7 +57,7 @@ def write(
         lines += [notes, ""]
     lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(_text(row.get(c, "")) for c in columns) + " |" for row in rows]
-    lines += ["", f"{platform.machine()}, Python {platform.python_version()}, one thread, processor time."]
+    lines += ["", f"{platform.machine()}, Python {platform.python_version()}, {how}."]
     (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
     if show:
         print("\n".join(lines[2:]), flush=True)

@@ -18,7 +18,7 @@ from cindy.summary.running_qr import RunningTriangle
 
 __all__ = ["Factored", "Factoring", "Glimpse"]
 
-DEVICE_PORTION = 1_048_576
+DEVICE_PORTION = 4_194_304
 """Samples in a task for a device, before terms are counted (`python -m benchmarks gpu`)."""
 _GLIMPSE = 20_000
 """Samples of a trajectory that settings are chosen by: five times what any of them looks at."""

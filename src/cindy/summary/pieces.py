@@ -30,11 +30,15 @@ class Piece:
 
     @property
     def begin(self) -> float:
-        return float(self.segment.t[self.edges[0]])
+        return self._moment(int(self.edges[0]))
 
     @property
     def end(self) -> float:
-        return float(self.segment.t[self.edges[-1] - 1])
+        return self._moment(int(self.edges[-1]) - 1)
+
+    def _moment(self, sample: int) -> float:
+        # Of a trajectory on a device no more than the one time should be copied.
+        return float(self.segment.part(sample, sample + 1).t[0])
 
 
 @dataclass(frozen=True)
