@@ -50,7 +50,7 @@ def run() -> None:
         "Samples into a summary, on a device and on the CPU",
         _streams(device, 1_000_000_000 // share, cores),
         f"{STATES} states, all monomials to degree {DEGREE} (56 terms), the integral form in windows of "
-        f"{WINDOW} samples, trajectories of {EACH:,} samples that are made on the device, which takes part of "
+        f"{WINDOW} samples, trajectories of {EACH:,} samples made on the device, which takes part of "
         "the time. The last column is the largest difference to the coefficients that numpy gives for the "
         "same trajectories, over the largest coefficient.",
         how=how,
