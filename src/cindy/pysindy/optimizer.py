@@ -55,6 +55,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
     constraint_order: "target": first all features of target 0; "feature": first all targets of feature 0
     equality_constraints, inequality_constraints, constraint_separation_index: which rows are which, as
         in pysindy's `ConstrainedSR3`: inequalities first, up to the index, where there are both
+    initial_guess: (targets, features), the first entry of `history_`; the optimum does not depend on it
     verbose: whether the steps of the solver are shown
     unbias: refit without constraints by pysindy; of use only with a rule that does not refit
 
@@ -89,11 +90,18 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         inequality_constraints: bool = False,
         constraint_separation_index: int | None = None,
         normalize_columns: bool = False,
+        initial_guess: Floats | None = None,
         copy_X: bool = True,
         verbose: bool = False,
         unbias: bool = False,
     ) -> None:
-        super().__init__(max_iter=max_iter, normalize_columns=normalize_columns, copy_X=copy_X, unbias=unbias)
+        super().__init__(
+            max_iter=max_iter,
+            normalize_columns=normalize_columns,
+            initial_guess=initial_guess,
+            copy_X=copy_X,
+            unbias=unbias,
+        )
         self.selection = selection
         self.correction = correction
         self.weights = weights
