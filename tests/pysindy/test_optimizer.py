@@ -435,3 +435,28 @@ def test_a_grid_search_over_a_sindy_model_reaches_the_optimizer():
     search.fit(noisy(), t=STEP)
     assert search.best_params_["optimizer__selection"] == cindy.Terms(7)
     assert search.best_estimator_.complexity == 7
+
+
+@pytest.mark.parametrize("value", [-1.0, 3.0])
+def test_a_coefficient_is_fixed_though_its_feature_depends_on_others(value):
+    t = np.linspace(0, 3, 100)[:, None]
+    x = np.hstack([t, -2 * t, 3 * t, t**2])
+    y = np.column_stack([x[:, 0] + x[:, 1], x[:, 1] + x[:, 2], x[:, 0] + x[:, 2]])
+    lhs = np.zeros((2, 3, 4))
+    lhs[0, 1, 1] = lhs[1, 2, 2] = 1.0
+    optimizer = ConditionalGradient(
+        constraint_lhs=lhs.reshape(2, -1), constraint_rhs=np.full(2, value), equality_constraints=True
+    )
+    coef = optimizer.fit(x, y).coef_
+    assert coef[1, 1] == pytest.approx(value)
+    assert coef[2, 2] == pytest.approx(value)
+
+
+def test_an_initial_guess_is_kept_in_the_history_and_must_fit_the_data():
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    guess = np.ones((2, 3))
+    fitted = ConditionalGradient(initial_guess=guess).fit(x, x[:, :2])
+    assert (fitted.history_[0] == guess).all()
+    assert fitted.coef_ == pytest.approx(np.eye(3)[:2], abs=1e-9)
+    with pytest.raises(ValueError, match="shape"):
+        ConditionalGradient(initial_guess=np.ones(3)).fit(x, x[:, :2])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.regression import Refit, Regression, classical, design_effect, refit, sandwich
-from cindy.rows import Rows
+from cindy.rows import Rows, connected
 from cindy.selection.elimination import Trail, eliminate
 from cindy.selection.search import best_stage, criterion_of, forward, improve
 
@@ -63,11 +63,25 @@ class Candidates:
         equalities need beside it.
         """
         width = self.regression.shape[1]
-        every = (self.columns[:, None] * width + np.arange(width)).ravel()
+        every = self._with_valued((self.columns[:, None] * width + np.arange(width)).ravel())
         coupled = max(len(part) for part in self.parts(every))
         if coupled <= max(_MANY, len(self.columns)):
             return every
         return np.intersect1d(self._screened(every), every)
+
+    def _with_valued(self, every: Ints) -> Ints:
+        """Coefficients of independent terms, and those that equalities with a value cannot do without."""
+        regression = self.regression
+        if len(self.columns) == regression.shape[0] or not regression.goal.any():
+            return every
+        try:
+            for group, part in zip(regression.groups, self.parts(every), strict=True):
+                regression.fit(part, group)
+        except InfeasibleError:
+            of_row, of_column = connected(regression.equal)
+            held = np.flatnonzero(np.isin(of_column, of_row[regression.goal != 0]))
+            return np.union1d(every, held)
+        return every
 
     def _screened(self, every: Ints) -> Ints:
         regression = self.regression
