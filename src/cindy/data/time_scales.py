@@ -35,7 +35,8 @@ def noise_level(segment: Trajectory) -> Floats:
     """(d,) estimated standard deviation of the noise: what no local polynomial explains.
 
     The smallest of the estimates by polynomials of several degrees, since a degree
-    too low for the motion takes motion for noise.
+    too low for the motion takes motion for noise. With P the local projection onto
+    polynomials, σ² = mean |y − P y|² / mean (1 − P_kk).
     """
     estimates = []
     for degree, half_width in ((2, 2), (4, 3), (6, 4), (8, 5), (10, 6)):

@@ -22,9 +22,13 @@ __all__ = ["Diagnostics", "diagnose"]
 _ALIKE = 0.99
 """Two terms whose columns have a larger cosine than this can hardly be told apart."""
 _INFLATED = 10.0
+"""Factor on the error of a term by its neighbours: a variance inflation of 100; 10 of the variance is the
+usual alarm (Belsley, Kuh and Welsch, Regression Diagnostics, 1980)."""
 _LAGS = 40
 _CORRELATED = 0.3
+"""Correlation of neighbouring residuals from which a sentence is worth it; only above twice its own error."""
 _TOO_LARGE = 1.5
+"""Residuals over the roughness of the data, which is itself an estimate: no right model of the tests reaches it."""
 
 
 @dataclass(frozen=True, eq=False)

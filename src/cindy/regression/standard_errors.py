@@ -17,7 +17,10 @@ _ALONE = 0.002
 
 
 def classical(regression: Regression, fit: Fit) -> Floats:
-    """(k,) variances of the coefficients, if all rows were independent and scattered as they do."""
+    """(k,) variances of the coefficients, if all rows were independent and scattered as they do.
+
+    diag (AᵀA)⁻¹ · loss / (rows − parameters), with (AᵀA)⁻¹ = spread spreadᵀ.
+    """
     targets = len(np.unique(fit.support % regression.shape[1]))
     freedom = max(regression.total.rows * targets - fit.free, 1)
     return np.asarray(np.sum(fit.spread**2, axis=1) * (fit.loss / freedom))
@@ -25,6 +28,9 @@ def classical(regression: Regression, fit: Fit) -> Floats:
 
 def sandwich(regression: Regression, fit: Fit, scores: Floats) -> Floats:
     """(k,) variances by the scatter of what the blocks pull at.
+
+    diag (AᵀA)⁻¹ (Σ_g s_g s_gᵀ) (AᵀA)⁻¹ · G / (G − 1), s_g = A_gᵀ r_g the score of block g of G
+    (Liang and Zeger, Biometrika 73, 1986).
 
     scores: (blocks, terms, targets) at the coefficients of the fit
     """
@@ -34,6 +40,9 @@ def sandwich(regression: Regression, fit: Fit, scores: Floats) -> Floats:
 
 def jackknife(regression: Regression, fit: Fit, scores: Floats) -> Floats:
     """(k,) variances by how far the coefficients move when a block is left out.
+
+    Σ_g (ξ_{−g} − ξ)² · (G − 1) / G, with ξ_{−g} − ξ = −(AᵀA − A_gᵀ A_g)⁻¹ s_g (Bell and McCaffrey,
+    Surv. Methodol. 28, 2002).
 
     As the sandwich, but honest where few blocks determine a coefficient: their residuals
     are small because the fit follows them. With more parameters than blocks could tell
@@ -55,7 +64,11 @@ def jackknife(regression: Regression, fit: Fit, scores: Floats) -> Floats:
 
 
 def design_effect(independent: Floats, clustered: Floats) -> float:
-    """By how much correlation within blocks inflates the variances, at least 1."""
+    """By how much correlation within blocks inflates the variances, at least 1.
+
+    The median over the coefficients of clustered over independent variance (Kish, Survey
+    Sampling, 1965).
+    """
     known = independent > 0
     return max(1.0, float(np.median(clustered[known] / independent[known]))) if known.any() else 1.0
 

@@ -68,7 +68,10 @@ class Significance(Selection):
 
     Elimination and local search find the support of least extended information criterion,
     in which rows count as the blocks say; then terms leave, the weakest first, until the
-    least |t| exceeds Student's quantile with (blocks − 1) degrees of freedom.
+    least |t| exceeds Student's quantile with (blocks − 1) degrees of freedom (Cameron and
+    Miller, J. Hum. Resour. 50, 2015, for errors clustered by few blocks):
+
+        |ξ_i| / error_i > t_{G−1}(1 − level / 2N),   G blocks, N candidates over all equations
     """
 
     level: float = 0.05
@@ -117,7 +120,12 @@ class Significance(Selection):
 
 @dataclass(frozen=True)
 class BIC(Selection):
-    """Least information criterion: log m a term, and 2 log n more if `extended`."""
+    """Least information criterion, m log(loss / m) + k log m, and 2 k log n more if `extended`.
+
+    m rows, k parameters, n candidates an equation. Schwarz, Ann. Stat. 6 (1978); the
+    extension is that of Chen and Chen, Biometrika 95 (2008): log C(n, k) ≤ k log n models
+    of that size were there to choose from.
+    """
 
     extended: bool = True
 
@@ -165,6 +173,9 @@ class Gap(Selection):
 class Discrepancy(Selection):
     """The smallest model whose residual is no larger than the noise (Morozov's principle).
 
+    Σ residual² ≤ σ² (m + 2 √(2m)): the mean of χ² with m rows and two of its standard
+    deviations. Morozov, Sov. Math. Dokl. 7 (1966).
+
     noise: standard deviation of the measurements, one number or one a state, in physical
         units; None: what the whole dictionary cannot explain
     """
@@ -204,6 +215,9 @@ class Discrepancy(Selection):
 @dataclass(frozen=True)
 class CrossValidation(Selection):
     """The smallest model within one standard error of the best on blocks left out.
+
+    The error is that of the paired differences, model by model on the same block (Breiman
+    et al., Classification and Regression Trees, 1984, for the rule of one standard error).
 
     folds: how many times a share of the blocks, contiguous, is left out
     """
