@@ -28,7 +28,7 @@ _LAGS = 40
 _CORRELATED = 0.3
 """Correlation of neighbouring residuals from which a sentence is worth it; only above twice its own error."""
 _TOO_LARGE = 1.5
-"""Residuals over the roughness of the data, which is itself an estimate: no right model of the tests reaches it."""
+"""Residuals over the roughness of the data, itself an estimate: no right model of the tests reaches it."""
 
 
 @dataclass(frozen=True, eq=False)
