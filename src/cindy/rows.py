@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
 
-__all__ = ["Freedom", "Rows", "connected", "freedom"]
+__all__ = ["Freedom", "Rows", "affine", "connected", "freedom"]
 
 
 _ROUNDING = 1e-11
@@ -153,12 +153,22 @@ def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:
         return np.zeros((0, 0)), np.zeros(0)
     size = np.abs(rows).max(axis=1)
     size[size == 0.0] = 1.0
-    u, s, vt = np.linalg.svd(rows / size[:, None])
-    rank = int((s > _ROUNDING * s[0]).sum())
-    scaled = goal / size
-    shift = vt[:rank].T @ ((u[:, :rank].T @ scaled) / s[:rank])
-    if np.abs(rows / size[:, None] @ shift - scaled).max() > 1e-9 * np.abs(scaled).max(initial=1e-300):
+    found = affine(rows / size[:, None], goal / size)
+    if found is None:
         raise InfeasibleError("the equalities contradict each other on this support.")
-    null = vt[rank:].T
+    null, shift = found
     null[np.abs(null) < 1e-15] = 0.0
     return null, shift
+
+
+def affine(rows: Floats, goal: Floats) -> tuple[Floats, Floats] | None:
+    """An orthonormal basis of what rows x = goal leave free, and their least solution.
+
+    None where they contradict each other. rows: dense, of one unit
+    """
+    u, s, vt = np.linalg.svd(rows)
+    rank = int((s > _ROUNDING * s[0]).sum())
+    least = vt[:rank].T @ ((u[:, :rank].T @ goal) / s[:rank])
+    if np.abs(rows @ least - goal).max() > 1e-9 * np.abs(goal).max(initial=1e-300):
+        return None
+    return vt[rank:].T, least

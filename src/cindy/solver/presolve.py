@@ -8,7 +8,7 @@ import numpy as np
 
 from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
-from cindy.rows import connected
+from cindy.rows import affine, connected
 from cindy.solver.region import Region
 
 __all__ = ["Presolved", "presolve"]
@@ -183,14 +183,12 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
     # Coefficients may differ in unit: balanced, the rank does not depend on that.
     unit = np.abs(block.equal).max(axis=0)
     unit[unit == 0] = 1.0
-    u, s, vt = np.linalg.svd(block.equal / unit)
-    rank = int((s > ROUNDING * s[0]).sum())
-    offset = vt[:rank].T @ ((u[:, :rank].T @ block.goal) / s[:rank])
-    offset[np.abs(offset) <= ROUNDING * np.abs(offset).max(initial=0.0)] = 0.0
-    error = np.abs((block.equal / unit) @ offset - block.goal).max()
-    if error > 1e-9 * np.abs(block.goal).max():
+    found = affine(block.equal / unit, block.goal)
+    if found is None:
         raise InfeasibleError(_contradiction(block))
-    return vt[rank:].T / unit[:, None], offset / unit
+    basis, offset = found
+    offset[np.abs(offset) <= ROUNDING * np.abs(offset).max(initial=0.0)] = 0.0
+    return basis / unit[:, None], offset / unit
 
 
 def _contradiction(block: _Block) -> str:
