@@ -6,7 +6,7 @@ from cindy.basis.custom import Custom
 from cindy.basis.derivatives import Derivatives
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.fourier import Fourier
-from cindy.basis.labels import GREEK, axis_label, equation_label, listed, pretty
+from cindy.basis.labels import GREEK, axis_label, equation_label, listed, pretty, term_label, variable_label
 from cindy.basis.parameter import Parameter
 from cindy.basis.per_run import RUN, PerRun, is_run
 from cindy.basis.plan import Dictionary, Plan, call
@@ -63,7 +63,9 @@ __all__ = [
     "shortest",
     "spatial",
     "statements",
+    "term_label",
     "term_name",
     "term_parameters",
     "term_variables",
+    "variable_label",
 ]

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+from cindy.basis import variable_label
+from cindy.model import facts
 
 if TYPE_CHECKING:
     from cindy.data import Trajectory
@@ -117,13 +121,24 @@ def show_path(model: Model) -> None:
     table.add_column("terms", justify="right")
     table.add_column("score", justify="right")
     table.add_column("compared with the row above")
-    for place in range(first, min(first + _PATH_ROWS, len(rows))):
+    places = range(first, min(first + _PATH_ROWS, len(rows)))
+    scores = _told_apart([path.scores[rows[place]] for place in places])
+    for place in places:
         k = rows[place]
         one, mark = path[k], "●" if k == path.chosen else ""
         change = _change(path[rows[place - 1]], one) if place else ""
         style = "bold green" if k == path.chosen else ""
-        table.add_row(mark, str(one.size), f"{path.scores[k]:.4g}", change, style=style)
+        table.add_row(mark, str(one.size), scores[place - first], change, style=style)
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _told_apart(scores: Sequence[float]) -> list[str]:
+    """Numbers with as many digits as neighbours need to differ, four at least."""
+    for digits in range(4, 13):
+        shown = [f"{score:.{digits}g}" for score in scores]
+        if all(a != b or x == y for (a, x), (b, y) in pairwise(zip(shown, scores, strict=True))):
+            break
+    return shown
 
 
 def _distinct(path: ModelPath) -> list[int]:
@@ -143,7 +158,8 @@ def _change(before: Model, after: Model) -> str:
         *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
     ]
     mark = "'" * after.order
-    shown = [f"{sign} {after.terms[i]} in {after.states[j]}{mark}" for sign, i, j in changes[:3]]
+    names, states = after.labels, [variable_label(state) for state in after.states]
+    shown = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:3]]
     return ", ".join(shown) + (f", … ({len(changes)} in all)" if len(changes) > 3 else "")
 
 
@@ -153,26 +169,9 @@ def show_certificate(model: Model) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for name, text in _certificate(model):
+    for name, text in facts(model):
         table.add_row(name, text)
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
-
-
-def _certificate(model: Model) -> Iterator[tuple[str, str]]:
-    yield "terms", f"{model.size} of {model.coef.size} possible"
-    if np.all(np.isfinite(model.noise)):
-        yield "noise", ", ".join(f"{s} {v:.2g}" for s, v in zip(model.states, model.noise, strict=True))
-    for text in model.constraints:
-        yield "law", text
-    if model.constraints:
-        yield "violation", f"{model.violation:.1e} at most"
-    if np.isfinite(model.gap):
-        yield "gap", f"{model.gap:.3g} of the loss without a model; nothing in the region fits better by more"
-    if np.isfinite(model.radius):
-        yield "radius", f"{model.radius:.4g}"
-    if model.result is not None:
-        run = model.result
-        yield "run", f"{run.status}, {run.iterations} iterations, {run.seconds:.2f} s"
 
 
 def show_warnings(sentences: Sequence[str]) -> None:

@@ -8,9 +8,21 @@ discrete: whether F gives the next state instead of a derivative
 
 from cindy.export.code import to_c, to_python
 from cindy.export.latex import to_latex
+from cindy.export.mathml import left_side, summand, term_markup
 from cindy.export.number import format_value
 from cindy.export.sbml import to_sbml
 from cindy.export.symbolic import to_sympy
 from cindy.export.text import to_text
 
-__all__ = ["format_value", "to_c", "to_latex", "to_python", "to_sbml", "to_sympy", "to_text"]
+__all__ = [
+    "format_value",
+    "left_side",
+    "summand",
+    "term_markup",
+    "to_c",
+    "to_latex",
+    "to_python",
+    "to_sbml",
+    "to_sympy",
+    "to_text",
+]

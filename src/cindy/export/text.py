@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cindy._types import Floats
-from cindy.basis import Term, term_name
+from cindy.basis import Term, term_label, variable_label
 from cindy.export.number import format_value
 from cindy.export.right_hand_sides import RightHandSides
 
@@ -29,7 +29,7 @@ def to_text(
     """
     equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     mark = "[k+1]" if discrete else "'" * order
-    left = [_printable(state) + mark for state in equations.states]
+    left = [_printable(variable_label(state)) + mark for state in equations.states]
     width = max(map(len, left)) if align else 0
     right = [_right_hand_side(equations, j) for j in range(len(left))]
     signed = align and any(side.startswith("-") for side in right)
@@ -46,7 +46,9 @@ def _right_hand_side(equations: RightHandSides, equation: int) -> str:
         if not pieces:
             lead = lead.replace("+", "").strip()
         number = format_value(abs(value), error)
-        pieces.append(lead + (f"{number} {_printable(term_name(term))}" if term else number))
+        pieces.append(
+            lead + (f"{number} {_printable(term_label(term, equations.variables))}" if term else number)
+        )
     return "".join(pieces) or "0"
 
 

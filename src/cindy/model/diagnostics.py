@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.basis import equation_label, listed, pretty
@@ -24,6 +25,10 @@ _ALIKE = 0.99
 _INFLATED = 10.0
 """Factor on the error of a term by its neighbours: a variance inflation of 100; 10 of the variance is the
 usual alarm (Belsley, Kuh and Welsch, Regression Diagnostics, 1980)."""
+_SHARP = 0.05
+"""Relative error below which a coefficient is known well enough."""
+_EXACT = 1e-5
+"""Residuals below this share of a state are those of integration, not of measurement."""
 _LAGS = 40
 _CORRELATED = 0.3
 """Correlation of neighbouring residuals from which a sentence is worth it; only above twice its own error."""
@@ -73,9 +78,15 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         *model.warnings,
         *_uncertain(model),
         *_alike(model, total),
-        *_left_over(model, data, form, rms),
-        *_correlated(model, form, correlation, band),
     ]
+    if not len(
+        model.near
+    ):  # fitted states have a model error instead, and residuals that know of the noise in terms
+        size = np.sqrt(np.mean(np.vstack([part.x for one in data for part in one.segments()]) ** 2, axis=0))
+        sentences += [
+            *_left_over(model, data, form, rms),
+            *_correlated(model, form, correlation, band, rms > _EXACT * size),
+        ]
     return Diagnostics(
         formulation=form,
         total=total,
@@ -106,7 +117,7 @@ def _uncertain(model: Model) -> Iterator[str]:
     with np.errstate(invalid="ignore", divide="ignore"):
         weak = model.support & (np.abs(model.coef) < 1.96 * model.coef_error)
     if weak.any():
-        named = [f"{pretty(model.terms[i])} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
+        named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
         one = len(named) == 1
         yield (
             f"The 95 % interval of {listed(named)} includes zero: "
@@ -125,7 +136,7 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
     pairs = [(i, k) for i, k in close if i in used or k in used]
     pairs.sort(key=lambda pair: -float(cosine[pair]))
     if pairs:
-        named = [f"{pretty(model.terms[i])} and {pretty(model.terms[k])}" for i, k in pairs]
+        named = [f"{pretty(model.labels[i])} and {pretty(model.labels[k])}" for i, k in pairs]
         yield (
             f"In these data {listed(named)} move together almost exactly: a model with the one in place "
             "of the other would fit nearly as well. Data that explore more states would tell them apart."
@@ -136,8 +147,10 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
             continue
         r = np.linalg.qr(unit[:, rows], mode="r")
         factor = np.sqrt(np.sum(np.linalg.pinv(r) ** 2, axis=1))
-        if factor.max() > _INFLATED:
-            named = [pretty(model.terms[i]) for i in rows[factor > _INFLATED]]
+        # Where the errors are small all the same, nobody need know.
+        poor = (factor > _INFLATED) & ~(model.coef_error[rows, j] < _SHARP * np.abs(model.coef[rows, j]))
+        if poor.any():
+            named = [pretty(model.labels[i]) for i in rows[poor]]
             verb = "is" if len(named) == 1 else "are"
             yield (
                 f"In {_equation(model, j)}, {listed(named)} {verb} nearly a combination of the other terms. "
@@ -162,12 +175,14 @@ def _left_over(model: Model, data: Sequence[Trajectory], form: Formulation, rms:
         )
 
 
-def _correlated(model: Model, form: Formulation, correlation: Floats, band: float) -> Iterator[str]:
+def _correlated(
+    model: Model, form: Formulation, correlation: Floats, band: float, matters: NDArray[np.bool_]
+) -> Iterator[str]:
     """Residuals that remember: only where the form does not itself make neighbours alike."""
     if not form.integrates or len(correlation) < 2:
         return
     first = correlation[1]
-    slow = [j for j in range(len(model.states)) if first[j] > max(_CORRELATED, 2 * band)]
+    slow = [j for j in range(len(model.states)) if matters[j] and first[j] > max(_CORRELATED, 2 * band)]
     if slow:
         named = listed([pretty(model.states[j]) for j in slow])
         yield (

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from cindy._check import did_you_mean, floats
 from cindy._extras import require
 from cindy._types import Floats
-from cindy.basis import Basis, compile_jacobian, compile_rhs
+from cindy.basis import Basis, compile_jacobian, compile_rhs, term_label
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 
@@ -37,6 +37,11 @@ class Equations:
     def terms(self) -> tuple[str, ...]:
         """The names of the rows of `coef`."""
         return self.basis.names(self.variables)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The terms as they are shown: E·S where ES is a state too, names that are no words in quotes."""
+        return tuple(term_label(term, self.variables) for term in self.basis.terms(self.variables))
 
     @property
     def order(self) -> int:

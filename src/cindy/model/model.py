@@ -21,9 +21,11 @@ from cindy.formulation import Formulation, Integral
 from cindy.model.equations import Equations
 from cindy.model.integration import Limits
 from cindy.model.json_values import number, plain
+from cindy.model.notebook import shown
 from cindy.model.run import Run
 from cindy.model.score import score
 from cindy.model.simulation import simulate
+from cindy.model.story import told
 
 __all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
 
@@ -87,6 +89,8 @@ class Model(Equations):
     result: the record of the solver's run
     path: the smaller and larger models that were compared
     constraints, warnings: as sentences
+    explained: R² on the data it came from: "equations", "solutions" started afresh where they must be, every
+        "span" of time, and solutions run "through"; empty where unknown
     settings: what the run was asked for
 
     >>> from cindy.basis import Polynomial
@@ -118,6 +122,7 @@ class Model(Equations):
     path: Path = field(default_factory=Path)
     constraints: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    explained: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -145,6 +150,14 @@ class Model(Equations):
 
     def __str__(self) -> str:
         return "\n".join(self.equations())
+
+    def summary(self) -> str:
+        """The whole story as text: equations, how much they explain, how sure they are, what to beware of."""
+        return told(self)
+
+    def _repr_html_(self) -> str:
+        """The equations, typeset by the browser itself, and what to beware of: for notebooks."""
+        return shown(self)
 
     def _repr_latex_(self) -> str:
         return f"$${self.to_latex()}$$"
@@ -212,6 +225,7 @@ class Model(Equations):
             result=None,
             path=Path(),
             near=Path(),
+            explained={},
             inclusion=None,  # type: ignore[arg-type]
             covariance=None,
         )
@@ -245,6 +259,7 @@ class Model(Equations):
             "violation": number(self.violation),
             "constraints": list(self.constraints),
             "warnings": list(self.warnings),
+            "explained": {name: number(value) for name, value in self.explained.items()},
             "settings": plain(self.settings),
             "result": None if self.result is None else self.result.to_dict(),
             "path": self.path.to_dict(),

@@ -87,6 +87,10 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         scale=np.array([to_float(v, "scale") for v in data["scale"]]),
         constraints=to_names(data["constraints"], "constraints"),
         warnings=to_names(data["warnings"], "warnings"),
+        explained={
+            name: to_float(value, "explained")
+            for name, value in to_mapping(data.get("explained") or {}, "explained").items()
+        },
         settings=to_mapping(data["settings"], "settings"),
         result=None if data["result"] is None else _run_from_dict(to_mapping(data["result"], "result")),
         path=path("path"),

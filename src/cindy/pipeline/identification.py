@@ -19,6 +19,7 @@ from cindy.formulation import Formulation
 from cindy.model import TIME, Model, Path, Run, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
+from cindy.pipeline.judgement import judged
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.tolerance import solve_with_samples
@@ -96,7 +97,8 @@ def identify(
         with workers(executor, processes, (basis,), where="identify") as hands:
             gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
-    return _with_scales(_with_warnings(model, source, constraints, passes), data, seed)
+    model = _with_scales(_with_warnings(model, source, constraints, passes), data, seed)
+    return judged(model, data)
 
 
 def _opened(trajectories: Any, basis: Basis) -> tuple[Source, list[Trajectory], Basis]:

@@ -48,7 +48,9 @@ def render(
     )
     page = environment.get_template("page.html.j2")
     found = contents(model, data, title=title, units=units or {})
-    text: str = page.render(**found, numbers=_json(found["drawn"]), plotly=get_plotlyjs())
+    numbers, library = _json(found["drawn"]), get_plotlyjs()
+    size = f"{(len(numbers) + len(library)) / 1e6:.1f} MB"
+    text: str = page.render(**found, numbers=numbers, plotly=library, size=size)
     return text
 
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import pretty
-from cindy.data import Trajectory, periods
+from cindy.data import Trajectory, beginning
 from cindy.export import format_value
-from cindy.formulation import Differential
-from cindy.model import Diagnostics, Model, Solution, solutions
+from cindy.model import Comparison, Diagnostics, Model, compare
 
-__all__ = ["Comparison", "coefficients", "compare", "history", "path", "residual_series", "thinned"]
+__all__ = ["Shown", "coefficients", "history", "path", "residual_series", "thinned", "trajectories"]
 
 
 _MOST_TRAJECTORIES = 16
@@ -26,80 +25,36 @@ _MOST_NUMBERS = 40_000
 _MOST_RESIDUALS = 600
 _MOST_MODELS = 60
 _MOST_SUMMANDS = 8000
-_FOLLOWS = 0.9
-_PER_PERIOD = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Shown:
     """Trajectories beside solutions that start where they do.
 
-    window: samples after which solutions start afresh; None where they run through
-    explained: (states,) R² of the solutions shown; through: the same without starting afresh
-    series: what the page draws, one entry per trajectory
-    stopped: why solutions ended early, in sentences
+    compared: the solutions, and what they explain; series: what the page draws, one entry per trajectory
+    left_out: how many trajectories are not shown; cut: how many of those shown are not shown to their end
     """
 
-    window: int | None
-    explained: Floats
-    through: Floats
+    compared: Comparison
     series: list[dict[str, Any]]
-    stopped: tuple[str, ...]
     left_out: int
+    cut: int
 
 
-def compare(model: Model, data: Sequence[Trajectory]) -> Comparison:
-    """Solutions as long as they follow the data: started afresh twice as often, until they do."""
+def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
+    """Some trajectories, spread evenly over the data, and solutions for as long as the model can predict."""
     places = thinned(len(data), _MOST_TRAJECTORIES)
     most = min(max(_MOST_NUMBERS // (len(places) * len(model.states)), 60), _MOST_SAMPLES)
-    shown = {k: _beginning(data[k], most) for k in places if data[k].segments()}
-    # A stretch that is too short to start from has nothing to be compared with.
+    shown = {k: beginning(data[k], most) for k in places if data[k].segments()}
     least = 4 if model.order == 2 else 2
     shown = {k: one for k, one in shown.items() if min(len(part) for part in one.segments()) >= least}
-    longest = max((len(part) for one in shown.values() for part in one.segments()), default=2)
-    shortest = max(getattr(model.formulation, "window", 0) or 0, 20)
-    kept = list(shown.values())
-    window, tried = None, longest
-    found = list(solutions(model, kept))
-    explained = through = _explained(found, len(model.states))
-    stopped = [one.simulated.stopped for one in found if one.simulated.stopped]
-    lost = np.min(explained, initial=1.0) < _FOLLOWS
-    smoother = Differential().fit_to(kept) if lost and not model.formulation.discrete else None
-    while np.min(explained, initial=1.0) < _FOLLOWS and tried // 2 >= shortest:
-        tried //= 2
-        window = tried
-        found = list(solutions(model, kept, window=window, smoother=smoother))
-        explained = _explained(found, len(model.states))
+    compared = compare(model, list(shown.values()))
     series = [
-        _series(one, [s.simulated for s in found if s.trajectory == i], k + 1)
+        _series(one, [s.simulated for s in compared.solutions if s.trajectory == i], k + 1)
         for i, (k, one) in enumerate(shown.items())
     ]
-    left_out = len(data) - len(shown)
-    return Comparison(window, explained, through, series, tuple(dict.fromkeys(stopped)), left_out)
-
-
-def _explained(found: Sequence[Solution], states: int) -> Floats:
-    """R² of each state, over all solutions; −∞ where one blew up."""
-    if not found:
-        return np.full(states, np.nan)
-    if any(len(one.simulated) < len(one.measured) for one in found):
-        return np.full(states, -np.inf)
-    x = np.vstack([one.measured.x for one in found])
-    left = np.sum((x - np.vstack([one.simulated.x for one in found])) ** 2, axis=0)
-    whole = np.sum((x - x.mean(axis=0)) ** 2, axis=0)
-    return np.asarray(1 - np.divide(left, whole, out=np.zeros(states), where=whole > 0))
-
-
-def _beginning(one: Trajectory, most: int) -> Trajectory:
-    """At most so many samples: the trajectory thinned as far as its motion allows, then cut."""
-    if len(one) <= most:
-        return one
-    turns = max([periods(part) for part in one.segments()], default=1.0) or 1.0
-    every = max(1, min(len(one) // most, int(len(one) / (_PER_PERIOD * turns))))
-    x = np.asarray(one.x)[::every][:most]
-    u = None if one.u is None else one.u[::every][:most]
-    names: dict[str, Any] = {"u": u, "inputs": one.inputs or None, "name": one.name}
-    return Trajectory(one.t[::every][:most], x, one.states, **names)
+    cut = sum(one.t[-1] < data[k].t[-1] for k, one in shown.items())
+    return Shown(compared, series, len(data) - len(shown), cut)
 
 
 def _series(one: Trajectory, solved: Sequence[Trajectory], number: int) -> dict[str, Any]:
@@ -132,7 +87,7 @@ def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]
         found.append(
             {
                 "state": pretty(state),
-                "terms": [pretty(model.terms[i]) for i in rows],
+                "terms": [pretty(model.labels[i]) for i in rows],
                 "value": plain(value),
                 "half": plain(error),
                 "share": plain(value * weight),

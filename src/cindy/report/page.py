@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 
 from cindy.basis import axis_label, equation_label, listed, pretty
-from cindy.data import Trajectory
+from cindy.data import Trajectory, excerpt
 from cindy.errors import CindyError
-from cindy.export import format_value
-from cindy.model import Diagnostics, Model, diagnose
-from cindy.report import figures, mathml
+from cindy.export import format_value, left_side, summand, term_markup
+from cindy.model import Diagnostics, Model, determination, diagnose
+from cindy.report import figures
 
 __all__ = ["contents"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
+_MOST_SAMPLES = 60_000
+"""That residuals are looked at: a page shows no more of them, and a million take a minute."""
 _DENSE = 24
 """Coefficients beyond which equations are set in smaller type."""
 
@@ -28,18 +30,20 @@ def contents(
     model: Model, data: Sequence[Trajectory], *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
     """What the template needs, by name."""
-    found = diagnose(model, data)
-    compared = figures.compare(model, data)
+    some = excerpt(data, _MOST_SAMPLES)
+    found = diagnose(model, some)
+    shown = figures.trajectories(model, data)
     path = figures.path(model, found)
     return {
         "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
         "lead": _lead(model, data),
         "equations": _equations(model),
         "dense": model.size > _DENSE,
-        "highlights": list(_highlights(model, data, found, compared)),
-        "warnings": [*found.warnings, *_stopped(compared)],
-        "solutions": _solutions(data, compared),
-        "names": [series["name"] for series in compared.series],
+        "highlights": list(_highlights(model, some, found, shown)),
+        "warnings": list(dict.fromkeys([*found.warnings, *_stopped(shown)])),
+        "solutions": _solutions(data, shown),
+        "names": [series["name"] for series in shown.series],
+        "looked_at": _looked_at(data, some),
         "coefficients": _coefficient_rows(model),
         "has_path": path is not None,
         "path_left_out": path["left_out"] if path else 0,
@@ -48,7 +52,10 @@ def contents(
         "certificate": list(_certificate(model, found)),
         "constraints": model.constraints,
         "violation": _power(model.violation),
-        "noise": list(_noise(model, data, found)),
+        "near": _near(model),
+        "has_error": bool(np.any(np.isfinite(model.model_error))),
+        "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
+        "noise": list(_noise(model, some, found)),
         "settings": list(_settings(model, found)),
         "versions": _versions(),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M").lstrip("0"),
@@ -59,7 +66,7 @@ def contents(
             "time": axis_label("t", units),
             "left": [_left(model, j) for j in range(len(model.states))],
             "terms": _typeset_terms(model) if path else {},
-            "trajectories": compared.series,
+            "trajectories": shown.series,
             "coefficients": figures.coefficients(model, found),
             "path": path,
             "residuals": figures.residual_series(found),
@@ -83,7 +90,7 @@ def _equations(model: Model) -> list[dict[str, Any]]:
     for j in range(len(model.states)):
         present = np.flatnonzero(model.coef[:, j])
         sides = [
-            mathml.summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0)
+            summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0)
             for k, i in enumerate(present)
         ]
         rows.append({"left": _left(model, j), "right": sides or ["<math><mn>0</mn></math>"]})
@@ -91,7 +98,7 @@ def _equations(model: Model) -> list[dict[str, Any]]:
 
 
 def _left(model: Model, state: int) -> str:
-    return mathml.left_side(model.states[state], model.order, discrete=model.formulation.discrete)
+    return left_side(model.states[state], model.order, discrete=model.formulation.discrete)
 
 
 def _sides(model: Model) -> list[str]:
@@ -102,23 +109,39 @@ def _sides(model: Model) -> list[str]:
 def _typeset_terms(model: Model) -> dict[int, str]:
     terms = model.basis.terms(model.variables)
     used = np.any([one.support.any(axis=1) for one in model.path], axis=0)
-    return {int(i): mathml.term(terms[i]) if terms[i] else "" for i in np.flatnonzero(used)}
+    return {int(i): term_markup(terms[i]) if terms[i] else "" for i in np.flatnonzero(used)}
 
 
 def _highlights(
-    model: Model, data: Sequence[Trajectory], found: Diagnostics, compared: figures.Comparison
+    model: Model, data: Sequence[Trajectory], found: Diagnostics, shown: figures.Shown
 ) -> Iterator[tuple[str, str, str]]:
     """(value, name, what it means)."""
-    yield _ratio(model.score(list(data))), "R² of the equations", "1 means that they explain all of the data"
-    follow = compared.explained
-    if np.all(np.isfinite(follow)):
-        yield _ratio(float(np.mean(follow))), "R² of the solutions", "data against simulation"
+    yield (
+        _minus(determination(float(np.mean(1 - found.loss)))),
+        "R² of the equations",
+        "the share of the data that they explain, step by step",
+    )
+    compared = shown.compared
+    if np.all(np.isfinite(compared.explained)):
+        how = "started afresh every" if compared.window else "over up to"
+        yield (
+            _minus(determination(float(np.mean(compared.explained)))),
+            "R² of the solutions",
+            f"data against simulation, {how} {compared.span:.3g} units of time",
+        )
     spread = _spread(data)
     if np.all(np.isfinite(found.noise)):
         share = float(np.median(found.noise / np.where(spread > 0, spread, np.inf)))
         yield f"{100 * share:.2g} %", "noise", "of the spread of a state, typically"
+    if np.any(np.isfinite(model.inclusion)) and model.size:
+        least = float(np.nanmin(np.where(model.support, model.inclusion, np.nan)))
+        yield f"{least:.0%}", "least sure term", "probability that it belongs, among the models compared"
     if np.isfinite(model.gap):
-        yield _power(model.gap), "gap", "no model in the region fits better by more"
+        yield (
+            _power(model.gap),
+            "gap of the search",
+            "of the loss without a model; it says nothing about nature",
+        )
     if model.constraints:
         yield (
             _power(model.violation),
@@ -127,23 +150,40 @@ def _highlights(
         )
 
 
-def _solutions(data: Sequence[Trajectory], compared: figures.Comparison) -> list[str]:
+def _solutions(data: Sequence[Trajectory], shown: figures.Shown) -> list[str]:
     """Sentences under the comparison."""
-    sentences = []
+    sentences, compared = [], shown.compared
     if compared.window is not None:
         fit = np.min(compared.through)
         whole = f"explain {max(float(fit), 0):.0%} of a state" if np.isfinite(fit) else "do not reach the end"
         sentences.append(
-            f"Each solution is started afresh every {compared.window} samples; over the whole length they "
-            f"{whole}, which is the mark of chaos, or of equations that are not quite right."
+            f"Each is started afresh every {compared.window} samples ({compared.span:.3g} units of time), "
+            f"which is how long this model predicts; over the whole length they {whole}: the mark of chaos, "
+            "or of equations that are not quite right."
         )
-    if compared.left_out:
-        sentences.append(f"{len(compared.series)} of the {len(data)} trajectories are shown.")
+    if shown.left_out:
+        sentences.append(
+            f"{len(shown.series)} of the {len(data)} trajectories are shown, spread evenly over the data: "
+            "the first, the last and every few in between."
+        )
+    if shown.cut:
+        sentences.append("Of long trajectories the beginning is shown.")
     return sentences
 
 
-def _stopped(compared: figures.Comparison) -> list[str]:
-    return [f"A solution did not reach the end of the data: {reason}" for reason in compared.stopped[:3]]
+def _looked_at(data: Sequence[Trajectory], some: Sequence[Trajectory]) -> str:
+    seen, all_of_them = sum(len(one) for one in some), sum(len(one) for one in data)
+    if seen == all_of_them:
+        return ""
+    return (
+        f"Residuals and R² are those of {seen:,} of the {all_of_them:,} samples, spread evenly over the data."
+    )
+
+
+def _stopped(shown: figures.Shown) -> list[str]:
+    return [
+        f"A solution did not reach the end of the data: {reason}." for reason in shown.compared.stopped[:3]
+    ]
 
 
 def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
@@ -156,11 +196,12 @@ def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
                 {
                     "first": k == 0,
                     "equation": side,
-                    "term": pretty(model.terms[i]),
+                    "term": pretty(model.labels[i]),
                     "value": _minus(format_value(value, error)),
                     "low": _minus(f"{value - 1.96 * error:.4g}") if known else "",
                     "high": _minus(f"{value + 1.96 * error:.4g}") if known else "",
                     "ratio": f"{abs(value) / error:,.0f}" if known else "",
+                    "belongs": f"{model.inclusion[i, j]:.0%}" if np.isfinite(model.inclusion[i, j]) else "",
                 }
             )
     return rows
@@ -177,24 +218,38 @@ def _residual_of(model: Model) -> str:
 
 def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
     loss = float(np.mean(found.loss))
-    if np.isfinite(model.gap) and model.gap < loss:
+    if np.isfinite(model.gap):
         yield (
-            f"These equations leave {_power(loss)} of the squares unexplained, and no coefficients whatever "
-            f"within the region that was searched could do better by more than the gap, {_power(model.gap)}."
+            f"This is about the search, not about nature. The equations leave {_power(loss)} of the squares "
+            "of the data unexplained. Other coefficients for the terms to choose from, as many of them as "
+            "one likes and within the bound on their size, could take away at most "
+            f"{_power(model.gap)} of the whole."
         )
-    elif np.isfinite(model.gap):
-        yield (
-            f"These equations leave {_power(loss)} of the squares unexplained. The gap, {_power(model.gap)}, "
-            "bounds how much better any coefficients in the region could do; here it is no smaller than what "
-            "is left, since only few terms were kept and those were fitted anew."
-        )
+        if model.gap >= loss:
+            yield (
+                "That is no less than what is left, since only few terms were kept and those were fitted "
+                "anew: a larger model would fit more closely, noise included."
+            )
+        yield "Whether the terms are the right ones is for R², the residuals and new data to say."
     if model.result is not None:
         run = model.result
         how = "converged" if run.status == "converged" else f"ended ({run.status})"
-        yield (
-            f"The search itself {how} after {_count(run.iterations, 'iteration')} in {run.seconds:.2g} s: "
-            f"the best fit in the region, with all terms allowed, is known to within {_power(run.gap)}."
-        )
+        yield f"The search {how} after {_count(run.iterations, 'iteration')} in {run.seconds:.2g} s."
+
+
+def _near(model: Model) -> list[dict[str, str]]:
+    """Models that fit almost as well: how much worse, and what is different."""
+    rows = []
+    for k, one in enumerate(model.near):
+        added, dropped = one.support & ~model.support, model.support & ~one.support
+        if not added.any() and not dropped.any():
+            continue
+        changes = [
+            *(f"+ {pretty(model.labels[i])} in {_sides(model)[j]}" for i, j in np.argwhere(added)),
+            *(f"− {pretty(model.labels[i])} in {_sides(model)[j]}" for i, j in np.argwhere(dropped)),
+        ]
+        rows.append({"worse": f"{model.near.scores[k]:.1f}", "changes": listed(changes, most=6)})
+    return rows[:8]
 
 
 def _noise(model: Model, data: Sequence[Trajectory], found: Diagnostics) -> Iterator[dict[str, str]]:
@@ -206,6 +261,7 @@ def _noise(model: Model, data: Sequence[Trajectory], found: Diagnostics) -> Iter
             "noise": f"{noise:.3g}" if known else "unknown",
             "share": f"{100 * noise / spread:.2g} %" if known and spread > 0 else "",
             "residual": f"{found.rms[j]:.3g}",
+            "error": f"{model.model_error[j]:.2g}" if np.isfinite(model.model_error[j]) else "",
         }
 
 
@@ -243,14 +299,6 @@ def _exports(model: Model) -> Iterator[tuple[str, str]]:
             yield name, make()
         except CindyError as error:  # a Python function in the basis has no formula to write down
             yield name, str(error)
-
-
-def _ratio(value: float) -> str:
-    """R² with as many digits as tell it from 1."""
-    if not np.isfinite(value) or value <= 0:
-        return _minus(f"{value:.2g}")
-    digits = int(np.clip(1 - np.floor(np.log10(max(1 - value, 1e-9))), 2, 6))
-    return f"{value:.{digits}f}"
 
 
 def _power(value: float) -> str:

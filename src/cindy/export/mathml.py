@@ -6,9 +6,9 @@ import re
 from html import escape
 
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
-from cindy.export import format_value
+from cindy.export.number import format_value
 
-__all__ = ["left_side", "name", "number", "summand", "term"]
+__all__ = ["left_side", "name", "number", "summand", "term_markup"]
 
 _THIN = '<mspace width="0.17em"/>'
 _BETWEEN = '<mspace width="0.25em"/>'
@@ -27,7 +27,7 @@ def summand(value: float, error: float, what: Term, *, first: bool) -> str:
 
 
 def _after_number(what: Term) -> str:
-    return _THIN + term(what) if what else ""
+    return _THIN + term_markup(what) if what else ""
 
 
 def number(text: str) -> str:
@@ -65,7 +65,7 @@ def left_side(state: str, order: int, *, discrete: bool = False) -> str:
     return f"<math>{inside}<mo>=</mo></math>"
 
 
-def term(what: Term) -> str:
+def term_markup(what: Term) -> str:
     """A product of factors, or the number 1."""
     return _BETWEEN.join(_factor(one) for one in what) or "<mn>1</mn>"
 

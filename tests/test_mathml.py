@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 import pytest
 
 from cindy.basis import Custom, Fourier, Polynomial, Trigonometric
-from cindy.report.mathml import left_side, name, number, summand, term
+from cindy.export.mathml import left_side, name, number, summand
+from cindy.export.mathml import term_markup as term
 
 BASES = [
     Polynomial(3),

@@ -1,0 +1,152 @@
+"""What measurements betray before any model: wrapped angles, jumps of a map, coarse or quantised samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.data.time_scales import noise_level, periods, some_segments
+from cindy.data.trajectory import Trajectory
+
+__all__ = ["oddities"]
+
+_TURNS = {"2π": 2 * np.pi, "360": 360.0}
+_PER_SWING = 6.0
+"""Samples to a swing: with fewer, what happens between two samples is guessed."""
+_ROUGH = 0.35
+"""Of the spread: no curve runs through samples that local polynomials miss by more."""
+_KNOWN = 0.15
+"""Of the variance: what is left of the next sample when it is taken from the nearest like state."""
+_UNKNOWN = 0.5
+"""Of the variance of the rates, as left by the nearest like state: more means that a state is missing."""
+_LIKE = 0.1
+"""Two states are alike that are no further apart than this, in units of the spread."""
+_MOST = 1500
+"""Samples that are compared with each other."""
+
+
+def oddities(data: Sequence[Trajectory], *, order: int = 1, discrete: bool = False) -> list[str]:
+    """Sentences about what the data can tell of themselves, each with what to do.
+
+    order: of the equations that are sought; discrete: whether they step from sample to sample
+    """
+    segments = [one for one in some_segments(data) if len(one) >= 12]
+    if not segments:
+        return []
+    found = [*_wrapped(segments), *_quantised(segments)]
+    if not discrete:
+        found += _coarse(segments) or (_state_missing(segments) if order == 1 else [])
+    return found
+
+
+def _wrapped(segments: Sequence[Trajectory]) -> Iterator[str]:
+    for j, state in enumerate(segments[0].states):
+        jumps = np.concatenate([np.diff(one.x[:, j]) for one in segments])
+        reach = max(float(np.ptp(one.x[:, j])) for one in segments)
+        for name, turn in _TURNS.items():
+            back = np.abs(jumps) > 0.75 * turn
+            rest = np.abs(jumps[~back])
+            if back.any() and reach <= 1.01 * turn and len(rest) and float(rest.max()) < 0.25 * turn:
+                times = "once" if back.sum() == 1 else f"{back.sum()} times"
+                yield (
+                    f'"{state}" jumps by about {name} {times}, as an angle does that is kept within a turn. '
+                    "No equation explains such jumps: unwrap it first, with numpy.unwrap"
+                    + ("." if name == "2π" else "(…, period=360).")
+                )
+                break
+
+
+def _quantised(segments: Sequence[Trajectory]) -> list[str]:
+    found = []
+    for j, state in enumerate(segments[0].states):
+        values = np.concatenate([one.x[:, j] for one in segments])
+        levels = np.unique(values)
+        if not 3 <= len(levels) < len(values) / 2:
+            continue
+        gaps = np.diff(levels)
+        step = float(gaps.min())
+        whole = np.abs(gaps / step - np.round(gaps / step)) < 1e-4
+        usual = float(np.median(np.abs(np.concatenate([np.diff(one.x[:, j]) for one in segments]))))
+        if whole.all() and usual < 3 * step:
+            found.append(
+                f'"{state}" in steps of {step:.4g} ({step / float(np.ptp(values)):.1%} of the range)'
+            )
+    if not found:
+        return []
+    return [
+        f"The data are rounded: {', '.join(found[:4])}{', …' if len(found) > 4 else ''}. They move by "
+        "little more from one sample to the next, so that their error is no white noise. "
+        "Record more digits, or keep only every few samples."
+    ]
+
+
+def _coarse(segments: Sequence[Trajectory]) -> list[str]:
+    """Samples too far apart, or no samples of a motion at all."""
+    rough = np.median([noise_level(one) / _spread(one) for one in segments], axis=0)
+    if np.max(rough) > _ROUGH:
+        j = int(np.argmax(rough))
+        if _left_by_neighbours(segments, [one.x[1:] - one.x[:-1] for one in segments]) < _KNOWN:
+            return [
+                "No smooth curve runs through the samples, yet each follows from the one before: they "
+                "look like the steps of a map. If they are, use Discrete(); if a motion was measured, sample "
+                "faster."
+            ]
+        return [
+            f'"{segments[0].states[j]}" changes from sample to sample by about as much as it ever does: the '
+            "samples are too far apart for equations of motion, or mostly noise. Sample faster, or average."
+        ]
+    swings = [(len(one) / turns) for one in segments if (turns := periods(one)) >= 2]
+    if swings and float(np.median(swings)) < _PER_SWING:
+        return [
+            f"There are only {np.median(swings):.1f} samples to a swing, so that what happens between them "
+            "is guessed. Sample faster; coefficients may be off by more than their errors say."
+        ]
+    return []
+
+
+def _state_missing(segments: Sequence[Trajectory]) -> list[str]:
+    """Like states that move apart: what was measured does not tell what comes next."""
+    calm = [one for one in segments if np.all(noise_level(one) < 0.02 * _spread(one))]
+    if len(calm) < len(segments) or sum(periods(one) for one in calm) < 2:
+        return []
+    rates = [np.gradient(one.x, one.t, axis=0)[:-1] for one in calm]
+    if _left_by_neighbours(calm, rates) > _UNKNOWN:
+        named = ", ".join(f'"{name}"' for name in calm[0].variables[:4])
+        return [
+            f"The same values of {named} move on in different directions at different times: a state is "
+            "missing, a velocity perhaps. Measure it, or seek x'' = F with order=2."
+        ]
+    return []
+
+
+def _left_by_neighbours(segments: Sequence[Trajectory], targets: Sequence[Floats]) -> float:
+    """The share of the variance of the targets that the nearest like states, elsewhere in time, leave.
+
+    Half the mean square of their differences over the variance: 0 where the target is a function of the
+    state, 1 where it is chance. The worst over the states; NaN where hardly any comes back.
+    """
+    from scipy.spatial import cKDTree
+
+    values = np.vstack([one.values[:-1] for one in segments])
+    target = np.vstack(list(targets))
+    moment = np.concatenate([np.arange(len(one) - 1) + 10_000_000 * i for i, one in enumerate(segments)])
+    some = np.unique(np.linspace(0, len(values) - 1, _MOST).astype(int))
+    spread = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
+    tree = cKDTree(values / spread)
+    far, near = (np.asarray(found) for found in tree.query(values[some] / spread, k=min(30, len(values))))
+    # A sample's own neighbours in time are near for that reason alone; and what is far is not like it.
+    apart = np.abs(moment[near] - moment[some][:, None]) > max(5, len(values) // (60 * len(segments)))
+    apart &= far < _LIKE
+    if np.count_nonzero(apart.any(axis=1)) < 30:
+        return np.nan
+    squares = (target[some][:, None] - target[near]) ** 2
+    left = np.mean(squares[apart], axis=0) / 2
+    whole = np.var(target, axis=0)
+    return float(np.max(np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0)))
+
+
+def _spread(one: Trajectory) -> Floats:
+    spread = one.x.std(axis=0)
+    return np.asarray(np.where(spread > 0, spread, np.inf))

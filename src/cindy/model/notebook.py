@@ -1,0 +1,40 @@
+"""A model as a notebook shows it: equations that the browser typesets, and what to beware of."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cindy.export import left_side, summand
+from cindy.model.story import facts
+
+if TYPE_CHECKING:
+    from cindy.model.model import Model
+
+__all__ = ["shown"]
+
+_MOST = 40
+"""Summands an equation; a notebook is no place for more."""
+
+
+def shown(model: Model) -> str:
+    """HTML without styles, scripts or anything from elsewhere."""
+    terms = model.basis.terms(model.variables)
+    rows = []
+    for j, state in enumerate(model.states):
+        present = np.flatnonzero(model.coef[:, j])
+        sides = [
+            summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0)
+            for k, i in enumerate(present[:_MOST])
+        ]
+        right = " ".join(sides) or "<math><mn>0</mn></math>"
+        more = f" … ({len(present)} terms)" if len(present) > _MOST else ""
+        left = left_side(state, model.order, discrete=model.formulation.discrete)
+        style = "text-align: left; padding: 0.15em 0.4em; border: none"
+        rows.append(f'<tr><td style="{style}">{left}</td><td style="{style}">{right}{more}</td></tr>')
+    known = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in facts(model)[:3])
+    warned = "".join(f"<li>{escape(sentence)}</li>" for sentence in model.warnings)
+    beware = f"<details open><summary>Beware</summary><ul>{warned}</ul></details>" if warned else ""
+    return f"<div><table>{''.join(rows)}</table><p><small>{known}</small></p>{beware}</div>"

@@ -1,0 +1,122 @@
+"""The story of a model as text: equations, how much they explain, how sure they are, what to beware of."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cindy.basis import variable_label
+
+if TYPE_CHECKING:
+    from cindy.model.model import Model
+
+__all__ = ["determination", "facts", "told"]
+
+_WIDTH = 100
+_SURE = 0.95
+_MOST = 5
+
+
+def told(model: Model) -> str:
+    """Everything a model knows about itself."""
+    parts = ["Equations", *(f"  {line}" for line in model.equations()), "", "How sure"]
+    width = max(len(name) for name, _ in facts(model))
+    for name, text in facts(model):
+        lines = textwrap.wrap(text, _WIDTH - width - 4) or [""]
+        parts.append(f"  {name:<{width}}  {lines[0]}")
+        parts += [" " * (width + 4) + line for line in lines[1:]]
+    if model.warnings:
+        parts += ["", "Beware"]
+        for sentence in model.warnings:
+            parts += textwrap.wrap(sentence, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+    return "\n".join(parts)
+
+
+def facts(model: Model) -> list[tuple[str, str]]:
+    """(name, what is known), in the order in which a reader asks."""
+    return [*_explained(model), *_terms(model), *_noise(model), *_laws(model), *_search(model)]
+
+
+def _explained(model: Model) -> Iterator[tuple[str, str]]:
+    known = model.explained
+    if not known:
+        return
+    yield (
+        "R² of equations",
+        f"{determination(known['equations'])}: the share of the data that they explain, step by step",
+    )
+    span, solutions, through = known["span"], known["solutions"], known["through"]
+    if np.isnan(solutions):
+        return
+    if solutions == through:
+        yield "R² of solutions", f"{determination(solutions)}, over up to {span:.3g} time units at a stretch"
+    else:
+        whole = determination(through) if np.isfinite(through) else "a blow-up"
+        yield (
+            "R² of solutions",
+            f"{determination(solutions)}, started afresh every {span:.3g} time units; without that, {whole}",
+        )
+
+
+def _terms(model: Model) -> Iterator[tuple[str, str]]:
+    yield "terms", f"{model.size} of {model.coef.size} possible"
+    known = np.isfinite(model.inclusion)
+    if known.any():
+        doubtful = model.support & known & (model.inclusion < _SURE)
+        outside = ~model.support & known & (model.inclusion > 1 - _SURE)
+        for name, where in (("less sure", doubtful), ("left out", outside)):
+            order = np.argwhere(where)[np.argsort(-model.inclusion[where])][:_MOST]
+            shown = [_probability(model, int(i), int(j)) for i, j in order]
+            more = int(where.sum()) - len(shown)
+            if shown:
+                yield name, ", ".join(shown) + (f" and {more} more" if more else "")
+    if len(model.near) > 1:
+        count = len(model.near) - 1
+        yield "near", f"{count} other model{'s' * (count > 1)} fit almost as well: see model.near"
+
+
+def _probability(model: Model, i: int, j: int) -> str:
+    equation = variable_label(model.states[j]) + "'" * model.order
+    return f"{model.labels[i]} in {equation} ({model.inclusion[i, j]:.0%})"
+
+
+def _noise(model: Model) -> Iterator[tuple[str, str]]:
+    if np.all(np.isfinite(model.noise)):
+        yield "noise", _by_state(model, model.noise) + " (standard deviation)"
+    if np.any(np.isfinite(model.model_error)):
+        yield (
+            "model error",
+            _by_state(model, model.model_error) + " (per root of time: what no term explains)",
+        )
+
+
+def _by_state(model: Model, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+    return ", ".join(f"{variable_label(s)} {v:.2g}" for s, v in zip(model.states, values, strict=True))
+
+
+def _laws(model: Model) -> Iterator[tuple[str, str]]:
+    for text in model.constraints:
+        yield "law", text
+    if model.constraints:
+        yield "violation", f"{model.violation:.1e} at most"
+
+
+def _search(model: Model) -> Iterator[tuple[str, str]]:
+    if np.isfinite(model.gap):
+        yield "gap", f"{model.gap:.3g} of the loss without a model; nothing in the region fits better by more"
+    if np.isfinite(model.radius):
+        yield "radius", f"{model.radius:.4g}"
+    if model.result is not None:
+        run = model.result
+        yield "run", f"{run.status}, {run.iterations} iterations, {run.seconds:.2f} s"
+
+
+def determination(value: float) -> str:
+    """R² with as many digits as tell it from 1."""
+    if not np.isfinite(value) or value <= 0:
+        return f"{value:.2g}"
+    digits = int(np.clip(1 - np.floor(np.log10(max(1 - value, 1e-9))), 2, 6))
+    return f"{value:.{digits}f}"

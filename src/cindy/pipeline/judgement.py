@@ -1,0 +1,103 @@
+"""What a user must be told about a model: how much it explains, and what the data give away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.basis import listed, pretty
+from cindy.data import Trajectory, beginning, excerpt, noise_level, oddities, spread_over
+from cindy.errors import CindyError
+from cindy.model import Comparison, Diagnostics, Model, compare, diagnose
+
+__all__ = ["judged"]
+
+_MOST_SAMPLES = 20_000
+"""That residuals are looked at; a sentence needs no more."""
+_MOST_RUNS = 3
+_MOST_SOLVED = 300
+"""Runs, and samples of each, that solutions are compared with: a fraction of a second."""
+_LOW = 0.5
+"""R² below which a model is called wrong, loudly."""
+_NOISY = 1.3
+"""Of the noise: residuals below this are noise and nothing else."""
+_DRIVEN = 1.0
+"""Of the noise: model error from one sample to the next that deserves a sentence."""
+
+
+def judged(model: Model, data: Sequence[Trajectory]) -> Model:
+    """The model with R² of its equations and solutions on some of the data, and all sentences of warning."""
+    some = excerpt(data, _MOST_SAMPLES)
+    odd = oddities(some, order=model.order, discrete=model.formulation.discrete)
+    try:
+        found = diagnose(model, some)
+        compared = compare(model, [beginning(one, _MOST_SOLVED) for one in spread_over(some, _MOST_RUNS)])
+    except CindyError as error:
+        told = (*model.warnings, *odd, f"The model could not be compared with the data: {error}")
+        return replace(model, warnings=tuple(dict.fromkeys(told)))
+    equations = 1 - found.loss
+    explained = {
+        "equations": float(np.mean(equations)),
+        "solutions": float(np.mean(compared.explained)),
+        "through": float(np.mean(compared.through)),
+        "span": compared.span,
+    }
+    sentences = [
+        *_loud(model, equations, _as_noise(found, some), compared),
+        *odd,
+        *found.warnings,
+        *_driven(model, data),
+        *(f"A solution did not reach the end of the data: {reason}." for reason in compared.stopped[:3]),
+    ]
+    return replace(model, warnings=tuple(dict.fromkeys(sentences)), explained=explained)
+
+
+def _loud(model: Model, equations: Floats, noisy: NDArray[np.bool_], compared: Comparison) -> Iterator[str]:
+    poor = [j for j, value in enumerate(equations) if value < _LOW]
+    drowned = [j for j in poor if noisy[j]]
+    if drowned and len(drowned) == len(poor):
+        named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in drowned])
+        yield (
+            f"Most of what was measured of {named} within a stretch of data is noise. The equations do as "
+            "well as that allows; longer stretches or more of them would show more."
+        )
+    elif poor:
+        named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in poor])
+        yield (
+            f"These equations do not explain the data: {named}. Do not use them. The law needs terms that "
+            "the basis lacks or a state that was not measured, or the samples are too few or too coarse."
+        )
+    elif np.min(compared.explained, initial=1.0) < _LOW:
+        worst = float(np.min(compared.explained))
+        over = f"over {compared.span:.3g} time units" if compared.window else "over the whole length"
+        yield (
+            f"Solutions do not follow the data even {over} (R² = {worst:.2g}): "
+            "do not predict with these equations."
+        )
+
+
+def _as_noise(found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool_]:
+    """(states,) where residuals are no larger than the roughness of the data."""
+    segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
+    if not segments or not found.formulation.integrates:
+        return np.zeros(len(found.rms), dtype=bool)
+    rough = np.sqrt(np.mean([noise_level(one) ** 2 for one in segments], axis=0))
+    return np.asarray(found.rms < _NOISY * rough)
+
+
+def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[str]:
+    """Model error, as fitted states have it, beside the noise."""
+    steps = [np.median(np.diff(one.t)) for one in data if len(one) > 1]
+    if not steps or not np.any(np.isfinite(model.model_error)):
+        return
+    kick = model.model_error * np.sqrt(float(np.median(steps)))
+    for j in np.flatnonzero(kick > _DRIVEN * model.noise):
+        yield (
+            f"From one sample to the next {pretty(model.states[j])} is moved by about {kick[j]:.2g} that the "
+            f"equations do not hold, more than its noise ({model.noise[j]:.2g}): a term may be missing, or "
+            "something random drives it."
+        )

@@ -1,0 +1,145 @@
+"""What a user must be told: by the model itself, by its summary and by the command line."""
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy.data import oddities
+from cindy.model import Model
+from cindy.systems import lorenz, lotka_volterra, michaelis_menten
+
+T = np.linspace(0, 20, 800)
+OSCILLATION = np.column_stack([np.cos(2 * T), -2 * np.sin(2 * T)])
+
+
+def walk():
+    return cindy.Trajectory(
+        T, np.cumsum(np.random.default_rng(1).standard_normal((800, 2)), axis=0), ("a", "b")
+    )
+
+
+def of_a_map(count=400):
+    x = [0.3]
+    for _ in range(count - 1):
+        x.append(3.9 * x[-1] * (1 - x[-1]))
+    return cindy.Trajectory(np.arange(float(count)), np.array(x), ("x",))
+
+
+ODD = {
+    "wraps": ((T, np.mod(3 * T, 2 * np.pi)), "jumps by about 2π 9 times.*numpy.unwrap"),
+    "wraps in degrees": ((T, np.mod(100 * T, 360) - 180), "about 360 5 times.*period=360"),
+    "map": ((of_a_map().t, of_a_map().x), "steps of a map.*Discrete"),
+    "coarse": ((T[:40], np.cos(1.5 * np.arange(40.0))), "only 4.2 samples to a swing"),
+    "rounded": ((T, np.round(OSCILLATION * 20) / 20), 'rounded: "x1" in steps of 0.05'),
+    "state missing": ((T, OSCILLATION[:, 0]), "a state is missing.*order=2"),
+    "noise": ((T, np.random.default_rng(0).standard_normal(800)), "mostly noise"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_data_that_betray_a_mistake_are_told_in_one_sentence(name):
+    (t, x), sentence = ODD[name]
+    [found] = oddities([cindy.Trajectory(t, x)])
+    assert re.search(sentence, found)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(
+            lorenz().simulate(seed=0, noise=n, trajectories=2, points=4000, horizon=20.0)
+            for n in (0, 0.01, 0.2)
+        ),
+        lotka_volterra().simulate(seed=0, noise=0.02),
+        michaelis_menten(binding=2.0, release=0.5).simulate(seed=0, trajectories=12, points=1200, horizon=5),
+        [cindy.Trajectory(T, OSCILLATION, ("x", "v"))],
+        [
+            cindy.Trajectory(
+                T, np.column_stack([3 * T + 0.3 * np.sin(T), 3 + 0.3 * np.cos(T)]), ("theta", "w")
+            )
+        ],
+        [walk()],
+    ],
+)
+def test_data_without_a_mistake_are_told_nothing(data):
+    assert oddities(data) == []
+
+
+def test_a_map_is_nothing_odd_for_a_map_and_positions_alone_for_second_order():
+    assert oddities([of_a_map()], discrete=True) == []
+    assert oddities([cindy.Trajectory(T, OSCILLATION[:, :1], ("x",))], order=2) == []
+
+
+def test_a_right_model_has_its_scores_and_no_warnings():
+    data = lotka_volterra().simulate(seed=0, noise=0.01)
+    model = cindy.identify(data, "poly:2")
+    assert model.warnings == ()
+    assert 0.99 < model.explained["equations"] < 1
+    assert 0.99 < model.explained["solutions"] < 1
+    assert "R² of equations  0.999" in model.summary()
+    assert "R² of solutions  0.999" in model.summary()
+    assert "Beware" not in model.summary()
+
+
+def test_a_model_that_explains_little_is_called_so_loudly_everywhere(tmp_path):
+    data = lorenz().simulate(seed=0, noise=0.01, trajectories=1, points=2000, horizon=20.0)
+    wrong = cindy.identify(data, cindy.Trigonometric(1), selection="terms:3")
+    assert wrong.explained["equations"] < 0.5
+    assert wrong.warnings[0].startswith("These equations do not explain the data")
+    assert "Do not use them" in wrong.summary().replace("\n    ", " ")
+    assert "Do not use them" in wrong._repr_html_()
+    wrong.save(tmp_path / "model.json")
+    assert cindy.load(tmp_path / "model.json").explained == pytest.approx(wrong.explained, nan_ok=True)
+    table = np.column_stack([data[0].t, data[0].x])
+    np.savetxt(tmp_path / "data.txt", table, header="t x y z")
+    command = [sys.executable, "-m", "cindy.cli", "fit", str(tmp_path / "data.txt"), "--basis", "trig:1"]
+    run = subprocess.run([*command, "--selection", "terms:3"], capture_output=True, text=True, check=True)
+    assert "Do not use them" in run.stderr
+    assert "R² of equations" in run.stdout
+
+
+def test_the_summary_tells_of_laws_noise_and_the_run():
+    data = michaelis_menten(binding=2.0, release=0.5).simulate(
+        seed=0, trajectories=12, points=1200, horizon=5, noise=0.01
+    )
+    model = cindy.identify(data, "poly:2", constraints=[cindy.conserve(["E", "ES"])])
+    text = model.summary()
+    for word in ("E + ES is conserved", "violation", "noise", "gap", "terms", "E·S"):
+        assert word in text
+    assert len(max(text.splitlines(), key=len)) <= 110
+
+
+def test_a_notebook_shows_the_equations_as_markup_that_obeys_no_name():
+    model = Model([[0.0], [-1.0]], cindy.Polynomial(1), ("<script>",), warnings=("a <b> c",))
+    html = model._repr_html_()
+    assert "<math>" in html
+    assert "<script>" not in html
+    ET.fromstring(html.replace("&#x2061;", "").replace("<details open>", "<details>"))
+
+
+@pytest.mark.parametrize(
+    ("states", "shown"),
+    [
+        (("E", "S", "ES"), "E·S"),
+        (("x", "y", "z"), "x y"),
+        (("my state", "y", "z"), '"my state"·y'),
+        (("a", "b", "[run 1]"), "a·b"),
+        (("x1", "x2", "x12"), "x1 x2"),
+    ],
+)
+def test_names_that_could_be_misread_are_shown_unambiguously(states, shown):
+    coef = np.zeros((10, 3))
+    coef[cindy.Polynomial(2).names(states).index(f"{states[0]} {states[1]}"), 2] = 1.5
+    assert Model(coef, cindy.Polynomial(2), states).equations()[2].endswith(f"1.5 {shown}")
+
+
+def test_scores_of_a_path_are_told_apart():
+    from cindy.cli.screen import _told_apart
+
+    assert _told_apart([1000.01, 1000.02, 7.0]) == ["1000.01", "1000.02", "7"]
+    assert _told_apart([1.0, 1.0]) == ["1", "1"]
