@@ -1,10 +1,10 @@
 """Measurements and how they are read."""
 
 from cindy.data.accepted import as_trajectory
-from cindy.data.excerpt import beginning, excerpt, spread_over
+from cindy.data.excerpts import beginning, excerpt, spread_over
 from cindy.data.field import Field, as_fields, is_fields
+from cindy.data.give_aways import oddities
 from cindy.data.lazy import Lazy, Part
-from cindy.data.oddities import oddities
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
 from cindy.data.time_scales import LOOK, LOOK_SAMPLES, noise_level, periods, some_segments
