@@ -25,7 +25,7 @@ from cindy.model.notebook import shown
 from cindy.model.run import Run
 from cindy.model.score import score
 from cindy.model.simulation import simulate
-from cindy.model.story import told
+from cindy.model.story import facts, told
 
 __all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
 
@@ -157,7 +157,7 @@ class Model(Equations):
 
     def _repr_html_(self) -> str:
         """The equations, typeset by the browser itself, and what to beware of: for notebooks."""
-        return shown(self)
+        return shown(self, facts(self)[:3], self.warnings)
 
     def _repr_latex_(self) -> str:
         return f"$${self.to_latex()}$$"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cindy.export import left_side, summand
-from cindy.model.story import facts
-
-if TYPE_CHECKING:
-    from cindy.model.model import Model
+from cindy.model.equations import Equations
 
 __all__ = ["shown"]
 
@@ -19,8 +16,8 @@ _MOST = 40
 """Summands an equation; a notebook is no place for more."""
 
 
-def shown(model: Model) -> str:
-    """HTML without styles, scripts or anything from elsewhere."""
+def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence[str]) -> str:
+    """HTML without scripts or anything from elsewhere."""
     terms = model.basis.terms(model.variables)
     rows = []
     for j, state in enumerate(model.states):
@@ -34,7 +31,7 @@ def shown(model: Model) -> str:
         left = left_side(state, model.order, discrete=model.formulation.discrete)
         style = "text-align: left; padding: 0.15em 0.4em; border: none"
         rows.append(f'<tr><td style="{style}">{left}</td><td style="{style}">{right}{more}</td></tr>')
-    known = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in facts(model)[:3])
-    warned = "".join(f"<li>{escape(sentence)}</li>" for sentence in model.warnings)
+    told = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in known)
+    warned = "".join(f"<li>{escape(sentence)}</li>" for sentence in warnings)
     beware = f"<details open><summary>Beware</summary><ul>{warned}</ul></details>" if warned else ""
-    return f"<div><table>{''.join(rows)}</table><p><small>{known}</small></p>{beware}</div>"
+    return f"<div><table>{''.join(rows)}</table><p><small>{told}</small></p>{beware}</div>"

@@ -3,24 +3,64 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cindy._types import Floats
 from cindy.basis import variable_label
+from cindy.model.run import Run
 
-if TYPE_CHECKING:
-    from cindy.model.model import Model
-
-__all__ = ["determination", "facts", "told"]
+__all__ = ["Known", "determination", "facts", "told"]
 
 _WIDTH = 100
 _SURE = 0.95
 _MOST = 5
 
 
-def told(model: Model) -> str:
+class Known(Protocol):
+    """What a story is told of: the attributes of a model that it needs."""
+
+    @property
+    def states(self) -> tuple[str, ...]: ...
+    @property
+    def coef(self) -> Floats: ...
+    @property
+    def inclusion(self) -> Floats: ...
+    @property
+    def noise(self) -> Floats: ...
+    @property
+    def model_error(self) -> Floats: ...
+    @property
+    def gap(self) -> float: ...
+    @property
+    def radius(self) -> float: ...
+    @property
+    def violation(self) -> float: ...
+    @property
+    def result(self) -> Run | None: ...
+    @property
+    def constraints(self) -> tuple[str, ...]: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+    @property
+    def explained(self) -> Mapping[str, float]: ...
+    @property
+    def near(self) -> Sequence[Any]: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def order(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def support(self) -> NDArray[np.bool_]: ...
+    def equations(self) -> list[str]: ...
+
+
+def told(model: Known) -> str:
     """Everything a model knows about itself."""
     parts = ["Equations", *(f"  {line}" for line in model.equations()), "", "How sure"]
     width = max(len(name) for name, _ in facts(model))
@@ -35,12 +75,12 @@ def told(model: Model) -> str:
     return "\n".join(parts)
 
 
-def facts(model: Model) -> list[tuple[str, str]]:
+def facts(model: Known) -> list[tuple[str, str]]:
     """(name, what is known), in the order in which a reader asks."""
     return [*_explained(model), *_terms(model), *_noise(model), *_laws(model), *_search(model)]
 
 
-def _explained(model: Model) -> Iterator[tuple[str, str]]:
+def _explained(model: Known) -> Iterator[tuple[str, str]]:
     known = model.explained
     if not known:
         return
@@ -61,7 +101,7 @@ def _explained(model: Model) -> Iterator[tuple[str, str]]:
         )
 
 
-def _terms(model: Model) -> Iterator[tuple[str, str]]:
+def _terms(model: Known) -> Iterator[tuple[str, str]]:
     yield "terms", f"{model.size} of {model.coef.size} possible"
     known = np.isfinite(model.inclusion)
     if known.any():
@@ -78,12 +118,12 @@ def _terms(model: Model) -> Iterator[tuple[str, str]]:
         yield "near", f"{count} other model{'s' * (count > 1)} fit almost as well: see model.near"
 
 
-def _probability(model: Model, i: int, j: int) -> str:
+def _probability(model: Known, i: int, j: int) -> str:
     equation = variable_label(model.states[j]) + "'" * model.order
     return f"{model.labels[i]} in {equation} ({model.inclusion[i, j]:.0%})"
 
 
-def _noise(model: Model) -> Iterator[tuple[str, str]]:
+def _noise(model: Known) -> Iterator[tuple[str, str]]:
     if np.all(np.isfinite(model.noise)):
         yield "noise", _by_state(model, model.noise) + " (standard deviation)"
     if np.any(np.isfinite(model.model_error)):
@@ -93,18 +133,18 @@ def _noise(model: Model) -> Iterator[tuple[str, str]]:
         )
 
 
-def _by_state(model: Model, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+def _by_state(model: Known, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
     return ", ".join(f"{variable_label(s)} {v:.2g}" for s, v in zip(model.states, values, strict=True))
 
 
-def _laws(model: Model) -> Iterator[tuple[str, str]]:
+def _laws(model: Known) -> Iterator[tuple[str, str]]:
     for text in model.constraints:
         yield "law", text
     if model.constraints:
         yield "violation", f"{model.violation:.1e} at most"
 
 
-def _search(model: Model) -> Iterator[tuple[str, str]]:
+def _search(model: Known) -> Iterator[tuple[str, str]]:
     if np.isfinite(model.gap):
         yield "gap", f"{model.gap:.3g} of the loss without a model; nothing in the region fits better by more"
     if np.isfinite(model.radius):
