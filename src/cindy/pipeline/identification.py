@@ -97,8 +97,7 @@ def identify(
         with workers(executor, processes, (basis,), where="identify") as hands:
             gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
-    model = _with_scales(_with_warnings(model, source, constraints, passes), data, seed)
-    return judged(model, data)
+    return judged(_with_scales(_with_warnings(model, source, constraints, passes), data, seed), data)
 
 
 def _opened(trajectories: Any, basis: Basis) -> tuple[Source, list[Trajectory], Basis]:
