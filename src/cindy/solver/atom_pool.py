@@ -3,7 +3,7 @@
 import numpy as np
 
 from cindy._types import Floats
-from cindy.solver.iterate import Group
+from cindy.solver.atom_groups import Group
 from cindy.solver.oracle import Atom
 
 __all__ = ["Pool"]

@@ -9,8 +9,9 @@ import numpy as np
 from cindy._check import integer, positive
 from cindy._types import Floats
 from cindy.least_squares import LeastSquares
+from cindy.solver.atom_groups import ActiveSet
 from cindy.solver.exact_hull import Corral
-from cindy.solver.iterate import ActiveSet, Iterate, Walk
+from cindy.solver.iterate import Iterate, Walk
 from cindy.solver.least_squares_first import least_squares_within
 from cindy.solver.local_model import LocalModel
 from cindy.solver.oracle import Atom, Oracle

@@ -4,9 +4,10 @@ import numpy as np
 
 from cindy._types import Floats, Ints
 from cindy.least_squares import LeastSquares
+from cindy.solver.atom_groups import Group
 from cindy.solver.atom_pool import Pool
 from cindy.solver.growing_qr import GrowingQR
-from cindy.solver.iterate import Group, Iterate
+from cindy.solver.iterate import Iterate
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.trace import Nonzeros, Snapshot, way_back
 
