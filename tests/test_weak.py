@@ -7,7 +7,7 @@ import pytest
 
 import cindy
 from cindy.basis import Factor
-from cindy.formulation.grid_noise import grid_noise, shared_by_neighbours
+from cindy.data import grid_noise, shared_by_neighbours
 from cindy.formulation.unbiased import Unbiased, hermite
 from cindy.systems.fields import _grid
 

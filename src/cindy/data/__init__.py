@@ -4,6 +4,7 @@ from cindy.data.accepted import as_trajectory
 from cindy.data.excerpts import beginning, excerpt, spread_over
 from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.give_aways import oddities
+from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.lazy import Lazy, Part
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
@@ -23,13 +24,16 @@ __all__ = [
     "as_trajectories",
     "as_trajectory",
     "beginning",
+    "corner",
     "excerpt",
+    "grid_noise",
     "is_fields",
     "noise_level",
     "oddities",
     "periods",
     "read",
     "same_variables",
+    "shared_by_neighbours",
     "some_segments",
     "spread_over",
 ]

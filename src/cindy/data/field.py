@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cindy._check import did_you_mean, floats, positive, unique_names
+from cindy._check import did_you_mean, positive, unique_names
 from cindy._types import Floats
+from cindy.data.field_arrays import Moved, floats_any, from_dataset, increasing, sorted_out
+from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.errors import DataError
 
 __all__ = ["Field", "as_fields", "is_fields"]
@@ -78,8 +80,8 @@ class Field:
         if data is not None:
             if arrays:
                 raise DataError(f"{self._where}: pass a Dataset or arrays by name, not both.")
-            arrays = _from_dataset(data, self.time, self._where)
-        order, values = _sorted_out(arrays, self._where)
+            arrays = from_dataset(data, self.time, self._where)
+        order, values = sorted_out(arrays, self._where)
         if self.time not in order:
             raise DataError(
                 f'{self._where}: the coordinate of time "{self.time}" is missing; there are '
@@ -93,7 +95,7 @@ class Field:
                 "Values at one place are a Trajectory."
             )
         self._coordinates = {
-            axis: _coordinate(order[axis], axis, self._where) for axis in (*self.axes, self.time)
+            axis: increasing(order[axis], axis, self._where) for axis in (*self.axes, self.time)
         }
         self.states = unique_names(values, f"{self._where}: fields")
         if not self.states:
@@ -229,6 +231,25 @@ class Field:
             stopped=stopped,
         )
 
+    def smoothed(self) -> Field:
+        """The fields without most of their noise: waves in space and time that do not rise above it are left
+        out.
+
+        A wave stays where its amplitude exceeds σ √(2 log n), which noise alone exceeds hardly anywhere
+        (Donoho and Johnstone, Biometrika 81, 1994). A model needs no smoothed data; a simulation may start
+        from them.
+        """
+        coordinates = [self._coordinates[axis] for axis in (*self.axes, self.time)]
+        values = {}
+        for state in self.states:
+            u = self[state]
+            if np.isnan(u).any():
+                raise DataError(f"{self._where}: {state!r} has missing values and cannot be smoothed.")
+            values[state] = without_noise(
+                u, grid_noise(u, coordinates), [a in self._periods for a in self.axes]
+            )
+        return self.with_values(self.t, values)
+
     def to_xarray(self) -> Any:
         """The fields as an xarray Dataset (extra: data)."""
         import xarray
@@ -264,61 +285,6 @@ def as_fields(data: Any) -> list[Field]:
     return found
 
 
-def floats_any(values: Any, where: str) -> Floats:
-    """Numbers of any shape; masked ones become NaN."""
-    try:
-        return np.ma.filled(np.ma.asarray(values).astype(np.float64), np.nan)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{where} must be numbers: {error}.") from error
-
-
-def _sorted_out(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Coordinates and fields, each in the order given."""
-    coordinates: dict[str, Any] = {}
-    values: dict[str, Any] = {}
-    for name, array in arrays.items():
-        dimensions = getattr(array, "ndim", None)
-        dimensions = np.ndim(array) if dimensions is None else dimensions
-        if dimensions == 0:
-            raise DataError(f"{where}: {name!r} must be an array, but is {array!r}.")
-        (coordinates if dimensions == 1 else values)[name] = array
-    return coordinates, values
-
-
-def _coordinate(values: Any, axis: str, where: str) -> Floats:
-    array = np.asarray(values)
-    if array.dtype.kind == "M":
-        array = (array - array[0]) / np.timedelta64(1, "s")
-    result = floats(array, f"{where}: `{axis}`", ndim=1)
-    bad = np.flatnonzero(np.diff(result) <= 0)
-    if len(bad):
-        i = int(bad[0])
-        raise DataError(
-            f"{where}: `{axis}` must increase, but {axis}[{i}] = {result[i]:g} is followed by "
-            f"{axis}[{i + 1}] = {result[i + 1]:g}. Sort the grid along this axis."
-        )
-    return result
-
-
-class _Moved:
-    """A grid whose axes come in another order, read slab by slab."""
-
-    def __init__(self, grid: Any, order: tuple[int, ...]) -> None:
-        self._grid, self._order = grid, order
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self._grid.shape[k] for k in self._order)
-
-    def __getitem__(self, key: Any, /) -> Any:
-        times = key[-1]
-        inner = [slice(None)] * len(self._order)
-        inner[self._order[-1]] = times
-        raw = self._grid[tuple(inner)]
-        raw = getattr(raw, "values", raw)
-        return raw.transpose(self._order)
-
-
 def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, ...], field: Field) -> Grid:
     """A grid over the axes of space, then time, whatever the order of the coordinates."""
     known = (*axes, field.time)
@@ -335,7 +301,7 @@ def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, .
         )
     if order == known and isinstance(array, np.ndarray):
         return array
-    return _Moved(array, tuple(order.index(axis) for axis in known))
+    return Moved(array, tuple(order.index(axis) for axis in known))
 
 
 def _broad(values: Any, name: str, field: Field) -> Any:
@@ -378,21 +344,3 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
             )
         found[axis] = float(length)
     return found
-
-
-def _from_dataset(data: Any, time: str, where: str) -> dict[str, Any]:
-    """Coordinates and fields of an xarray Dataset, the fields unread."""
-    if not (hasattr(data, "data_vars") and hasattr(data, "coords")):
-        raise DataError(
-            f"{where}: expected arrays by name or an xarray Dataset, but got {type(data).__name__}. "
-            "Write Field(u=u, x=x, t=t)."
-        )
-    fields = {str(name): values for name, values in data.data_vars.items() if values.ndim > 1}
-    if not fields:
-        raise DataError(f"{where}: the Dataset holds no variable over space and time.")
-    dims = next(iter(fields.values())).dims
-    order = [d for d in dims if d != time] + [d for d in dims if d == time]
-    missing = [str(d) for d in order if d not in data.coords]
-    if missing:
-        raise DataError(f"{where}: the Dataset has no coordinate for its dimension {missing[0]!r}.")
-    return {**{str(d): np.asarray(data.coords[d].values) for d in order}, **fields}

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.data import Field
+from cindy.data import Field, corner, grid_noise, shared_by_neighbours
 from cindy.errors import DataError
 from cindy.formulation.base import Formulation
-from cindy.formulation.grid_noise import corner, grid_noise, shared_by_neighbours
 
 __all__ = ["Weak", "looked_at"]
 

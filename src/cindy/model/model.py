@@ -15,12 +15,14 @@ from cindy._check import floats, unique_names
 from cindy._files import write_text
 from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.data import Trajectory
+from cindy.data import Field, Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Formulation, Integral
 from cindy.model.equations import Equations
+from cindy.model.field_simulation import simulate_field
 from cindy.model.integration import Limits
 from cindy.model.json_values import number, plain
+from cindy.model.lines import Boundary
 from cindy.model.notebook import shown
 from cindy.model.run import Run
 from cindy.model.score import score
@@ -162,27 +164,58 @@ class Model(Equations):
     def _repr_latex_(self) -> str:
         return f"$${self.to_latex()}$$"
 
+    @overload
+    def simulate(
+        self,
+        x0: Field,
+        t: ArrayLike,
+        *,
+        boundary: Boundary = ...,
+        limits: Limits | None = ...,
+        progress: Callable[[int, int], None] | None = ...,
+    ) -> Field: ...
+    @overload
     def simulate(
         self,
         x0: ArrayLike,
+        t: ArrayLike,
+        u: Callable[[float], ArrayLike] | ArrayLike | None = ...,
+        *,
+        v0: ArrayLike | None = ...,
+        run: str | None = ...,
+        limits: Limits | None = ...,
+    ) -> Trajectory: ...
+    def simulate(
+        self,
+        x0: Any,
         t: ArrayLike,
         u: Callable[[float], ArrayLike] | ArrayLike | None = None,
         *,
         v0: ArrayLike | None = None,
         run: str | None = None,
+        boundary: Boundary = "reflecting",
         limits: Limits | None = None,
-    ) -> Trajectory:
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Any:
         """The solution at the times t from x0 at t[0]; for `Discrete`, one step per time.
 
         A solution that blows up ends there: the trajectory holds the samples before, and `stopped` says
         where and why.
 
-        x0: (states,); for order 2 the positions, or positions and velocities (2 · states,)
+        x0: (states,); for order 2 the positions, or positions and velocities (2 · states,). For equations of
+            fields a Field, such as field.first; it also gives the inputs, and by its first times the rates
+            for order 2
         u: the inputs as a function of time, or (len(t), inputs), joined by straight lines
         v0: (states,) velocities for order 2; at rest if not given
         run: the trajectory whose coefficients count, where terms have one for each (`PerRun`)
+        boundary: of fields on axes that are not periodic: "reflecting", nothing flows through the ends, or
+            "held", values there stay as they are
+        progress: for fields, called with the times done so far and their number
         """
-        return simulate(self, x0, t, u, v0=v0, run=run, limits=limits or Limits())
+        known = limits or Limits()
+        if self.formulation.for_fields:
+            return simulate_field(self, x0, t, boundary=boundary, limits=known, progress=progress)
+        return simulate(self, x0, t, u, v0=v0, run=run, limits=known)
 
     def score(
         self,

@@ -267,7 +267,7 @@ def spectral_solution(
     steppers = lru_cache(maxsize=24)(system.stepper)
     every = tuple(range(1, start.ndim))
     scale = np.maximum(np.sqrt(np.mean(start**2, axis=every)), 1e-300)
-    bound = growth * np.max(np.abs(start))
+    bound = growth * (float(np.max(np.abs(start))) or 1.0)
     u = system.forward(start)
     out, count = [start], 1
     with np.errstate(all="ignore"):

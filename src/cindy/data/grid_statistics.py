@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb
+from typing import Any
 
 import numpy as np
 import scipy.fft
 
 from cindy._types import Floats
 
-__all__ = ["corner", "grid_noise", "shared_by_neighbours"]
+__all__ = ["corner", "grid_noise", "shared_by_neighbours", "without_noise"]
 
 
 _DIFFERENCE = 8
@@ -118,3 +119,19 @@ def corner(values: Floats, axis: int, *, periodic: bool) -> float:
         errors[k] = np.sum((running[: k + 1] - first) ** 2) + np.sum((running[k:] - second) ** 2)
     k = int(np.argmin(errors))
     return float(2 * np.pi * k / n if periodic else np.pi * k / n)
+
+
+def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Floats:
+    """The values without the waves whose amplitude white noise explains.
+
+    periodic: of the axes of space; along those that are not, and along time, waves are cosines
+    """
+    even = [k for k in range(values.ndim) if k >= len(periodic) or not periodic[k]]
+    around = [k for k in range(values.ndim) if k not in even]
+    waves: Any = scipy.fft.dctn(values, axes=even, norm="ortho")
+    if around:
+        waves = scipy.fft.fftn(waves, axes=around, norm="ortho")
+    waves = np.where(np.abs(waves) > sigma * np.sqrt(2.0 * np.log(values.size)), waves, 0.0)
+    if around:
+        waves = np.real(scipy.fft.ifftn(waves, axes=around, norm="ortho"))
+    return np.asarray(scipy.fft.idctn(waves, axes=even, norm="ortho"))
