@@ -49,6 +49,7 @@ COMPARISONS: dict[str, Callable[[Floats, Floats], Any]] = {
 }
 """They have the value 1 where they hold and 0 elsewhere."""
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
+_TINY = 1e-300
 LONGEST = 2000
 LONGEST_CHAIN = 200
 DEEPEST = 60
@@ -130,7 +131,9 @@ class Expression:
         less = build("*", b, build("**", a, build("+", b, number(-1.0))), inner[0])
         if _is(inner[1], 0.0):
             return less
-        return build("+", less, build("*", self, build("log", a), inner[1]))
+        # a power of zero does not change with its exponent, though log 0 says so
+        positive = a if a.operation == "number" else build("max", a, number(_TINY))
+        return build("+", less, build("*", self, build("log", positive), inner[1]))
 
     def _slope_of_extreme(self, inner: Sequence[Expression]) -> Expression:
         """The slope of the operand that is the largest, or the smallest."""

@@ -1,0 +1,228 @@
+"""Moves: the supports that lead on from a fitted model whose terms hold parameters.
+
+At the fitted states every candidate has a column, terms with parameters at the fitted values or, where the
+model has none of their group, at a few scanned ones. The columns of parameters, Σ ξ ∂ψ/∂θ, are taken out
+first, so that a term is judged with the parameters free to follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.least_squares import LeastSquares, triangle
+from cindy.pipeline.passes import Met, Options, Search
+from cindy.pipeline.scan import Atoms, Group
+from cindy.selection import SupportFit, Supports
+from cindy.states import Motion
+
+__all__ = ["Move", "Moves"]
+
+Ints = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+Values = dict[str, float]
+
+_COARSE = 12
+"""Values at which terms of a group that the model does not have are offered to it."""
+_MOST = 12
+"""Absent terms with parameters that are tried, those of the largest gain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A support, coefficients and values of parameters to start from, and what they promise.
+
+    criterion: χ² of the rows at the present states, and the price of all numbers
+    """
+
+    support: Ints
+    coef: Floats
+    values: Values
+    criterion: float
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The rows at the states of a model, for all candidates.
+
+    offered: for each group the values at which its terms have columns
+    factor: the triangle of [tangents | columns | target]; rows: how many there were
+    """
+
+    motion: Motion
+    options: Options
+    groups: tuple[Group, ...]
+    met: Met
+    offered: tuple[tuple[Values, ...], ...]
+    atoms: Atoms
+    scan: Motion
+    factor: Floats
+    rows: int
+
+    @classmethod
+    def of(cls, motion: Motion, options: Options, groups: tuple[Group, ...], met: Met) -> Moves | None:
+        law, fitted = met.fitted.law, met.fitted
+        now = law.values_of(fitted.coef)
+        offered = tuple(_offered(group, now) for group in groups)
+        atoms = Atoms.of(motion, groups, offered)
+        scan = atoms.motion(motion)
+        every = scan.law(scan.candidates)
+        k, made = len(law.support), []
+        for white in motion.whitened(fitted):
+            if white is None:
+                return None
+            tangents = motion.table(white, law, fitted.coef)[:, k:-1]
+            made.append(np.concatenate([tangents, scan.table(white, every)], axis=1))
+        rows = sum(len(table) for table in made)
+        factor = triangle(np.concatenate(made))
+        return cls(motion, options, groups, met, offered, atoms, scan, factor, rows)
+
+    @cached_property
+    def pairs(self) -> Ints:
+        """The coefficient of the basis that each column stands for."""
+        return self.atoms.pair(self.scan.candidates, self.motion.states)
+
+    @cached_property
+    def group(self) -> Ints:
+        """The group of each column, −1 for a plain term."""
+        return np.asarray(self.atoms.group[self.scan.candidates // self.motion.states])
+
+    @cached_property
+    def value(self) -> Ints:
+        return np.asarray(self.atoms.value[self.scan.candidates // self.motion.states])
+
+    @cached_property
+    def present(self) -> Mask:
+        """The columns of the terms that the model has."""
+        return np.isin(self.pairs, self.met.support) & np.isin(self.group, [-1, *self.active])
+
+    @cached_property
+    def active(self) -> list[int]:
+        """The groups that the model has terms of."""
+        terms = self.met.support // self.motion.states
+        return [g for g, group in enumerate(self.groups) if np.isin(group.terms, terms).any()]
+
+    @property
+    def criterion(self) -> float:
+        """Of the model itself, by these rows."""
+        k, law = len(self.met.support), self.met.fitted.law
+        columns = self.factor[:, len(law.unknown) : -1][:, self.present]
+        coef = self.met.fitted.coef[:k][np.searchsorted(self.met.support, self.pairs[self.present])]
+        left = self.factor[:, -1] - columns @ coef
+        return float(left @ left) + self.options.price * law.numbers
+
+    def all(self) -> list[Move]:
+        """What leads on: the support that all rows ask for; and, where the rows promise a better
+        criterion, a group or a term with parameters less, and one more. The most promising first."""
+        forced = self.present & (self.group >= 0)
+        every = np.ones(len(self.pairs), dtype=bool)
+        made = [self._move(forced, every, self.active)]
+        for g in self.active:
+            mine = self.group == g
+            made.append(self._move(forced & ~mine, ~mine, [a for a in self.active if a != g]))
+            if np.sum(forced & mine) > 1:
+                made += [self._move(forced & ~one, ~one, self.active) for one in _each(forced & mine)]
+        for one in self._absent():
+            g = self.group[np.argmax(one)]
+            others = (self.group == g) & (self.value != self.value[np.argmax(one)])
+            made.append(self._move(forced | one, every & ~others, self.active))
+        below = self.criterion
+        useful = [move for n, move in enumerate(made) if move and (n == 0 or move.criterion < below)]
+        return sorted(useful, key=lambda move: move.criterion)
+
+    def _absent(self) -> Iterator[Mask]:
+        """Terms with parameters that the model lacks, each at the value of largest gain."""
+        p = len(self.met.fitted.law.unknown)
+        columns = self.factor[:, p:-1]
+        taken = np.concatenate([self.factor[:, :p], columns[:, self.present]], axis=1)
+        directions = np.linalg.qr(taken)[0]
+        beyond = columns - directions @ (directions.T @ columns)
+        left = self.factor[:, -1] - directions @ (directions.T @ self.factor[:, -1])
+        size, whole = np.linalg.norm(beyond, axis=0), np.linalg.norm(columns, axis=0)
+        new = size > 1e-5 * np.where(whole > 0, whole, np.inf)
+        gain = np.where(new, (beyond.T @ left / np.where(new, size, 1.0)) ** 2, -1.0)
+        gain[self.present | (self.group < 0)] = -1.0
+        taken_pairs: set[int] = set()
+        for column in np.argsort(-gain):
+            if gain[column] < 0 or len(taken_pairs) == _MOST:
+                return
+            if int(self.pairs[column]) not in taken_pairs:
+                taken_pairs.add(int(self.pairs[column]))
+                yield np.arange(len(gain)) == column
+
+    def _move(self, forced: Mask, allowed: Mask, active: Sequence[int]) -> Move | None:
+        """The support that the rows ask for when some columns are in whatever they explain.
+
+        active: the groups whose parameters are free to follow
+        """
+        held = {one.name for g in active for one in self.groups[g].unknown}
+        unknown = self.met.fitted.law.unknown
+        tangents = np.flatnonzero([one.name in held for one in unknown])
+        fixed = np.concatenate([tangents, len(unknown) + np.flatnonzero(forced)])
+        rest = np.flatnonzero(allowed & ~forced)
+        order = np.concatenate([fixed, len(unknown) + rest, [self.factor.shape[1] - 1]])
+        turned = triangle(self.factor[:, order])
+        price = self.options.price * len(fixed)
+        if not len(rest):
+            left = float(np.sum(turned[len(fixed) :, -1] ** 2))
+            return self._merged(np.flatnonzero(forced), forced, left + price)
+        objective = LeastSquares(
+            turned[len(fixed) :, len(fixed) :], len(rest), max(self.rows - len(fixed), 1)
+        )
+        columns = self.scan.candidates
+        rows = self.atoms.rows(self.options.rows, self.motion.states, without=columns[forced])
+        state = Search(replace(self.scan, candidates=columns[rest]), replace(self.options, rows=rows))
+        chosen = self._chosen(state, objective, np.flatnonzero(self.present[rest]))
+        if chosen is None:
+            return None
+        fit, supports = chosen
+        picked = np.concatenate([np.flatnonzero(forced), rest[fit.support]])
+        return self._merged(picked, forced, supports.criterion(fit) + price)
+
+    def _chosen(
+        self, state: Search, objective: LeastSquares, present: Ints
+    ) -> tuple[SupportFit, Supports] | None:
+        form = state.form((objective,))
+        supports = Supports(form, self.options.price)
+        fits = [supports.best(state.path(form)[1])]
+        if not self.options.faithful:
+            own = supports.possible(present)
+            fits = [supports.settle(f) for f in (*fits, own) if f is not None]
+        best = min((f for f in fits if f is not None), key=supports.criterion, default=None)
+        return None if best is None else (best, supports)
+
+    def _merged(self, picked: Ints, forced: Mask, criterion: float) -> Move:
+        """Atoms of one group at several values become one, where it is heaviest."""
+        p = len(self.met.fitted.law.unknown)
+        columns = self.factor[:, p:-1][:, picked]
+        coef = np.linalg.lstsq(columns, self.factor[:, -1], rcond=1e-10)[0]
+        weight = np.abs(coef) * np.linalg.norm(columns, axis=0)
+        values = self.met.fitted.law.values_of(self.met.fitted.coef)
+        group, value = self.group[picked], self.value[picked]
+        new = [int(g) for g in np.unique(group) if g >= 0 and g not in self.active]
+        for g in new:
+            mine = np.flatnonzero(group == g)
+            values.update(self.offered[g][value[mine[np.argmax(weight[mine])]]])
+            criterion += self.options.price * len(self.groups[g].unknown)
+        support = np.unique(self.pairs[picked])
+        merged = np.zeros(len(support))
+        np.add.at(merged, np.searchsorted(support, self.pairs[picked]), coef)
+        return Move(support, merged, values, criterion)
+
+
+def _offered(group: Group, now: Values) -> tuple[Values, ...]:
+    """The values at which terms of a group have columns: the fitted ones, or a few of those scanned."""
+    if group.unknown[0].name in now:
+        return ({one.name: now[one.name] for one in group.unknown},)
+    thin = max(-(-len(group.values) // _COARSE), 1)
+    return tuple(group.values[thin // 2 :: thin])
+
+
+def _each(mask: Mask) -> Iterator[Mask]:
+    for place in np.flatnonzero(mask):
+        yield np.arange(len(mask)) == place

@@ -1,0 +1,111 @@
+"""The search for laws whose terms hold unknown parameters.
+
+Starts come from atoms: terms at scanned values of their parameters, at measured states. From a start, states,
+coefficients and parameters are fitted together; terms are chosen at the fitted states, the parameters free to
+follow; and the models that were met are compared by −2 log p, each parameter at the price of a coefficient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats
+from cindy.errors import DataError
+from cindy.pipeline.moves import Move, Moves
+from cindy.pipeline.passes import Met, Options, Search
+from cindy.pipeline.scan import Group, groups_of
+from cindy.pipeline.starts import starts_of
+from cindy.states import LEVELS, NEARBY, Fitted, Motion
+
+__all__ = ["ParametricSearch", "search_with_parameters"]
+
+Ints = NDArray[np.intp]
+
+_ROUNDS = 8
+"""Passes from one start."""
+_AGREE = 0.5
+"""Units of −2 log p within which two ways have led to the same place."""
+_MOST_STARTS = 8
+
+
+@dataclass(eq=False)
+class ParametricSearch:
+    """The models met so far, and how to go on from one."""
+
+    motion: Motion
+    options: Options
+    groups: tuple[Group, ...]
+    met: list[Met] = field(default_factory=list)
+
+    def unknown_of(self, support: Ints) -> list[int]:
+        """The groups whose terms a support has."""
+        terms = support // self.motion.states
+        return [g for g, group in enumerate(self.groups) if np.isin(group.terms, terms).any()]
+
+    def fit(self, start: Fitted, move: Move, levels: Sequence[float]) -> Met | None:
+        """States, coefficients and parameters on a support; None where they do not settle."""
+        used = [one for g in self.unknown_of(move.support) for one in self.groups[g].unknown]
+        places = [one.place(move.values[one.name]) for one in used]
+        law = replace(self.motion.law(move.support), unknown=tuple(used))
+        begin = replace(start, law=law, coef=np.concatenate([move.coef, places]), settled=False)
+        try:
+            met = Search(self.motion, self.options).fit(begin, tuple(levels))
+        except DataError:
+            # A term has left its domain: no law for these states.
+            return None
+        if met is None:
+            return None
+        met = replace(met, criterion=met.criterion + self.options.price * len(used))
+        self.met.append(met)
+        return met
+
+    def follow(self, start: Move, begin: Fitted) -> Met | None:
+        """From a start, fit and move until nothing new is promised: the best model on that way."""
+        best: Met | None = None
+        seen: set[bytes] = set()
+        now, move = begin, start
+        levels: tuple[float, ...] = LEVELS
+        for _ in range(_ROUNDS):
+            met = self.fit(now, move, levels)
+            seen.add(move.support.tobytes())
+            if met is None:
+                return best
+            if best is None or met.criterion < best.criterion:
+                best = met
+            moves = Moves.of(self.motion, self.options, self.groups, met)
+            new = [] if moves is None else [m for m in moves.all() if m.support.tobytes() not in seen]
+            if not new:
+                return best
+            now, move, levels = met.fitted, new[0], NEARBY
+        return best
+
+
+def search_with_parameters(motion: Motion, options: Options, variance: Floats) -> tuple[Met, ...]:
+    """All models that were met, the best first."""
+    state = ParametricSearch(motion, options, groups_of(motion))
+    begin = Fitted(
+        motion.law(np.zeros(0, dtype=np.intp)),
+        tuple(record.y for record in motion.records),
+        np.zeros(0),
+        variance,
+        variance / motion.step,
+    )
+    reached: list[Met] = []
+    for start in islice(starts_of(motion, options, state.groups, variance), _MOST_STARTS):
+        met = state.follow(start, begin)
+        if met is None:
+            continue
+        agreed = any(_same(met, other) for other in reached)
+        reached.append(met)
+        if agreed and met.criterion <= min(other.criterion for other in reached) + _AGREE:
+            break
+    return tuple(sorted(state.met, key=lambda m: m.criterion))
+
+
+def _same(met: Met, other: Met) -> bool:
+    return np.array_equal(met.support, other.support) and abs(met.criterion - other.criterion) < _AGREE
