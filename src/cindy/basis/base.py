@@ -131,16 +131,12 @@ class Basis(ABC):
         return Without(self, hidden)
 
     def unknowns(self) -> tuple[Parameter, ...]:
-        """The parameters inside terms, each once."""
+        """The parameters inside terms that have no value yet, each once."""
         return ()
 
     def at(self, values: Mapping[str, float]) -> Basis:
-        """The same basis with its parameters at these values."""
+        """The same basis with parameters at these values, by name; they are then no longer unknown."""
         return self
-
-    def current(self) -> dict[str, float]:
-        """The current values of the parameters: those given to `at`, or the middle of each range."""
-        return {}
 
     def __add__(self, other: Basis) -> Basis:
         """The terms of both, a common term once."""
@@ -208,9 +204,6 @@ class Sum(Basis):
     def at(self, values: Mapping[str, float]) -> Basis:
         return Sum(tuple(part.at(values) for part in self.parts))
 
-    def current(self) -> dict[str, float]:
-        return {name: value for part in self.parts for name, value in part.current().items()}
-
     def on_axes(self, axes: tuple[str, ...]) -> Basis:
         return Sum(tuple(part.on_axes(axes) for part in self.parts))
 
@@ -251,9 +244,6 @@ class Product(Basis):
 
     def at(self, values: Mapping[str, float]) -> Basis:
         return Product(self.left.at(values), self.right.at(values))
-
-    def current(self) -> dict[str, float]:
-        return {name: value for part in (self.left, self.right) for name, value in part.current().items()}
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Product", "left": self.left.to_dict(), "right": self.right.to_dict()}
@@ -300,9 +290,6 @@ class Subset(Basis):
     def at(self, values: Mapping[str, float]) -> Basis:
         return Subset(self.basis.at(values), self.variables)
 
-    def current(self) -> dict[str, float]:
-        return self.basis.current()
-
     def on_axes(self, axes: tuple[str, ...]) -> Basis:
         return Subset(self.basis.on_axes(axes), self.variables)
 
@@ -338,9 +325,6 @@ class Without(Basis):
 
     def at(self, values: Mapping[str, float]) -> Basis:
         return Without(self.basis.at(values), self.hidden)
-
-    def current(self) -> dict[str, float]:
-        return self.basis.current()
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Without", "of": self.basis.to_dict(), "hidden": list(self.hidden)}

@@ -36,7 +36,7 @@ class Custom(Basis):
 
     parameters: for each name in the formulas that is a number to be found, the range (lower, upper) to look
         in, or a start, which stands for a tenth of it to ten times it; several formulas may share one
-    found: values of parameters, which `identify` fills in; without one, a parameter is in mid-range
+    found: values of parameters that are known, as `at` gives them and `identify` finds them
 
     >>> Custom({"decay": "x*exp(-y)", "step": lambda x: 1.0 * (x > 0)}).names(("x", "y"))
     ('decay', 'step')
@@ -65,6 +65,10 @@ class Custom(Basis):
         object.__setattr__(self, "found", placed)
 
     def unknowns(self) -> tuple[Parameter, ...]:
+        found = self._found()
+        return tuple(one for one in self._ranges() if one.name not in found)
+
+    def _ranges(self) -> tuple[Parameter, ...]:
         assert isinstance(self.parameters, tuple)
         return self.parameters
 
@@ -73,8 +77,8 @@ class Custom(Basis):
             return self
         return Custom(self.functions, self.parameters, {**self._found(), **values})
 
-    def current(self) -> dict[str, float]:
-        return {one.name: one.middle for one in self.unknowns()} | self._found()
+    def _current(self) -> dict[str, float]:
+        return {one.name: one.middle for one in self._ranges()} | self._found()
 
     def _found(self) -> dict[str, float]:
         assert isinstance(self.found, tuple)
@@ -86,7 +90,7 @@ class Custom(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         names: dict[Factor, str] = {}
-        current = self.current()
+        current = self._current()
         for name in current:
             if name in variables:
                 raise DataError(f"Custom: {name!r} is a variable of the data, and cannot be a parameter too.")
@@ -101,8 +105,8 @@ class Custom(Basis):
         return tuple((factor,) for factor in names)
 
     def asks_for(self, name: str) -> bool:
-        unknown = {one.name for one in self.unknowns()}
-        return name not in unknown and any(_asks(what, name) for _, what in self._items())
+        known = {one.name for one in self._ranges()}
+        return name not in known and any(_asks(what, name) for _, what in self._items())
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return Without(self, tuple(name for name in hidden if not self.asks_for(name)))
@@ -111,7 +115,7 @@ class Custom(Basis):
         kept = {name: what if isinstance(what, str) else None for name, what in self._items()}
         plain: dict[str, Any] = {"basis": "Custom", "functions": kept}
         if self.parameters:
-            plain["parameters"] = {one.name: [one.lower, one.upper] for one in self.unknowns()}
+            plain["parameters"] = {one.name: [one.lower, one.upper] for one in self._ranges()}
             plain["found"] = self._found()
         return plain
 
@@ -136,7 +140,7 @@ class Custom(Basis):
         shown = (f"{n!r}: {w!r}" if isinstance(w, str) else f"{n!r}: <function>" for n, w in self._items())
         if not self.parameters:
             return f"Custom({{{', '.join(shown)}}})"
-        ranges = (f"{one.name!r}: ({one.lower:g}, {one.upper:g})" for one in self.unknowns())
+        ranges = (f"{one.name!r}: ({one.lower:g}, {one.upper:g})" for one in self._ranges())
         return f"Custom({{{', '.join(shown)}}}, parameters={{{', '.join(ranges)}}})"
 
 

@@ -58,9 +58,6 @@ class PerRun(Basis):
     def at(self, values: Mapping[str, float]) -> Basis:
         return PerRun(self.basis.at(values))
 
-    def current(self) -> dict[str, float]:
-        return self.basis.current()
-
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "PerRun", "of": self.basis.to_dict()}
 

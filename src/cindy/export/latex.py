@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cindy._types import Floats
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
@@ -33,6 +34,7 @@ def to_latex(
     errors: Floats | None = None,
     order: int = 1,
     discrete: bool = False,
+    parameters: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
     r"""An `aligned` block with one equation per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y."""
     equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
@@ -48,8 +50,13 @@ def to_latex(
             lead = " - " if value < 0 else " + "
             if not pieces:
                 lead = lead.replace("+", "").strip()
-            pieces.append(lead + r"\, ".join([_value(abs(value), error), *_term(term)]))
+            pieces.append(
+                lead + r"\, ".join([_value(abs(value), error), *_term(term, symbolic=bool(parameters))])
+            )
         lines.append(f"{left} &= {''.join(pieces) or '0'}")
+    for name, (value, error) in (parameters or {}).items():
+        size = _value(abs(value), error if errors is not None else math.nan)
+        lines.append(f"{_name(name)} &= {'-' if value < 0 else ''}{size}")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
 
@@ -65,11 +72,11 @@ def _powers(text: str) -> str:
     return re.sub(r"e\+?(-?)0*(\d+)", r" \\times 10^{\1\2}", text)
 
 
-def _term(term: Term) -> list[str]:
-    return [_factor(factor, alone=len(term) == 1) for factor in term]
+def _term(term: Term, *, symbolic: bool = False) -> list[str]:
+    return [_factor(factor, alone=len(term) == 1, symbolic=symbolic) for factor in term]
 
 
-def _factor(factor: Factor, *, alone: bool) -> str:
+def _factor(factor: Factor, *, alone: bool, symbolic: bool = False) -> str:
     power = f"^{{{factor.power}}}" if factor.power > 1 else ""
     if factor.kind == "variable":
         return _name(factor.variables[0]) + power
@@ -81,8 +88,9 @@ def _factor(factor: Factor, *, alone: bool) -> str:
     if factor.expression is None:
         body = _text(factor.name)
         return rf"{{{body}}}{power}"
-    body = _formula(factor.expression)
-    is_simple = factor.expression.operation not in ("+", "-")
+    formula = factor.symbolic if symbolic and factor.symbolic is not None else factor.expression
+    body = _formula(formula)
+    is_simple = formula.operation not in ("+", "-")
     return body if is_simple and not power else _wrapped(body) + power
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cindy._types import Floats
 from cindy.basis import Term, term_label, variable_label
@@ -22,16 +22,21 @@ def to_text(
     order: int = 1,
     discrete: bool = False,
     align: bool = True,
+    parameters: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
     """One line per state, such as "x' = -10.00(1) x + 10.00(1) y"; a name cannot break its line.
 
+    parameters: (value, error) of numbers inside terms by name, a line each below the equations
     align: whether equality signs and first digits stand below each other
     """
     equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     mark = "[k+1]" if discrete else "'" * order
     left = [_printable(variable_label(state)) + mark for state in equations.states]
-    width = max(map(len, left)) if align else 0
+    below = dict(parameters or {})
     right = [_right_hand_side(equations, j) for j in range(len(left))]
+    left += [_printable(name) for name in below]
+    right += [format_value(value, error if errors is not None else None) for value, error in below.values()]
+    width = max(map(len, left)) if align else 0
     signed = align and any(side.startswith("-") for side in right)
     return "\n".join(
         f"{name:<{width}} = {' ' if signed and not side.startswith('-') else ''}{side}"

@@ -2,6 +2,7 @@
 
 from cindy.model.comparison import Comparison, compare
 from cindy.model.diagnostics import Diagnostics, diagnose
+from cindy.model.estimate import Estimate
 from cindy.model.integration import Limits
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
@@ -16,6 +17,7 @@ __all__ = [
     "TIME",
     "Comparison",
     "Diagnostics",
+    "Estimate",
     "Limits",
     "Model",
     "Path",

@@ -1,6 +1,6 @@
 """Equations: a right-hand side F(x) = Ξᵀ ψ(x), evaluated, compiled and written down."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from cindy._types import Floats
 from cindy.basis import Basis, compile_jacobian, compile_rhs, term_label
 from cindy.errors import DataError
 from cindy.formulation import Formulation
+from cindy.model.estimate import Estimate
 
 __all__ = ["Equations"]
 
@@ -27,6 +28,7 @@ class Equations:
     inputs: tuple[str, ...]
     formulation: Formulation
     scale: Floats
+    parameters: Mapping[str, Estimate]
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -111,15 +113,17 @@ class Equations:
 
     def equations(self, *, errors: bool = True) -> list[str]:
         """One line per state, each coefficient as value(standard error in the last digit)."""
-        return self.to_text(errors=errors).splitlines()
+        return str(self._export("to_text", errors=self.coef_error if errors else None)).splitlines()
 
     def to_text(self, *, errors: bool = True) -> str:
-        """The equations, a line each."""
-        return str(self._export("to_text", errors=self.coef_error if errors else None))
+        """The equations, a line each, and then the parameters inside terms."""
+        given = {"parameters": self.parameters} if self.parameters else {}
+        return str(self._export("to_text", errors=self.coef_error if errors else None, **given))
 
     def to_latex(self, *, errors: bool = False) -> str:
-        """The equations in LaTeX."""
-        return str(self._export("to_latex", errors=self.coef_error if errors else None))
+        """The equations in LaTeX, and the parameters inside terms."""
+        given = {"parameters": self.parameters} if self.parameters else {}
+        return str(self._export("to_latex", errors=self.coef_error if errors else None, **given))
 
     def to_sympy(self) -> Any:
         """The equations as SymPy objects (extra: sympy)."""

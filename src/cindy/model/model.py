@@ -19,6 +19,7 @@ from cindy.data import Field, Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Formulation, Integral
 from cindy.model.equations import Equations
+from cindy.model.estimate import Estimate
 from cindy.model.field_simulation import simulate_field
 from cindy.model.integration import Limits
 from cindy.model.json_values import number, plain
@@ -82,7 +83,9 @@ class Model(Equations):
     noise: (states,) estimated standard deviation of the measurements; NaN where unknown
     model_error: (states,) what the equations do not explain, per root of time; likewise
     inclusion: (terms, states) probability that a term belongs, among the models compared; likewise
-    covariance: (k, k) of the non-zero coefficients, in the order of numpy.flatnonzero(coef); or None
+    parameters: numbers inside terms by name, each (value, error); empty where terms hold none
+    covariance: (k, k) of the non-zero coefficients, in the order of numpy.flatnonzero(coef), and then of the
+        parameters in their order; or None
     near: models of almost equal criterion, best first, scores relative to the best
     scale: (states,) size of the states in the data; NaN where unknown
     gap: no coefficients in the region fit better by more than this
@@ -114,6 +117,7 @@ class Model(Equations):
     noise: Floats = None  # type: ignore[assignment]
     model_error: Floats = None  # type: ignore[assignment]
     inclusion: Floats = None  # type: ignore[assignment]
+    parameters: Mapping[str, Estimate] = field(default_factory=dict)
     covariance: Floats | None = None
     near: Path = field(default_factory=Path)
     scale: Floats = None  # type: ignore[assignment]
@@ -151,7 +155,7 @@ class Model(Equations):
         return f"Model({self.size} of {self.coef.size} coefficients; {states}; {self.basis!r})"
 
     def __str__(self) -> str:
-        return "\n".join(self.equations())
+        return self.to_text()
 
     def summary(self) -> str:
         """The whole story as text: equations, how much they explain, how sure they are, what to beware of."""
@@ -280,6 +284,7 @@ class Model(Equations):
             "basis": self.basis.to_dict(),
             "formulation": self.formulation.to_dict(),
             "coefficients": _by_name(self),
+            "parameters": {name: [number(v) for v in one] for name, one in self.parameters.items()},
             "noise": [number(v) for v in self.noise],
             "model_error": [number(v) for v in self.model_error],
             "inclusion": _inclusion(self),

@@ -14,6 +14,7 @@ from cindy._types import Floats
 from cindy.basis import basis_from_dict
 from cindy.errors import DataError
 from cindy.formulation import formulation_from_dict
+from cindy.model.estimate import Estimate
 from cindy.model.json_values import no_constant, to_float, to_mapping, to_names
 from cindy.model.model import FORMAT, VERSION, Model, Path, Run
 from cindy.solver import Step
@@ -83,6 +84,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         noise=np.array([to_float(v, "noise") for v in data["noise"]]),
         model_error=_numbers(data.get("model_error"), "model_error"),
         inclusion=_inclusion(data.get("inclusion"), states, row),
+        parameters=_parameters(data.get("parameters", {})),
         covariance=_numbers(data.get("covariance"), "covariance"),
         scale=np.array([to_float(v, "scale") for v in data["scale"]]),
         constraints=to_names(data["constraints"], "constraints"),
@@ -105,6 +107,15 @@ def _numbers(value: Any, what: str) -> Floats | None:
     if not isinstance(value, list):
         raise DataError(f'"{what}" must be a list')
     return np.array([_numbers(v, what) if isinstance(v, list) else to_float(v, what) for v in value])
+
+
+def _parameters(data: Any) -> dict[str, Estimate]:
+    made = {}
+    for name, pair in to_mapping(data, "parameters").items():
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise DataError(f'the parameter "{name}" must be [value, error], but is {pair!r}')
+        made[name] = Estimate(*(to_float(v, f'parameter "{name}"') for v in pair))
+    return made
 
 
 def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Floats | None:

@@ -20,6 +20,7 @@ from cindy.model import TIME, Model, Path, Run, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.judgement import judged
+from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.tolerance import solve_with_samples
@@ -92,12 +93,26 @@ def identify(
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
     fit = passes != 1 and source.whole is not None
-    model = identify_with_states(data, basis, form, pose, selection=rule, **how) if fit else None
+    model: Model | None = None
+    if basis.unknowns():
+        _require_memory(source, basis)
+        model = identify_with_parameters(data, basis, form, pose, selection=rule, **how)
+    elif fit:
+        model = identify_with_states(data, basis, form, pose, selection=rule, **how)
     if model is None:
         with workers(executor, processes, (basis,), where="identify") as hands:
             gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
     return judged(_with_scales(_with_warnings(model, source, constraints, passes), data, seed), data)
+
+
+def _require_memory(source: Source, basis: Basis) -> None:
+    if source.whole is None:
+        names = ", ".join(one.name for one in basis.unknowns())
+        raise DataError(
+            f"identify: the parameters {names} are found with the states, but these data are loaded in "
+            "parts. Read a part of them into memory, or give the parameters values: basis.at({…})."
+        )
 
 
 def _opened(trajectories: Any, basis: Basis) -> tuple[Source, list[Trajectory], Basis]:

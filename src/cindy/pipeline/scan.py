@@ -117,8 +117,8 @@ def _named(term: Term, mark: str) -> Term:
 def groups_of(motion: Motion) -> tuple[Group, ...]:
     """The parameters of a motion's basis, those that share terms together, with what to scan."""
     terms = motion.basis.terms(motion.variables)
-    inside = [term_parameters(term) for term in terms]
     left = {one.name: one for one in motion.basis.unknowns()}
+    inside = [term_parameters(term) & left.keys() for term in terms]
     groups = []
     while left:
         names = {next(iter(left))}

@@ -97,6 +97,12 @@ def _check_arguments(basis: Basis, formulation: Formulation) -> None:
             "accumulate: `formulation` must be Integral(), Differential() or Discrete(), "
             f"but is {formulation!r}."
         )
+    if basis.unknowns():
+        names = ", ".join(one.name for one in basis.unknowns())
+        raise DataError(
+            f"accumulate: the terms of {basis!r} hold {names}, whose value is not known. `identify` finds "
+            "such parameters; or give them values with basis.at({…})."
+        )
 
 
 def _look(source: Source, executor: Executor | None) -> list[Trajectory]:

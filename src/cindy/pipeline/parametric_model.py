@@ -1,0 +1,279 @@
+"""From trajectories to a model whose terms hold fitted parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from cindy._types import Floats
+from cindy.basis import Basis, Parameter
+from cindy.data import Trajectory, noise_level
+from cindy.errors import ConstraintError, DataError
+from cindy.formulation import Formulation
+from cindy.least_squares import LeastSquares, triangle
+from cindy.model import Estimate, Model, Path
+from cindy.pipeline.fitted import fitted_model
+from cindy.pipeline.parametric import search_with_parameters
+from cindy.pipeline.passes import Found, Met, Options
+from cindy.problem import Problem, at_samples
+from cindy.regression import Regression, refit
+from cindy.rows import Rows, freedom
+from cindy.selection import Selection
+from cindy.solver import Correction, Direct, Step
+from cindy.states import Motion
+from cindy.summary import Summary
+
+__all__ = ["identify_with_parameters"]
+
+_BLOCKS = 50
+"""Runs of white rows by which errors are judged."""
+_VAGUE = 0.5
+"""Error of a parameter's logarithm, or of half its range, beyond which it is hardly known."""
+_TIED = 0.98
+"""Correlation with a coefficient beyond which the two cannot be told apart."""
+_COALESCED = 0.9995
+"""Cosine between the columns of two terms of one equation beyond which they are one."""
+
+
+def identify_with_parameters(
+    data: list[Trajectory],
+    basis: Basis,
+    form: Formulation,
+    pose: Callable[[Summary], Problem],
+    *,
+    selection: Selection,
+    correction: Correction | None,
+    tol: float,
+    max_iter: int,
+    callback: Callable[[Step], bool | None] | None,
+) -> Model:
+    """Terms, coefficients, states and parameters inside terms, found together."""
+    motion = form.motion(data, basis)
+    price = None if motion is None else selection.price(motion.rows, len(motion.candidates))
+    if motion is None or price is None:
+        what = f"the formulation {form!r}" if motion is None else f"the selection {selection!r}"
+        raise DataError(
+            f"identify: {what} cannot find the parameters {_named(basis)}. "
+            "Use Integral() with Significance() or BIC(), or give the parameters values: basis.at({…})."
+        )
+    problem = pose(_summary(motion, data[0], form.fit_to(data)))
+    if any(at_samples(c) for c in problem.constraints):
+        raise ConstraintError(
+            f"identify: a law that holds within a tolerance cannot be kept while {_named(basis)} is unknown. "
+            "Let it hold exactly, or give the parameters values: basis.at({…})."
+        )
+    options = Options(
+        problem.rows,
+        tuple(problem.constraints),
+        price,
+        problem.weights,
+        problem.radius,
+        correction or Direct(),
+        tol,
+        max_iter,
+        faithful=not problem.weights.adapts or problem.radius is not None,
+    )
+    variance = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
+    met = search_with_parameters(motion, options, variance)
+    _require(met, selection)
+    best = met[0]
+    values = best.fitted.law.values_of(best.fitted.coef)
+    final = replace(motion, basis=basis.at(values))
+    posed = pose(_summary(final, data[0], form.fit_to(data)))
+    found = Found(_plain(best, final), tuple(_plain(one, final) for one in met), agreed=False)
+    model = fitted_model(posed, final, found, options, callback=callback)
+    settings = {"selection": repr(selection), "correction": repr(options.correction), "tol": tol}
+    return replace(_with_parameters(model, motion, best, options), settings=settings)
+
+
+def _named(basis: Basis) -> str:
+    return ", ".join(one.name for one in basis.unknowns())
+
+
+def _require(met: tuple[Met, ...], rule: Selection) -> None:
+    if not met:
+        raise DataError(
+            "identify: no model settles on these data: the states that it fits run away, or leave the domain "
+            "of its terms. Give narrower ranges, another basis, or more samples."
+        )
+    if not len(met[0].support):
+        raise DataError(
+            f"identify: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
+            "chance. Try another basis, a looser selection, or more data."
+        )
+
+
+def _summary(motion: Motion, like: Trajectory, form: Formulation) -> Summary:
+    """What a problem must know of the data: names and the number of rows, but no rows."""
+    terms = len(motion.basis.names(motion.variables))
+    nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, motion.rows // motion.states)
+    return Summary((nothing,), ("all",), like.states, like.inputs, motion.basis, form, motion.samples)
+
+
+def _plain(met: Met, final: Motion) -> Met:
+    """The same with the parameters of the best model as numbers."""
+    law = final.law(met.support)
+    return replace(met, fitted=replace(met.fitted, law=law, coef=met.fitted.coef[: len(met.support)]))
+
+
+def _with_parameters(model: Model, motion: Motion, best: Met, options: Options) -> Model:
+    """Errors in which coefficients and parameters know of each other, and what to beware of."""
+    law = best.fitted.law
+    if not law.unknown:
+        return model
+    joint = _Joint.of(motion, best, options)
+    values = law.values_of(best.fitted.coef)
+    k = len(law.support)
+    error = np.array(model.coef_error)
+    error.ravel()[law.support] = joint.error[:k]
+    parameters = {
+        one.name: Estimate(values[one.name], float(joint.error[k + p])) for p, one in enumerate(law.unknown)
+    }
+
+    def along(path: Path) -> Path:
+        models = [replace(m, parameters=parameters) for m in path.models]
+        if path.chosen is not None:
+            models[path.chosen] = replace(models[path.chosen], coef_error=error)
+        return replace(path, models=tuple(models))
+
+    return replace(
+        model,
+        coef_error=error,
+        covariance=joint.covariance,
+        parameters=parameters,
+        path=along(model.path),
+        near=along(model.near),
+        warnings=(*model.warnings, *_warnings(model, best, joint)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Joint:
+    """How coefficients and parameters vary together.
+
+    covariance: (k + p, k + p), parameters in their own units; places: (p,) errors of the places
+    factor: the triangle of the columns of all of them
+    """
+
+    covariance: Floats
+    places: Floats
+    factor: Floats
+
+    @property
+    def error(self) -> Floats:
+        return np.asarray(np.sqrt(np.diagonal(self.covariance)))
+
+    @classmethod
+    def of(cls, motion: Motion, best: Met, options: Options) -> _Joint:
+        """From the information of the white rows; never below what blocks of them say."""
+        fitted, law = best.fitted, best.fitted.law
+        count, k = law.numbers, len(law.support)
+        rows = _padded(options.rows, law.support, count)
+        blocks: list[LeastSquares] = []
+        for white in motion.whitened(fitted):
+            assert white is not None
+            table = motion.table(white, law, fitted.coef)
+            length = max(motion.rows // _BLOCKS, 1)
+            parts = np.array_split(table, max(round(len(table) / length), 1))
+            blocks += [LeastSquares(triangle(part), count, len(part)) for part in parts]
+        factor = triangle(np.concatenate([block.factor for block in blocks]))[:, :count]
+        spread = _spread(factor, rows)
+        covariance = spread @ spread.T
+        classical = np.sqrt(np.diagonal(covariance))
+        size = np.ones(count)
+        if len(blocks) > 1:
+            clustered = refit(Regression(tuple(blocks), rows), np.arange(count)).error[:, 0]
+            known = classical > 0
+            size[known] = np.maximum(clustered[known] / classical[known], 1.0)
+        covariance = covariance * size[:, None] * size
+        values = law.values_of(fitted.coef)
+        unit = np.concatenate([np.ones(k), [one.slope(values[one.name]) for one in law.unknown]])
+        return cls(covariance * unit[:, None] * unit, np.sqrt(np.diagonal(covariance))[k:], factor)
+
+
+def _padded(rows: Rows, support: NDArray[np.intp], count: int) -> Rows:
+    """The constraints on a support, with room for parameters, which they do not name."""
+    if not len(rows):
+        return Rows.none(count)
+    inner = csr_array(rows.matrix[:, support])
+    matrix = csr_array((inner.data, inner.indices, inner.indptr), shape=(len(rows), count))
+    return Rows(matrix, rows.lower, rows.upper, rows.owner)
+
+
+def _spread(factor: Floats, rows: Rows) -> Floats:
+    """(numbers, free), times its transpose the covariance for white noise, under the equalities."""
+    equal = csr_array(rows.matrix[rows.equality])
+    used = np.flatnonzero(np.diff(equal.indptr) > 0)
+    basis = np.eye(factor.shape[1])
+    if len(used):
+        basis = freedom(csr_array(equal[used]), rows.lower[rows.equality][used]).basis.toarray()
+    columns = factor @ basis
+    size = np.linalg.norm(columns, axis=0)
+    size[size == 0] = 1.0
+    inverse = np.linalg.pinv(np.linalg.qr(columns / size, mode="r"), rcond=1e-12)
+    return np.asarray(basis @ (inverse / size[:, None]))
+
+
+def _warnings(model: Model, best: Met, joint: _Joint) -> list[str]:
+    law, said = best.fitted.law, []
+    places = best.fitted.coef[len(law.support) :]
+    for p, (one, place) in enumerate(zip(law.unknown, places, strict=True)):
+        said += _end(one, float(place)) or _vague(model, best, joint, p)
+    return said + _coalesced(model, best, joint)
+
+
+def _end(one: Parameter, place: float) -> list[str]:
+    first, last = one.places
+    if min(place - first, last - place) > 1e-6 * (last - first):
+        return []
+    end = one.lower if abs(one.value(place) - one.lower) < abs(one.value(place) - one.upper) else one.upper
+    return [
+        f"The parameter {one.name} sits at the end {end:g} of its range ({one.lower:g}, {one.upper:g}): "
+        "it is wanted beyond, or the term is not the right one. Widen the range, or leave the term out."
+    ]
+
+
+def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[str]:
+    """Where the data leave a parameter open, and with which coefficient it then goes."""
+    law = best.fitted.law
+    one, k = law.unknown[p], len(law.support)
+    span = one.places[1] - one.places[0]
+    limit = _VAGUE if one.logarithmic else 0.5 * _VAGUE * span
+    if joint.places[p] <= limit:
+        return []
+    error = joint.error
+    correlation = joint.covariance[k + p, :k] / np.maximum(error[k + p] * error[:k], 1e-300)
+    partner = int(np.argmax(np.abs(correlation)))
+    told = f"{one.name} = {law.values_of(best.fitted.coef)[one.name]:.3g} ± {error[k + p]:.2g}"
+    if abs(correlation[partner]) < _TIED:
+        return [f"The data hardly determine the parameter {one.name}: {told}."]
+    pair = int(law.support[partner])
+    term, state = model.terms[pair // len(model.states)], model.states[pair % len(model.states)]
+    return [
+        f'The parameter {one.name} cannot be told from the coefficient of "{term}" in {state}\': {told}, '
+        f"correlation {correlation[partner]:.3f}. Only a combination of the two is known; data where the "
+        "term bends more would tell them apart."
+    ]
+
+
+def _coalesced(model: Model, best: Met, joint: _Joint) -> list[str]:
+    law, d, said = best.fitted.law, len(model.states), []
+    columns = joint.factor / np.maximum(np.linalg.norm(joint.factor, axis=0), 1e-300)
+    basis = model.basis.terms(model.variables)
+    for a, first in enumerate(law.support):
+        for b in range(a):
+            second = law.support[b]
+            if first % d != second % d or not any(f.values for i in (first, second) for f in basis[i // d]):
+                continue
+            cosine = abs(float(columns[:, a] @ columns[:, b]))
+            if cosine > _COALESCED:
+                one, other = model.terms[second // d], model.terms[first // d]
+                said.append(
+                    f'The terms "{one}" and "{other}" in {model.states[first % d]}\' have coalesced (cosine '
+                    f"{cosine:.5f}): the data do not tell them apart. Keep one of them."
+                )
+    return said
