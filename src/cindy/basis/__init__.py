@@ -7,7 +7,6 @@ from cindy.basis.derivatives import Derivatives
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.fourier import Fourier
 from cindy.basis.labels import GREEK, axis_label, equation_label, listed, pretty, term_label, variable_label
-from cindy.basis.listed import Listed
 from cindy.basis.parameter import Parameter
 from cindy.basis.per_run import RUN, PerRun, is_run
 from cindy.basis.plan import Dictionary, Plan, call
@@ -25,6 +24,7 @@ from cindy.basis.term import (
     term_parameters,
     term_variables,
 )
+from cindy.basis.term_list import Listed
 from cindy.basis.trigonometric import Trigonometric
 
 __all__ = [
