@@ -92,13 +92,7 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
-    fit = passes != 1 and source.whole is not None
-    model: Model | None = None
-    if basis.unknowns():
-        _require_memory(source, basis)
-        model = identify_with_parameters(data, basis, form, pose, selection=rule, **how)
-    elif fit:
-        model = identify_with_states(data, basis, form, pose, selection=rule, **how)
+    model = _with_fitted_states(source, passes, basis)(data, basis, form, pose, selection=rule, **how)
     if model is None:
         with workers(executor, processes, (basis,), where="identify") as hands:
             gather = partial(sums, basis=basis, executor=hands)
@@ -106,13 +100,21 @@ def identify(
     return judged(_with_scales(_with_warnings(model, source, constraints, passes), data, seed), data)
 
 
-def _require_memory(source: Source, basis: Basis) -> None:
+def _with_fitted_states(source: Source, passes: int | None, basis: Basis) -> Callable[..., Model | None]:
+    """What fits states: always where terms hold parameters, else where the passes and the data allow it."""
+    if not basis.unknowns():
+        return identify_with_states if passes != 1 and source.whole is not None else _none
     if source.whole is None:
         names = ", ".join(one.name for one in basis.unknowns())
         raise DataError(
             f"identify: the parameters {names} are found with the states, but these data are loaded in "
             "parts. Read a part of them into memory, or give the parameters values: basis.at({…})."
         )
+    return identify_with_parameters
+
+
+def _none(*_: Any, **__: Any) -> None:
+    """No model: one pass must do."""
 
 
 def _opened(trajectories: Any, basis: Basis) -> tuple[Source, list[Trajectory], Basis]:
