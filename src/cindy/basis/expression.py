@@ -230,7 +230,7 @@ _OUTER: dict[str, Callable[[Expression], Expression]] = {
     "exp": lambda a: build("exp", a),
     "log": lambda a: build("/", number(1.0), a),
     "sqrt": lambda a: build("/", number(0.5), build("sqrt", a)),
-    "abs": lambda a: build("/", a, build("abs", a)),
+    "abs": lambda a: build("sign", a),
 }
 
 
