@@ -28,6 +28,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = markdown.replace("](../results/figures/", "](" + FIGURES)
     if "<!-- results -->" not in markdown:
         return markdown
+    # Where pages are read as they are, links to the tables stand in their place.
+    markdown = re.sub(r"<!-- results -->.*?<!-- end -->", "<!-- results -->", markdown, flags=re.DOTALL)
     tables = [file.read_text(encoding="utf-8") for file in sorted(RESULTS.glob("*.md"))]
     # Each file has a title of its own, which stands one level down here.
     lower = [re.sub(r"^#", "##", text, flags=re.MULTILINE) for text in tables]

@@ -97,7 +97,7 @@ __all__ = [
     "tie",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # name: (module, attribute or None for the module itself, extra that it needs)
 _ON_FIRST_USE = {
