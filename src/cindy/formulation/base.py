@@ -84,8 +84,13 @@ class Formulation(ABC):
         """How samples were left out because neighbours share their noise, in words; empty where none were."""
         return ""
 
-    def motion(self, trajectories: Sequence[Trajectory], basis: Basis) -> Motion | None:
-        """The equations with the states unknown; None where a form must take them as measured."""
+    def motion(
+        self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None
+    ) -> Motion | None:
+        """The equations with the states unknown; None where a form must take them as measured.
+
+        instants: into how many parts time steps are divided; None: as the samples ask for
+        """
         return None
 
     @property

@@ -32,7 +32,7 @@ from cindy.formulation.base import Formulation, Pair
 from cindy.formulation.feedback import feedback_of_data
 from cindy.formulation.scales import derivative_window, integral_window, window_length
 from cindy.formulation.windows import split, stacks
-from cindy.states import Motion, grid_of, records_of
+from cindy.states import Motion, grid_of, instants_for, records_of
 
 __all__ = ["Integral"]
 
@@ -118,11 +118,15 @@ class Integral(Formulation):
             self, degree=degree, half_width=half_width, window=window, rate=rate, feedback=feedback
         )
 
-    def motion(self, trajectories: Sequence[Trajectory], basis: Basis) -> Motion | None:
+    def motion(
+        self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None
+    ) -> Motion | None:
         if self.initial == "first" or self.smooth is not None:
             return None
         first = trajectories[0]
-        records = records_of(trajectories, partial(grid_of, order=self.order), least=self.min_samples)
+        parts = instants_for(trajectories) if instants is None else instants
+        grid = partial(grid_of, order=self.order)
+        records = records_of(trajectories, grid, least=self.min_samples, instants=parts)
         every = np.arange(len(basis.names(first.variables)) * first.dimension)
         return Motion(records, basis, first.variables, first.dimension, every, every[:0])
 

@@ -5,7 +5,7 @@ from cindy.states.fitting import LEVELS, NEARBY, fit_states
 from cindy.states.grid import Grid, grid_of
 from cindy.states.likelihood import deviance, stiffness
 from cindy.states.motion import Fitted, Motion
-from cindy.states.preparation import records_of
+from cindy.states.preparation import instants_for, records_of
 
 __all__ = [
     "LEVELS",
@@ -19,6 +19,7 @@ __all__ = [
     "first_objective",
     "fit_states",
     "grid_of",
+    "instants_for",
     "records_of",
     "start_of",
     "stiffness",

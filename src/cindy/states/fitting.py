@@ -29,7 +29,6 @@ NEARBY = (1e-3, 1e-4)
 """The same from states that another support has fitted."""
 _FLOOR = 1e-6
 _MOST = 12
-_RUNAWAY = 1e3
 _WORTH = 1.0
 """Units of −2 log p that a further step of noise and model error must promise."""
 _PROBES = 2
@@ -143,7 +142,7 @@ def _moved(
         if curved:
             curvature += _information(white, now, z, back)
     shift = float(np.sqrt(shift / sum(x.size for x in states)))
-    alive = bool(np.isfinite(shift) and shift < _RUNAWAY)
+    alive = all(bool((np.abs(x) < motion.bounds).all()) for x in states)
     after = replace(now, x=tuple(states), coef=coef, moved=shift, alive=alive)
     return update(motion, after, _Pull(quadratic, trace, curvature)) if alive else after
 
@@ -178,7 +177,7 @@ def _shared(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     """Noise by likelihood, the model error in its fixed proportion."""
     d = motion.states
     ratio = (pull.quadratic[:d] + pull.quadratic[d:]) / np.maximum(pull.trace[:d] + pull.trace[d:], 1e-300)
-    factor = np.where(motion.measured, np.clip(ratio, 0.25, 4.0), 1.0)
+    factor = np.where(motion.measured, np.clip(ratio, 0.1, 100.0), 1.0)
     return replace(now, variance=now.variance * factor, error=now.error * factor)
 
 

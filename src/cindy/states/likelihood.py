@@ -41,7 +41,7 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
         points = np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
         thin = max(len(points) // 2000, 1)
         jacobian = fitted.law.jacobian(points[::thin], fitted.coef) * unit
-        step = float(np.mean(np.abs(record.grid.integral).sum(axis=1)))
+        step = float(np.mean(np.abs(record.grid.integral.sum(axis=1))))
         sizes.append(np.linalg.norm(jacobian, ord=2, axis=(1, 2)) * step)
     return float(np.quantile(np.concatenate(sizes), 0.9))
 

@@ -115,6 +115,11 @@ class Motion:
         return np.asarray(~np.all([r.missing.all(axis=(0, 1)) for r in self.records], axis=0))
 
     @cached_property
+    def bounds(self) -> Floats:
+        """(states,): beyond these sizes states have run away."""
+        return np.asarray(10.0 * np.max([np.abs(r.y).max(axis=(0, 1)) for r in self.records], axis=0))
+
+    @cached_property
     def spread(self) -> Floats:
         """(states,) standard deviation of the measured states, over all records."""
         values = np.concatenate([r.y.reshape(-1, self.states) for r in self.records])
