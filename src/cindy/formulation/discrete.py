@@ -12,6 +12,7 @@ from cindy.basis import Basis
 from cindy.data import Trajectory
 from cindy.formulation.base import STRETCH, Formulation, Pair
 from cindy.formulation.windows import single_steps, split
+from cindy.states import Motion, map_grid, records_of
 
 __all__ = ["Discrete"]
 
@@ -32,6 +33,16 @@ class Discrete(Formulation):
 
     def __post_init__(self) -> None:
         self._check_common()
+
+    def motion(
+        self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None
+    ) -> Motion | None:
+        if self.smooth is not None or not all(single_steps(one.t).all() for one in trajectories):
+            return None
+        first = trajectories[0]
+        records = records_of(trajectories, lambda t: map_grid(len(t)), least=self.min_samples)
+        every = np.arange(len(basis.names(first.variables)) * first.dimension)
+        return Motion(records, basis, first.variables, first.dimension, every, every[:0], parts=0)
 
     @property
     def min_samples(self) -> int:

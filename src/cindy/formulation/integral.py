@@ -128,7 +128,7 @@ class Integral(Formulation):
         grid = partial(grid_of, order=self.order)
         records = records_of(trajectories, grid, least=self.min_samples, instants=parts)
         every = np.arange(len(basis.names(first.variables)) * first.dimension)
-        return Motion(records, basis, first.variables, first.dimension, every, every[:0])
+        return Motion(records, basis, first.variables, first.dimension, every, every[:0], parts)
 
     @property
     def leaves_noise(self) -> bool:

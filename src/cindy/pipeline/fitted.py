@@ -22,7 +22,7 @@ from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, refit
 from cindy.selection import Selection, SupportFit, Supports, within_radius
 from cindy.solver import Correction, Direct, Result, Step, conditional_gradient
-from cindy.states import Motion
+from cindy.states import Motion, quadrature_error
 from cindy.summary import Summary
 
 __all__ = ["fitted_model", "identify_with_states"]
@@ -91,15 +91,29 @@ def identify_with_states(
             max_iter,
             faithful=not problem.weights.adapts or problem.radius is not None,
         )
-        found = search(motion, options, variance)
+        here, found = motion, search(motion, options, variance)
+        parts = _parts_for(motion, found)
+        if parts > motion.parts:
+            finer = form.motion(data, basis, instants=parts)
+            assert finer is not None
+            here, found = finer, search(finer, options, variance)
         _require(found, selection)
         assert found is not None
-        model = fitted_model(problem, motion, found, options, callback=callback)
+        model = fitted_model(problem, here, found, options, callback=callback)
         return replace(
             model, settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol}
         )
 
     return solve_with_samples(pose(_summary(motion, data[0], form.fit_to(data))), data, run)
+
+
+def _parts_for(motion: Motion, found: Found | None) -> int:
+    """Into how many parts steps must be divided for what integrals are wrong by not to make terms."""
+    if found is None or not motion.parts or not len(found.best.support):
+        return motion.parts
+    wrong = quadrature_error(motion, found.best.fitted)
+    # The error falls with the ninth power of the step.
+    return motion.parts if wrong < 1.0 else motion.parts * min(int(np.ceil((10 * wrong) ** (1 / 18))), 4)
 
 
 def _require(found: Found | None, rule: Selection) -> None:

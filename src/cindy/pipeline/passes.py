@@ -151,7 +151,8 @@ class Search:
         if key not in self.met:
             fitted = fit_states(self.motion, start, self.solve, levels=levels)
             met = None
-            if fitted.converged and stiffness(self.motion, fitted) <= _STIFF:
+            resolved = not self.motion.parts or stiffness(self.motion, fitted) <= _STIFF
+            if fitted.converged and resolved:
                 value = deviance(self.motion, fitted)
                 free = _free(self.options.rows, fitted.law.support)
                 met = Met(fitted, value, value + self.options.price * free)

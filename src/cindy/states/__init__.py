@@ -2,8 +2,8 @@
 
 from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of
 from cindy.states.fitting import LEVELS, NEARBY, fit_states
-from cindy.states.grid import Grid, grid_of
-from cindy.states.likelihood import deviance, stiffness
+from cindy.states.grid import Grid, grid_of, map_grid
+from cindy.states.likelihood import deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
 from cindy.states.preparation import instants_for, records_of
 
@@ -20,6 +20,8 @@ __all__ = [
     "fit_states",
     "grid_of",
     "instants_for",
+    "map_grid",
+    "quadrature_error",
     "records_of",
     "start_of",
     "stiffness",

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from cindy._types import Floats
 
-__all__ = ["Grid", "grid_of"]
+__all__ = ["Grid", "grid_of", "map_grid"]
 
 Ints = NDArray[np.intp]
 
@@ -89,6 +89,11 @@ class Grid:
         d, w = self.difference[:, None, :], self.integral[:, None, :]
         return d * other["d"], d * other["w"], w * other["d"], w * other["w"]
 
+    def coarser(self, degree: int) -> Floats:
+        """(rows, width): the integrals by polynomials of lower degree through the same samples."""
+        weights = _of_degree(self.t, self.start, self.width, min(degree, self.width - 1), self.order)
+        return weights * (self.step[:, None] ** (1 / 3) if self.order == 2 else 1.0)
+
     @cached_property
     def _difference_matrix(self) -> csr_array:
         return self._matrix(self.difference)
@@ -144,6 +149,14 @@ def grid_of(t: Floats, order: int = 1) -> Grid:
     if even:
         return _uniform(len(t), float(f"{(t[-1] - t[0]) / (len(t) - 1):.12e}"), order)
     return _uneven((t - t[0]).tobytes(), order)
+
+
+@lru_cache(maxsize=64)
+def map_grid(samples: int) -> Grid:
+    """The same for a map: the next sample equals F at this one."""
+    start = np.arange(samples - 1)
+    difference, integral = np.tile([0.0, 1.0], (samples - 1, 1)), np.tile([1.0, 0.0], (samples - 1, 1))
+    return Grid(np.arange(float(samples)), 1, start, difference, integral, np.ones(samples - 1))
 
 
 @lru_cache(maxsize=64)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.linalg import lapack
 
 from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion
 
-__all__ = ["deviance", "stiffness"]
+__all__ = ["deviance", "quadrature_error", "stiffness"]
 
 
 def deviance(motion: Motion, fitted: Fitted) -> float:
@@ -30,6 +32,29 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
         if unseen.any():
             variance = record.spread[:, record.grid.order :] * fitted.variance
             total -= float(np.sum(np.log(variance[unseen])))
+    return total
+
+
+def quadrature_error(motion: Motion, fitted: Fitted) -> float:
+    """χ² of what the integrals of the law are wrong by: below 1 no term can be made of it.
+
+    Polynomials of degree 8 are better than those of degree 6 about as these are than those of degree 4.
+    """
+    total = 0.0
+    for white in motion.whitened(fitted):
+        if white is None:
+            return np.inf
+        record, x = white.linear.record, white.linear.x
+        grid = record.grid
+        points = np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
+        force = (fitted.law.values(points) @ fitted.law.table(fitted.coef)).reshape(x.shape)
+        around = force[:, grid.window]
+        better, worse = (
+            np.einsum("rw,srwj->srj", high - low, around)
+            for high, low in pairwise((grid.integral, grid.coarser(6), grid.coarser(4)))
+        )
+        ratio = min(float(np.linalg.norm(better) / max(np.linalg.norm(worse), 1e-300)), 1.0)
+        total += float(np.sum(white.white(better[..., None]) ** 2)) * ratio**2
     return total
 
 

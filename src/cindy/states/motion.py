@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -82,6 +82,7 @@ class Motion:
     records: the measurements; basis, variables: the terms ψ and their names
     states: how many equations there are; candidates: flat indices of the coefficients to choose from
     given: flat indices of coefficients known to be 1: a rate is the derivative of its position
+    parts: into how many parts the steps between samples are divided; 0 for a map, which has no time between
     """
 
     records: tuple[Record, ...]
@@ -90,6 +91,7 @@ class Motion:
     states: int
     candidates: Ints
     given: Ints
+    parts: int = 1
 
     def law(self, support: Ints) -> Law:
         return Law(self.basis, self.variables, self.states, np.asarray(support, dtype=np.intp), self.given)
@@ -133,7 +135,7 @@ class Motion:
         return self.samples <= _HELD
 
     def part(self, records: Sequence[Record]) -> Motion:
-        return Motion(tuple(records), self.basis, self.variables, self.states, self.candidates, self.given)
+        return replace(self, records=tuple(records))
 
     def whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
         """Each record around the fitted states; None where its covariance is not positive."""
