@@ -100,12 +100,13 @@ class Found:
 class Search:
     """The models met so far, and how to go on from one.
 
-    columns: the flat indices of the coefficients that a pass may choose from
+    met: by support; None where the states do not settle; ends: where the way from a support ended
     """
 
     motion: Motion
     options: Options
     met: dict[bytes, Met | None] = field(default_factory=dict)
+    ends: dict[bytes, Met | None] = field(default_factory=dict)
 
     @property
     def columns(self) -> Ints:
@@ -176,26 +177,34 @@ class Search:
     def follow(self, start: Fitted, levels: tuple[float, ...] = LEVELS) -> Met | None:
         """From a start, fit and choose until the support comes back: the best model on that way."""
         best: Met | None = None
-        seen: set[bytes] = set()
+        seen: list[bytes] = []
         now = start
         for _ in range(_ROUNDS):
+            key = now.law.support.tobytes()
+            if key in seen:
+                break
+            if key in self.ends:
+                best = _better(best, self.ends[key])
+                break
+            seen.append(key)
             met = self.fit(now, levels)
-            seen.add(now.law.support.tobytes())
-            if met is None:
-                return best
-            if best is None or met.criterion < best.criterion:
-                best = met
-            chosen = self.choose(met.fitted)
-            if chosen is None:
-                return best
+            best = _better(best, met)
+            chosen = None if met is None else self.choose(met.fitted)
+            if met is None or chosen is None:
+                break
             fit, form = chosen
-            support = self.columns[fit.support]
-            if support.tobytes() in seen:
-                return best
             coef = fit.x * form.unit.ravel()[fit.support]
-            now = replace(met.fitted, law=self.motion.law(support), coef=coef, settled=False)
+            law = self.motion.law(self.columns[fit.support])
+            now = replace(met.fitted, law=law, coef=coef, settled=False)
             levels = NEARBY
+        self.ends.update(dict.fromkeys(seen, best))
         return best
+
+
+def _better(one: Met | None, other: Met | None) -> Met | None:
+    if one is None or other is None:
+        return one or other
+    return one if one.criterion <= other.criterion else other
 
 
 def search(motion: Motion, options: Options, variance: Floats) -> Found | None:
@@ -203,6 +212,7 @@ def search(motion: Motion, options: Options, variance: Floats) -> Found | None:
     state = Search(motion, options)
     reached: list[Met] = []
     agreed = False
+    state.fit(start_of(motion, motion.candidates[:0], np.zeros(0), variance), LEVELS)
     for start in _starts(state, variance):
         met = state.follow(start)
         if met is None:

@@ -141,7 +141,9 @@ class Supports:
         """The fit of least criterion among supports; own variance: each judged by its own residual."""
         found: tuple[float, SupportFit] | None = None
         rows = self.form.objective.rows
-        for support in supports:
+        for support in sorted(supports, key=len):
+            if found is not None and len(support) > 2 * len(found[1].support) + 15:
+                break
             fit = self.possible(support) if len(support) <= most else None
             if fit is None:
                 continue

@@ -83,6 +83,7 @@ def drift_of_nothing(motion: Motion) -> Floats:
 def start_of(motion: Motion, support: np.ndarray, coef: Floats, variance: Floats) -> Fitted:
     """Measured states and the coefficients of the first pass."""
     y = tuple(record.y for record in motion.records)
+    variance = np.maximum(variance, motion.floor)
     return Fitted(motion.law(support), y, coef, variance, variance / motion.step)
 
 

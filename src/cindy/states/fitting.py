@@ -29,6 +29,8 @@ NEARBY = (1e-3, 1e-4)
 """The same from states that another support has fitted."""
 _FLOOR = 1e-6
 _MOST = 12
+_SLOW = 0.3
+"""A step of the states, in units of the noise, at which the next level of the model error may come."""
 _WORTH = 1.0
 """Units of −2 log p that a further step of noise and model error must promise."""
 _PROBES = 2
@@ -44,9 +46,9 @@ def fit_states(
     now = start
     for level in levels:
         now = replace(now, error=level * now.variance / motion.step)
-        for step in range(most):
+        for _ in range(most):
             now = _step(motion, now, solve, _shared)
-            if (now.converged and step) or not now.alive:
+            if now.moved < _SLOW or not now.alive:
                 break
         if not now.alive:
             return now
@@ -178,14 +180,15 @@ def _shared(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     d = motion.states
     ratio = (pull.quadratic[:d] + pull.quadratic[d:]) / np.maximum(pull.trace[:d] + pull.trace[d:], 1e-300)
     factor = np.where(motion.measured, np.clip(ratio, 0.1, 100.0), 1.0)
-    return replace(now, variance=now.variance * factor, error=now.error * factor)
+    variance = np.maximum(now.variance * factor, motion.floor)
+    return replace(now, variance=variance, error=now.error * (variance / now.variance))
 
 
 def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     """A Newton step in the logarithms of noise and model error, each for itself."""
     d = motion.states
     variances = np.concatenate([now.variance, now.error])
-    least = np.concatenate([np.zeros(d), _FLOOR * now.variance / motion.step])
+    least = np.concatenate([motion.floor, _FLOOR * now.variance / motion.step])
     gradient = pull.trace - pull.quadratic
     free = np.concatenate([motion.measured, np.ones(d, dtype=bool)])
     free &= (variances > 1.01 * least) | (gradient < 0)

@@ -20,6 +20,8 @@ _POINTS = 9
 """Samples under a local polynomial: with 6 its error shows as false terms at 1 % noise (chaotic)."""
 _NODES = 6
 """Of the Gauss-Legendre rule: exact to degree 11, a polynomial of degree 8 times a straight line."""
+_FEW_ALIKE = 40
+"""Rows alike for which going along them in step is worth it."""
 _SWELL = 10.0
 """Integration weights whose sizes add up to more than this times the step magnify noise: lower degree.
 
@@ -88,6 +90,23 @@ class Grid:
                 other[key][:count, o] = np.where(inside, np.take_along_axis(weights[o:], at, axis=1), 0.0)
         d, w = self.difference[:, None, :], self.integral[:, None, :]
         return d * other["d"], d * other["w"], w * other["d"], w * other["w"]
+
+    @cached_property
+    def alike(self) -> tuple[slice, list[tuple[int, int, tuple[float, ...]]]]:
+        """Rows whose weights, and those of the rows they reach, are the same ones shifted; and their products.
+
+        (o, p, weights): where such a row k and row k + o meet at sample start[k] + p, and how. No rows are
+        alike on an uneven grid.
+        """
+        same = (np.diff(self.start) == 1) & (np.abs(np.diff(self.integral, axis=0)).max(axis=1) == 0.0)
+        edges = np.concatenate([[0], np.flatnonzero(~same) + 1, [self.rows]])
+        longest = int(np.argmax(np.diff(edges)))
+        rows = slice(int(edges[longest]), max(int(edges[longest + 1]) - self.reach, int(edges[longest])))
+        if rows.stop - rows.start < _FEW_ALIKE:
+            return slice(0, 0), []
+        places = [(o, p) for o in range(self.reach + 1) for p in range(self.width)]
+        each = [(o, p, tuple(float(w[rows.start, o, p]) for w in self.products)) for o, p in places]
+        return rows, [entry for entry in each if any(entry[2])]
 
     def coarser(self, degree: int) -> Floats:
         """(rows, width): the integrals by polynomials of lower degree through the same samples."""

@@ -55,21 +55,36 @@ class Linearised:
         S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
         """
         grid, d = self.record.grid, self.record.states
-        dd, dw, wd, ww = grid.products
         sigma = self.record.spread * variance
         js = self.jacobian * sigma[..., None, :]
-        jsj = js @ np.swapaxes(self.jacobian, -1, -2)
         count, samples = sigma.shape[:2]
-        window, reach = grid.window, grid.reach + 1
-        blocks = ww @ jsj.reshape(count, samples, d * d)[:, window]
-        js = js.reshape(count, samples, d * d)[:, window]
-        blocks -= wd @ js
-        swapped = js.reshape(*js.shape[:-1], d, d).swapaxes(-1, -2).reshape(js.shape)
-        blocks -= dw @ swapped
-        blocks = blocks.reshape(count, grid.rows, reach, d, d)
+        feedback = (js @ np.swapaxes(self.jacobian, -1, -2)).reshape(count, samples, d * d)
+        across = np.swapaxes(js, -1, -2).reshape(count, samples, d * d)
+        parts = (sigma, across, js.reshape(count, samples, d * d), feedback)
+        blocks = np.zeros((grid.reach + 1, count, grid.rows, d * d))
+        own = np.zeros((grid.reach + 1, count, grid.rows, d))
+        rows, products = grid.alike
+        for o, p, (dd, dw, wd, ww) in products:
+            first = int(grid.start[rows.start]) + p
+            at = slice(first, first + rows.stop - rows.start)
+            into = blocks[o, :, rows]
+            into += ww * feedback[:, at]
+            if wd:
+                into -= wd * parts[2][:, at]
+            if dw:
+                into -= dw * across[:, at]
+            if dd:
+                own[o, :, rows] += dd * sigma[:, at]
+        for rest in (slice(0, rows.start), slice(rows.stop, grid.rows)):
+            if rest.stop > rest.start:
+                dd, dw, wd, ww = (product[rest] for product in grid.products)
+                near = [part[:, grid.window[rest]] for part in parts]
+                own[:, :, rest] = np.moveaxis(dd @ near[0], 2, 0)
+                blocks[:, :, rest] = np.moveaxis(ww @ near[3] - wd @ near[2] - dw @ near[1], 2, 0)
+        blocks = blocks.reshape(*blocks.shape[:3], d, d)
         diagonal = np.arange(d)
-        blocks[..., diagonal, diagonal] += dd @ sigma[:, window]
-        blocks[:, :, 0, diagonal, diagonal] += error * grid.step[:, None]
+        blocks[..., diagonal, diagonal] += own
+        blocks[0][..., diagonal, diagonal] += error * grid.step[:, None]
         return _lower_band(blocks)
 
     def factors(self, variance: Floats, error: Floats) -> list[Factor] | None:
@@ -84,11 +99,12 @@ class Linearised:
 
 
 def _lower_band(blocks: Floats) -> Floats:
-    """(stretches, size, kd + 1) from blocks (stretches, rows, reach + 1, d, d) of row k with row k + o."""
-    count, rows, reach, d, _ = blocks.shape
-    height = min(reach, rows) * d
-    band = np.zeros((count, rows, d, height))
-    for a in range(d):
-        flat = blocks[:, :, : min(reach, rows), a, :].reshape(count, rows, height)
-        band[:, :, a, : height - a] = flat[..., a:]
-    return band.reshape(count, rows * d, height)
+    """(stretches, size, kd + 1) from blocks (reach + 1, stretches, rows, d, d) of row k with row k + o."""
+    reach, count, rows, d, _ = blocks.shape
+    reach = min(reach, rows)
+    band = np.zeros((count, rows, d, reach * d))
+    for o in range(reach):
+        for a in range(d):
+            first = max(a - o * d, 0)
+            band[:, :, a, o * d + first - a : (o + 1) * d - a] = blocks[o, :, :, a, first:]
+    return band.reshape(count, rows * d, reach * d)

@@ -23,6 +23,8 @@ Ints = NDArray[np.intp]
 
 _STILL = 0.1
 """A step of the states below this share of the noise has converged (benchmark: chaotic)."""
+_ROUNDING = 1e-12
+"""Of the largest state, times ten: what double precision leaves of rows that are differences."""
 _HELD = 100_000
 """Samples up to which factors are kept between the two halves of a step; beyond, they are made twice."""
 
@@ -115,6 +117,11 @@ class Motion:
     def measured(self) -> NDArray[np.bool_]:
         """(states,): whether a state was measured at all."""
         return np.asarray(~np.all([r.missing.all(axis=(0, 1)) for r in self.records], axis=0))
+
+    @cached_property
+    def floor(self) -> Floats:
+        """(states,) variance below which noise is taken for rounding, and that of its integrals."""
+        return np.asarray((_ROUNDING * self.bounds) ** 2)
 
     @cached_property
     def bounds(self) -> Floats:
