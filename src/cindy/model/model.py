@@ -28,6 +28,7 @@ from cindy.model.notebook import shown
 from cindy.model.run import Run
 from cindy.model.score import score
 from cindy.model.simulation import simulate
+from cindy.model.smooth import smooth
 from cindy.model.story import facts, told
 
 __all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
@@ -237,6 +238,10 @@ class Model(Equations):
         "derivative": derivatives estimated from the data against F; noisy data make them noisy too.
         """
         return score(self, trajectories, kind, window=window)
+
+    def smooth(self, trajectories: Any) -> list[Trajectory]:
+        """The trajectories with the states that the equations and the measurements agree on."""
+        return smooth(self, trajectories, self.noise, self.model_error)
 
     def with_coef(
         self, coef: ArrayLike | Mapping[tuple[str, str], float], coef_error: ArrayLike | None = None

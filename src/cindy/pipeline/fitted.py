@@ -22,7 +22,7 @@ from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, refit
 from cindy.selection import Selection, SupportFit, Supports, within_radius
 from cindy.solver import Correction, Direct, Result, Step, conditional_gradient
-from cindy.states import Motion, quadrature_error
+from cindy.states import Motion, doubted, quadrature_error, without_outliers
 from cindy.summary import Summary
 
 __all__ = ["fitted_model", "identify_with_states"]
@@ -97,11 +97,14 @@ def identify_with_states(
             finer = form.motion(data, basis, instants=parts)
             assert finer is not None
             here, found = finer, search(finer, options, variance)
+        here, found, said = _second_look(here, found, options, variance)
         _require(found, selection)
         assert found is not None
         model = fitted_model(problem, here, found, options, callback=callback)
         return replace(
-            model, settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol}
+            model,
+            warnings=(*said, *_warnings(here, found, options, model)),
+            settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol},
         )
 
     return solve_with_samples(pose(_summary(motion, data[0], form.fit_to(data))), data, run)
@@ -114,6 +117,49 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
     wrong = quadrature_error(motion, found.best.fitted)
     # The error falls with the ninth power of the step.
     return motion.parts if wrong < 1.0 else motion.parts * min(int(np.ceil((10 * wrong) ** (1 / 18))), 4)
+
+
+def _second_look(
+    motion: Motion, found: Found | None, options: Options, variance: Floats
+) -> tuple[Motion, Found | None, tuple[str, ...]]:
+    """The search once more where measurements are doubtful: outliers, trajectories of unequal noise."""
+    said: list[str] = []
+    if found is None or not len(found.best.support):
+        return motion, found, ()
+    clean, count = without_outliers(motion, found.best.fitted)
+    if count:
+        said.append(
+            f"{count} measurement(s) lie more than 6 standard deviations from the fitted states "
+            "and were left out as outliers."
+        )
+        motion, found = clean, search(clean, options, variance, found.best.fitted) or found
+    unequal = doubted(motion, found.best.fitted)
+    if unequal is not None:
+        said.append("The trajectories differ in their noise; each counts by its own.")
+        motion, found = unequal, search(unequal, options, variance, found.best.fitted) or found
+    return motion, found, tuple(said)
+
+
+def _warnings(motion: Motion, found: Found, options: Options, model: Model) -> tuple[str, ...]:
+    """What a user must know of the model."""
+    said = []
+    if (
+        options.radius is not None
+        and model.radius <= options.radius * (1 + 1e-9)
+        and not found.best.support.size
+    ):
+        said.append(f"The radius {options.radius:g} binds: it keeps the coefficients smaller than they fit.")
+    if model.result is not None and model.result.status not in ("converged", "stopped by callback"):
+        said.append(f"The solver ended before its gap fell below the tolerance: {model.result.status}.")
+    fitted = found.best.fitted
+    large = fitted.error * motion.step > 1e-2 * fitted.variance
+    if large.any():
+        names = ", ".join(n for n, big in zip(model.states, large, strict=False) if big)
+        said.append(
+            f"The equations of {names} leave more than noise unexplained (see `model_error`): "
+            "a term may be missing."
+        )
+    return tuple(said)
 
 
 def _require(found: Found | None, rule: Selection) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,8 @@ _SHARES = (1.0, 0.5, 0.75, 1.5)
 """Sizes of the starts, in units of the best model on the first path."""
 _RIDGE = 1e-2
 """Of the pilot at fitted states, in units of a column (benchmark: chaotic)."""
+_QUIET = 0.02
+"""Noise, in units of the spread, up to which measured states tell as much as fitted ones."""
 _MOST_STEPS = 400
 """Iterations of the solver in the passes before the last: supports beyond are no candidates."""
 
@@ -207,20 +210,28 @@ def _better(one: Met | None, other: Met | None) -> Met | None:
     return one if one.criterion <= other.criterion else other
 
 
-def search(motion: Motion, options: Options, variance: Floats) -> Found | None:
-    """From starts along the paths at measured states to the model of least criterion."""
+def search(motion: Motion, options: Options, variance: Floats, first: Fitted | None = None) -> Found | None:
+    """From starts along the paths at measured states to the model of least criterion.
+
+    first: a model that is tried before, fitted to much the same data
+    """
     state = Search(motion, options)
     reached: list[Met] = []
     agreed = False
-    state.fit(start_of(motion, motion.candidates[:0], np.zeros(0), variance), LEVELS)
-    for start in _starts(state, variance):
-        met = state.follow(start)
+    quiet = bool(np.all(np.sqrt(variance) < _QUIET * motion.spread))
+    for start in chain([] if first is None else [first], _starts(state, variance)):
+        met = state.follow(start, NEARBY if start is first else LEVELS)
         if met is None:
             continue
         agreed = any(np.array_equal(met.support, other.support) for other in reached)
+        # At little noise the first pass is as good as any: a model that it and the last agree on is the one.
+        agreed |= not reached and quiet and np.array_equal(met.support, start.law.support)
         reached.append(met)
         if agreed:
             break
+    if not (quiet and reached):
+        # Every model must be worth more than none, whose variance is by likelihood too.
+        state.fit(start_of(motion, motion.candidates[:0], np.zeros(0), variance), LEVELS)
     met_all = sorted((m for m in state.met.values() if m is not None), key=lambda m: m.criterion)
     return Found(met_all[0], tuple(met_all), agreed) if met_all else None
 
@@ -236,10 +247,11 @@ def _starts(state: Search, variance: Floats) -> Iterator[Fitted]:
         best = supports.best(path, own_variance=True)
         if best is None:
             continue
+        scale = best.loss / form.objective.rows
+        settled = None if state.options.faithful else supports.settle(best, scale=scale)
         sizes = [share * len(best.support) for share in _SHARES] + [2.0 * motion.states, 3.0 * motion.states]
-        for size in sizes:
-            near = min(path, key=lambda s: abs(len(s) - size))
-            fit = supports.possible(near)
+        near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
+        for fit in chain([settled], map(supports.possible, near)):
             if fit is None or fit.support.tobytes() in seen:
                 continue
             seen.add(fit.support.tobytes())

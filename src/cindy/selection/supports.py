@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -153,8 +153,13 @@ class Supports:
                 found = value, fit
         return None if found is None else found[1]
 
-    def settle(self, fit: SupportFit, *, most: int = 300) -> SupportFit:
-        """Add while an excluded term's |z| exceeds √price, drop while an included one's is below."""
+    def settle(self, fit: SupportFit, *, scale: float = 1.0, most: int = 300) -> SupportFit:
+        """Add while an excluded term's |z| exceeds √price, drop while an included one's is below.
+
+        scale: variance of the rows, where it is not 1
+        """
+        if scale != 1.0:
+            return replace(self, price=self.price * scale).settle(fit, most=most)
         seen = {fit.support.tobytes()}
         for _ in range(most):
             new = self._added(fit) or self._dropped(fit)

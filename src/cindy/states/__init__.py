@@ -1,7 +1,8 @@
 """States fitted to measurements under a model; noise and model error by likelihood."""
 
+from cindy.states.doubts import doubted, without_outliers
 from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of
-from cindy.states.fitting import LEVELS, NEARBY, fit_states
+from cindy.states.fitting import LEVELS, NEARBY, fit_states, states_under
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
@@ -14,6 +15,7 @@ __all__ = [
     "Grid",
     "Motion",
     "deviance",
+    "doubted",
     "drift_of_data",
     "drift_of_nothing",
     "first_objective",
@@ -24,5 +26,7 @@ __all__ = [
     "quadrature_error",
     "records_of",
     "start_of",
+    "states_under",
     "stiffness",
+    "without_outliers",
 ]

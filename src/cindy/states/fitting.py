@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.least_squares import LeastSquares, triangle
+from cindy.states.law import Law
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.unknowns import Solve, stride
 
-__all__ = ["LEVELS", "NEARBY", "Solve", "fit_states"]
+__all__ = ["LEVELS", "NEARBY", "Solve", "fit_states", "states_under"]
 
 Ints = NDArray[np.intp]
 
@@ -56,6 +57,29 @@ def fit_states(
         now = _step(motion, now, solve, _separate)
         if not now.alive or (now.converged and now.settled):
             break
+    return now
+
+
+def states_under(motion: Motion, law: Law, coef: Floats, variance: Floats, error: Floats) -> Fitted:
+    """States fitted to the measurements under a known law, noise and model error."""
+    start = Fitted(law, tuple(r.y for r in motion.records), coef, np.maximum(variance, motion.floor), error)
+    now = start
+    for level in LEVELS:
+        now = replace(now, error=np.maximum(level * start.variance / motion.step, error))
+        for _ in range(_MOST):
+            now = _step(motion, now, lambda objective, support: coef, _kept)
+            if now.moved < _SLOW or not now.alive:
+                break
+    now = replace(now, error=error)
+    for _ in range(_MOST):
+        if not now.alive or now.converged:
+            break
+        now = _step(motion, now, lambda objective, support: coef, _kept)
+    return now
+
+
+def _kept(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
+    """Noise and model error as they are."""
     return now
 
 

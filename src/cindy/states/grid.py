@@ -93,7 +93,7 @@ class Grid:
 
     @cached_property
     def alike(self) -> tuple[slice, list[tuple[int, int, tuple[float, ...]]]]:
-        """Rows whose weights, and those of the rows they reach, are the same ones shifted; and their products.
+        """Rows whose weights, and those of the rows they reach, are one row's, shifted; and their products.
 
         (o, p, weights): where such a row k and row k + o meet at sample start[k] + p, and how. No rows are
         alike on an uneven grid.

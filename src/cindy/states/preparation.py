@@ -98,7 +98,7 @@ def _filled(one: Trajectory, start: int, stop: int) -> tuple[Floats, Floats, Flo
 def _divided(
     t: Floats, filled: tuple[Floats, Floats, Floats], parts: int
 ) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """The same with instants between the samples: states on a spline, unmeasured; inputs on straight lines."""
+    """The same with instants between the samples: states on a spline, inputs on straight lines."""
     y, spread, u = filled
     number = np.arange(len(t), dtype=np.float64)
     at = np.arange(parts * (len(t) - 1) + 1) / parts

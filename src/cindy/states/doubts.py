@@ -1,0 +1,67 @@
+"""Measurements that a law and its states do not bear out: outliers, and trajectories noisier than others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.states.motion import Fitted, Motion
+from cindy.states.record import MISSING
+
+__all__ = ["doubted", "without_outliers"]
+
+_FAR = 6.0
+"""Standard deviations beyond which a measurement is an outlier: chance makes one in 5e8."""
+_UNEQUAL = 1.5
+"""Ratio of variances from which trajectories have noise of their own (benchmark: hard data)."""
+
+
+def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
+    """The same without the measurements far from the fitted states, and how many these are.
+
+    The noise is judged by the median of its size, which outliers do not move.
+    """
+    noise = _robust(motion, fitted)
+    records, count = [], 0
+    for record, x in zip(motion.records, fitted.x, strict=True):
+        far = (np.abs(record.y - x) > _FAR * noise * np.sqrt(record.spread)) & ~record.missing
+        count += int(far.sum())
+        values = np.where(far, x, record.y)
+        records.append(replace(record, y=values, spread=np.where(far, MISSING, record.spread)))
+    return motion.part(records), count
+
+
+def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
+    """The same with the noise of each trajectory in its own proportion; None where they do not differ."""
+    squares: dict[int, list[Floats]] = {}
+    for record, x in zip(motion.records, fitted.x, strict=True):
+        size = np.where(record.missing, np.nan, (record.y - x) ** 2 / (record.spread * fitted.variance))
+        for number, one in zip(record.source, size, strict=True):
+            squares.setdefault(int(number), []).append(one[np.isfinite(one)])
+    factor = {k: float(np.mean(np.concatenate(v))) for k, v in squares.items()}
+    sizes = {k: sum(len(one) for one in v) for k, v in squares.items()}
+    known = [k for k in factor if sizes[k] > 0 and factor[k] > 0]
+    if len(known) < 2:
+        return None
+    logs = np.array([abs(np.log(factor[k])) for k in known])
+    limits = np.array([max(np.log(_UNEQUAL), 5.0 * np.sqrt(2.0 / sizes[k])) for k in known])
+    if not (logs > limits).any():
+        return None
+    records = []
+    for record in motion.records:
+        own = np.array([factor.get(int(k), 1.0) for k in record.source])[:, None, None]
+        records.append(replace(record, spread=np.where(record.missing, record.spread, record.spread * own)))
+    return motion.part(records)
+
+
+def _robust(motion: Motion, fitted: Fitted) -> Floats:
+    """(states,) standard deviation of the noise by the median of its size."""
+    sizes = []
+    for record, x in zip(motion.records, fitted.x, strict=True):
+        size = np.abs(record.y - x) / np.sqrt(record.spread)
+        sizes.append(np.where(record.missing, np.nan, size).reshape(-1, motion.states))
+    with np.errstate(all="ignore"):
+        median = np.nanmedian(np.concatenate(sizes), axis=0)
+    return np.where(np.isfinite(median), 1.4826 * median, np.sqrt(fitted.variance))
