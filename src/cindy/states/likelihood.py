@@ -53,7 +53,7 @@ def quadrature_error(motion: Motion, fitted: Fitted) -> float:
             np.einsum("rw,srwj->srj", high - low, around)
             for high, low in pairwise((grid.integral, grid.coarser(6), grid.coarser(4)))
         )
-        ratio = min(float(np.linalg.norm(better) / max(np.linalg.norm(worse), 1e-300)), 1.0)
+        ratio = min(float(np.linalg.norm(better)) / max(float(np.linalg.norm(worse)), 1e-300), 1.0)
         total += float(np.sum(white.white(better[..., None]) ** 2)) * ratio**2
     return total
 

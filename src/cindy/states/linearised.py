@@ -77,10 +77,10 @@ class Linearised:
                 own[o, :, rows] += dd * sigma[:, at]
         for rest in (slice(0, rows.start), slice(rows.stop, grid.rows)):
             if rest.stop > rest.start:
-                dd, dw, wd, ww = (product[rest] for product in grid.products)
+                ends = [product[rest] for product in grid.products]
                 near = [part[:, grid.window[rest]] for part in parts]
-                own[:, :, rest] = np.moveaxis(dd @ near[0], 2, 0)
-                blocks[:, :, rest] = np.moveaxis(ww @ near[3] - wd @ near[2] - dw @ near[1], 2, 0)
+                own[:, :, rest] = np.moveaxis(ends[0] @ near[0], 2, 0)
+                blocks[:, :, rest] = np.moveaxis(ends[3] @ near[3] - ends[2] @ near[2] - ends[1] @ near[1], 2, 0)
         blocks = blocks.reshape(*blocks.shape[:3], d, d)
         diagonal = np.arange(d)
         blocks[..., diagonal, diagonal] += own

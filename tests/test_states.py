@@ -1,0 +1,129 @@
+"""States that are fitted: their rows, their covariance, and the laws found at them."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from cindy import Discrete, Integral, Polynomial, Trajectory, identify, load
+from cindy.states import grid_of
+from cindy.states.linearised import Linearised
+from cindy.states.record import Record
+
+
+def lorenz(t, x):
+    return [10 * (x[1] - x[0]), x[0] * (28 - x[2]) - x[1], x[0] * x[1] - 8 / 3 * x[2]]
+
+
+def oscillator(noise, *, seed=0, samples=400):
+    t = np.linspace(0, 12, samples)
+    x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1)
+    y = x + noise * x.std(axis=0) * np.random.default_rng(seed).normal(size=x.shape)
+    return Trajectory(t, y, ("x", "v")), x
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("even", [True, False])
+def test_differences_equal_integrals_for_polynomials(order, even):
+    steps = np.full(29, 0.1) if even else np.random.default_rng(0).uniform(0.05, 0.15, 29)
+    t = np.concatenate([[0.0], np.cumsum(steps)])
+    grid = grid_of(t, order)
+    power = 5
+    whole = t ** (power + order) / np.prod(np.arange(power + 1, power + order + 1))
+    left, right = grid.differences(whole[None, :, None]), grid.integrals((t**power)[None, :, None])
+    np.testing.assert_allclose(left, right, atol=1e-6 * np.abs(left).max())
+
+
+def test_the_band_holds_the_covariance_of_the_rows():
+    rng = np.random.default_rng(0)
+    samples, states = 60, 2
+    grid = grid_of(np.linspace(0, 3, samples))
+    spread = rng.uniform(0.5, 2.0, size=(1, samples, states))
+    nothing = np.zeros((1, samples, 0))
+    record = Record(grid, np.zeros((1, samples, states)), spread, nothing, np.zeros(1, int), np.zeros(1, int))
+    jacobian = rng.normal(size=(1, samples, states, states))
+    linear = Linearised(record, record.y, jacobian)
+    basis = np.eye(samples * states).reshape(-1, 1, samples, states)
+    moved = np.stack([linear.moved(one)[0].ravel() for one in basis], axis=1)
+    variance, error = np.array([0.3, 0.7]), np.array([0.01, 0.02])
+    whole = moved @ np.diag((spread[0] * variance).ravel()) @ moved.T
+    whole += np.diag((error * grid.step[:, None]).ravel())
+    band = linear.bands(variance, error)[0]
+    for offset in range(band.shape[1]):
+        size = len(whole) - offset
+        np.testing.assert_allclose(band[:size, offset], np.diagonal(whole, -offset), atol=1e-10)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8, 1e-3, 0.1])
+def test_an_oscillator_gives_its_two_terms_at_any_noise(noise):
+    data, _ = oscillator(noise)
+    model = identify(data, Polynomial(2), passes=None)
+    assert np.flatnonzero(model.coef).tolist() == [3, 4]
+    np.testing.assert_allclose(model.coef.ravel()[[3, 4]], [-4.0, 1.0], rtol=max(noise, 1e-9))
+
+
+def test_fitted_states_are_nearer_to_the_truth_than_measured_ones():
+    data, truth = oscillator(0.1)
+    model = identify(data, Polynomial(2), passes=None)
+    fitted = model.smooth(data)[0]
+    assert np.sqrt(np.mean((fitted.x - truth) ** 2)) < 0.3 * np.sqrt(np.mean((data.x - truth) ** 2))
+    np.testing.assert_allclose(model.noise, 0.1 * truth.std(axis=0), rtol=0.15)
+
+
+def test_what_the_model_knows_of_itself_is_saved_and_loaded(tmp_path):
+    model = identify(oscillator(0.05)[0], Polynomial(2), passes=None)
+    model.save(tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    for name in ("noise", "model_error", "inclusion", "covariance"):
+        np.testing.assert_allclose(getattr(again, name), getattr(model, name))
+    assert [m.size for m in again.near] == [m.size for m in model.near]
+    assert again.near.scores[0] == 0.0
+    np.testing.assert_array_less(0.9, model.inclusion[model.coef != 0])
+
+
+def test_missing_entries_and_outliers_do_no_harm():
+    data, _ = oscillator(0.02, samples=600)
+    rng = np.random.default_rng(1)
+    x = np.array(data.x)
+    x[rng.random(x.shape) < 0.2] = np.nan
+    x[rng.random(x.shape) < 0.01] += 5.0
+    model = identify(Trajectory(data.t, x, data.states), Polynomial(2), passes=None)
+    assert np.flatnonzero(model.coef).tolist() == [3, 4]
+    assert any("outlier" in said for said in model.warnings)
+
+
+def test_coarse_samples_are_bridged_by_instants_between_them():
+    t = np.arange(26.0)
+    rates = lambda t, x: [0.6 * x[0] - 0.03 * x[0] * x[1], -x[1] + 0.03 * x[0] * x[1]]  # noqa: E731
+    x = solve_ivp(rates, (0, 25), [30, 4], t_eval=t, rtol=1e-9, atol=1e-9).y.T
+    y = x + 0.03 * x.std(axis=0) * np.random.default_rng(0).normal(size=x.shape)
+    model = identify(Trajectory(t, y, ("hare", "lynx")), Polynomial(2), passes=None)
+    assert np.flatnonzero(model.coef).tolist() == [2, 5, 8, 9]
+
+
+def test_a_random_walk_has_no_law():
+    walk = np.cumsum(np.random.default_rng(0).normal(size=(400, 2)), axis=0)
+    with pytest.raises(ValueError, match="no term at all"):
+        identify(Trajectory(np.arange(400) * 0.1, walk), Polynomial(2), passes=None)
+
+
+def test_a_noisy_map_and_a_second_order_motion_are_found():
+    x = np.zeros((300, 2))
+    for k in range(299):
+        x[k + 1] = 1 - 1.4 * x[k, 0] ** 2 + x[k, 1], 0.3 * x[k, 0]
+    y = x + 0.03 * x.std(axis=0) * np.random.default_rng(0).normal(size=x.shape)
+    henon = Trajectory(np.arange(300.0), y, ("x", "y"))
+    model = identify(henon, Polynomial(2), formulation=Discrete(), passes=None)
+    assert np.flatnonzero(model.coef).tolist() == [0, 3, 4, 6]
+    data, _ = oscillator(0.02)
+    position = Trajectory(data.t, data.x[:, :1], ("x",))
+    model = identify(position, Polynomial(3), formulation=Integral(order=2), passes=None)
+    assert np.flatnonzero(model.coef).tolist() == [1]
+
+
+@pytest.mark.slow
+def test_lorenz_is_found_at_ten_per_cent_noise():
+    t = np.arange(0, 20, 0.01)
+    x = solve_ivp(lorenz, (0, 20), [-8, 7, 27], t_eval=t, rtol=1e-9, atol=1e-9).y.T
+    y = x + 0.1 * x.std(axis=0) * np.random.default_rng(0).normal(size=x.shape)
+    model = identify(Trajectory(t, y, ("x", "y", "z")), Polynomial(3), passes=None)
+    assert model.size == 7
