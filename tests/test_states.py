@@ -120,7 +120,6 @@ def test_a_noisy_map_and_a_second_order_motion_are_found():
     assert np.flatnonzero(model.coef).tolist() == [1]
 
 
-@pytest.mark.slow
 def test_lorenz_is_found_at_ten_per_cent_noise():
     t = np.arange(0, 20, 0.01)
     x = solve_ivp(lorenz, (0, 20), [-8, 7, 27], t_eval=t, rtol=1e-9, atol=1e-9).y.T
