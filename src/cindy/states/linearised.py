@@ -80,7 +80,9 @@ class Linearised:
                 ends = [product[rest] for product in grid.products]
                 near = [part[:, grid.window[rest]] for part in parts]
                 own[:, :, rest] = np.moveaxis(ends[0] @ near[0], 2, 0)
-                blocks[:, :, rest] = np.moveaxis(ends[3] @ near[3] - ends[2] @ near[2] - ends[1] @ near[1], 2, 0)
+                blocks[:, :, rest] = np.moveaxis(
+                    ends[3] @ near[3] - ends[2] @ near[2] - ends[1] @ near[1], 2, 0
+                )
         blocks = blocks.reshape(*blocks.shape[:3], d, d)
         diagonal = np.arange(d)
         blocks[..., diagonal, diagonal] += own
