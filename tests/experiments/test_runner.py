@@ -80,7 +80,7 @@ def test_the_command_ends_with_status_1_and_tells_each_failure(tmp_path, monkeyp
     for name, fit in (("lars", fail), ("ssr", at_the_edge)):
         monkeypatch.setitem(methods.METHODS, name, replace(METHODS[name], fit=fit))
     monkeypatch.setattr(studies, "METHODS", ("floor", "lars", "ssr"))
-    monkeypatch.setitem(studies.QUICK, "michaelis", studies.Plan((1e-4,), 1, 2))
+    monkeypatch.setitem(studies.QUICK, "michaelis", studies.StudyPlan((1e-4,), 1, 2))
     command = ["cindy", "reproduce", "michaelis", "--quick", "--processes", "1", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as end:
@@ -109,9 +109,9 @@ def test_data_that_cannot_be_made_fail_every_method_of_the_case(tmp_path):
 @pytest.fixture
 def tiny(monkeypatch):
     """Every study in the smallest size that still draws its figures."""
-    plan = studies.Plan((1e-5, 1e-3), 1, 2)
+    plan = studies.StudyPlan((1e-5, 1e-3), 1, 2)
     monkeypatch.setattr(studies, "QUICK", dict.fromkeys((*studies.SMALL, *studies.LARGE), plan))
-    monkeypatch.setattr(studies, "QUICK_HEAT", studies.Plan((1e-4,), 1, 2))
+    monkeypatch.setattr(studies, "QUICK_HEAT", studies.StudyPlan((1e-4,), 1, 2))
     monkeypatch.setattr(studies, "SIZES", {"fput5": (10,)})
     monkeypatch.setattr(studies, "ANCHOR_METHODS", ("floor", "sindy", "default"))
 
