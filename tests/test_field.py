@@ -31,6 +31,52 @@ def test_a_dataset_is_the_same_field_as_its_arrays():
     np.testing.assert_array_equal(field.to_xarray()["u"].transpose("x", "y", "t").values, u)
 
 
+def written(path, values, *, dims=("t", "x"), kind="d", **attributes):
+    """A classic netCDF file of one field u; its time grows without limit, as in most such files."""
+    from scipy.io import netcdf_file
+
+    with netcdf_file(path, "w") as store:
+        for name, coordinate in (("t", T), ("x", X)):
+            store.createDimension(name, None if name == "t" else len(coordinate))
+            store.createVariable(name, "d", (name,))[:] = coordinate
+        u = store.createVariable("u", kind, dims)
+        for name, value in attributes.items():
+            setattr(u, name, value)
+        u[:] = values
+    return path
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_netcdf_file_is_the_same_field_as_its_arrays(tmp_path):
+    u = wave()
+    field = cindy.Field(written(tmp_path / "u.nc", u.T))
+    assert field.axes == ("x",)
+    np.testing.assert_array_equal(field["u"], u)
+    np.testing.assert_array_equal(field.part(3, 7)["u"], u[:, 3:7])
+
+
+def test_packed_values_of_a_file_are_unpacked_and_filled_ones_are_missing(tmp_path):
+    packed = np.arange(len(T) * len(X)).reshape(len(T), len(X)).astype("i2")
+    path = written(
+        tmp_path / "u.nc", packed, kind="h", scale_factor=0.5, add_offset=1.0, _FillValue=np.int16(7)
+    )
+    expected = np.where(packed == 7, np.nan, 0.5 * packed + 1.0)
+    np.testing.assert_array_equal(cindy.Field(path)["u"], expected.T)
+
+
+def test_an_npz_file_is_the_same_field_as_its_arrays(tmp_path):
+    np.savez(tmp_path / "u.npz", u=wave(), x=X, t=T)
+    np.testing.assert_array_equal(cindy.Field(tmp_path / "u.npz")["u"], wave())
+
+
+@pytest.mark.parametrize("name", ["none.nc", "text.nc", "text.csv", "text.npz"])
+def test_a_file_that_is_no_field_gets_a_sentence(tmp_path, name):
+    if not name.startswith("none"):
+        (tmp_path / name).write_bytes(b"CDF but no more" if name.endswith("nc") else b"x,t")
+    with pytest.raises(cindy.DataError, match="Field"):
+        cindy.Field(tmp_path / name)
+
+
 def test_masked_and_missing_values_are_nan():
     u = wave()
     mask = np.zeros(u.shape, dtype=bool)

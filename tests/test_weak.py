@@ -185,3 +185,55 @@ def test_forms_are_for_fields_or_for_trajectories():
         cindy.identify(noisy(0.1), cindy.Derivatives(2, 2), formulation=cindy.Integral())
     with pytest.raises(cindy.DataError, match="Weak"):
         cindy.identify((T, np.sin(T)), cindy.Polynomial(1), formulation=cindy.Weak())
+
+
+def test_equations_of_fields_are_written_with_derivatives():
+    basis = cindy.Derivatives(2, 2, axes=("x",))
+    empty = np.zeros((len(basis.names(("u",))), 1))
+    model = cindy.Model(empty, basis, ("u",), formulation=cindy.Weak())
+    model = model.with_coef({("u", "(u^2)_x"): -0.5, ("u", "u_xx"): 0.1})
+    assert str(model) == "u_t = -1 u u_x + 0.1 u_xx"
+    assert r"\partial_{t} u &= -1\, u\, \partial_{x} u + 0.1\, \partial_{x x} u" in model.to_latex()
+    sympy = pytest.importorskip("sympy")
+    x, t = sympy.symbols("x t")
+    u = sympy.Function("u")(x, t)
+    assert sympy.simplify(model.to_sympy()[0] - (-u * u.diff(x) + 0.1 * u.diff(x, 2))) == 0
+    with pytest.raises(cindy.DataError, match="code"):
+        model.to_python()
+
+
+def test_coefficients_that_vary_in_space_come_with_the_coordinate_as_an_input():
+    """Fokker-Planck: p_t = (x p)_x + p_xx / 2 spreads a hump to the normal density."""
+    x, t = np.linspace(-4, 4, 121), np.linspace(0.05, 2, 81)
+    centre, width = 1.5 * np.exp(-t), 0.5 + (0.1 - 0.5) * np.exp(-2 * t)
+    p = np.exp(-((x[:, None] - centre) ** 2) / (2 * width)) / np.sqrt(2 * np.pi * width)
+    noise = 0.1 * np.sqrt(np.mean(p**2)) * np.random.default_rng(0).standard_normal(p.shape)
+    field = cindy.Field(p=p + noise, x=x, t=t, inputs="x")
+    model = cindy.identify(field, cindy.Derivatives(2, 2))
+    terms = found(model)
+    assert set(terms) == {"(p x)_x", "p_xx"}
+    assert terms["(p x)_x"] == pytest.approx(1.0, abs=0.05)
+    assert terms["p_xx"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_command_line_fits_a_netcdf_file(tmp_path):
+    from typer.testing import CliRunner
+
+    from cindy.cli.app import app
+
+    field = noisy(0.1)
+    np.savez(tmp_path / "u.npz", u=field["u"], x=X, t=T)
+    options = ["--basis", "pde:2,2", "--periodic", "x", "--out", str(tmp_path / "model.json")]
+    result = CliRunner().invoke(app, ["fit", str(tmp_path / "u.npz"), *options])
+    assert result.exit_code == 0, result.output
+    assert "u_t" in result.output
+    assert set(found(cindy.load(tmp_path / "model.json"))) == {"u_x", "u_xx"}
+
+
+def test_a_field_is_drawn_beside_the_solution_of_its_model():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    field = noisy(0.1)
+    axes = cindy.plot.field(field, cindy.identify(field, cindy.Derivatives(2, 2)))
+    assert axes.shape == (1, 3)
+    assert [ax.get_title() for ax in axes[0]] == ["u, data", "u, model", "difference"]
+    pyplot.close("all")

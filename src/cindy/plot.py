@@ -12,18 +12,18 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from cindy._check import did_you_mean
 from cindy._types import Floats
 from cindy.basis import axis_label, equation_label, pretty
-from cindy.data import as_trajectories
+from cindy.data import Field, as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
 from cindy.model import Model, matched, solutions
 from cindy.model import residuals as residuals_of
 
-__all__ = ["COLOURS", "coefficients", "path", "phase", "residuals", "sparsity", "trajectories"]
+__all__ = ["COLOURS", "coefficients", "field", "path", "phase", "residuals", "sparsity", "trajectories"]
 
 Units = Mapping[str, str]
 
@@ -70,6 +70,56 @@ def trajectories(
     ax.set_xlabel(axis_label("t", units))
     ax.set_ylabel(axis_label(names[0], units) if len(names) == 1 else _along_axis(names) + unit)
     return ax
+
+
+def field(
+    data: Field, model: Model | None = None, *, states: Sequence[str] | None = None, smooth: bool = True
+) -> NDArray[np.object_]:
+    """Fields over space and time: a row a field; the data, and with a model its solution and their
+    difference.
+
+    In one dimension of space the picture has time upwards; in more it shows the last time, at the middle of
+    further axes. Returns the axes, (fields, panels).
+
+    smooth: whether the solution starts from smoothed data; noise in the start would be carried along
+    """
+    chosen = [data.states[j] for j in _columns(data.states, states)]
+    solved = None
+    if model is not None:
+        whole = smooth and not any(np.isnan(data[s]).any() for s in data.states)
+        solved = model.simulate(data.smoothed() if whole else data, data.t)
+    panels = 1 if solved is None else 3
+    size = (3.4 * panels + 0.6, 2.9 * len(chosen))
+    _, grid = pyplot.subplots(len(chosen), panels, figsize=size, squeeze=False, layout="constrained")
+    for row, state in zip(grid, chosen, strict=True):
+        shown = data[state]
+        images = [(f"{pretty(state)}, data", shown)]
+        if solved is not None:
+            missing = np.full((*shown.shape[:-1], shown.shape[-1] - len(solved)), np.nan)
+            found = np.concatenate([solved[state], missing], axis=-1)
+            images += [(f"{pretty(state)}, model", found), ("difference", shown - found)]
+        low, high = np.nanpercentile(shown, [0.5, 99.5])
+        for ax, (title, values) in zip(row, images, strict=True):
+            _image(ax, data, values, float(low), float(high), centred=title == "difference")
+            ax.set_title(title, fontsize=10)
+    return np.asarray(grid)
+
+
+def _image(ax: Axes, data: Field, values: Floats, low: float, high: float, *, centred: bool) -> None:
+    """One picture: space across and time upwards, or two axes of space at the last time."""
+    across, up = (data.axes[0], data.time) if len(data.axes) == 1 else data.axes[:2]
+    if len(data.axes) > 1:
+        values = values[..., -1]
+        while values.ndim > 2:
+            values = values[..., values.shape[-1] // 2]
+    half = 0.5 * (high - low)
+    limits = {"vmin": -half, "vmax": half, "cmap": "RdBu_r"} if centred else {"vmin": low, "vmax": high}
+    mesh = ax.pcolormesh(
+        data.coordinate(across), data.coordinate(up), values.T, shading="nearest", rasterized=True, **limits
+    )
+    ax.set_xlabel(across)
+    ax.set_ylabel(up)
+    ax.figure.colorbar(mesh, ax=ax, fraction=0.06, pad=0.02)
 
 
 def phase(

@@ -96,6 +96,12 @@ def _sum(products: Sequence[tuple[float, str]]) -> str:
 
 
 def _factor(factor: Factor, names: Mapping[str, str], language: Language, calls: Mapping[Factor, str]) -> str:
+    if factor.kind == "derivative":
+        raise DataError(
+            "export: derivatives in space have no value at a point, so equations of fields cannot be "
+            "written as "
+            "code. Use to_latex, to_sympy, or simulate."
+        )
     if factor.kind != "call":
         argument = names[factor.variables[0]]
         if factor.frequency != 1.0:

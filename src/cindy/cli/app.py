@@ -98,16 +98,21 @@ def demo(
 @app.command()
 def fit(
     context: typer.Context,
-    data: Annotated[Texts, typer.Argument(help="Files: text, parquet, npz, Excel or Matlab.")] = None,
+    data: Annotated[
+        Texts, typer.Argument(help="Files: text, parquet, npz, Excel or Matlab; netCDF for fields.")
+    ] = None,
     time: Annotated[
         Text, _data("Column of the time; found by its name (t, time, year, date) if not given.")
     ] = None,
     by: Annotated[Text, _data("Column that tells trajectories apart.")] = None,
     states: Annotated[Text, _data('Columns of the states, as "x,y"; all others if not given.')] = None,
     inputs: Annotated[Text, _data('Columns of known inputs, as "u".')] = None,
-    basis: Annotated[Text, _terms('"poly:3", "trig:2@x,y", "fourier:1,2", joined by + and *.')] = None,
+    periodic: Annotated[Text, _data('Of fields, the axes that repeat, as "x,y".')] = None,
+    basis: Annotated[
+        Text, _terms('"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.')
+    ] = None,
     term: Annotated[Texts, _terms('A further term, as "decay=x*exp(-y)".')] = None,
-    formulation: Annotated[Text, _terms("integral, differential or discrete.")] = None,
+    formulation: Annotated[Text, _terms("integral, differential or discrete; weak for fields.")] = None,
     order: Annotated[int | None, _terms("1 for x' = F, 2 for x'' = F.")] = None,
     window: Annotated[int | None, _terms("Samples in a window; 0: whole trajectories.")] = None,
     initial: Annotated[Text, _terms('Initial states: "free" or "first".')] = None,

@@ -18,9 +18,11 @@ _TRAJECTORIES = 2
 """More of them hide each other."""
 
 
-def draw(model: Model, data: Sequence[Trajectory], folder: Path) -> list[tuple[Path, str]]:
+def draw(model: Model, data: Sequence[Any], folder: Path) -> list[tuple[Path, str]]:
     """Write the figures into the folder; returns each file with what it shows."""
     require("matplotlib", "plot", "drawing figures")
+    if model.formulation.for_fields:
+        return _of_fields(model, data, folder)
     few = sorted(data, key=len)[-_TRAJECTORIES:]
     # Solutions of chaotic equations leave the data after a while, whatever the model: start them afresh.
     window = getattr(model.formulation, "window", None) or None
@@ -32,6 +34,20 @@ def draw(model: Model, data: Sequence[Trajectory], folder: Path) -> list[tuple[P
     if len(model.path) > 1:
         plots.append(("path", "the models that were compared", lambda: cindy.plot.path(model)))
     return [(_saved(plot, folder / f"{name}.png"), what) for name, what, plot in plots]
+
+
+def _of_fields(model: Model, data: Sequence[Any], folder: Path) -> list[tuple[Path, str]]:
+    plots: list[tuple[str, str, Callable[[], Any]]] = [
+        ("field", "the data, the model's solution, and what is between them", lambda: _field(data[0], model)),
+        ("coefficients", "the coefficients with their errors", lambda: cindy.plot.coefficients(model)),
+    ]
+    if len(model.path) > 1:
+        plots.append(("path", "the models that were compared", lambda: cindy.plot.path(model)))
+    return [(_saved(plot, folder / f"{name}.png"), what) for name, what, plot in plots]
+
+
+def _field(field: Any, model: Model) -> Any:
+    return cindy.plot.field(field, model)[0, 0]
 
 
 def _trajectories(few: Sequence[Trajectory], model: Model, window: int | None) -> Any:

@@ -11,6 +11,7 @@ import cindy
 from cindy._files import make_folder
 from cindy.basis import Basis
 from cindy.cli import screen, texts
+from cindy.cli.fields import are_fields, for_fields, read_fields, show_fields
 from cindy.cli.figures import draw
 from cindy.cli.settings import FitSettings
 from cindy.data import Trajectory, read
@@ -26,9 +27,15 @@ def run(settings: FitSettings, config: Path | None) -> None:
         raise DataError('fit: no data. Name a file, as in "cindy fit data.csv".')
     if config is not None:
         screen.out.print(f"Options from {config}", style="dim")
+    data: list[Any]
+    if are_fields(settings):
+        settings = for_fields(settings)
+        data = read_fields(settings)
+        show_fields(settings.data, data)
+    else:
+        data = [one for file in settings.data for one in _read(file, settings)]
+        screen.show_data(settings.data, data)
     basis, arguments = texts.basis(settings.basis, settings.terms()), settings.arguments()
-    data = [one for file in settings.data for one in _read(file, settings)]
-    screen.show_data(settings.data, data)
     model = identified(data, basis, **arguments)
     screen.show_equations(model)
     screen.show_path(model)
@@ -45,7 +52,7 @@ def _read(file: str, settings: FitSettings) -> list[Trajectory]:
         return read(Path(file), time=settings.time, states=states, by=settings.by, inputs=inputs)
 
 
-def identified(data: Sequence[Trajectory], basis: Basis, **arguments: Any) -> Model:
+def identified(data: Sequence[Any], basis: Basis, **arguments: Any) -> Model:
     """The model, with its iterations shown on a terminal, and its warnings as sentences."""
     with screen.working("Identifying") as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -64,7 +71,7 @@ def identified(data: Sequence[Trajectory], basis: Basis, **arguments: Any) -> Mo
 
 def write(
     model: Model,
-    data: Sequence[Trajectory],
+    data: Sequence[Any],
     *,
     model_file: Path | None = None,
     report: Path | None = None,

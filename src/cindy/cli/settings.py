@@ -24,6 +24,7 @@ class FitSettings:
     by: str | None = None
     states: str | None = None
     inputs: str | None = None
+    periodic: str | None = None
     basis: str = "poly:2"
     term: list[str] = field(default_factory=list)
     formulation: str = "integral"
@@ -54,10 +55,9 @@ class FitSettings:
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `cindy.identify`; what was not said keeps its default there."""
+        form = texts.formulation(self.formulation, order=self.order, window=self.window, initial=self.initial)
         given: dict[str, Any] = {
-            "formulation": texts.formulation(
-                self.formulation, order=self.order, window=self.window, initial=self.initial
-            ),
+            "formulation": form,
             "constraints": laws.constraints(self.constraint_texts),
         }
         for name in ("selection", "correction", "weights"):

@@ -52,11 +52,14 @@ def formulation(
     True
     """
     where = "--formulation"
-    kind = choose(text, {name: name for name in ("integral", "differential", "discrete")}, where)
+    kind = choose(text, {name: name for name in ("integral", "differential", "discrete", "weak")}, where)
     given = {"--order": order, "--window": window, "--initial": initial}
-    takes = {"integral": ("--order", "--window", "--initial"), "differential": ("--order",), "discrete": ()}[
-        kind
-    ]
+    takes = {
+        "integral": ("--order", "--window", "--initial"),
+        "differential": ("--order",),
+        "discrete": (),
+        "weak": ("--order",),
+    }[kind]
     for name, value in given.items():
         if value is not None and name not in takes:
             raise DataError(f"{name} is not a setting of the {kind} formulation.")
@@ -64,6 +67,8 @@ def formulation(
         return cindy.Discrete()
     if kind == "differential":
         return cindy.Differential(order=order or 1)
+    if kind == "weak":
+        return cindy.Weak(order=order or 1)
     return cindy.Integral(order=order or 1, window=window, initial=initial or "free")  # type: ignore[arg-type]
 
 

@@ -3,6 +3,7 @@
 from cindy.data.accepted import as_trajectory
 from cindy.data.excerpts import beginning, excerpt, spread_over
 from cindy.data.field import Field, as_fields, is_fields
+from cindy.data.field_files import NETCDF
 from cindy.data.give_aways import oddities
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.lazy import Lazy, Part
@@ -14,6 +15,7 @@ from cindy.data.trajectory import Trajectory, same_variables
 __all__ = [
     "LOOK",
     "LOOK_SAMPLES",
+    "NETCDF",
     "Field",
     "Lazy",
     "Part",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from cindy._check import did_you_mean, positive, unique_names
 from cindy._types import Floats
 from cindy.data.field_arrays import Moved, floats_any, from_dataset, increasing, sorted_out
+from cindy.data.field_files import arrays_of_file
 from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.errors import DataError
 
@@ -39,7 +41,7 @@ class Field:
 
     arrays: by keyword; those of one dimension are coordinates, the others the fields, over the
         coordinates in the order given
-    data: an xarray Dataset in place of the arrays
+    data: an xarray Dataset in place of the arrays, or the path of a netCDF or npz file
     periodic: names of the axes on which the last sample is followed by the first; {"x": length} where the
         grid is not uniform
     inputs: known fields without noise or equation, {"a": values over space, or over space and time}; a text
@@ -80,7 +82,8 @@ class Field:
         if data is not None:
             if arrays:
                 raise DataError(f"{self._where}: pass a Dataset or arrays by name, not both.")
-            arrays = from_dataset(data, self.time, self._where)
+            is_path = isinstance(data, (str, PathLike))
+            arrays = (arrays_of_file if is_path else from_dataset)(data, self.time, self._where)
         order, values = sorted_out(arrays, self._where)
         if self.time not in order:
             raise DataError(

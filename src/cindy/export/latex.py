@@ -43,6 +43,8 @@ def to_latex(
         head, index = _name_parts(state)
         if discrete:
             left = f"{head}{index}[k+1]"
+        elif equations.axes:
+            left = rf"\partial_{{{'t' * order}}} {head}{index}"
         else:
             left = rf"\{'d' * order}ot{{{head}}}{index}"
         pieces: list[str] = []
@@ -80,6 +82,11 @@ def _factor(factor: Factor, *, alone: bool, symbolic: bool = False) -> str:
     power = f"^{{{factor.power}}}" if factor.power > 1 else ""
     if factor.kind == "variable":
         return _name(factor.variables[0]) + power
+    if factor.kind == "derivative":
+        inner = r"\, ".join(_term(factor.of))
+        plain = len(factor.of) == 1 and factor.of[0].kind == "variable" and factor.of[0].power == 1
+        made = rf"\partial_{{{' '.join(factor.by)}}} {inner if plain else _wrapped(inner)}"
+        return _wrapped(made) + power if power else made
     if factor.kind != "call":
         argument = _name(factor.variables[0])
         if factor.frequency != 1.0:

@@ -73,6 +73,11 @@ def term_markup(what: Term) -> str:
 def _factor(factor: Factor) -> str:
     if factor.kind == "variable":
         return _power(name(factor.variables[0]), factor.power)
+    if factor.kind == "derivative":
+        axes = "".join(name(axis) for axis in factor.by)
+        plain = len(factor.of) == 1 and factor.of[0].kind == "variable" and factor.of[0].power == 1
+        inner = term_markup(factor.of) if plain else _in_parentheses(term_markup(factor.of))
+        return _power(f"<msub><mrow>{inner}</mrow><mrow>{axes}</mrow></msub>", factor.power)
     if factor.kind != "call":
         inside = name(factor.variables[0])
         if factor.frequency != 1.0:

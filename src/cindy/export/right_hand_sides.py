@@ -9,7 +9,7 @@ import numpy as np
 
 from cindy._check import floats, unique_names
 from cindy._types import Floats
-from cindy.basis import Term
+from cindy.basis import Term, spatial
 from cindy.errors import DataError
 
 __all__ = ["RightHandSides"]
@@ -64,4 +64,20 @@ class RightHandSides:
     def summands(self, equation: int) -> Iterator[tuple[float, float, Term]]:
         """(coefficient, its error, term) of one equation, where the coefficient is not zero."""
         for i in np.flatnonzero(self.coef[:, equation]):
-            yield float(self.coef[i, equation]), float(self.errors[i, equation]), self.terms[int(i)]
+            times, term = _shorter(self.terms[int(i)])
+            yield times * float(self.coef[i, equation]), times * float(self.errors[i, equation]), term
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of space by which terms have derivatives; none for ordinary equations."""
+        return tuple(dict.fromkeys(axis for term in self.terms for f in term for axis in f.by))
+
+
+def _shorter(term: Term) -> tuple[float, Term]:
+    """2 u u_x for (u^2)_x, which is longer to read; other terms as they are."""
+    whole = term[0] if len(term) == 1 and term[0].power == 1 else None
+    if whole is not None and whole.kind == "derivative" and len(whole.by) == 1 and len(whole.of) == 1:
+        inner = whole.of[0]
+        if inner.kind == "variable" and inner.power == 2:
+            return 2.0, (inner.base, spatial((inner.base,), whole.by))
+    return 1.0, term

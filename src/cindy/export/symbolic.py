@@ -23,13 +23,18 @@ def to_sympy(
     order: int = 1,
     discrete: bool = False,
 ) -> list[Any]:
-    """The right-hand sides as SymPy expressions, one per state, in symbols called as the states and inputs.
+    """The right-hand sides as SymPy expressions, one per state, in symbols called as the states and inputs;
+    where terms have derivatives in space, in functions of the axes and t.
 
     A custom Python function becomes an undefined function of its variables.
     """
     sympy = require("sympy", "sympy", "to_sympy")
     equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     symbols = {name: sympy.Symbol(name) for name in equations.variables}
+    if equations.axes:
+        # Fields are functions of space and time; coordinates among the inputs stay symbols.
+        places = [sympy.Symbol(axis) for axis in (*equations.axes, "t")]
+        symbols |= {n: sympy.Function(n)(*places) for n in symbols if n not in equations.axes}
     result = []
     for j in range(len(equations.states)):
         products = [
@@ -44,7 +49,10 @@ def _factor(factor: Factor, symbols: Mapping[str, Any]) -> Any:
     import sympy
 
     arguments = [symbols[name] for name in factor.variables]
-    if factor.kind == "variable":
+    if factor.kind == "derivative":
+        inner = sympy.Mul(*(_factor(one, symbols) for one in factor.of))
+        base = sympy.Derivative(inner, *(sympy.Symbol(axis) for axis in factor.by))
+    elif factor.kind == "variable":
         base = arguments[0]
     elif factor.kind != "call":
         frequency = factor.frequency

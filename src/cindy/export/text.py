@@ -30,7 +30,7 @@ def to_text(
     align: whether equality signs and first digits stand below each other
     """
     equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
-    mark = "[k+1]" if discrete else "'" * order
+    mark = "[k+1]" if discrete else "_" + "t" * order if equations.axes else "'" * order
     left = [_printable(variable_label(state)) + mark for state in equations.states]
     below = dict(parameters or {})
     right = [_right_hand_side(equations, j) for j in range(len(left))]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from cindy._check import did_you_mean
-from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric
+from cindy.basis import Basis, Custom, Derivatives, Fourier, Polynomial, Trigonometric
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Formulation, Integral
 from cindy.problem import Adaptive, Uniform, Weights
@@ -94,9 +94,15 @@ def _polynomial(argument: str, where: str) -> Basis:
     )
 
 
+def _degree_and_order(argument: str, where: str) -> tuple[int, int]:
+    degree, _, order = (argument or "3,4").partition(",")
+    return whole(degree, where), whole(order or "2", where)
+
+
 _FAMILIES: dict[str, Callable[[str, str], Basis]] = {
     "poly": _polynomial,
     "trig": lambda argument, where: Trigonometric(whole(argument or "1", where)),
+    "pde": lambda argument, where: Derivatives(*_degree_and_order(argument, where)),
     "fourier": lambda argument, where: Fourier([number(f, where) for f in (argument or "1").split(",")]),
 }
 
