@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cindy.basis import Polynomial
+from cindy.calculus import apply_alike
 from cindy.calculus.initial_polynomial import without_polynomials
 from cindy.data.time_scales import noise_level, periods
 from cindy.data.trajectory import Trajectory
@@ -292,3 +293,10 @@ def test_windows_that_are_alike_have_the_rows_that_each_alone_would_have(formula
     )
     assert shared.shape == alone.shape
     assert np.max(np.abs(shared - alone)) < 1e-5 * np.max(np.abs(alone))
+
+
+def test_windows_that_are_alike_look_at_no_sample_outside_of_what_they_are_given():
+    values = np.asfortranarray(np.ones((10, 2)))
+    out = np.empty((6, 2), order="F")
+    with pytest.raises(IndexError, match="0 … 10 of 10"):
+        apply_alike(np.ones((3, 6)), values, 0, 5, out)

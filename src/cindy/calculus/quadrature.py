@@ -67,6 +67,10 @@ def apply_alike(operator: Floats, values: Floats, first: int, length: int, out: 
     rows, width = operator.shape
     windows, columns = len(out) // rows, values.shape[1]
     item = values.itemsize
+    last = first + (windows - 1) * length + width
+    if windows and not 0 <= first < last <= len(values):
+        # Strides look at any memory: what lies behind the values may be NaN, and NaN times zero is NaN.
+        raise IndexError(f"windows look at samples {first} … {last - 1} of {len(values)}")
     looked = as_strided(
         values[first:], (windows, columns, width), (length * item, values.strides[1], item), writeable=False
     )

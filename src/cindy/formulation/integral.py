@@ -155,7 +155,9 @@ class Integral(Formulation):
             return self.fit_to([segment])._matrix(segment, basis, edges)
         a, b = int(edges[0]), int(edges[-1])
         low, high = self._spans(len(segment), a, b)[-1]
-        terms = np.asfortranarray(self._evaluate(segment, basis, low, high))
+        # Windows that are alike look `_beyond` samples ahead, be it with a weight of zero.
+        ahead = min(max(high, b + self._beyond), len(segment))
+        terms = np.asfortranarray(self._evaluate(segment, basis, low, ahead))
         target = self._target(segment, a, b)
         kept = np.diff(edges) - (self.order if self.initial == "free" else 1)
         out = np.empty((int(kept.sum()), terms.shape[1] + target.shape[1]), order="F")

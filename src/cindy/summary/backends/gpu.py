@@ -16,10 +16,8 @@ __all__ = ["DeviceTriangle", "OnDevice"]
 
 _ELEMENTS = 64_000_000
 """Numbers in a matrix that is worked on at a time: half a gigabyte, and ten such matrices are alive."""
-_FIRST = 16
-"""The factor begins with a Householder QR of this many rows a column."""
-_TALL = 32
-"""Rows a column in the blocks of a Householder QR."""
+_SAMPLE = 32
+"""Rows a column in a first look at new rows, spread over them: those of one stretch of time are too alike."""
 _ROUND = 30.0
 """Ratio of the diagonal of an update beyond which it is taken for a first guess and repeated."""
 _DEPENDENT = 1e-11
@@ -59,7 +57,8 @@ class DeviceTriangle:
     With the factor R so far and new rows A, let W = A R⁻¹. Then RᵀR + AᵀA = Rᵀ (I + WᵀW) R,
     so the new factor is L R, where LᵀL = I + WᵀW is a Cholesky factorisation of a matrix that is
     well conditioned wherever the new rows resemble the old ones: unlike AᵀA it
-    loses no digits. W comes from a product with R⁻¹ and one step of refinement, which
+    loses no digits. Any other triangle will do in the place of R, such as that of a sample of the rows
+    where there is none yet. W comes from a product with R⁻¹ and one step of refinement, which
     makes it as good as a triangular solve. Where the update is uneven it is repeated with its result in the
     place of R (as in CholeskyQR2: Yamamoto et al., ETNA 44, 2015); where R is singular
     to working precision, Householder reflections take over, slower and always right.
@@ -76,13 +75,12 @@ class DeviceTriangle:
         if rows == 0:
             return
         self.rows += rows
-        if self._triangle is None:
-            head = min(rows, _FIRST * width)
-            self._triangle = self._reflected(matrix[:, :head])
-            matrix = matrix[:, head:]
-        if int(matrix.shape[1]):
-            updated = self._updated(matrix)
-            self._triangle = self._stacked(matrix) if updated is None else updated
+        stride = rows // (_SAMPLE * width)
+        updated = None
+        if stride > 1:
+            updated = None if self._triangle is None else self._updated(matrix, self._triangle)
+            updated = self._updated(matrix, self._joined(matrix[:, ::stride])) if updated is None else updated
+        self._triangle = self._joined(matrix) if updated is None else updated
 
     def factor(self) -> Floats:
         """(min(rows, columns), columns), upper triangular; (0, 0) when there were no rows."""
@@ -90,17 +88,21 @@ class DeviceTriangle:
             return np.zeros((0, 0))
         return np.ascontiguousarray(np.triu(self._space.get(self._triangle)))
 
-    def _updated(self, matrix: Any) -> Any | None:
-        """The factor with more rows, (columns, rows), by matrix products; None where that is not safe."""
+    def _updated(self, matrix: Any, guess: Any) -> Any | None:
+        """The factor with more rows, (columns, rows), by matrix products; None where that is not safe.
+
+        guess: a triangle that is not far from it
+        """
         xp = self._space.xp
-        triangle = guess = self._triangle
         for _ in range(3):
             if not self._independent(guess):
                 return None
             inverse = xp.linalg.inv(guess)
-            old = xp.matmul(triangle, inverse)
             new = self._solved(guess, inverse, matrix)
-            gram = xp.matmul(xp.matrix_transpose(old), old) + xp.matmul(new, xp.matrix_transpose(new))
+            gram = xp.matmul(new, xp.matrix_transpose(new))
+            if self._triangle is not None:
+                old = xp.matmul(self._triangle, inverse)
+                gram = gram + xp.matmul(xp.matrix_transpose(old), old)
             try:
                 update = xp.matrix_transpose(xp.linalg.cholesky((gram + xp.matrix_transpose(gram)) * 0.5))
             except (RuntimeError, ValueError):
@@ -129,22 +131,8 @@ class DeviceTriangle:
         solved = xp.matmul(back, matrix)
         return solved + xp.matmul(back, matrix - xp.matmul(forth, solved))
 
-    def _stacked(self, matrix: Any) -> Any:
-        """The factor with more rows, by reflections."""
+    def _joined(self, matrix: Any) -> Any:
+        """The factor with more rows, (columns, rows), by Householder reflections."""
         xp = self._space.xp
-        blocks = self._reflected(matrix)
-        both = xp.concat([xp.matrix_transpose(self._triangle), xp.matrix_transpose(blocks)], axis=1)
-        return self._reflected(both)
-
-    def _reflected(self, matrix: Any) -> Any:
-        """R of the rows of (columns, rows), block by block and then of the factors of the blocks."""
-        xp = self._space.xp
-        width = int(matrix.shape[0])
-        tall = _TALL * width
-        while int(matrix.shape[1]) >= 2 * tall:
-            count = int(matrix.shape[1]) // tall
-            blocks = xp.reshape(matrix[:, : count * tall], (width, count, tall))
-            small = xp.linalg.qr(xp.permute_dims(blocks, (1, 2, 0))).R
-            joined = xp.permute_dims(xp.reshape(small, (count * width, width)), (1, 0))
-            matrix = xp.concat([joined, matrix[:, count * tall :]], axis=1)
-        return xp.linalg.qr(xp.matrix_transpose(matrix)).R
+        rows = xp.matrix_transpose(matrix)
+        return xp.linalg.qr(rows if self._triangle is None else xp.concat([self._triangle, rows], axis=0)).R
