@@ -27,7 +27,7 @@ def tolerance(name: str, kind: str) -> float:
     problem, oracle = objective(name), oracle_for(region(kind, name))
     origin = oracle.origin.reshape(problem.terms, problem.targets)
     first = gap_at(problem, oracle, origin) / max(float(np.sum(problem.target**2)), 1e-300)
-    return max(TOL, 4 * np.finfo(float).eps * first)
+    return max(TOL, 8 * np.finfo(float).eps * first)
 
 
 @cache

@@ -84,7 +84,8 @@ def test_where_doubles_are_too_coarse_the_gap_is_that_of_the_exact_solution_roun
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = conditional_gradient(f, oracle, tol=1e-7)
     assert least > 1e-7 * result.scale
-    assert result.gap <= least
+    # As much again is what rounding of the gap itself could hide.
+    assert result.gap <= 2 * least
 
 
 def _fractions(matrix):

@@ -170,3 +170,15 @@ def test_a_row_that_is_not_finite_is_named():
     design[1234, 5] = np.nan
     with pytest.raises(DataError, match="row 1234"):
         conditional_gradient(SampledRows(design, target), oracle_for(Region(36, 4.0)))
+
+
+def test_a_run_that_is_stopped_between_passes_ends_with_a_true_gap():
+    design, target = rows()
+    whole = LeastSquares.from_rows(design, target)
+    oracle = oracle_for(Region(36, 4.0))
+    result = conditional_gradient(
+        SampledRows(design, target), oracle, callback=lambda step: step.iteration < 7
+    )
+    assert result.status is Status.STOPPED
+    assert result.objective == pytest.approx(whole.value(result.x), rel=1e-12)
+    assert result.gap == pytest.approx(gap_at(whole, oracle, result.x), rel=1e-6)

@@ -11,6 +11,10 @@ from cindy.solver.region import Region
 
 __all__ = ["Ball", "Rays"]
 
+_ROUNDING = 4 * np.finfo(np.float64).eps
+_PRESOLVED = 8 * np.finfo(np.float64).eps
+"""Relative error of the corners that presolve computes: ties are exact, blocks are small and balanced."""
+
 
 class Ball(Oracle):
     """The weighted l1 ball: the atoms are its corners ± radius / weights_i."""
@@ -26,6 +30,10 @@ class Ball(Oracle):
         best = int(np.abs(self._slopes, out=self._slopes).argmax())
         value = -self._corner[best] if gradient[best] > 0 else self._corner[best]
         return Atom(np.array([best]), np.array([value]), self.origin)
+
+    def proved(self, gradient: Floats) -> tuple[Atom, float]:
+        atom = self.minimise(gradient)
+        return atom, (1.0 + _ROUNDING) * atom.slope(gradient)
 
     def price(self, gradient: Floats) -> float:
         return float(np.max(np.abs(gradient) / self.region.weights))
@@ -67,6 +75,14 @@ class Rays(Oracle):
                 return Atom(self._indices[ray, :end], self._values[ray, :end], self.origin)
         chosen = np.array([best] if least < 0.0 else [], dtype=np.intp)
         return Atom(chosen, -np.copysign(self._corner[chosen], slopes[chosen]), self.origin)
+
+    def proved(self, gradient: Floats) -> tuple[Atom, float]:
+        atom = self.minimise(gradient)
+        steepest = float(np.max(np.abs(gradient) * self._corner))
+        if len(self._indices):
+            along = np.einsum("ij,ij->i", np.abs(self._values), np.abs(gradient)[self._indices])
+            steepest = max(steepest, float(along.max()))
+        return atom, atom.slope(gradient) - _PRESOLVED * steepest
 
     def price(self, gradient: Floats) -> float:
         return -self.minimise(gradient).slope(gradient) / self._room if self._room > 0.0 else 0.0

@@ -6,6 +6,7 @@ import numpy as np
 
 from cindy._types import Floats, Ints
 from cindy.least_squares import triangle
+from cindy.solver.certificate import Sizes
 from cindy.solver.correction import Correction
 from cindy.solver.iterate import Iterate
 from cindy.solver.local_model import LocalModel
@@ -97,11 +98,21 @@ class Epochs:
     def honest(self) -> bool:
         return self._local is None and self._exact
 
+    @property
+    def estimated(self) -> bool:
+        return self._local is not None
+
     def snapshot(self) -> Snapshot:
         flat = self.flat
         nonzeros = np.flatnonzero(flat)
         values = flat[nonzeros]
         return lambda: _spread(len(flat), nonzeros, values)
+
+    def sizes(self) -> Sizes:
+        """What rounding of the gradient by a pass is proportional to."""
+        value, _, at_zero, lengths = self._values
+        each = np.ones(self._objective.targets)
+        return Sizes(lengths, np.sqrt(at_zero) * each, np.sqrt(value) * each, self._objective.longest_sum)
 
     def slope(self) -> float:
         """Inner product of the gradient with the displacement from the origin."""

@@ -19,10 +19,12 @@ class Iterate(ABC):
     x: (terms, targets); flat: the same memory, (size,)
     gradient: (size,)
     honest: whether gradient and objective were computed from x itself
+    estimated: whether the objective is that of a sample
     passes: over data that lie elsewhere
     """
 
     honest = True
+    estimated = False
     passes = 0.0
 
     def __init__(self, objective: LeastSquares, origin: Floats) -> None:

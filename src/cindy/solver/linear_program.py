@@ -6,15 +6,12 @@ import scipy.sparse
 
 from cindy._types import Floats
 from cindy.errors import InfeasibleError, SolverError
+from cindy.solver.highs import optimum, quiet_model
 from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.refinement import Refinement
 from cindy.solver.region import Region
 
 __all__ = ["LinearProgram", "smallest_radius"]
-
-
-# HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms.
-TOLERANCE = 1e-10
-DUAL, PRIMAL = 1, 4
 
 
 class LinearProgram(Oracle):
@@ -32,6 +29,7 @@ class LinearProgram(Oracle):
         self._corner = region.radius / region.weights
         self._columns = np.arange(2 * region.size, dtype=np.int32)
         self._highs = _model(region, budget=1.0)
+        self._refinement: Refinement | None = None
         self._run(np.zeros(region.size))
         zero = bool((region.lower <= 0).all() and (region.upper >= 0).all())
         self.origin = np.zeros(region.size) if zero else self._solution()
@@ -44,6 +42,16 @@ class LinearProgram(Oracle):
         indices = np.flatnonzero(displacement)
         return Atom(indices, displacement[indices], self.origin)
 
+    def proved(self, gradient: Floats) -> tuple[Atom, float]:
+        if self._refinement is None:
+            self._refinement = Refinement(self.region)
+        point, least = self._refinement.minimise(gradient, self.origin)
+        atom, displacement = self.minimise(gradient), point - self.origin
+        if float(gradient @ displacement) < atom.slope(gradient):
+            indices = np.flatnonzero(displacement)
+            atom = Atom(indices, displacement[indices], self.origin)
+        return atom, least
+
     def price(self, gradient: Floats) -> float:
         self.minimise(gradient)
         largest = float(np.max(np.abs(gradient * self._corner)))
@@ -53,15 +61,7 @@ class LinearProgram(Oracle):
     def _run(self, cost: Floats) -> None:
         highs = self._highs
         highs.changeColsCost(len(self._columns), self._columns, np.concatenate([cost, -cost]))
-        highs.run()
-        status = highs.getModelStatus()
-        if status == highspy.HighsModelStatus.kUnknown:
-            # An ill-conditioned last basis: the same program from scratch, by the dual method.
-            highs.clearSolver()
-            highs.setOptionValue("simplex_strategy", DUAL)
-            highs.run()
-            highs.setOptionValue("simplex_strategy", PRIMAL)
-            status = highs.getModelStatus()
+        status = optimum(highs)
         if status == highspy.HighsModelStatus.kInfeasible:
             raise InfeasibleError(_why_infeasible(self.region))
         if status != highspy.HighsModelStatus.kOptimal:
@@ -93,11 +93,17 @@ def smallest_radius(region: Region) -> tuple[float, Floats]:
     size = region.size
     highs = _model(region, budget=np.inf)
     highs.changeColsCost(2 * size, np.arange(2 * size, dtype=np.int32), np.ones(2 * size))
-    highs.run()
-    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    status = optimum(highs)
+    if status == highspy.HighsModelStatus.kInfeasible:
         raise InfeasibleError(
             f"no coefficients satisfy the {region.rows} linear rows, whatever the radius (HiGHS: "
-            f"{highs.modelStatusToString(highs.getModelStatus()).lower()}): they contradict each other."
+            "infeasible): they contradict each other."
+        )
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise SolverError(
+            f"the least radius for {region.rows} linear rows was not found (HiGHS: "
+            f"{highs.modelStatusToString(status).lower()}). "
+            "Check the rows for entries of very different size."
         )
     halves = np.array(highs.getSolution().col_value)
     point = (halves[:size] - halves[size:]) * region.radius / region.weights
@@ -112,28 +118,10 @@ def _model(region: Region, *, budget: float) -> highspy.Highs:
     size = region.size
     budget_row = scipy.sparse.csr_array(np.ones((1, 2 * size)))
     rows = scipy.sparse.vstack([scipy.sparse.hstack([half, -half]), budget_row]).tocsr()
-    model = highspy.HighsLp()
-    model.num_col_ = 2 * size
-    model.num_row_ = region.rows + 1
-    model.col_cost_ = np.zeros(2 * size)
-    model.col_lower_ = np.zeros(2 * size)
-    model.col_upper_ = np.full(2 * size, highspy.kHighsInf)
-    model.row_lower_ = np.append(region.lower * row_scale, -highspy.kHighsInf)
-    model.row_upper_ = np.append(region.upper * row_scale, budget)
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = rows.indptr
-    model.a_matrix_.index_ = rows.indices
-    model.a_matrix_.value_ = rows.data
-    highs = highspy.Highs()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("solver", "simplex"),
-        ("simplex_strategy", PRIMAL),
-        ("presolve", "off"),
-        ("primal_feasibility_tolerance", TOLERANCE),
-        ("dual_feasibility_tolerance", TOLERANCE),
-    ):
-        highs.setOptionValue(option, value)
-    highs.passModel(model)
-    return highs
+    return quiet_model(
+        rows,
+        np.zeros(2 * size),
+        np.full(2 * size, highspy.kHighsInf),
+        np.append(region.lower * row_scale, -highspy.kHighsInf),
+        np.append(region.upper * row_scale, budget),
+    )

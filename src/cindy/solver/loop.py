@@ -10,6 +10,7 @@ from cindy._check import floats, integer, positive
 from cindy._types import Floats
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
+from cindy.solver.certificate import Sizes, certificate
 from cindy.solver.correction import Correction, Direct
 from cindy.solver.epochs import Epochs
 from cindy.solver.iterate import Iterate
@@ -49,12 +50,11 @@ def conditional_gradient(
 
     >>> from cindy.solver import Region, oracle_for
     >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
-    >>> result = conditional_gradient(f, oracle_for(Region(3, 2.0)))
-    >>> result.x.ravel()
+    >>> conditional_gradient(f, oracle_for(Region(3, 2.0))).x.ravel()
     array([2., 0., 0.])
     """
-    _check(objective, oracle, tol, max_iter, max_seconds)
     began = time.perf_counter()
+    _check(objective, oracle, tol, max_iter, max_seconds)
     scale, iterate, advance = _begin(objective, oracle, correction or Direct(), tol, start)
     history: list[Step] = []
     trace = Trace(max(_size(objective) // 2, 50_000))
@@ -69,21 +69,37 @@ def conditional_gradient(
             # The certificate rests on the point itself, not on how it was found.
             iterate.refresh()
             continue
+        if status is not None:
+            # Where the oracle, or rounding, had lost what matters: on with what the proof found.
+            atom, gap = _proved(objective, oracle, iterate, tol * scale)
+            step = step._replace(gap=gap)
+            status = _status(step, tol * scale, max_iter, max_seconds, idle)
         history.append(step)
         trace.add(step.atoms, iterate.snapshot())
         if callback is not None and callback(step) is False and status is None:
-            status = Status.STOPPED
+            status, history[-1] = Status.STOPPED, _last(objective, oracle, iterate, step)
         if status is not None:
             break
+        estimated = iterate.estimated
         iterate = advance(atom, gap)
-        falls = iterate.objective < (1.0 - MEASURABLE) * step.objective
-        idle = 0 if falls or gap < narrowest else idle + 1
-        narrowest = min(narrowest, gap)
-    seconds = time.perf_counter() - began
-    result = _result(iterate.x.copy(), tuple(history), scale, status, seconds, trace)
-    if not quiet:
-        _warn(result, tol)
+        if not (estimated or iterate.estimated):
+            falls = iterate.objective < (1.0 - MEASURABLE) * step.objective
+            idle, narrowest = 0 if falls or gap < narrowest else idle + 1, min(narrowest, gap)
+    result = _result(iterate.x.copy(), tuple(history), scale, status, time.perf_counter() - began, trace)
+    _warn(result, tol, quiet)
     return result
+
+
+def _last(
+    objective: LeastSquares | SampledRows, oracle: Oracle, iterate: Iterate | Epochs, step: Step
+) -> Step:
+    """The step again, as what it says of a point that is made honest: a run may be stopped anywhere."""
+    if not iterate.honest:
+        iterate.refresh()
+    if not iterate.honest:
+        iterate.refresh()
+    _, gap = _proved(objective, oracle, iterate, 0.0)
+    return step._replace(gap=gap, objective=iterate.objective, atoms=iterate.count, passes=iterate.passes)
 
 
 def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> float:
@@ -93,9 +109,29 @@ def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> 
         raise DataError(
             f"gap_at: `x` must have shape {(objective.terms, objective.targets)}, but has {point.shape}."
         )
+    if isinstance(objective, SampledRows):
+        epochs = Epochs(objective, oracle, Direct(), 1.0)
+        epochs.begin([(_whole(point, oracle), 1.0)])
+        return _proved(objective, oracle, epochs, 0.0)[1]
     gradient = objective.gradient(point).ravel()
-    atom = oracle(gradient)
-    return max(0.0, float(gradient @ (point.ravel() - oracle.origin)) - atom.slope(gradient))
+    sizes = Sizes.of(objective, point)
+    return certificate(oracle, point, gradient, sizes, objective=objective, aim=0.0)[1]
+
+
+def _whole(point: Floats, oracle: Oracle) -> Atom:
+    displacement = point.ravel() - oracle.origin
+    return Atom(np.arange(len(displacement)), displacement, oracle.origin)
+
+
+def _proved(
+    objective: LeastSquares | SampledRows, oracle: Oracle, iterate: Iterate | Epochs, aim: float
+) -> tuple[Atom, float]:
+    """The certificate of an honest iterate."""
+    if isinstance(iterate, Epochs):
+        return certificate(oracle, iterate.x, iterate.gradient, iterate.sizes(), objective=None, aim=aim)
+    assert isinstance(objective, LeastSquares)
+    sizes = Sizes.of(objective, iterate.x)
+    return certificate(oracle, iterate.x, iterate.gradient, sizes, objective=objective, aim=aim)
 
 
 def _begin(
@@ -203,8 +239,8 @@ def _status(step: Step, target: float, max_iter: int, max_seconds: float | None,
     return None
 
 
-def _warn(result: Result, tol: float) -> None:
-    if result.status in (Status.CONVERGED, Status.STOPPED):
+def _warn(result: Result, tol: float, quiet: bool) -> None:
+    if quiet or result.status in (Status.CONVERGED, Status.STOPPED):
         return
     advice = {
         Status.ITERATIONS: "Raise `max_iter`, or loosen `tol`.",

@@ -61,6 +61,13 @@ class Oracle(ABC):
         """The minimiser for a flat gradient that is known to be finite and of the right size."""
 
     @abstractmethod
+    def proved(self, gradient: Floats) -> tuple[Atom, float]:
+        """An atom, and a bound from below on what `minimise` looks for over the whole region.
+
+        As `minimise`, but whatever rounding or a tolerance may have lost is in the bound.
+        """
+
+    @abstractmethod
     def price(self, gradient: Floats) -> float:
         """By how much a unit more of radius lowers the least inner product with `gradient`, (size,)."""
 

@@ -181,14 +181,20 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
     if not len(block.equal):
         return np.eye(size), np.zeros(size)
     # Coefficients may differ in unit: balanced, the rank does not depend on that.
-    unit = np.abs(block.equal).max(axis=0)
-    unit[unit == 0] = 1.0
+    unit = _units(block)
     found = affine(block.equal / unit, block.goal)
     if found is None:
         raise InfeasibleError(_contradiction(block))
     basis, offset = found
     offset[np.abs(offset) <= ROUNDING * np.abs(offset).max(initial=0.0)] = 0.0
     return basis / unit[:, None], offset / unit
+
+
+def _units(block: _Block) -> Floats:
+    """What to multiply coefficients by, so that the equalities weigh all of them alike."""
+    unit = np.abs(block.equal).max(axis=0, initial=0.0)
+    unit[unit == 0] = 1.0
+    return np.asarray(unit)
 
 
 def _contradiction(block: _Block) -> str:
@@ -206,11 +212,12 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
     row is a plane through zero. A corner lies on as many of them as there are
     dimensions to lose; parallel planes, which is what ties become, count once.
     """
-    free = basis.shape[1]
+    free, unit = basis.shape[1], _units(block)
     if not free:
         return []
     if free == 1 and not len(block.signs):
-        corner = basis[:, 0] * (np.abs(basis[:, 0]) > ROUNDING * np.abs(basis).max())
+        size = np.abs(basis[:, 0]) * unit
+        corner = basis[:, 0] * (size > ROUNDING * size.max())
         return [corner, -corner]
     planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
     if comb(len(planes), free - 1) > MOST_CORNERS:
@@ -218,13 +225,14 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
     found: dict[bytes, Floats] = {}
     for direction in _meets(planes, free):
         corner = basis @ direction
-        corner[np.abs(corner) <= ROUNDING * np.abs(corner).max()] = 0.0
+        size = np.abs(corner) * unit
+        corner[size <= ROUNDING * size.max()] = 0.0
         side = block.signs @ corner
         slack = ROUNDING * np.abs(block.signs) @ np.abs(corner)
         for sign in (1.0, -1.0):
             if (sign * side >= -slack).all():
-                unit = sign * corner / np.abs(corner).max()
-                found[(np.round(unit, 9) + 0.0).tobytes()] = unit
+                balanced = sign * corner * unit / size.max()
+                found[(np.round(balanced, 9) + 0.0).tobytes()] = sign * corner / np.abs(corner).max()
     return list(found.values())
 
 

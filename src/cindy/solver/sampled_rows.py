@@ -88,6 +88,12 @@ class SampledRows:
         """2 Aᵀ(A x − B), of the shape of x, by one pass."""
         return Reading(self).whole(x)[1]
 
+    @property
+    def longest_sum(self) -> int:
+        """How many products a pass adds up before it rounds, at most."""
+        width = self.terms + self.targets
+        return max(_CHUNK // width, -(-self.rows * width // _CHUNK)) + self.terms + 2
+
     def batch_at(self, epoch: int) -> int:
         """Rows of the sample that follows the given number of passes.
 
