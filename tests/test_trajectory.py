@@ -92,8 +92,8 @@ def test_bad_data_is_refused_with_a_sentence_that_helps(case):
         Trajectory(t, x, **more)
 
 
-def test_without_missing_values_a_trajectory_is_never_split():
-    uneven = Trajectory(np.array([0.0, 0.1, 0.2, 50.0, 50.1]), np.zeros(5))
+def test_without_missing_values_an_uneven_trajectory_is_not_split():
+    uneven = Trajectory(np.array([0.0, 0.1, 0.2, 5.0, 5.1]), np.zeros(5))
     assert uneven.segments() == [uneven]
 
 

@@ -269,3 +269,23 @@ def test_an_empty_dataset_is_refused():
     for empty in (xr.Dataset(), xr.Dataset(coords={"t": T})):
         with pytest.raises(DataError, match="no columns"):
             cindy.read(empty)
+
+
+# pauses
+
+
+@pytest.mark.parametrize("pause", [1e2, 1e4, 1e6])
+def test_bursts_of_samples_are_stretches_of_their_own(pause):
+    burst = np.arange(0, 2, 0.02)
+    t = np.concatenate([burst, pause + burst, 2 * pause + burst])
+    x = np.column_stack([np.cos(2 * t), -2 * np.sin(2 * t)])
+    data = cindy.Trajectory(t, x + 0.001 * np.random.default_rng(0).standard_normal(x.shape), ("x", "v"))
+    assert [len(part) for part in data.segments()] == [100, 100, 100]
+    model = cindy.identify(data, "poly:2", passes=1)
+    assert model.size == 2
+    assert model.coef[model.place("v", "x")] == pytest.approx(-4, abs=0.02)
+
+
+def test_a_grid_that_coarsens_by_and_by_stays_whole():
+    t = np.geomspace(1e-6, 1e3, 200)
+    assert len(cindy.Trajectory(t, np.exp(-t)).segments()) == 1

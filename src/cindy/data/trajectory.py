@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Space
 from cindy._check import floats, positive, unique_names
@@ -22,6 +22,8 @@ __all__ = ["Trajectory", "is_pair", "same_variables"]
 
 _LONGEST_BRIDGE = 2.5
 """A step over missing samples that is longer than this many median steps is a gap."""
+_PAUSE = 100.0
+"""A step that is longer than this many of its neighbours is a pause: no polynomial reaches across it."""
 _LONGEST = 1e60
 """Of times, and of the inverse of a step: local polynomials raise both to the fifth power."""
 
@@ -140,14 +142,17 @@ class Trajectory:
 
         A sample with a missing value, be it of one variable, is left out. A short
         hole is bridged by one longer time step; where that step would exceed 2.5
-        times the median step the trajectory is split. Without missing values the
-        trajectory is never split. Empty when no sample is complete.
+        times the median step the trajectory is split. Without missing values it is
+        split only at a pause: a step 100 times as long as those before and after it,
+        as between bursts of samples. Empty when no sample is complete.
         """
         missing = np.isnan(self.x).any(axis=1)
         if self.u is not None:
             missing |= np.isnan(self.u).any(axis=1)
         if not missing.any():
-            return [self]
+            pauses = _pauses(np.diff(self.t)) + 1
+            edges = [0, *(int(c) for c in pauses), len(self)]
+            return [self.part(a, b) for a, b in pairwise(edges)] if len(pauses) else [self]
         kept = np.flatnonzero(~missing)
         if len(kept) == 0:
             return []
@@ -155,9 +160,19 @@ class Trajectory:
         steps = np.diff(whole.t)
         # Only a step over missing samples may split: an irregular grid has long steps of its own.
         limit = _LONGEST_BRIDGE * float(np.median(steps)) if len(steps) else np.inf
-        cuts = np.flatnonzero((np.diff(kept) > 1) & (steps > limit)) + 1
+        holes = np.flatnonzero((np.diff(kept) > 1) & (steps > limit))
+        cuts = np.union1d(holes, _pauses(steps)) + 1
         edges = [0, *(int(c) for c in cuts), len(kept)]
         return [whole.part(a, b) for a, b in pairwise(edges)]
+
+
+def _pauses(steps: Floats) -> NDArray[np.intp]:
+    """The steps that are far longer than their neighbours; a grid that coarsens by and by has none."""
+    if len(steps) < 3:
+        return np.zeros(0, dtype=np.intp)
+    before = np.concatenate([steps[1:2], steps[:-1]])
+    after = np.concatenate([steps[1:], steps[-2:-1]])
+    return np.flatnonzero(steps > _PAUSE * np.maximum(before, after))
 
 
 def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
