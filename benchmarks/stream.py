@@ -2,15 +2,17 @@
 
 import multiprocessing
 import resource
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.table import best_of, write
 from cindy.basis import Polynomial
-from cindy.data.trajectory import Trajectory
+from cindy.data import Trajectory, read
 from cindy.formulation import Integral
 from cindy.summary.accumulation import accumulate
 
@@ -20,6 +22,8 @@ SAMPLES = 20_000_000
 EACH = 10_000
 STATES, DEGREE = 5, 3
 BLOCK = 4096
+FILE = 1_000_000
+FILES = (2, 4, 8)
 
 
 def run() -> None:
@@ -48,6 +52,13 @@ def run() -> None:
         f"{BLOCK:,} rows.",
     )
     write(
+        "stream_files",
+        "Parquet files, loaded one after the other",
+        _from_files(),
+        f"As above, from parquet files of {FILE:,} samples by read(paths, lazy=True): "
+        "time includes reading them. Processor time grows in proportion to the files, and memory is that of one file and its terms.",
+    )
+    write(
         "stream_processes",
         "Two processes",
         [_processes(4_000_000)],
@@ -56,13 +67,61 @@ def run() -> None:
     )
 
 
-def _trajectories(total: int, uniform: bool) -> Iterator[Trajectory]:
+def parquet(folder: Path, files: int) -> None:
+    """Files of a million samples each, in double precision."""
+    import pandas as pd
+
+    for k, one in enumerate(_trajectories(files * FILE, True, FILE)):
+        columns = {name: one.x[:, i] for i, name in enumerate(one.states)}
+        pd.DataFrame({"t": one.t, **columns}).to_parquet(folder / f"{k:04}.parquet", compression=None)
+
+
+def _from_files() -> list[dict[str, Any]]:
+    """Processor time and memory of files loaded one after the other, for ever more of them."""
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parquet(folder, max(FILES))
+        for files in FILES:
+            paths = sorted(folder.glob("*.parquet"))[:files]
+            spent: dict[int, tuple[float, float]] = {}
+            for processes in (1, 2):
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    spent[processes] = pool.apply(_loaded, (paths, processes))
+            bare = _factorising(61)
+            one, two = spent[1][0], spent[2][0]
+            rows.append(
+                {
+                    "files": files,
+                    "samples": files * FILE,
+                    "processor s": one,
+                    "µs a sample": 1e6 * one / (files * FILE),
+                    "numpy.linalg.qr µs a row": 1e6 * bare,
+                    "speed against numpy": bare * files * FILE / one,
+                    "peak MB": spent[1][1],
+                    "processor s, two": two,
+                    "gain on two free cores": 2 * one / two,
+                }
+            )
+    return rows
+
+
+def _loaded(paths: list[Path], processes: int) -> tuple[float, float]:
+    """Processor seconds of this process and its workers, and the largest memory of any of them in MB."""
+    began = _used()
+    data = read(paths, time="t", lazy=True)
+    accumulate(data, Polynomial(DEGREE), formulation=Integral(window=64), processes=processes)
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return _used() - began, max(resource.getrusage(w).ru_maxrss for w in who) / 1e3
+
+
+def _trajectories(total: int, uniform: bool, each: int = EACH) -> Iterator[Trajectory]:
     rng = np.random.default_rng(0)
-    steps = np.full(EACH, 0.01) if uniform else rng.uniform(0.005, 0.015, EACH)
-    t = np.cumsum(steps) if not uniform else np.arange(EACH) * 0.01
+    steps = np.full(each, 0.01) if uniform else rng.uniform(0.005, 0.015, each)
+    t = np.cumsum(steps) if not uniform else np.arange(each) * 0.01
     turns, phases = rng.uniform(0.5, 2.0, (8, STATES)), rng.uniform(0, 6, (8, STATES))
     waves = [np.sin(t[:, None] * w + p) for w, p in zip(turns, phases, strict=True)]
-    for k in range(total // EACH):
+    for k in range(total // each):
         yield Trajectory(t, waves[k % len(waves)])
 
 
