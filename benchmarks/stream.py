@@ -5,6 +5,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,9 @@ def run() -> None:
         "stream_files",
         "Parquet files, loaded one after the other",
         _from_files(),
-        f"As above, from parquet files of {FILE:,} samples by read(paths, lazy=True): "
-        "time includes reading them. Processor time grows in proportion to the files, and memory is that of one file and its terms.",
+        f"As above, from parquet files of {FILE:,} samples by read(paths, lazy=True): time includes "
+        "reading them. Processor time grows in proportion to the files, and memory is that of one file and "
+        "its terms.",
     )
     write(
         "stream_processes",
@@ -86,8 +88,9 @@ def _from_files() -> list[dict[str, Any]]:
             paths = sorted(folder.glob("*.parquet"))[:files]
             spent: dict[int, tuple[float, float]] = {}
             for processes in (1, 2):
-                with multiprocessing.get_context("spawn").Pool(1) as pool:
-                    spent[processes] = pool.apply(_loaded, (paths, processes))
+                # Not a Pool, whose workers may have no processes of their own.
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                    spent[processes] = pool.submit(_loaded, paths, processes).result()
             bare = _factorising(61)
             one, two = spent[1][0], spent[2][0]
             rows.append(
