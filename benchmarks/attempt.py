@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,8 @@ __all__ = ["METHODS", "Attempt", "attempt", "median", "peak_megabytes", "relativ
 
 Floats = NDArray[np.float64]
 
-HAS_PASSES = "passes" in signature(cindy.identify).parameters
 METHODS: dict[str, dict[str, Any]] = {"fitted states": {"passes": None}, "one pass": {"passes": 1}}
 """Arguments of `identify` by method."""
-if not HAS_PASSES:
-    METHODS = {"one pass": {}}
 
 LIMIT = 300.0
 """A fit that takes longer, in seconds of the processor, is stopped and counts as no model."""

@@ -161,7 +161,7 @@ def _counts(rows: list[Row]) -> list[Row]:
                 {
                     "noise": noise,
                     "method": method,
-                    "systems": len(draws[0]),
+                    "systems": _each(dict.fromkeys(len(draw) for draw in draws)),
                     "right": _each(sum(r["right"] for r in draw) for draw in draws),
                     "error, median": _each(median([r["error"] for r in draw]) for draw in draws),
                     "under 1 %": _each(sum(r["error"] < 0.01 for r in draw) for draw in draws),
