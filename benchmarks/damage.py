@@ -111,6 +111,7 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
                 "missing": sum(row["missing"] for row in group),
                 "error": median([row["error"] for row in group]),
                 "near": sum(row["near"] for row in group),
+                "warned of": sum(row["warnings"] > 0 for row in group),
                 "seconds": median([row["seconds"] for row in group]),
             }
         )

@@ -177,6 +177,7 @@ def _table(
             "method": method,
             "data sets": len(group),
             "right": sum(row["right"] for row in group),
+            "right, warned of": sum(row["right"] and row["warnings"] > 0 for row in group),
             "wrong, warned of": sum(not row["right"] and row["warnings"] > 0 for row in group),
             "wrong, no warning": sum(not row["right"] and not row["warnings"] for row in group),
             "truth near": sum(row["near"] for row in group),
