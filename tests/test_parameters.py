@@ -1,0 +1,183 @@
+"""Parameters inside terms: found with the coefficients, told with their errors, kept in files."""
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy.basis import Parameter, differentiate_by_parameter
+
+UPTAKE = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": (0.01, 10)})
+
+
+def substrate(starts=(2.0, 4.0), noise=0.02, samples=200, horizon=6.0):
+    law = cindy.Model([[-1.2]], cindy.Custom({"uptake": "S/(0.37 + S)"}), ("S",))
+    t, rng = np.linspace(0, horizon, samples), np.random.default_rng(1)
+    exact = [law.simulate([start], t).x for start in starts]
+    return [cindy.Trajectory(t, x + noise * rng.standard_normal(x.shape), ("S",)) for x in exact]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return cindy.identify(substrate(), cindy.Polynomial(2) + UPTAKE)
+
+
+def test_the_right_term_and_its_parameter_are_found_within_three_errors(found):
+    assert np.array_equal(found.coef.ravel() != 0, [False, False, False, True])
+    for value, error, truth in (
+        (found.coef[3, 0], found.coef_error[3, 0], -1.2),
+        (*found.parameters["K"], 0.37),
+    ):
+        assert abs(value - truth) < 3 * error < 0.15 * abs(truth)
+
+
+def test_coefficients_and_parameters_have_one_covariance(found):
+    assert found.covariance.shape == (2, 2)
+    error = np.sqrt(np.diagonal(found.covariance))
+    assert np.allclose(error, [found.coef_error[3, 0], found.parameters["K"].error])
+    # A larger K is made up for by a faster uptake, whose coefficient is negative.
+    assert found.covariance[0, 1] < -0.5 * error[0] * error[1]
+
+
+def test_a_file_keeps_parameters_values_and_ranges(found, tmp_path):
+    found.save(tmp_path / "model.json")
+    again = cindy.load(tmp_path / "model.json")
+    assert again.parameters == found.parameters
+    assert again.basis == found.basis
+    assert np.array_equal(again.covariance, found.covariance)
+    assert np.array_equal(again.predict([[1.0]]), found.predict([[1.0]]))
+    assert again.to_text() == found.to_text()
+
+
+def test_a_damaged_parameter_in_a_file_gets_a_sentence(found):
+    from cindy.model.model_file import from_dict
+
+    plain = found.to_dict()
+    plain["parameters"]["K"] = "__import__('os')"
+    with pytest.raises(cindy.DataError, match='parameter "K" must be'):
+        from_dict(plain)
+
+
+def test_every_export_holds_the_fitted_value(found):
+    value = repr(found.parameters["K"].value)
+    assert value in found.to_c()
+    assert value in found.to_python()
+    assert value in found.to_sbml()
+    assert r"\frac{S}{K + S}" in found.to_latex()
+    assert "K &= 0.3" in found.to_latex()
+    assert found.to_text().splitlines()[-1].startswith("K")
+    assert len(found.equations()) == 1
+    expression = pytest.importorskip("sympy") and found.to_sympy()[0]
+    assert np.isclose(float(expression.subs("S", 2.0)), found.predict([2.0])[0])
+
+
+@pytest.mark.parametrize(
+    "formula", ["S/(K + S)", "S^n/(K^n + S^n)", "exp(-S/K)", "sin(n*S + K)", "tanh(S/K)*S"]
+)
+def test_the_slope_by_a_parameter_is_that_of_differences(formula):
+    names = ("K", "n") if "n*" in formula or "^n" in formula else ("K",)
+    basis = cindy.Custom({"f": formula}, parameters=dict.fromkeys(names, (0.1, 5.0)))
+    x, here = np.linspace(0.2, 3, 20)[:, None], {"K": 0.7, "n": 1.9}
+    for name in names:
+        up, down = ({**here, name: here[name] + h} for h in (1e-6, -1e-6))
+        difference = (basis.at(up).evaluate(x, ("S",)) - basis.at(down).evaluate(x, ("S",)))[:, 0] / 2e-6
+        term = basis.at(here).terms(("S",))[0]
+        slope = np.zeros(len(x))
+        for factor, part in differentiate_by_parameter(term, name, ("S",)):
+            slope += factor * part[0].expression.evaluate({"S": x[:, 0]})
+        assert np.allclose(slope, difference, rtol=1e-6, atol=1e-8)
+
+
+def test_two_equations_share_a_parameter_and_obey_a_law():
+    t, rng = np.linspace(0, 8, 200), np.random.default_rng(2)
+    law = cindy.Model([[-1.5, 1.5]], cindy.Custom({"f": "x/(0.7 + x)"}), ("x", "y"))
+    exact = [law.simulate(x0, t).x for x0 in ([3.0, 0.2], [6.0, 1.0])]
+    data = [cindy.Trajectory(t, x + 0.02 * rng.standard_normal(x.shape), ("x", "y")) for x in exact]
+    basis = cindy.Polynomial(1) + cindy.Custom({"f": "x/(K + x)"}, parameters={"K": 0.5})
+    model = cindy.identify(data, basis, constraints=[cindy.conserve(["x", "y"])])
+    assert np.array_equal(model.coef != 0, [[False] * 2] * 3 + [[True] * 2])
+    assert abs(model.coef[3].sum()) < 1e-9
+    assert abs(model.parameters["K"].value - 0.7) < 3 * model.parameters["K"].error
+
+
+def test_a_parameter_at_the_end_of_its_range_is_told():
+    narrow = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": (1, 10)})
+    model = cindy.identify(substrate(), narrow)
+    assert model.parameters["K"].value == pytest.approx(1.0)
+    assert any("K sits at the end 1 of its range (1, 10)" in said for said in model.warnings)
+
+
+def test_a_parameter_that_cannot_be_told_from_its_coefficient_is_told():
+    t, rng = np.linspace(0, 3, 200), np.random.default_rng(3)
+    S = 0.05 * np.exp(-t)[:, None]
+    data = cindy.Trajectory(t, S + 5e-4 * rng.standard_normal(S.shape), ("S",))
+    wide = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": (0.01, 1000)})
+    told = " ".join(cindy.identify(data, wide).warnings)
+    assert "The parameter K" in told or "the parameter K" in told
+
+
+def test_a_value_given_beforehand_is_kept():
+    basis = UPTAKE.at({"K": 0.5})
+    assert basis.unknowns() == ()
+    model = cindy.identify(substrate(), basis)
+    assert model.parameters == {}
+    assert model.basis == basis
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"K": (10, 0.01)}, "the lower first"),
+        ({"K": (1, 1)}, "the lower first"),
+        ({"K": (0, np.inf)}, "finite"),
+        ({"K": "wide"}, "needs a range"),
+        ({"K": 0}, "other than 0"),
+        ({"K": (0.1, 1), "n": (1, 4)}, "no formula holds the parameter 'n'"),
+        ({"sin": (0.1, 1)}, "has a meaning in formulas already"),
+        ({"a b": (0.1, 1)}, "must be a word"),
+        ([("K", (0.1, 1))], "must be a mapping"),
+    ],
+)
+def test_a_bad_range_gets_a_sentence(parameters, said):
+    with pytest.raises(cindy.DataError, match=said):
+        cindy.Custom({"uptake": "S/(K + S)"}, parameters=parameters)
+
+
+def test_a_name_without_a_range_is_told_how_to_get_one():
+    with pytest.raises(cindy.DataError, match=r'parameters=\{"K": \(lower, upper\)\}'):
+        cindy.Custom({"uptake": "S/(K + S)"}).names(("S",))
+
+
+def test_a_variable_cannot_be_a_parameter_and_ranges_must_agree():
+    with pytest.raises(cindy.DataError, match="cannot be a parameter too"):
+        UPTAKE.names(("S", "K"))
+    with pytest.raises(cindy.DataError, match="in one place"):
+        (UPTAKE + cindy.Custom({"g": "S*K"}, parameters={"K": (1, 2)})).unknowns()
+
+
+def test_a_term_with_a_pole_on_the_data_gets_a_sentence():
+    t = np.linspace(0, 10, 200)
+    data = cindy.Trajectory(t, np.stack([np.cos(t)], axis=1), ("S",))
+    pole = cindy.Custom({"pole": "1/(K + S)"}, parameters={"K": (-0.5, 0.5)})
+    with pytest.raises(cindy.DataError, match="has a pole on the data"):
+        cindy.identify(data, pole)
+    power = cindy.Custom({"power": "S^n"}, parameters={"n": (1.1, 1.9)})
+    with pytest.raises(cindy.DataError, match="is not finite on the data"):
+        cindy.identify(data, power)
+
+
+def test_what_cannot_find_parameters_says_so():
+    with pytest.raises(cindy.DataError, match="whose value is not known"):
+        cindy.accumulate(substrate(), UPTAKE)
+    with pytest.raises(cindy.DataError, match="cannot find the parameters K"):
+        cindy.identify(substrate(), UPTAKE, formulation=cindy.Differential(smooth=None))
+
+
+@pytest.mark.parametrize("ends", [(0.01, 10.0), (-10.0, -0.1), (-1.0, 2.0), (1.0, 1.5)])
+def test_places_lead_to_values_and_back_inside_the_range(ends):
+    one = Parameter("K", *ends)
+    grid = one.grid(5)
+    assert all(one.lower <= value <= one.upper for value in grid)
+    for value in grid[1:-1]:
+        assert one.value(one.place(value)) == pytest.approx(value)
+        step = (one.value(one.place(value) + 1e-7) - one.value(one.place(value) - 1e-7)) / 2e-7
+        assert step == pytest.approx(one.slope(value), rel=1e-5)
