@@ -3,6 +3,7 @@
 from cindy.solver.basis_pursuit import Pursuit, basis_pursuit
 from cindy.solver.cheapest_oracle import oracle_for
 from cindy.solver.correction import Blended, Correction, Direct, FullyCorrective, Plain
+from cindy.solver.device_rows import DeviceRows
 from cindy.solver.linear_program import smallest_radius
 from cindy.solver.loop import conditional_gradient, gap_at
 from cindy.solver.oracle import Atom, Oracle
@@ -14,6 +15,7 @@ __all__ = [
     "Atom",
     "Blended",
     "Correction",
+    "DeviceRows",
     "Direct",
     "FullyCorrective",
     "Oracle",

@@ -48,6 +48,20 @@ class DeviceMatrix:
         out[0][...] = result
         return out[0]
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        # np.linalg.norm(matrix, axis=0): the lengths of the columns, without moving them
+        if func is not np.linalg.norm or kwargs != {"axis": 0}:
+            return NotImplemented
+        return self.space.get(self.space.xp.linalg.vector_norm(self.values, axis=0))
+
+    def astype(self, kind: Any) -> Any:
+        """The matrix as a numpy one of another kind of number."""
+        return self.space.get(self.values).astype(kind)
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
+
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, tuple):
             return self.space.get(self.values[key])
