@@ -10,7 +10,7 @@ file = Path(cindy.__file__).parents[2] / "examples" / "measured" / "paramecium.c
 runs = cindy.read(file, by="Treatment")
 
 # Without animals nothing grows, so there is no constant; growth, its limit and competition are of degree two.
-model = cindy.identify(runs, "poly:2:nobias", selection="bic:plain", passes=1)
+model = cindy.identify(runs, "poly:2:nobias", passes=None)
 print(*model.equations(), sep="\n")
 print(f"R² of solutions over all 24 days: {model.score(runs, 'trajectory'):.2f}")
 

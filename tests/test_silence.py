@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,3 +144,12 @@ def test_scores_of_a_path_are_told_apart():
 
     assert _told_apart([1000.01, 1000.02, 7.0]) == ["1000.01", "1000.02", "7"]
     assert _told_apart([1.0, 1.0]) == ["1", "1"]
+
+
+def test_few_runs_that_differ_give_the_six_terms_of_competition_and_no_false_alarm():
+    file = Path(__file__).parent.parent / "examples" / "measured" / "paramecium.csv"
+    runs = cindy.read(file, by="Treatment")
+    model = cindy.identify(runs, "poly:2:nobias", passes=None)
+    assert model.size == 6
+    assert model.explained["solutions"] > 0.95
+    assert not any("Do not use" in sentence for sentence in model.warnings)

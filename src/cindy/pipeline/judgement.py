@@ -23,6 +23,8 @@ _MOST_SOLVED = 300
 """Runs, and samples of each, that solutions are compared with: a fraction of a second."""
 _LOW = 0.5
 """R² below which a model is called wrong, loudly."""
+_FOLLOWS = 0.8
+"""R² of solutions above which a model is not called wrong, whatever its equations leave step by step."""
 _NOISY = 1.3
 """Of the noise: residuals below this are noise and nothing else."""
 _DRIVEN = 1.0
@@ -57,7 +59,9 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
 
 
 def _loud(model: Model, equations: Floats, noisy: NDArray[np.bool_], compared: Comparison) -> Iterator[str]:
-    poor = [j for j, value in enumerate(equations) if value < _LOW]
+    # Noise inside the terms spoils equations at measured states; solutions that follow the data speak louder.
+    follows = bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)
+    poor = [] if follows else [j for j, value in enumerate(equations) if value < _LOW]
     drowned = [j for j in poor if noisy[j]]
     if drowned and len(drowned) == len(poor):
         named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in drowned])
@@ -92,7 +96,8 @@ def _as_noise(found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool
 def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[str]:
     """Model error, as fitted states have it, beside the noise."""
     steps = [np.median(np.diff(one.t)) for one in data if len(one) > 1]
-    if not steps or not np.any(np.isfinite(model.model_error)):
+    told = any("model_error" in sentence for sentence in model.warnings)
+    if told or not steps or not np.any(np.isfinite(model.model_error)):
         return
     kick = model.model_error * np.sqrt(float(np.median(steps)))
     for j in np.flatnonzero(kick > _DRIVEN * model.noise):
