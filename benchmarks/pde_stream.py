@@ -51,18 +51,17 @@ def _make(file: Path) -> None:
     n, m, k = SHAPE
     x, y, t = 2 * np.pi * np.arange(n) / n, 2 * np.pi * np.arange(m) / m, np.linspace(0, 2, k)
     draw = np.random.default_rng(0)
-    waves = [(a, b) for a in range(-4, 5) for b in range(-4, 5) if (a, b) != (0, 0)]
-    amplitudes = draw.standard_normal((len(waves), 2)) @ [1, 1j]
-    noise = 0.2 * np.sqrt(np.mean(np.abs(amplitudes) ** 2) * len(waves) / 2) * 0.5
+    waves = np.arange(-4, 5)
+    amplitudes = draw.standard_normal((9, 9, 2)) @ [1, 1j]
+    rows, columns = np.exp(1j * np.outer(y, waves)), np.exp(1j * np.outer(waves, x))
+    slow = 0.5j - 1j * waves - 0.1 * (waves**2 + waves[:, None] ** 2)
+    noise = 0.2 * np.sqrt(np.sum(np.abs(amplitudes) ** 2) / 2) * 0.5
     with netcdf_file(file, "w") as store:
         for name, values in (("t", t), ("y", y), ("x", x)):
             store.createDimension(name, len(values))
             store.createVariable(name, "d", (name,))[:] = values
         u, v = (store.createVariable(name, "d", ("t", "y", "x")) for name in "uv")
         for i, time_ in enumerate(t):
-            w = np.zeros((m, n), dtype=complex)
-            for (a, b), c in zip(waves, amplitudes, strict=True):
-                decay = np.exp((0.5j - 1j * a - 0.1 * (a * a + b * b)) * time_)
-                w += c * decay * np.exp(1j * b * y)[:, None] * np.exp(1j * a * x)
+            w = rows @ (amplitudes * np.exp(slow * time_)) @ columns
             u[i] = w.real + noise * draw.standard_normal((m, n))
             v[i] = w.imag + noise * draw.standard_normal((m, n))

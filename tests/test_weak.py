@@ -237,3 +237,27 @@ def test_a_field_is_drawn_beside_the_solution_of_its_model():
     assert axes.shape == (1, 3)
     assert [ax.get_title() for ax in axes[0]] == ["u, data", "u, model", "difference"]
     pyplot.close("all")
+
+
+def test_squares_of_slopes_are_found_where_products_are_asked_for():
+    """Growth of an interface, h_t = h_xx / 2 + h_x² / 2, by the logarithm of a solution of the heat
+    equation."""
+    t = np.linspace(0, 2, 121)
+    heat = sum(np.exp(-0.5 * k * k * t) * np.cos(k * X[:, None] + k * k) for k in (1, 2, 3))
+    h = np.log(3 + 0.9 * heat)
+    noise = 0.05 * h.std() * np.random.default_rng(0).standard_normal(h.shape)
+    field = cindy.Field(h=h + noise, x=X, t=t, periodic="x")
+    terms = found(cindy.identify(field, cindy.Derivatives(2, 2, products=True)))
+    assert set(terms) == {"h_xx", "h_x^2"}
+    assert terms["h_x^2"] == pytest.approx(0.5, abs=0.04)
+
+
+def test_terms_that_depend_on_each_other_are_told_and_the_shorter_form_is_kept():
+    """With v = u_x the terms v and u_x are the same, and so are v_x and u_xx."""
+    u = carried()
+    v = np.real(np.fft.ifft(1j * np.fft.fftfreq(N, 1 / N)[:, None] * np.fft.fft(u, axis=0), axis=0))
+    draw = np.random.default_rng(0)
+    fields = {name: w + 0.05 * w.std() * draw.standard_normal(w.shape) for name, w in (("u", u), ("v", v))}
+    model = cindy.identify(cindy.Field(**fields, x=X, t=T, periodic="x"), cindy.Derivatives(1, 2))
+    assert any("apart" in said for said in model.warnings)
+    assert np.count_nonzero(model.coef[:, 0]) == 2
