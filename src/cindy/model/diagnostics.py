@@ -22,6 +22,8 @@ __all__ = ["Diagnostics", "diagnose"]
 
 _ALIKE = 0.99
 """Two terms whose columns have a larger cosine than this can hardly be told apart."""
+_TELLING = 12.0
+"""Rise of the loss, in units of its mean a row, from which data tell two terms apart: 3.5 errors."""
 _INFLATED = 10.0
 """Factor on the error of a term by its neighbours: a variance inflation of 100; 10 of the variance is the
 usual alarm (Belsley, Kuh and Welsch, Regression Diagnostics, 1980)."""
@@ -129,11 +131,10 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
     """Collinear terms: pairs that move together, and terms that the others of an equation imitate."""
     size = np.linalg.norm(total.design, axis=0)
     unit = total.design / np.where(size > 0, size, 1.0)
-    used = set(np.nonzero(model.coef)[0].tolist())
     cosine = np.asarray(np.abs(unit.T @ unit))
     np.fill_diagonal(cosine, 0.0)
     close = np.argwhere(np.triu(cosine > _ALIKE)).tolist()
-    pairs = [(i, k) for i, k in close if i in used or k in used]
+    pairs = [(i, k) for i, k in close if _exchangeable(model, total, i, k)]
     pairs.sort(key=lambda pair: -float(cosine[pair]))
     if pairs:
         named = [f"{pretty(model.labels[i])} and {pretty(model.labels[k])}" for i, k in pairs]
@@ -156,6 +157,22 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
                 f"In {_equation(model, j)}, {listed(named)} {verb} nearly a combination of the other terms. "
                 f"That makes errors up to {factor.max():.0f} times as large as they would be otherwise."
             )
+
+
+def _exchangeable(model: Model, total: LeastSquares, i: int, k: int) -> bool:
+    """Whether in some equation that has one of two terms the other fits about as well."""
+
+    def loss(rows: NDArray[np.bool_], j: int) -> float:
+        x = np.linalg.lstsq(total.design[:, rows], total.target[:, j], rcond=None)[0]
+        return float(np.sum((total.design[:, rows] @ x - total.target[:, j]) ** 2))
+
+    for j in np.flatnonzero(model.support[i] != model.support[k]).tolist():
+        present = model.support[:, j].copy()
+        before = loss(present, j)
+        present[[i, k]] = present[[k, i]]
+        if (loss(present, j) - before) * total.rows <= _TELLING * before:
+            return True
+    return False
 
 
 def _left_over(model: Model, data: Sequence[Trajectory], form: Formulation, rms: Floats) -> Iterator[str]:
