@@ -38,6 +38,12 @@ def render(
     model: Model, trajectories: Any, *, title: str | None = None, units: Mapping[str, str] | None = None
 ) -> str:
     """The page as text; see `write`."""
+    if model.formulation.for_fields:
+        raise DataError(
+            "report: there is no page for equations of fields. cindy.plot.field(field, model) draws the "
+            "data, the "
+            "solution and what is between them."
+        )
     data = matched(model, trajectories, "report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cindy.report"),
