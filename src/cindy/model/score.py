@@ -25,6 +25,10 @@ KINDS = ("equation", "trajectory", "derivative")
 
 def score(model: Equations, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
     """R², the mean over the states; see `Model.score`."""
+    if model.formulation.for_fields:
+        raise DataError(
+            "score: models of fields have no score; compare model.simulate(field.first, t) with data."
+        )
     data = matched(model, trajectories, "score")
     if kind not in KINDS:
         raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")

@@ -11,6 +11,7 @@ import jinja2
 from plotly.offline import get_plotlyjs
 
 from cindy._files import write_text
+from cindy.errors import DataError
 from cindy.model import Model, matched
 from cindy.report.page import contents
 
