@@ -17,6 +17,7 @@ from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.model import Model, Path, Run
 from cindy.pipeline.passes import Found, Met, Options, Search, search
+from cindy.pipeline.sizes import confirmed, screened, some_of
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, refit
@@ -91,15 +92,19 @@ def identify_with_states(
             max_iter,
             faithful=not problem.weights.adapts or problem.radius is not None,
         )
-        here, found = motion, search(motion, options, variance)
-        parts = _parts_for(motion, found)
+        whole, here = motion, screened(some_of(motion), options, variance)
+        found = search(here, options, variance)
+        parts = _parts_for(here, found)
         if parts > motion.parts:
             finer = form.motion(data, basis, instants=parts)
             assert finer is not None
-            here, found = finer, search(finer, options, variance)
+            whole, here = finer, replace(some_of(finer), candidates=here.candidates)
+            found = search(here, options, variance)
         here, found, said = _second_look(here, found, options, variance)
-        _require(found, selection)
-        assert found is not None
+        found = _required(found, selection)
+        if here.samples < whole.samples:
+            here = replace(whole, candidates=here.candidates)
+            found = confirmed(here, found, options)
         model = fitted_model(problem, here, found, options, callback=callback)
         return replace(
             model,
@@ -162,7 +167,8 @@ def _warnings(motion: Motion, found: Found, options: Options, model: Model) -> t
     return tuple(said)
 
 
-def _require(found: Found | None, rule: Selection) -> None:
+def _required(found: Found | None, rule: Selection) -> Found:
+    """What was found, if anything was."""
     if found is None:
         raise DataError(
             "identify: no model settles on these data: the states that it fits run away. "
@@ -173,6 +179,7 @@ def _require(found: Found | None, rule: Selection) -> None:
             f"identify: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
             "chance. Try another basis, a looser selection, or more data."
         )
+    return found
 
 
 def _summary(motion: Motion, like: Trajectory, form: Formulation) -> Summary:

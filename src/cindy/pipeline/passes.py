@@ -136,12 +136,19 @@ class Search:
         )
         return result, [support for support, _ in result.path]
 
+    def bound_to(self, result: Result) -> bool:
+        """Whether terms may only come from this path: the user's options made it, or cut it off."""
+        return self.options.faithful or (self.options.max_iter <= _MOST_STEPS and not result.converged)
+
     def solve(self, objective: LeastSquares, support: Ints) -> Floats:
         """Coefficients on a support from its white rows, under all constraints."""
         rows = _restricted(self.options.rows, support)
         count = objective.terms
         if not len(rows):
-            return np.asarray(np.linalg.lstsq(objective.design, objective.target[:, 0], rcond=1e-13)[0])
+            size = np.linalg.norm(objective.design, axis=0)
+            size[size == 0.0] = 1.0
+            scaled = np.linalg.lstsq(objective.design / size, objective.target[:, 0], rcond=1e-13)[0]
+            return np.asarray(scaled / size)
         every = np.arange(count)
         try:
             fit = binding(Regression((objective,), rows), every).fit(every, np.zeros(1, dtype=np.intp))
@@ -170,8 +177,9 @@ class Search:
             return None
         form = self.form(blocks)
         supports = Supports(form, self.options.price)
-        fits = [supports.best(self.path(form)[1])]
-        if not self.options.faithful:
+        result, path = self.path(form)
+        fits = [supports.best(path)]
+        if not self.bound_to(result):
             own = supports.possible(np.searchsorted(self.columns, fitted.law.support))
             fits = [supports.settle(f) for f in (*fits, own) if f is not None]
         best = min((f for f in fits if f is not None), key=supports.criterion, default=None)
@@ -243,12 +251,12 @@ def _starts(state: Search, variance: Floats) -> Iterator[Fitted]:
     for drift in (drift_of_data(motion, variance), drift_of_nothing(motion)):
         form = state.form((first_objective(motion, drift),))
         supports = Supports(form, state.options.price)
-        path = state.path(form)[1]
+        result, path = state.path(form)
         best = supports.best(path, own_variance=True)
         if best is None:
             continue
         scale = best.loss / form.objective.rows
-        settled = None if state.options.faithful else supports.settle(best, scale=scale)
+        settled = None if state.bound_to(result) else supports.settle(best, scale=scale)
         sizes = [share * len(best.support) for share in _SHARES] + [2.0 * motion.states, 3.0 * motion.states]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
         for fit in chain([settled], map(supports.possible, near)):

@@ -60,11 +60,19 @@ def fit_states(
     return now
 
 
-def states_under(motion: Motion, law: Law, coef: Floats, variance: Floats, error: Floats) -> Fitted:
+def states_under(
+    motion: Motion,
+    law: Law,
+    coef: Floats,
+    variance: Floats,
+    error: Floats,
+    *,
+    levels: Sequence[float] = LEVELS,
+) -> Fitted:
     """States fitted to the measurements under a known law, noise and model error."""
     start = Fitted(law, tuple(r.y for r in motion.records), coef, np.maximum(variance, motion.floor), error)
     now = start
-    for level in LEVELS:
+    for level in levels:
         now = replace(now, error=np.maximum(level * start.variance / motion.step, error))
         for _ in range(_MOST):
             now = _step(motion, now, lambda objective, support: coef, _kept)

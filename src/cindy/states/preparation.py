@@ -19,8 +19,8 @@ __all__ = ["instants_for", "records_of"]
 
 _LONGEST = 2000
 """Samples in a stretch: longer trajectories are cut, which bounds the memory and costs one row a cut."""
-_AT_ONCE = 10_000
-"""Samples in a record."""
+_AT_ONCE = 30_000
+"""Values, samples times states, in a record."""
 _LOOK = 8
 _COARSE, _FINE = 0.6, 0.2
 """Bending from sample to sample beyond which instants are put between them, and what they aim for.
@@ -55,7 +55,7 @@ def records_of(
             members.append((*filled, number, start))
     records = []
     for grid, members in groups.values():
-        size = max(_AT_ONCE // grid.samples, 1)
+        size = max(_AT_ONCE // (grid.samples * members[0][0].shape[1]), 1)
         for a in range(0, len(members), size):
             y, spread, u, source, offset = zip(*members[a : a + size], strict=True)
             records.append(

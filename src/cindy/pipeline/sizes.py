@@ -1,0 +1,81 @@
+"""Much data and many terms: a law is found on a part, among the likely, and confirmed on the whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cindy._types import Floats, Ints
+from cindy.pipeline.passes import Found, Met, Options, Search
+from cindy.selection import Supports
+from cindy.states import LEVELS, Fitted, Motion, drift_of_data, first_objective, states_under
+
+__all__ = ["confirmed", "screened", "some_of"]
+
+_ENOUGH = 20_000
+"""Samples on which a law is found."""
+_MANY = 700
+"""Coefficients beyond which the rows at fitted states are made for the likely ones only."""
+_LIKELY = 500
+
+
+def some_of(motion: Motion) -> Motion:
+    """Stretches spread over the data, some 20,000 samples; all of them where there are not many more."""
+    if motion.samples <= 1.5 * _ENOUGH:
+        return motion
+    share = _ENOUGH / motion.samples
+    records, before, taken = [], 0, 0
+    for record in motion.records:
+        number = np.arange(before, before + record.stretches)
+        before += record.stretches
+        keep = np.flatnonzero(np.floor((number + 1) * share) > np.floor(number * share))
+        taken += len(keep)
+        if len(keep):
+            records.append(record.part(keep))
+    return motion.part(records) if taken else motion
+
+
+def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
+    """The same with the candidates that the first pass finds likely, where there are very many."""
+    if len(motion.candidates) <= _MANY:
+        return motion
+    state = Search(motion, options)
+    form = state.form((first_objective(motion, drift_of_data(motion, variance)),))
+    supports = Supports(form, options.price)
+    result, path = state.path(form)
+    best = supports.best(path, own_variance=True, most=_LIKELY)
+    kept: Ints = np.flatnonzero(result.x) if best is None else best.support
+    kept = np.union1d(kept, supports.required)
+    if best is not None:
+        gain = supports.gains(best)
+        kept = np.union1d(kept, np.argsort(-gain)[: max(_LIKELY - len(kept), 0)])
+    whole = np.flatnonzero(np.isin(supports.group, supports.group[kept]))
+    return replace(motion, candidates=motion.candidates[whole])
+
+
+def confirmed(motion: Motion, found: Found, options: Options) -> Found:
+    """The law that a part of the data led to, fitted to all of them, its terms tested once more."""
+    state = Search(motion, options)
+    fitted = _on_all(state, found.best.fitted)
+    chosen = state.choose(fitted)
+    if chosen is not None:
+        fit, form = chosen
+        support = state.columns[fit.support]
+        coef = fit.x * form.unit.ravel()[fit.support]
+        same = np.array_equal(support, fitted.law.support)
+        fitted = replace(fitted, law=motion.law(support), coef=coef)
+        fitted = fitted if same else _on_all(state, fitted)
+    best = Met(fitted, found.best.deviance, found.best.criterion)
+    return Found(best, (best,), found.agreed)
+
+
+def _on_all(state: Search, like: Fitted) -> Fitted:
+    """States of all records under a law, one record after the other."""
+    motion = state.motion
+    states: list[Floats] = []
+    for record in motion.records:
+        part = motion.part([record])
+        one = states_under(part, like.law, like.coef, like.variance, like.error, levels=LEVELS[1:])
+        states.append(one.x[0] if one.alive else record.y)
+    return replace(like, x=tuple(states))
