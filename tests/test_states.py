@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from cindy import Discrete, Integral, Polynomial, Trajectory, identify, load
+from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
 from cindy.states import grid_of
 from cindy.states.linearised import Linearised
 from cindy.states.record import Record
@@ -126,3 +126,33 @@ def test_lorenz_is_found_at_ten_per_cent_noise():
     y = x + 0.1 * x.std(axis=0) * np.random.default_rng(0).normal(size=x.shape)
     model = identify(Trajectory(t, y, ("x", "y", "z")), Polynomial(3), passes=None)
     assert model.size == 7
+
+
+def test_units_of_the_states_do_not_matter_to_fitted_states():
+    data, _ = oscillator(0.05)
+    units = np.array([1e6, 1e-6])
+    plain = identify(data, Polynomial(2), passes=None)
+    other = identify(Trajectory(data.t, data.x * units, data.states), Polynomial(2), passes=None)
+    terms = Polynomial(2).evaluate(units[None], data.states)[0]
+    np.testing.assert_allclose(other.coef * terms[:, None] / units, plain.coef, rtol=1e-9)
+
+
+def test_constraints_hold_and_the_gap_is_that_of_the_fitted_rows():
+    data, _ = oscillator(0.1)
+    laws = [fix("x", "v", 1.0), tie(("v", "x"), ("x", "v"), ratio=-4.0)]
+    model = identify(data, Polynomial(2), constraints=laws, passes=None)
+    assert model.violation < 1e-9
+    np.testing.assert_allclose(model.coef.ravel()[[3, 4]], [-4.0, 1.0], atol=1e-9)
+    assert 0.0 <= model.gap < 1e-2
+
+
+def test_much_data_are_confirmed_after_a_part_of_them():
+    t = np.linspace(0, 12, 400)
+    x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1)
+    rng = np.random.default_rng(0)
+    data = [Trajectory(t, x + 0.05 * rng.normal(size=x.shape), ("x", "v")) for _ in range(100)]
+    model = identify(data, Polynomial(2), passes=None)
+    assert np.flatnonzero(model.coef).tolist() == [3, 4]
+    off = np.abs(model.coef.ravel()[[3, 4]] - [-4.0, 1.0])
+    assert (off < 4 * model.coef_error.ravel()[[3, 4]]).all()
+    assert off.max() < 2e-3

@@ -74,7 +74,9 @@ def identify_with_states(
     callback: Callable[[Step], bool | None] | None,
 ) -> Model | None:
     """The model that passes with fitted states lead to; None where the form or the rule knows only one."""
-    motion = form.motion(data, basis)
+    motion = form.motion(data, basis) if isinstance(form, Formulation) else None
+    if motion is not None and not motion.records:
+        motion = None
     price = None if motion is None else selection.price(motion.rows, len(motion.candidates))
     if motion is None or price is None:
         return None
@@ -108,11 +110,11 @@ def identify_with_states(
         model = fitted_model(problem, here, found, options, callback=callback)
         return replace(
             model,
-            warnings=(*said, *_warnings(here, found, options, model)),
+            warnings=(*said, *model.warnings, *_warnings(here, found, model, problem.summary.skipped)),
             settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol},
         )
 
-    return solve_with_samples(pose(_summary(motion, data[0], form.fit_to(data))), data, run)
+    return solve_with_samples(pose(_summary(motion, data, form.fit_to(data))), data, run)
 
 
 def _parts_for(motion: Motion, found: Found | None) -> int:
@@ -145,15 +147,11 @@ def _second_look(
     return motion, found, tuple(said)
 
 
-def _warnings(motion: Motion, found: Found, options: Options, model: Model) -> tuple[str, ...]:
+def _warnings(motion: Motion, found: Found, model: Model, skipped: int) -> tuple[str, ...]:
     """What a user must know of the model."""
     said = []
-    if (
-        options.radius is not None
-        and model.radius <= options.radius * (1 + 1e-9)
-        and not found.best.support.size
-    ):
-        said.append(f"The radius {options.radius:g} binds: it keeps the coefficients smaller than they fit.")
+    if skipped:
+        said.append(f"{skipped} stretch(es) of data were too short to use and were left out.")
     if model.result is not None and model.result.status not in ("converged", "stopped by callback"):
         said.append(f"The solver ended before its gap fell below the tolerance: {model.result.status}.")
     fitted = found.best.fitted
@@ -182,12 +180,17 @@ def _required(found: Found | None, rule: Selection) -> Found:
     return found
 
 
-def _summary(motion: Motion, like: Trajectory, form: Formulation) -> Summary:
+def _summary(motion: Motion, data: list[Trajectory], form: Formulation) -> Summary:
     """What a problem must know of the data: names and the number of rows, but no rows."""
+    like = data[0]
     terms = len(motion.basis.names(motion.variables))
     rows = motion.rows // motion.states
+    used = {int(k) for record in motion.records for k in record.source}
+    skipped = len(data) - len(used)
     nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, rows)
-    return Summary((nothing,), ("all",), like.states, like.inputs, motion.basis, form, motion.samples)
+    return Summary(
+        (nothing,), ("all",), like.states, like.inputs, motion.basis, form, motion.samples, skipped
+    )
 
 
 def fitted_model(
@@ -204,12 +207,14 @@ def fitted_model(
     chosen = np.searchsorted(motion.candidates, best.support)
     own = last.supports.fit(chosen)
     coef = last.spread_out(chosen, best.fitted.coef / last.form.unit.ravel()[chosen])
+    said: tuple[str, ...] = ()
     if (
         options.radius is not None
         and last.form.region.norm(last.form.scaled(coef[motion.candidates][:, None])) > options.radius
     ):
         inside = within_radius(last.form, chosen)
         coef = last.spread_out(np.arange(inside.size), inside.ravel())
+        said = (f"The radius {options.radius:g} binds: it keeps the coefficients smaller than they fit.",)
     covariance, error = _covariance(motion, best, own, last, options)
     make = _Maker(problem, last)
     model = make(coef, error)
@@ -228,6 +233,7 @@ def fitted_model(
         ),
         path=_path(make, last, own, model),
         result=Run.of(last.result),
+        warnings=said,
     )
 
 

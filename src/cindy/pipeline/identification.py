@@ -58,7 +58,7 @@ def identify(
     executor: Executor | None = None,
     device: Any = None,
     progress: Callable[[int, int | None], None] | None = None,
-    passes: int | None = None,
+    passes: int | None = 1,
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
