@@ -90,7 +90,7 @@ LAWS = {
         8.0,
         200,
     ),
-    "pendulum, dry friction": Law(
+    "dry friction": Law(
         lambda t, z: [z[1], -4.0 * np.sin(z[0]) - 0.1 * z[1] - 0.8 * np.tanh(z[1] / 0.15)],
         ("a", "w"),
         {("a", "w"): 1.0, ("w", "sin a"): -4.0, ("w", "w"): -0.1, ("w", "friction"): -0.8},
@@ -141,9 +141,9 @@ LAWS = {
         _custom({"by v": "1/(1 + v^n)", "by u": "1/(1 + u^m)"}, {"n": (1, 6), "m": (1, 6)}),
         ((0.8, 1.2), (1.5, 0.6), (3.0, 3.2), (3.2, 2.9), (2.5, 0.6), (0.6, 3.0)),
         8.0,
-        150,
+        300,
     ),
-    "Holling II, blocks": Law(
+    "blocks: Holling II": Law(
         lambda t, z: [z[0] - z[0] ** 2 - 1.2 * _eaten(*z), 0.9 * _eaten(*z) - 0.4 * z[1]],
         ("x", "y"),
         {
@@ -160,7 +160,7 @@ LAWS = {
         400,
         "blocks",
     ),
-    "Holling III, blocks": Law(
+    "blocks: Holling III": Law(
         lambda t, z: [
             1.5 * z[0] - z[0] ** 2 - z[0] ** 2 * z[1] / (0.25 + z[0] ** 2),
             0.8 * z[0] ** 2 * z[1] / (0.25 + z[0] ** 2) - 0.4 * z[1],
@@ -180,7 +180,7 @@ LAWS = {
         300,
         "blocks",
     ),
-    "chemostat, blocks": Law(
+    "blocks: chemostat": Law(
         lambda t, z: [
             0.5 * (2.0 - z[0]) - 1.6 * z[0] * z[1] / (0.6 + z[0]),
             0.8 * z[0] * z[1] / (0.6 + z[0]) - 0.5 * z[1],
@@ -200,7 +200,7 @@ LAWS = {
         300,
         "blocks",
     ),
-    "autoactivation, blocks": Law(
+    "blocks: autoactivation": Law(
         lambda t, z: [0.1 + 2.0 * z[0] ** 2 / (1.0 + z[0] ** 2) - z[0], 0.7 * z[0] - 0.5 * z[1]],
         ("x", "y"),
         {
@@ -217,7 +217,7 @@ LAWS = {
         250,
         "blocks",
     ),
-    "enzyme chain, blocks": Law(
+    "blocks: enzyme chain": Law(
         lambda t, z: [0.3 - 1.5 * z[0] / (0.7 + z[0]), 1.5 * z[0] / (0.7 + z[0]) - 0.6 * z[1]],
         ("x", "y"),
         {("x", "1"): 0.3, ("x", "x/(K + x)"): -1.5, ("y", "x/(K + x)"): 1.5, ("y", "y"): -0.6},
@@ -228,7 +228,7 @@ LAWS = {
         300,
         "blocks",
     ),
-    "repression, blocks": Law(
+    "blocks: repression": Law(
         lambda t, z: [2.0 / (0.64 + z[1] ** 2) - 0.8 * z[0], 0.9 * z[0] - 0.7 * z[1]],
         ("x", "y"),
         {("x", "1/(M^2 + y^2)"): 2.0, ("x", "x"): -0.8, ("y", "x"): 0.9, ("y", "y"): -0.7},

@@ -30,6 +30,8 @@ _ROUNDS = 8
 """Passes from one start."""
 _AGREE = 0.5
 """Units of −2 log p within which two ways have led to the same place."""
+_LEAST_STARTS = 3
+"""Two starts may come from neighbours on one path: their agreement alone says little (parameters)."""
 _MOST_STARTS = 8
 
 
@@ -102,7 +104,8 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
             continue
         agreed = any(_same(met, other) for other in reached)
         reached.append(met)
-        if agreed and met.criterion <= min(other.criterion for other in reached) + _AGREE:
+        least = min(other.criterion for other in reached)
+        if agreed and len(reached) >= _LEAST_STARTS and met.criterion <= least + _AGREE:
             break
     return tuple(sorted(state.met, key=lambda m: m.criterion))
 

@@ -23,6 +23,8 @@ Values = dict[str, float]
 _SHARES = (1.0, 0.5, 1.5)
 """Sizes of the starts, in units of the best model on a path."""
 _SWEEPS = 3
+_GROWN = 9
+"""Values of a group that supports grow from."""
 
 
 def starts_of(motion: Motion, options: Options, groups: Sequence[Group], variance: Floats) -> Iterator[Move]:
@@ -79,6 +81,21 @@ class _First:
             for share in _SHARES:
                 near = min(path, key=lambda s: abs(len(s) - share * len(best.support)))
                 yield from self.profiled(near)
+
+        for g in range(len(self.groups)):
+            whole = self.grown(g)
+            if whole is not None:
+                yield from self.profiled(whole.support)
+
+    def grown(self, g: int) -> SupportFit | None:
+        """The best support that grows from all terms of a group, at a few of its values."""
+        made = []
+        thin = max(len(self.groups[g].values) // _GROWN, 1)
+        for v in range(thin // 2, len(self.groups[g].values), thin):
+            seed = self.supports.possible(np.flatnonzero((self.group == g) & (self.value == v)))
+            if seed is not None:
+                made.append(self.supports.settle(seed))
+        return min(made, key=self.supports.criterion, default=None)
 
     def greedy(self) -> list[Ints]:
         """Supports that grow by the atom of largest gain; a group stays at the value it entered with."""
