@@ -152,7 +152,7 @@ def _warnings(motion: Motion, found: Found, model: Model, skipped: int) -> tuple
     said = []
     if skipped:
         said.append(f"{skipped} stretch(es) of data were too short to use and were left out.")
-    if model.result is not None and model.result.status not in ("converged", "stopped by callback"):
+    if model.result is not None and model.result.status != "converged":
         said.append(f"The solver ended before its gap fell below the tolerance: {model.result.status}.")
     fitted = found.best.fitted
     large = fitted.error * motion.step > 1e-2 * fitted.variance

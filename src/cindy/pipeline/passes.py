@@ -227,7 +227,7 @@ def search(motion: Motion, options: Options, variance: Floats, first: Fitted | N
     reached: list[Met] = []
     agreed = False
     quiet = bool(np.all(np.sqrt(variance) < _QUIET * motion.spread))
-    for start in chain([] if first is None else [first], _starts(state, variance)):
+    for start in chain([] if first is None else [first], _starts(state, variance, noisy=not quiet)):
         met = state.follow(start, NEARBY if start is first else LEVELS)
         if met is None:
             continue
@@ -244,8 +244,11 @@ def search(motion: Motion, options: Options, variance: Floats, first: Fitted | N
     return Found(met_all[0], tuple(met_all), agreed) if met_all else None
 
 
-def _starts(state: Search, variance: Floats) -> Iterator[Fitted]:
-    """Models along the first paths: the best, smaller and larger ones."""
+def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]:
+    """Models along the first paths: the best, smaller and larger ones.
+
+    Without much noise first the best with terms added and dropped; with it, that is no start of its own.
+    """
     motion = state.motion
     seen: set[bytes] = set()
     for drift in (drift_of_data(motion, variance), drift_of_nothing(motion)):
@@ -256,7 +259,7 @@ def _starts(state: Search, variance: Floats) -> Iterator[Fitted]:
         if best is None:
             continue
         scale = best.loss / form.objective.rows
-        settled = None if state.bound_to(result) else supports.settle(best, scale=scale)
+        settled = None if noisy or state.bound_to(result) else supports.settle(best, scale=scale)
         sizes = [share * len(best.support) for share in _SHARES] + [2.0 * motion.states, 3.0 * motion.states]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
         for fit in chain([settled], map(supports.possible, near)):

@@ -159,7 +159,6 @@ def _moved(
 ) -> Fitted:
     d = motion.states
     quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
-    rng = np.random.default_rng(0)
     states, shift = [], 0.0
     curved = update is _separate
     for (white, table), x in zip(parts, now.x, strict=True):
@@ -170,8 +169,11 @@ def _moved(
         states.append(new)
         shift += float(np.sum((new - x) ** 2 / (record.spread * now.variance)))
         quadratic += _sizes(white, now, z, back)
+        rng = np.random.default_rng(0)
         for _ in range(_PROBES if curved else 1):
-            probe = white.solved(rng.choice([-1.0, 1.0], size=len(table)))
+            # The same signs for every stretch: the order of trajectories must not matter.
+            signs = rng.choice([-1.0, 1.0], size=len(table) // record.stretches)
+            probe = white.solved(np.tile(signs, record.stretches))
             trace += _sizes(white, now, probe, white.linear.noise_of(probe)) / (_PROBES if curved else 1)
         if curved:
             curvature += _information(white, now, z, back)

@@ -192,7 +192,11 @@ class Motion:
             if white is None:
                 return None
             table = self.table(white, law)
-            for part in np.array_split(table, max(round(len(table) / length), 1)):
+            # Along a stretch where it is long enough, so that the order of trajectories does not matter.
+            own = len(table) // white.linear.record.stretches
+            runs = np.split(table, white.linear.record.stretches) if own >= length else [table]
+            parts = [p for run in runs for p in np.array_split(run, max(round(len(run) / length), 1))]
+            for part in parts:
                 made.append(LeastSquares(triangle(part), len(columns), len(part)))
         return tuple(made)
 
