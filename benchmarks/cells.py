@@ -76,7 +76,9 @@ def measured(
     """
     path = subset.out / f"{name}.csv"
     cells = list(cells)
-    keys = list(cells[0]) if cells else []
+    if not cells:
+        return _read(path)
+    keys = list(cells[0])
     known = {} if subset.anew else {_key(row, keys): row for row in _read(path)}
     for cell in cells:
         if _key(cell, keys) in known:

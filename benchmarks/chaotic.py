@@ -57,13 +57,10 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
         "truth (right terms first, then the least error); its seconds are those of one threshold.",
         folder=subset.out,
     )
-    missed = _missed([row for row in rows if row["method"] == "fitted states"])
-    if not missed:
-        return
     write(
         "chaotic_missed",
         "Seventy chaotic systems: those that fitted states miss",
-        missed,
+        _missed([row for row in rows if row["method"] == "fitted states"]),
         "Every draw of the noise in which the terms are not exactly right. `near` says whether the truth is "
         "among the near-equal models of the one returned: then these data cannot tell them apart.",
         folder=subset.out,

@@ -42,10 +42,12 @@ def write(
     folder: Path = RESULTS,
     how: str = "one thread, processor time",
 ) -> None:
-    """Write rows to results/name.csv and results/name.md, and show the table.
+    """Write rows to results/name.csv and results/name.md, and show the table; nothing without rows.
 
     how: what was measured, for the last line, which names the machine
     """
+    if not rows:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     with (folder / f"{name}.csv").open("w", newline="") as file:

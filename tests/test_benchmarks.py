@@ -27,6 +27,7 @@ def test_a_cell_that_is_in_the_table_is_not_measured_again(tmp_path):
     again = rows([1], anew=True)
     assert len(again) == 3
     assert next(row for row in again if row["seed"] == 1)["error"] == pytest.approx(0.4)
+    assert rows([]) == again
 
 
 def test_a_subset_that_names_nothing_known_says_what_there_is():
