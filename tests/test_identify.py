@@ -225,7 +225,7 @@ def test_a_callback_sees_every_step_and_may_stop():
         steps.append(step)
         return len(steps) < 3
 
-    model = identify(DATA, SYSTEM.basis, callback=watch)
+    model = identify(DATA, SYSTEM.basis, callback=watch, passes=1)
     assert len(steps) == 3
     assert [s.iteration for s in steps] == sorted(s.iteration for s in steps)
     assert model.result.status == "stopped by callback"

@@ -35,6 +35,9 @@ __all__ = ["identify", "solve"]
 
 _AROUND = 12
 """Sizes on either side of the chosen model that the path shows one by one."""
+_LARGE = 1_000
+"""Coefficients beyond which states are fitted only when asked for: eight coupled masses, 1,320 coefficients,
+took longer than 150 s, against seconds for one pass."""
 _SOME = 200_000
 """Samples of data larger than memory by which noise, drift and quadrature are judged; sums are of all."""
 
@@ -58,7 +61,7 @@ def identify(
     executor: Executor | None = None,
     device: Any = None,
     progress: Callable[[int, int | None], None] | None = None,
-    passes: int | None = 1,
+    passes: int | None = None,
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
@@ -73,7 +76,8 @@ def identify(
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
     callback, seed: receives each Step of the solver and may return False to stop; of what is drawn at random
     blocks, processes, executor, device, progress: as in `accumulate`
-    passes: None: states are fitted too, until the model settles; 1: one pass at measured states
+    passes: None: states are fitted too, until the model settles, but for very many coefficients; 1: one pass
+        at measured states; more: states are fitted whatever it takes
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -92,7 +96,8 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
-    model = _with_fitted_states(source, passes, basis)(data, basis, form, pose, selection=rule, **how)
+    fit = _with_fitted_states(source, passes, basis, data)
+    model = fit(data, basis, form, pose, selection=rule, **how)
     if model is None:
         with workers(executor, processes, (basis,), where="identify") as hands:
             gather = partial(sums, basis=basis, executor=hands)
@@ -100,10 +105,13 @@ def identify(
     return judged(_with_scales(_with_warnings(model, source, constraints, passes), data, seed), data)
 
 
-def _with_fitted_states(source: Source, passes: int | None, basis: Basis) -> Callable[..., Model | None]:
+def _with_fitted_states(
+    source: Source, passes: int | None, basis: Basis, data: list[Trajectory]
+) -> Callable[..., Model | None]:
     """What fits states: always where terms hold parameters, else where the passes and the data allow it."""
     if not basis.unknowns():
-        return identify_with_states if passes != 1 and source.whole is not None else _none
+        one = passes == 1 or (passes is None and _size(basis, data) > _LARGE)
+        return identify_with_states if not one and source.whole is not None else _none
     if source.whole is None:
         names = ", ".join(one.name for one in basis.unknowns())
         raise DataError(
@@ -111,6 +119,11 @@ def _with_fitted_states(source: Source, passes: int | None, basis: Basis) -> Cal
             "parts. Read a part of them into memory, or give the parameters values: basis.at({…})."
         )
     return identify_with_parameters
+
+
+def _size(basis: Basis, data: list[Trajectory]) -> int:
+    """How many coefficients there are to choose from."""
+    return len(basis.names(data[0].variables)) * data[0].dimension
 
 
 def _none(*_: Any, **__: Any) -> None:
@@ -170,6 +183,11 @@ def _with_warnings(
         )
     elif source.whole is None and passes != 1:
         found.append("States were not fitted, as the data are not in memory: terms are at measured states.")
+    elif passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE:
+        found.append(
+            f"States were not fitted, as there are {model.coef.size:,} coefficients to choose from and that would "
+            "take long: terms are at measured states. Give passes=2 or more to have them fitted."
+        )
     if source.whole is None and any(at_samples(c) for c in constraints):
         found.append(
             f"A conservation law with a tolerance was imposed at {_SOME:,} samples at most, not at all."
