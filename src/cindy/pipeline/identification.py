@@ -185,7 +185,7 @@ def _with_warnings(
         found.append("States were not fitted, as the data are not in memory: terms are at measured states.")
     elif passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE:
         found.append(
-            f"States were not fitted, as there are {model.coef.size:,} coefficients to choose from and that would "
+            f"States were not fitted, as there are {model.coef.size:,} coefficients to choose from and it would "
             "take long: terms are at measured states. Give passes=2 or more to have them fitted."
         )
     if source.whole is None and any(at_samples(c) for c in constraints):
