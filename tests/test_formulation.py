@@ -204,7 +204,7 @@ def test_discrete_refuses_an_irregular_grid():
         (lambda: Integral(degree=0), "`degree`"),
         (lambda: Differential(order=2, degree=1), "at least 2"),
         (lambda: Differential(half_width=0), "`half_width`"),
-        (lambda: formulation_from_dict({"kind": "weak"}), "unknown kind 'weak'"),
+        (lambda: formulation_from_dict({"kind": "strong"}), "unknown kind 'strong'"),
         (lambda: formulation_from_dict({"kind": "integral", "windows": 3}), "not settings"),
     ],
 )

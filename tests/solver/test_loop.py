@@ -29,8 +29,9 @@ def test_the_callback_sees_every_step_and_can_stop_the_run(correction):
     result = conditional_gradient(*problem(), correction, tol=1e-12, callback=callback)
     assert result.status is Status.STOPPED
     assert [step.iteration for step in seen] == [0, 1, 2, 3]
-    assert tuple(seen) == result.history
-    assert result.gap == seen[-1].gap
+    # Where the callback stops the run, the gap is proved once more: its last digits may change.
+    assert tuple(seen[:-1]) == result.history[:-1]
+    assert result.gap == pytest.approx(seen[-1].gap, rel=1e-9)
     assert result.oracle_calls == 4
 
 

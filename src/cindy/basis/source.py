@@ -135,7 +135,7 @@ def formula(node: Expression, names: Mapping[str, str], language: Language) -> s
     if node.operation in COMPARISONS:
         return f"(1.0*({parts[0]} {node.operation} {parts[1]}))"
     if node.operation == "sign":
-        return f"(1.0*(({parts[0]} > 0.0) - ({parts[0]} < 0.0)))"
+        return f"(1.0*({parts[0]} > 0.0) - 1.0*({parts[0]} < 0.0))"
     if node.operation == "where":
         return language.choice.format(f"({parts[0]}) != 0.0", f"({parts[1]})", f"({parts[2]})")
     if node.operation in SEVERAL:

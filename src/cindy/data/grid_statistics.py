@@ -8,7 +8,6 @@ from math import comb
 from typing import Any
 
 import numpy as np
-import scipy.fft
 
 from cindy._types import Floats
 
@@ -100,13 +99,15 @@ def corner(values: Floats, axis: int, *, periodic: bool) -> float:
     Where two straight lines fit the running sum of the amplitudes best (Messenger and Bortz,
     J. Comput. Phys. 443, 2021): the sum grows fast over the signal and slowly over what is left.
     """
+    from scipy import fft
+
     moved = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
     moved = moved[:, np.isfinite(moved).all(axis=0)]
     n = len(moved)
     if n < 8 or moved.shape[1] == 0:
         return np.pi / 4
     # Cosines where the axis does not repeat: a jump from the last sample to the first would look like signal.
-    spectrum = np.abs(scipy.fft.rfft(moved, axis=0)) if periodic else np.abs(scipy.fft.dct(moved, axis=0))
+    spectrum = np.abs(fft.rfft(moved, axis=0)) if periodic else np.abs(fft.dct(moved, axis=0))
     amplitude = spectrum.mean(axis=1)
     amplitude[0] = 0.0
     running = np.cumsum(amplitude)
@@ -132,6 +133,8 @@ def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Flo
 
     periodic: of the axes of space
     """
+    from scipy import fft
+
     count = values.shape[-1]
     if count < 2 * _NEAREST:
         return _cut(values, sigma, periodic)
@@ -141,20 +144,22 @@ def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Flo
     first = _cut(values[..., :_NEAREST] @ row, size, periodic)
     last = _cut(values[..., : -_NEAREST - 1 : -1] @ row, size, periodic)
     line = first[..., None] + (last - first)[..., None] * np.linspace(0.0, 1.0, count)
-    inner = scipy.fft.dst((values - line)[..., 1:-1], type=1, axis=-1, norm="ortho")
-    kept = scipy.fft.idst(_cut(inner, sigma, periodic), type=1, axis=-1, norm="ortho")
+    inner = fft.dst((values - line)[..., 1:-1], type=1, axis=-1, norm="ortho")
+    kept = fft.idst(_cut(inner, sigma, periodic), type=1, axis=-1, norm="ortho")
     line[..., 1:-1] += kept
     return np.asarray(line)
 
 
 def _cut(values: Floats, sigma: float, periodic: Sequence[bool]) -> Floats:
     """The values without waves in space, the first axes, that do not rise above noise of this size."""
+    from scipy import fft
+
     even = [k for k, around in enumerate(periodic) if not around]
     around = [k for k, ring in enumerate(periodic) if ring]
-    waves: Any = scipy.fft.dctn(values, axes=even, norm="ortho") if even else values
+    waves: Any = fft.dctn(values, axes=even, norm="ortho") if even else values
     if around:
-        waves = scipy.fft.fftn(waves, axes=around, norm="ortho")
+        waves = fft.fftn(waves, axes=around, norm="ortho")
     waves = np.where(np.abs(waves) > sigma * np.sqrt(2.0 * np.log(max(values.size, 2))), waves, 0.0)
     if around:
-        waves = np.real(scipy.fft.ifftn(waves, axes=around, norm="ortho"))
-    return np.asarray(scipy.fft.idctn(waves, axes=even, norm="ortho") if even else waves)
+        waves = np.real(fft.ifftn(waves, axes=around, norm="ortho"))
+    return np.asarray(fft.idctn(waves, axes=even, norm="ortho") if even else waves)

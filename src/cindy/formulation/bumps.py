@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from math import ceil, floor
+from math import ceil, floor, gamma
 from typing import TypeVar
 
 import numpy as np
 import scipy.sparse
-import scipy.special
 
 from cindy._types import Floats, Ints
 from cindy.calculus import interval_weights
@@ -71,7 +70,8 @@ def bumps(
     s = away / half_width
     inside = np.abs(s) < 1.0
     s = np.where(inside, s, 0.0)
-    whole = half_width * float(scipy.special.beta(0.5, power + 1.0))
+    # ∫ (1 − s²)^p ds over [−1, 1] = B(1/2, p + 1)
+    whole = half_width * gamma(0.5) * gamma(power + 1.0) / gamma(power + 1.5)
     matrices = {}
     for k in orders:
         shape = _bump(s, power, k) * (-1.0 / half_width) ** k / whole

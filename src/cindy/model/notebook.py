@@ -7,7 +7,6 @@ from html import escape
 
 import numpy as np
 
-from cindy.export import left_side, summand
 from cindy.model.equations import Equations
 
 __all__ = ["shown"]
@@ -18,6 +17,8 @@ _MOST = 40
 
 def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence[str]) -> str:
     """HTML without scripts or anything from elsewhere."""
+    from cindy.export import left_side, summand  # with `import cindy` it would cost a tenth of its time
+
     terms = model.basis.terms(model.variables)
     rows = []
     for j, state in enumerate(model.states):

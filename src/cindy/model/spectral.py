@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache
 from math import factorial
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 
 from cindy._types import Floats
@@ -54,10 +53,10 @@ class Spectral:
         found = []
         for k, (n, length) in enumerate(zip(self.shape, self.periods, strict=True)):
             last = k == len(self.shape) - 1
-            numbers = scipy.fft.rfftfreq(n, length / n) if last else scipy.fft.fftfreq(n, length / n)
+            numbers = np.fft.rfftfreq(n, length / n) if last else np.fft.fftfreq(n, length / n)
             shape = [1] * len(self.shape)
             shape[k] = -1
-            found.append(2 * np.pi * numbers.reshape(shape))
+            found.append(np.asarray(2 * np.pi * numbers.reshape(shape), dtype=np.float64))
         return found
 
     def multiplier(self, orders: Sequence[int]) -> Complexes:
@@ -110,10 +109,10 @@ class Spectral:
         return [s for s in self.summands if not _is_linear(s[0], self.states) and np.any(s[2])]
 
     def forward(self, values: Floats) -> Complexes:
-        return np.asarray(scipy.fft.rfftn(values, axes=range(1, values.ndim)))
+        return np.asarray(np.fft.rfftn(values, axes=range(1, values.ndim)))
 
     def backward(self, modes: Complexes) -> Floats:
-        return np.asarray(scipy.fft.irfftn(modes, s=self.shape, axes=range(1, modes.ndim)))
+        return np.asarray(np.fft.irfftn(modes, s=self.shape, axes=range(1, modes.ndim)))
 
     def rest(self, t: float, modes: Complexes) -> Complexes:
         """The part that is not linear, (D, modes …)."""
@@ -124,7 +123,7 @@ class Spectral:
         values = dict(zip(self.states, self.backward(modes[:d]), strict=True)) | self.known(t)
         where = dict(zip(self.states, modes[:d], strict=True))
         for terms, made in self._operators:
-            modes_of = scipy.fft.rfftn(self._evaluated(terms, values, where))
+            modes_of = np.fft.rfftn(self._evaluated(terms, values, where))
             for i, factor in made:
                 out[d * (self.order - 1) + i] += factor * modes_of
         return out
@@ -162,8 +161,10 @@ class Spectral:
     ) -> Floats:
         inner = modes.get(factor.of[0].variables[0]) if _is_linear(factor.of, self.states) else None
         if inner is None:
-            inner = scipy.fft.rfftn(self._evaluated(factor.of, values, modes))
-        return np.asarray(scipy.fft.irfftn(self.multiplier(orders) * inner, s=self.shape))
+            inner = np.fft.rfftn(self._evaluated(factor.of, values, modes))
+        return np.asarray(
+            np.fft.irfftn(self.multiplier(orders) * inner, s=self.shape, axes=range(len(self.shape)))
+        )
 
     def stepper(self, h: float) -> Callable[[float, Complexes], Complexes]:
         """One step of length h."""

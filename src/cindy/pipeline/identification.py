@@ -76,8 +76,7 @@ def identify(
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
     callback, seed: receives each Step of the solver and may return False to stop; of what is drawn at random
     blocks, processes, executor, device, progress: as in `accumulate`
-    passes: None: states are fitted too, until the model settles, but for very many coefficients; 1: one pass
-        at measured states; more: states are fitted whatever it takes
+    passes: None: states are fitted too, unless coefficients are very many; 1: at measured states; 2: anyway
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -185,7 +184,7 @@ def _with_warnings(
         found.append("States were not fitted, as the data are not in memory: terms are at measured states.")
     elif passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE:
         found.append(
-            f"States were not fitted, as there are {model.coef.size:,} coefficients to choose from and it would "
+            f"States were not fitted: with {model.coef.size:,} coefficients to choose from that would "
             "take long: terms are at measured states. Give passes=2 or more to have them fitted."
         )
     if source.whole is None and any(at_samples(c) for c in constraints):

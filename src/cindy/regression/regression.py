@@ -103,7 +103,7 @@ class Regression:
         size = np.linalg.norm(r, axis=0)
         pivoted = scipy.linalg.qr(r / np.where(size > 0, size, 1.0), mode="r", pivoting=True)[0]
         diagonal = np.abs(np.diagonal(pivoted))
-        return int((diagonal > _ROUNDING * diagonal[0]).sum())
+        return int((diagonal > _ROUNDING * diagonal[0]).sum()) if len(diagonal) else 0
 
     @cached_property
     def noise(self) -> Floats:

@@ -60,12 +60,15 @@ class Oracle(ABC):
     def minimise(self, gradient: Floats) -> Atom:
         """The minimiser for a flat gradient that is known to be finite and of the right size."""
 
-    @abstractmethod
     def proved(self, gradient: Floats) -> tuple[Atom, float]:
         """An atom, and a bound from below on what `minimise` looks for over the whole region.
 
-        As `minimise`, but whatever rounding or a tolerance may have lost is in the bound.
+        As `minimise`, but whatever rounding or a tolerance may have lost is in the bound; here, the rounding
+        of the inner product.
         """
+        atom = self.minimise(gradient)
+        size = float(np.abs(gradient[atom.indices]) @ np.abs(atom.values))
+        return atom, atom.slope(gradient) - (2 + len(atom.indices)) * np.finfo(float).eps * size
 
     @abstractmethod
     def price(self, gradient: Floats) -> float:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from cindy._types import Floats
 from cindy.data import Trajectory
@@ -99,6 +98,8 @@ def _divided(
     t: Floats, filled: tuple[Floats, Floats, Floats], parts: int
 ) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
     """The same with instants between the samples: states on a spline, inputs on straight lines."""
+    from scipy.interpolate import CubicSpline
+
     y, spread, u = filled
     number = np.arange(len(t), dtype=np.float64)
     at = np.arange(parts * (len(t) - 1) + 1) / parts

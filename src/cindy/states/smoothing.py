@@ -45,7 +45,11 @@ def smoothed(t: Floats, y: Floats) -> Smooth:
         for ratio in _RATIOS:
             band = product.copy()
             band[0] += ratio
-            factor = cholesky_banded(band, lower=True, check_finite=False)
+            try:
+                factor = cholesky_banded(band, lower=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                # Steps that differ by orders leave no digits for so small a ratio: the next is larger.
+                continue
             u = cho_solve_banded((factor, True), z, check_finite=False)
             square = max(float(z @ u), 1e-300)
             value = rows * np.log(square) + 2.0 * float(np.log(factor[0]).sum())

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import lsq_linear
 
 from cindy._types import Floats
 from cindy.basis import Parameter
@@ -45,6 +44,8 @@ class Stride:
 
 def stride(motion: Motion, now: Fitted, parts: Parts, solve: Solve) -> Stride | None:
     """A step that fits better with states held; the same parameters where there is none, None beyond ψ."""
+    from scipy.optimize import lsq_linear  # a sixth of the time of `import cindy`
+
     k, law = len(now.law.support), now.law
     start = now.coef[k:]
     here = _Rows.of([table for _, table in parts], k)
