@@ -116,7 +116,8 @@ def test_the_papers_own_algorithm_ends_with_its_gap(system, form):
         selection=Gap(1e-6),
     )
     assert model.result.gap <= 1e-6
-    assert model.gap == pytest.approx(model.result.gap, rel=1e-6, abs=1e-12)
+    # Both include what rounding may hide, of which the run asks for no less than its tolerance.
+    assert model.gap == pytest.approx(model.result.gap, rel=1e-6, abs=1e-10)
     assert model.result.status == "converged"
     summary = accumulate(data, system.basis, formulation=form(order=system.order))
     scaled = Problem(summary, weights=Uniform()).form.scaled(model.coef)

@@ -82,7 +82,7 @@ def facts(model: Known) -> list[tuple[str, str]]:
 
 def _explained(model: Known) -> Iterator[tuple[str, str]]:
     known = model.explained
-    if not known:
+    if not {"equations", "solutions", "span", "through"} <= set(known):
         return
     yield (
         "R² of equations",
