@@ -244,7 +244,7 @@ def test_a_large_problem_is_certified_by_a_leap_and_its_model_is_the_same():
     assert short.settings["correction"] == "Direct(leap=True)"
     assert watched.settings["correction"] == "Direct(leap=False)"
     assert len(steps) > 50 > len(short.result.history)
-    assert short.result.gap <= 1e-10
+    assert short.result.gap <= 1e-9  # rounding of the gradient counts in it
     assert short.gap <= watched.gap * (1 + 1e-6) + 1e-12
 
 
