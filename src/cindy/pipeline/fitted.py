@@ -72,6 +72,7 @@ def identify_with_states(
     tol: float,
     max_iter: int,
     callback: Callable[[Step], bool | None] | None,
+    seed: int,
 ) -> Model | None:
     """The model that passes with fitted states lead to; None where the form or the rule knows only one."""
     motion = form.motion(data, basis) if isinstance(form, Formulation) else None
@@ -94,13 +95,13 @@ def identify_with_states(
             max_iter,
             faithful=not problem.weights.adapts or problem.radius is not None,
         )
-        whole, here = motion, screened(some_of(motion), options, variance)
+        whole, here = motion, screened(some_of(motion, seed), options, variance)
         found = search(here, options, variance)
         parts = _parts_for(here, found)
         if parts > motion.parts:
             finer = form.motion(data, basis, instants=parts)
             assert finer is not None
-            whole, here = finer, replace(some_of(finer), candidates=here.candidates)
+            whole, here = finer, replace(some_of(finer, seed), candidates=here.candidates)
             found = search(here, options, variance)
         here, found, said = _second_look(here, found, options, variance)
         found = _required(found, selection)

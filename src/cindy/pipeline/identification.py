@@ -74,7 +74,7 @@ def identify(
     correction: of the solver between oracle calls; Direct() by default, with a leap for large problems
     weights, radius: of the l1 ball; Adaptive() and twice that of least squares, in scaled units
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
-    callback, seed: receives each Step of the solver and may return False to stop; of what is drawn at random
+    callback, seed: receives each Step and may return False to stop; of the part of much data looked at first
     blocks, processes, executor, device, progress: as in `accumulate`
     passes: None: states are fitted too, unless coefficients are very many; 1: at measured states; 2: anyway
 
@@ -95,8 +95,8 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
-    fit = _with_fitted_states(source, passes, basis, data)
-    model = fit(data, basis, form, pose, selection=rule, **how)
+    fitted = _with_fitted_states(source, passes, basis, data, seed)
+    model = fitted(data, basis, form, pose, selection=rule, **how)
     if model is None:
         with workers(executor, processes, (basis,), where="identify") as hands:
             gather = partial(sums, basis=basis, executor=hands)
@@ -105,12 +105,12 @@ def identify(
 
 
 def _with_fitted_states(
-    source: Source, passes: int | None, basis: Basis, data: list[Trajectory]
+    source: Source, passes: int | None, basis: Basis, data: list[Trajectory], seed: int
 ) -> Callable[..., Model | None]:
     """What fits states: always where terms hold parameters, else where the passes and the data allow it."""
     if not basis.unknowns():
         one = passes == 1 or (passes is None and _size(basis, data) > _LARGE)
-        return identify_with_states if not one and source.whole is not None else _none
+        return partial(identify_with_states, seed=seed) if not one and source.whole is not None else _none
     if source.whole is None:
         names = ", ".join(one.name for one in basis.unknowns())
         raise DataError(

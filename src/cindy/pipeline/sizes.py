@@ -20,16 +20,19 @@ _MANY = 700
 _LIKELY = 500
 
 
-def some_of(motion: Motion) -> Motion:
-    """Stretches spread over the data, some 20,000 samples; all of them where there are not many more."""
+def some_of(motion: Motion, seed: int) -> Motion:
+    """Stretches spread over the data, some 20,000 samples; all of them where there are not many more.
+
+    seed: of where the first of them lies
+    """
     if motion.samples <= 1.5 * _ENOUGH:
         return motion
-    share = _ENOUGH / motion.samples
+    share, offset = _ENOUGH / motion.samples, np.random.default_rng(seed).random()
     records, before, taken = [], 0, 0
     for record in motion.records:
         number = np.arange(before, before + record.stretches)
         before += record.stretches
-        keep = np.flatnonzero(np.floor((number + 1) * share) > np.floor(number * share))
+        keep = np.flatnonzero(np.floor((number + 1) * share + offset) > np.floor(number * share + offset))
         taken += len(keep)
         if len(keep):
             records.append(record.part(keep))
