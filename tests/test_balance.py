@@ -83,7 +83,7 @@ def test_own_weights_are_left_alone_and_the_automatic_ones_are_better():
         data = system.simulate(seed, noise=1e-4, spread="trajectory")
         # A weight other than one, however little, is the caller's word.
         own = [replace(one, weight=1.0 + 1e-12) for one in data]
-        models = [cindy.identify(d, system.basis) for d in (own, data)]
+        models = [cindy.identify(d, system.basis, passes=1) for d in (own, data)]
         errors.append([np.linalg.norm(m.coef - system.coef) for m in models])
         np.testing.assert_array_equal(models[1].support, system.coef != 0)
     plain, weighted = np.median(errors, axis=0)

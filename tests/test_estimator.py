@@ -155,7 +155,7 @@ def test_scores_are_higher_the_better_and_at_most_one(runs):
         (lambda x, t: CINDy().fit([x, x], t=[t]), "one entry per trajectory"),
         (lambda x, t: CINDy(time="s").fit(pd.DataFrame(x)), 'no column "s"'),
         (lambda x, t: CINDy().fit(x, t=t[:-1]), "one row per time"),
-        (lambda x, t: CINDy().fit(x[:, :1], t=t).predict(x), "one column for each"),
+        (lambda x, t: CINDy().fit(x, t=t).predict(x[:, :1]), "one column for each"),
     ],
 )
 def test_data_that_do_not_fit_together_are_refused(call, sentence, runs):

@@ -60,6 +60,7 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         tol: float = 1e-6,
         max_iter: int = 10_000,
         seed: int = 0,
+        passes: int | None = None,
         time: str | None = None,
     ) -> None:
         self.basis = basis
@@ -72,6 +73,7 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         self.tol = tol
         self.max_iter = max_iter
         self.seed = seed
+        self.passes = passes
         self.time = time
 
     def fit(self, X: Any, y: Any = None, *, t: Any = None, u: Any = None) -> Self:
@@ -94,6 +96,7 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
             tol=self.tol,
             max_iter=self.max_iter,
             seed=self.seed,
+            passes=self.passes,
         )
         self.coef_ = self.model_.coef
         self.n_features_in_ = len(self.model_.states)
