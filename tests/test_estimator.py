@@ -85,6 +85,8 @@ def test_settings_go_in_and_come_out():
         "tol": 1e-4,
         "max_iter": 77,
         "seed": 5,
+        "passes": None,
+        "passes": None,
         "time": "t",
     }
     estimator = CINDy(**given)
