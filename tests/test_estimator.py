@@ -86,7 +86,6 @@ def test_settings_go_in_and_come_out():
         "max_iter": 77,
         "seed": 5,
         "passes": None,
-        "passes": None,
         "time": "t",
     }
     estimator = CINDy(**given)
