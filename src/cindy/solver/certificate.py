@@ -31,9 +31,15 @@ class Sizes:
     @classmethod
     def of(cls, objective: LeastSquares, x: Floats) -> "Sizes":
         parts = (objective.design, objective.target, objective.residual(x))
-        # Not norm(): it would copy the design.
-        lengths = [np.sqrt(np.einsum("ij,ij->j", part, part)) for part in parts]
+        lengths = [_lengths(part) for part in parts]
         return cls(lengths[0], lengths[1], lengths[2], max(objective.design.shape) + 2)
+
+
+def _lengths(matrix: Floats) -> Floats:
+    """(columns,) lengths; norm() copies a plain array whole, and a design on a device knows only norm()."""
+    if type(matrix) is np.ndarray:
+        return np.asarray(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)))
+    return np.asarray(np.linalg.norm(matrix, axis=0))
 
 
 def certificate(
