@@ -108,6 +108,8 @@ def _with_fitted_states(
     source: Source, passes: int | None, basis: Basis, data: list[Trajectory], seed: int
 ) -> Callable[..., Model | None]:
     """What fits states: always where terms hold parameters, else where the passes and the data allow it."""
+    if passes is not None:
+        integer(passes, "identify: `passes`", least=1)
     if not basis.unknowns():
         one = passes == 1 or (passes is None and _size(basis, data) > _LARGE)
         return partial(identify_with_states, seed=seed) if not one and source.whole is not None else _none
