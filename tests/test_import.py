@@ -1,7 +1,9 @@
 """What `import cindy` loads, and what it does not."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,14 @@ from cindy.errors import CindyError, MissingExtraError
 
 # Slow to import, or not installed with the library: loaded by what needs them, when it needs them.
 FORBIDDEN = {
+    "concurrent.futures",
+    "dataclasses",
+    "highspy",
+    "importlib.metadata",
+    "json",
+    "multiprocessing",
+    "numpy",
+    "scipy",
     "dask",
     "jinja2",
     "matplotlib",
@@ -45,14 +55,65 @@ def run(code):
     ).stdout.strip()
 
 
+# These take a moment too, but an identification needs them.
+IDENTIFICATION_MAY_LOAD = {
+    "concurrent.futures",
+    "dataclasses",
+    "highspy",
+    "importlib.metadata",
+    "json",
+    "numpy",
+    "scipy",
+}
+
+
+def loaded_by(code):
+    return set(
+        run(f"import sys; before = {{*sys.modules}}; {code}; print(*({{*sys.modules}} - before))").split()
+    )
+
+
 def test_import_loads_nothing_that_can_wait():
-    loaded = set(run("import cindy, sys; print(*sys.modules)").split())
+    loaded = loaded_by("import cindy")
     assert not loaded & FORBIDDEN
+    assert {name for name in loaded if name.startswith("cindy")} == {"cindy"}
+
+
+def test_a_name_of_one_room_does_not_load_the_rooms_below_it():
+    loaded = loaded_by("from cindy import Polynomial, Trajectory")
+    assert not {"cindy.solver", "cindy.model", "cindy.pipeline", "highspy"} & loaded
+
+
+def test_what_identifies_loads_neither_extras_nor_processes():
+    assert not loaded_by("from cindy import identify") & (FORBIDDEN - IDENTIFICATION_MAY_LOAD)
 
 
 def test_every_public_name_is_there():
     assert all(getattr(cindy, name) is not None for name in cindy.__all__)
     assert set(cindy.__all__) <= set(dir(cindy))
+
+
+def test_a_star_import_takes_what_all_says():
+    code = "from cindy import *; import cindy; print({*cindy.__all__} <= {*globals()})"
+    assert run(code) == "True"
+
+
+def test_the_table_of_the_door_says_what_type_checkers_read():
+    body = ast.parse(Path(cindy.__file__).read_text(encoding="utf-8")).body
+    twin = next(node.body for node in body if isinstance(node, ast.If))
+    read = {node.module: sorted(alias.name for alias in node.names) for node in twin}
+    assert {module: sorted(names.split()) for module, names in cindy._FROM.items()} == read
+    assert sorted(name for names in read.values() for name in names) == sorted(cindy.__all__)
+
+
+@pytest.mark.parametrize("room", ["solver", "basis", "data", "errors", "model", "states", "systems", "rows"])
+def test_rooms_are_attributes_without_an_import_of_their_own(room):
+    assert run(f"import cindy; print(cindy.{room}.__name__)") == f"cindy.{room}"
+
+
+def test_what_was_taken_at_the_door_pickles():
+    code = "import pickle, cindy; print(pickle.loads(pickle.dumps(cindy.Polynomial(2))).degree)"
+    assert run(code) == "2"
 
 
 def test_an_unknown_name_is_an_attribute_error():

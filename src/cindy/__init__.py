@@ -1,40 +1,42 @@
 """CINDy: sparse differential equations from measured time series."""
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from cindy.basis import Basis, Custom, Derivatives, Fourier, PerRun, Polynomial, Trigonometric
-from cindy.data import Field, Lazy, Trajectory, read
-from cindy.errors import (
-    CindyError,
-    ConstraintError,
-    ConvergenceWarning,
-    DataError,
-    InfeasibleError,
-    MissingExtraError,
-    SolverError,
-    WorkerError,
-)
-from cindy.formulation import Differential, Discrete, Formulation, Integral, Weak
-from cindy.least_squares import LeastSquares
-from cindy.model import Limits, Model, Path, Run, load
-from cindy.pipeline import identify, solve
-from cindy.problem import (
-    Adaptive,
-    Constraint,
-    Problem,
-    Uniform,
-    Weights,
-    bound,
-    conserve,
-    exchange,
-    fix,
-    linear,
-    preserve_energy,
-    tie,
-)
-from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
-from cindy.solver import Blended, Direct, FullyCorrective, Plain, Step
-from cindy.summary import Summary, accumulate
+if TYPE_CHECKING:
+    from cindy.basis import Basis, Custom, Derivatives, Fourier, PerRun, Polynomial, Trigonometric
+    from cindy.data import Field, Lazy, Trajectory, read
+    from cindy.errors import (
+        CindyError,
+        ConstraintError,
+        ConvergenceWarning,
+        DataError,
+        InfeasibleError,
+        MissingExtraError,
+        SolverError,
+        WorkerError,
+    )
+    from cindy.formulation import Differential, Discrete, Formulation, Integral, Weak
+    from cindy.least_squares import LeastSquares
+    from cindy.model import Limits, Model, Path, Run, load
+    from cindy.pipeline import identify, solve
+    from cindy.problem import (
+        Adaptive,
+        Constraint,
+        Problem,
+        Uniform,
+        Weights,
+        bound,
+        conserve,
+        exchange,
+        fix,
+        linear,
+        preserve_energy,
+        tie,
+    )
+    from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
+    from cindy.solver import Blended, Direct, FullyCorrective, Plain, Step
+    from cindy.summary import Summary, accumulate
 
 __all__ = [
     "BIC",
@@ -99,8 +101,31 @@ __all__ = [
 
 __version__ = "0.2.0"
 
+# Numpy, scipy and HiGHS take half a second to load: nothing is loaded before it is used. The table is what
+# happens, the imports above are what type checkers and readers of the source see, and a test compares them.
+_FROM = {
+    "cindy.basis": "Basis Custom Derivatives Fourier PerRun Polynomial Trigonometric",
+    "cindy.data": "Field Lazy Trajectory read",
+    "cindy.errors": (
+        "CindyError ConstraintError ConvergenceWarning DataError InfeasibleError MissingExtraError "
+        "SolverError WorkerError"
+    ),
+    "cindy.formulation": "Differential Discrete Formulation Integral Weak",
+    "cindy.least_squares": "LeastSquares",
+    "cindy.model": "Limits Model Path Run load",
+    "cindy.pipeline": "identify solve",
+    "cindy.problem": (
+        "Adaptive Constraint Problem Uniform Weights bound conserve exchange fix linear preserve_energy tie"
+    ),
+    "cindy.selection": "BIC CrossValidation Discrepancy Gap Selection Significance Terms",
+    "cindy.solver": "Blended Direct FullyCorrective Plain Step",
+    "cindy.summary": "Summary accumulate",
+}
+_ROOMS = ("calculus", "regression", "rows", "states", *(module.partition(".")[2] for module in _FROM))
+_HOME = {name: module for module, names in _FROM.items() for name in names.split()}
+
 # name: (module, attribute or None for the module itself, extra that it needs)
-_ON_FIRST_USE = {
+_EXTRA = {
     "CINDy": ("cindy.sklearn.estimator", "CINDy", "sklearn"),
     "ConditionalGradientRegressor": ("cindy.sklearn.regressor", "ConditionalGradientRegressor", "sklearn"),
     "pysindy": ("cindy.pysindy", None, "pysindy"),
@@ -113,16 +138,21 @@ _ON_FIRST_USE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module 'cindy' has no attribute {name!r}")
-    from cindy._extras import require
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _ROOMS:
+        value = import_module(f"cindy.{name}")
+    elif name in _EXTRA:
+        from cindy._extras import require
 
-    module, attribute, extra = _ON_FIRST_USE[name]
-    loaded = require(module, extra, f"cindy.{name}")
-    value = loaded if attribute is None else getattr(loaded, attribute)
+        module, attribute, extra = _EXTRA[name]
+        loaded = require(module, extra, f"cindy.{name}")
+        value = loaded if attribute is None else getattr(loaded, attribute)
+    else:
+        raise AttributeError(f"module 'cindy' has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ON_FIRST_USE})
+    return sorted({*globals(), *_HOME, *_ROOMS, *_EXTRA})

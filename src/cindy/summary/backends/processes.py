@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from typing import Any
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 __all__ = ["Workers"]
 
@@ -31,6 +33,9 @@ class Workers(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run fn in a process; what cannot be pickled is told here and not by the future."""
         if self._pool is None:
+            import multiprocessing  # 30 ms to import, and most uses of the library are one process
+            from concurrent.futures import ProcessPoolExecutor
+
             # The system libraries of macOS do not survive a fork.
             method = "fork" if sys.platform == "linux" else "spawn"
             self._pool = ProcessPoolExecutor(
