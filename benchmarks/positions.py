@@ -110,7 +110,7 @@ def _measure(system: str, noise: float, seed: int) -> Row:
     truth = np.zeros((len(names), 1))
     for term, value in one.terms.items():
         truth[names.index(term), 0] = value
-    form = cindy.Integral(order=2, rates=True)  # type: ignore[call-arg]
+    form = cindy.Integral(order=2, rates=True)
     got = attempt("fitted states", one.simulate(seed, noise), one.basis, truth.shape, formulation=form)
     extra, missing = support_of(got.coef, truth)
     return {

@@ -23,7 +23,7 @@ _MATH = {name: getattr(math, name) for name in dir(math) if not name.startswith(
 
 
 def compile_rhs(
-    terms: Sequence[Term], coef: Floats, variables: Sequence[str]
+    terms: Sequence[Term], coef: Floats, variables: Sequence[str], given: int | None = None
 ) -> Callable[[float, Any, Any], list[float]]:
     """A function (t, x, u=()) that returns Σ_i coef[i, j] term_i for every equation j, as a list.
 
@@ -32,6 +32,7 @@ def compile_rhs(
 
     coef: (terms, states)
     variables: the states, which are given in x, then the inputs, given in u
+    given: how many are given in x; as many as there are equations if None
 
     >>> from cindy.basis import Polynomial
     >>> terms = Polynomial(2).terms(("x", "y"))
@@ -39,20 +40,20 @@ def compile_rhs(
     >>> rhs(0.0, [5.0, 7.0])
     [14.0, -104.0]
     """
-    source, functions = _source(terms, coef, variables, coef.shape[1])
+    source, functions = _source(terms, coef, variables, coef.shape[1] if given is None else given)
     return _function(source, functions)
 
 
 def compile_jacobian(
-    terms: Sequence[Term], coef: Floats, variables: Sequence[str]
+    terms: Sequence[Term], coef: Floats, variables: Sequence[str], given: int | None = None
 ) -> Callable[[float, Any, Any], list[list[float]]]:
-    """A function (t, x, u=()) that returns the derivative of equation j by state k as entry [j][k].
+    """A function (t, x, u=()) that returns the derivative of equation j by the k-th of x as entry [j][k].
 
     Exact, except for custom Python functions, which are differentiated by central differences.
     """
-    d = coef.shape[1]
+    d = coef.shape[1] if given is None else given
     plan, slopes = Dictionary.of(tuple(terms), tuple(variables), "compile_jacobian").slopes
-    flat = np.zeros((len(plan.terms), d * d))
+    flat = np.zeros((len(plan.terms), coef.shape[1] * d))
     for term, variable, coefficient, column in slopes:
         if variable < d:
             flat[column, variable::d] += coefficient * coef[term]
@@ -61,7 +62,7 @@ def compile_jacobian(
 
     def jacobian(t: float, x: ArrayLike, u: ArrayLike = ()) -> list[list[float]]:
         values = row_by_row(t, x, u)
-        return [values[j : j + d] for j in range(0, d * d, d)]
+        return [values[j : j + d] for j in range(0, len(values), d)]
 
     return jacobian
 

@@ -6,6 +6,7 @@ Nothing here executes text: a formula becomes a tree of the operations below or 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -53,6 +54,8 @@ _TINY = 1e-300
 LONGEST = 2000
 LONGEST_CHAIN = 200
 DEEPEST = 60
+_QUOTE, _PRIME = re.compile(r"(?<=\w)'"), "\N{MODIFIER LETTER PRIME}"
+"""What stands after the name of a rate, and a letter that Python takes in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +243,7 @@ def _one_and(a: Expression, sign: float) -> Expression:
 
 @lru_cache(maxsize=256)
 def parse(text: str, where: str) -> Expression:
-    """The formula that `text` says; `^` and `**` both mean a power.
+    """The formula that `text` says; `^` and `**` both mean a power, and x' is a name as x is.
 
     >>> parse("x*exp(-y) + 2", "example").symbols() == {"x", "y"}
     True
@@ -248,7 +251,7 @@ def parse(text: str, where: str) -> Expression:
     if len(text) > LONGEST:
         raise DataError(f"{where} must be a formula of at most {LONGEST} characters, but has {len(text)}.")
     try:
-        tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
+        tree = ast.parse(_QUOTE.sub(_PRIME, text.strip().replace("^", "**")), mode="eval")
         result = _converted(tree.body, where, 0)
         _check_depth(result, where, DEEPEST)
         check_finite(result, where)
@@ -284,7 +287,7 @@ def _converted(node: ast.expr, where: str, depth: int) -> Expression:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return number(_finite(value, where))
         case ast.Name(id=name):
-            return symbol(name)
+            return symbol(name.replace(_PRIME, "'"))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return build("-", _converted(operand, where, depth + 1))
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):

@@ -112,7 +112,12 @@ def fit(
         Text, _terms('"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.')
     ] = None,
     term: Annotated[Texts, _terms('A further term, as "decay=x*exp(-y)".')] = None,
-    formulation: Annotated[Text, _terms("integral, differential or discrete; weak for fields.")] = None,
+    formulation: Annotated[
+        Text,
+        _terms(
+            "integral, differential or discrete; \"integral:2:rates\" for x'' = F(x, x'); weak for fields."
+        ),
+    ] = None,
     order: Annotated[int | None, _terms("1 for x' = F, 2 for x'' = F.")] = None,
     window: Annotated[int | None, _terms("Samples in a window; 0: whole trajectories.")] = None,
     initial: Annotated[Text, _terms('Initial states: "free" or "first".')] = None,
@@ -131,6 +136,9 @@ def fit(
     radius: Annotated[float | None, _search("Radius of the region, in scaled units.")] = None,
     tol: Annotated[float | None, _search("Gap to reach, relative to the loss of no model.")] = None,
     seed: Annotated[int | None, _search("Seed of whatever is drawn.")] = None,
+    passes: Annotated[
+        int | None, _search("1: terms at measured states; 2: states fitted, however many coefficients.")
+    ] = None,
     out: Annotated[Text, _written("Where to write the model (JSON).")] = None,
     report: Annotated[Text, _written("Where to write the report (HTML).")] = None,
     figures: Annotated[Text, _written("Folder for figures (PNG).")] = None,

@@ -37,6 +37,7 @@ class FitSettings:
     radius: float | None = None
     tol: float | None = None
     seed: int | None = None
+    passes: int | None = None
     conserve: list[str] = field(default_factory=list)
     exchange: list[str] = field(default_factory=list)
     fix: list[str] = field(default_factory=list)
@@ -64,7 +65,7 @@ class FitSettings:
             text = getattr(self, name)
             if text is not None:
                 given[name] = getattr(texts, name)(text)
-        for name in ("radius", "tol", "seed"):
+        for name in ("radius", "tol", "seed", "passes"):
             if getattr(self, name) is not None:
                 given[name] = getattr(self, name)
         return given

@@ -14,6 +14,7 @@ from cindy.pipeline import (
     basis_from_text,
     choose,
     correction_from_text,
+    formulation_from_text,
     number,
     selection_from_text,
     weights_from_text,
@@ -46,12 +47,17 @@ def basis(text: str, terms: Mapping[str, str] | None = None) -> Basis:
 def formulation(
     text: str, *, order: int | None = None, window: int | None = None, initial: str | None = None
 ) -> Formulation:
-    """A formulation by name, with the settings that it takes.
+    """A formulation by name, with the settings that it takes; "integral:2:rates" as in `identify`.
 
     >>> formulation("integral", order=2) == cindy.Integral(order=2)
     True
     """
     where = "--formulation"
+    text, colon, rest = text.partition(":")
+    if colon:
+        if any(setting is not None for setting in (order, window, initial)):
+            raise DataError(f'{where}: "{text}:{rest}" says the order; leave --order and the others out.')
+        return formulation_from_text(f"{text}:{rest}", where=where)
     kind = choose(text, {name: name for name in ("integral", "differential", "discrete", "weak")}, where)
     given = {"--order": order, "--window": window, "--initial": initial}
     takes = {

@@ -44,7 +44,7 @@ def to_python(
         "",
         "",
         "def rhs(t, x, u=()):",
-        f'    """Return {_meaning(equations)} at the states x and the inputs u."""',
+        f'    """Return {_meaning(equations)} at the states x{_then(equations)} and the inputs u."""',
         *(f"    {line}" for line in (*loads, *body)),
         f"    return [{', '.join(outputs)}]",
     ]
@@ -68,8 +68,9 @@ def to_c(
     equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     outputs = [f"dx[{j}]" for j in range(len(equations.states))]
     loads, body = _parts(equations, C, outputs, "const double s{} = {}[{}]; /* {} */")
+    where = f"at the states x{_then(equations)} and the inputs u"
     lines = [
-        f"/* Made by CINDy: dx is {_meaning(equations)} at the states x and the inputs u. */",
+        f"/* Made by CINDy: dx is {_meaning(equations)} {where}. */",
         "#include <math.h>",
         "",
         "void rhs(double t, const double *x, const double *u, double *dx)",
@@ -87,7 +88,7 @@ def _parts(
     kept = [i for i, row in enumerate(equations.coef) if row.any()]
     terms = [equations.terms[i] for i in kept]
     used = frozenset().union(*map(term_variables, terms))
-    d = len(equations.states)
+    d = len(equations.states) + len(equations.rates)
     places = [("x", k) for k in range(d)] + [("u", k) for k in range(len(equations.inputs))]
     loads = [
         load.format(k, array, index, _comment(name))
@@ -103,6 +104,10 @@ def _meaning(equations: RightHandSides) -> str:
     if equations.discrete:
         return "the next states"
     return "the derivatives of the states" if equations.order == 1 else "the second derivatives of the states"
+
+
+def _then(equations: RightHandSides) -> str:
+    return ", the positions and then their rates," if equations.rates else ""
 
 
 def _comment(name: str) -> str:

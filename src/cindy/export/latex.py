@@ -152,7 +152,9 @@ def _wrapped(text: str) -> str:
 
 
 def _name(name: str) -> str:
-    return "".join(_name_parts(name))
+    head, index = _name_parts(name.removesuffix("'"))
+    dotted = name.endswith("'") and not head.startswith(r"\text{")
+    return rf"\dot{{{head}}}{index}" if dotted else "".join(_name_parts(name))
 
 
 def _name_parts(name: str) -> tuple[str, str]:

@@ -54,9 +54,7 @@ def left_side(state: str, order: int, *, discrete: bool = False) -> str:
     if discrete:
         inside = _with_index(head, index) + "<mo>[</mo><mi>k</mi><mo>+</mo><mn>1</mn><mo>]</mo>"
     elif len(_letters(head)) == 1:
-        dot = "˙" if order == 1 else "¨"
-        dotted = f'<mover accent="true">{head}<mo stretchy="false">{dot}</mo></mover>'
-        inside = _with_index(dotted, index)
+        inside = _with_index(_dotted(head, "˙" if order == 1 else "¨"), index)
     else:
         d = "<mi>d</mi>" if order == 1 else "<msup><mi>d</mi><mn>2</mn></msup>"
         t = "<mi>t</mi>" if order == 1 else "<msup><mi>t</mi><mn>2</mn></msup>"
@@ -155,8 +153,15 @@ def _in_parentheses(body: str) -> str:
 
 
 def name(text: str) -> str:
-    """A variable: x1 and x_1 are x with subscript 1, omega_max is ω with subscript max."""
+    """A variable: x1 and x_1 are x with subscript 1, omega_max is ω with subscript max, x' is ẋ."""
+    head, index = _parts(text.removesuffix("'"))
+    if text.endswith("'") and len(_letters(head)) == 1:
+        return _with_index(_dotted(head, "˙"), index)
     return _with_index(*_parts(text))
+
+
+def _dotted(head: str, dots: str) -> str:
+    return f'<mover accent="true">{head}<mo stretchy="false">{dots}</mo></mover>'
 
 
 def _with_index(head: str, index: str) -> str:

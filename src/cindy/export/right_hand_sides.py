@@ -9,7 +9,7 @@ import numpy as np
 
 from cindy._check import floats, unique_names
 from cindy._types import Floats
-from cindy.basis import Term, spatial
+from cindy.basis import Term, spatial, term_variables
 from cindy.errors import DataError
 
 __all__ = ["RightHandSides"]
@@ -58,8 +58,15 @@ class RightHandSides:
         return cls(tuple(terms), values, names[:d], names[d:], spread, order, discrete)
 
     @property
+    def rates(self) -> tuple[str, ...]:
+        """Of all states where a term of x'' = F(x, x') holds one; none otherwise."""
+        named = tuple(f"{state}'" for state in self.states)
+        used = frozenset().union(*map(term_variables, self.terms)) - set(self.inputs)
+        return named if self.order == 2 and used & set(named) else ()
+
+    @property
     def variables(self) -> tuple[str, ...]:
-        return self.states + self.inputs
+        return self.states + self.rates + self.inputs
 
     def summands(self, equation: int) -> Iterator[tuple[float, float, Term]]:
         """(coefficient, its error, term) of one equation, where the coefficient is not zero."""

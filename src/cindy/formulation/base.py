@@ -80,6 +80,15 @@ class Formulation(ABC):
         raise DataError(f"{type(self).__name__} is for trajectories, and knows no noise of fields.")
 
     @property
+    def needs_states(self) -> bool:
+        """Whether terms speak of states that were not measured, so that these must be fitted."""
+        return False
+
+    def variables(self, states: tuple[str, ...], inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """What terms are made of: the states, and the inputs after them."""
+        return states + inputs
+
+    @property
     def thinned(self) -> str:
         """How samples were left out because neighbours share their noise, in words; empty where none were."""
         return ""
@@ -97,7 +106,8 @@ class Formulation(ABC):
     def signature(self) -> dict[str, Any]:
         """What two summaries must share to be added: not the settings that follow the data."""
         settings = self.to_dict()
-        return {key: settings[key] for key in ("kind", "order", "initial", "smooth") if key in settings}
+        alike = ("kind", "order", "initial", "smooth", "rates")
+        return {key: settings[key] for key in alike if key in settings}
 
     def matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
         """(k, terms + states): the rows [design | target] of consecutive stretches, in order."""
@@ -155,7 +165,8 @@ class Formulation(ABC):
         return x if segment.u is None else np.hstack([x, segment.u[start:stop]])
 
     def _evaluate(self, segment: Trajectory, basis: Basis, start: int, stop: int) -> Floats:
-        return basis.evaluate(self._variables(segment, start, stop), segment.variables)
+        variables = self.variables(segment.states, segment.inputs)
+        return basis.evaluate(self._variables(segment, start, stop), variables)
 
     def _check_common(self) -> None:
         where = type(self).__name__

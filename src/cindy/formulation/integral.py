@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Space
-from cindy._check import integer
+from cindy._check import integer, unique_names
 from cindy._types import Floats
-from cindy.basis import Basis
+from cindy.basis import Basis, Polynomial
 from cindy.calculus import (
     apply_alike,
     derivative,
@@ -61,6 +61,8 @@ class Integral(Formulation):
     feedback: mean square of the Jacobian, each state in units of its noise: how strongly noise
         in the states drifts through the terms; rows are made white for it. 0: no drift;
         None: guessed from the data, and settled by `identify` from a first model
+    rates: whether terms may hold the rates of the states, for x'' = F(x, x'): the rate of x is the variable
+        x'. `identify` fits them as states that nobody measured; `rate` serves where models meet data
     """
 
     kind: ClassVar[str] = "integral"
@@ -73,6 +75,7 @@ class Integral(Formulation):
     smooth: int | None = None
     rate: tuple[int, int] | None = None
     feedback: float | None = None
+    rates: bool = False
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -88,6 +91,11 @@ class Integral(Formulation):
             raise DataError(f"Integral: `feedback` must be at least 0, but is {self.feedback!r}.")
         if self.rate is not None:
             object.__setattr__(self, "rate", (int(self.rate[0]), int(self.rate[1])))
+        if self.rates and (self.order != 2 or self.initial != "free" or self.smooth is not None):
+            raise DataError(
+                "Integral: `rates` are for x'' = F(x, x') with states fitted: they need order=2, "
+                f'initial="free" and smooth=None, but the form is {self!r}.'
+            )
 
     @property
     def min_samples(self) -> int:
@@ -96,7 +104,18 @@ class Integral(Formulation):
     @property
     def margin(self) -> int:
         rate = self.rate[1] if self.rate else 0
-        return max(self.order * (self.half_width or 0) + (self.smooth or 0), rate)
+        return max(self.order * (self.half_width or 0) + (self.smooth or rate * self.rates), rate)
+
+    @property
+    def needs_states(self) -> bool:
+        return self.rates
+
+    def variables(self, states: tuple[str, ...], inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """States, their rates where terms may hold them, and inputs."""
+        if not self.rates:
+            return states + inputs
+        rates = tuple(f"{name}'" for name in states)
+        return unique_names((*states, *rates, *inputs), "Integral: states, their rates and inputs")
 
     def edges(self, samples: int) -> Ints:
         return split(samples, self.window or samples, least=self.min_samples)
@@ -108,7 +127,7 @@ class Integral(Formulation):
         if window is None:
             whole = self.initial == "first"
             window = 0 if whole else window_length(trajectories, least=self.min_samples)
-        if rate is None and self._estimates_a_rate:
+        if rate is None and (self._estimates_a_rate or self.rates):
             rate = derivative_window(trajectories, order=1)
         feedback = self.feedback
         if feedback is None:
@@ -125,10 +144,18 @@ class Integral(Formulation):
             return None
         first = trajectories[0]
         parts = instants_for(trajectories) if instants is None else instants
-        grid = partial(grid_of, order=self.order)
-        records = records_of(trajectories, grid, least=self.min_samples, instants=parts)
-        every = np.arange(len(basis.names(first.variables)) * first.dimension)
-        return Motion(records, basis, first.variables, first.dimension, every, every[:0], parts)
+        grid = partial(grid_of, order=1 if self.rates else self.order)
+        records = records_of(trajectories, grid, least=self.min_samples, instants=parts, rates=self.rates)
+        variables, d = self.variables(first.states, first.inputs), first.dimension
+        every = np.arange(len(basis.names(variables)) * d)
+        if not self.rates:
+            return Motion(records, basis, variables, d, every, every[:0], parts)
+        # x' = v is known, be v a term of the basis or not, and terms are sought for v'.
+        rates = variables[d : 2 * d]
+        whole = basis + Polynomial(1, bias=False).on(*rates)
+        names = whole.names(variables)
+        given = np.array([names.index(rate) * 2 * d + j for j, rate in enumerate(rates)])
+        return Motion(records, whole, variables, 2 * d, every // d * 2 * d + d + every % d, given, parts)
 
     @property
     def leaves_noise(self) -> bool:
@@ -151,7 +178,8 @@ class Integral(Formulation):
         return self.initial == "first" and self.order == 2
 
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
-        if None in (self.degree, self.half_width) or (self.rate is None and self._estimates_a_rate):
+        rate_missing = self.rate is None and (self._estimates_a_rate or self.rates)
+        if None in (self.degree, self.half_width) or rate_missing:
             return self.fit_to([segment])._matrix(segment, basis, edges)
         a, b = int(edges[0]), int(edges[-1])
         low, high = self._spans(len(segment), a, b)[-1]
@@ -181,7 +209,7 @@ class Integral(Formulation):
     def on_device(self, segment: Trajectory, basis: Basis, edges: Ints, space: Space) -> Any:
         a, b = int(edges[0]), int(edges[-1])
         low, high = self._spans(len(segment), a, b)[-1]
-        plain = self.smooth is None and not self._estimates_a_rate
+        plain = self.smooth is None and not self._estimates_a_rate and not self.rates
         lots = []
         for first, last, step in self._runs(segment, edges, low, high):
             here = edges[first : last + 1]
@@ -223,6 +251,15 @@ class Integral(Formulation):
 
     def _spans(self, samples: int, start: int, stop: int) -> list[tuple[int, int]]:
         return nested(samples, start, stop, self.half_width or 1, self._times)
+
+    def _variables(self, segment: Trajectory, start: int, stop: int) -> Floats:
+        values = super()._variables(segment, start, stop)
+        if not self.rates or self.rate is None:
+            return values
+        degree, half_width = self.rate
+        rates = derivative(segment.t, segment.x, start, stop, order=1, degree=degree, half_width=half_width)
+        d = segment.dimension
+        return np.hstack([values[:, :d], rates, values[:, d:]])
 
     def _target(self, segment: Trajectory, start: int, stop: int) -> Floats:
         if not self._estimates_a_rate or self.rate is None:

@@ -32,8 +32,13 @@ class Equations:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """States, then inputs."""
-        return self.states + self.inputs
+        """States, their rates where terms may hold them, then inputs."""
+        return self.formulation.variables(self.states, self.inputs)
+
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """The rates that terms may hold, as variables; none unless the form is x'' = F(x, x')."""
+        return self.variables[len(self.states) : len(self.variables) - len(self.inputs)]
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -68,13 +73,18 @@ class Equations:
         return self.terms.index(term), self.states.index(state)
 
     def predict(self, x: ArrayLike, u: ArrayLike | None = None) -> Floats:
-        """F at the rows of x: (n, states) for (n, states), (states,) for one row; u alike, for the inputs."""
+        """F at the rows of x: (n, states) for (n, states), (states,) for one row; u alike, for the inputs.
+
+        Where terms may hold rates, x holds them too: (n, 2 · states), the positions and then their rates.
+        """
         values = np.asarray(x, dtype=np.float64)
         rows = np.atleast_2d(values)
-        if values.ndim not in (1, 2) or rows.shape[1] != len(self.states):
+        columns = self.states + self.rates
+        if values.ndim not in (1, 2) or rows.shape[1] != len(columns):
+            what = "states and rates" if self.rates else "states"
             raise DataError(
-                f"predict: x must have one column for each of the {len(self.states)} states "
-                f"{', '.join(self.states)}, but has shape {values.shape}."
+                f"predict: x must have one column for each of the {len(columns)} {what} "
+                f"{', '.join(columns)}, but has shape {values.shape}."
             )
         if self.inputs:
             rows = np.hstack([rows, self._input_rows(u, len(rows))])
@@ -100,12 +110,14 @@ class Equations:
     @cached_property
     def rhs(self) -> Callable[..., list[float]]:
         """F compiled, as (t, x) → a list, or (t, x, u) with inputs: ready for scipy.integrate."""
-        return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables)
+        given = len(self.states) + len(self.rates)
+        return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
 
     @cached_property
     def jacobian(self) -> Callable[..., list[list[float]]]:
-        """∂F/∂x compiled, as (t, x) → a list of rows, or (t, x, u) with inputs."""
-        return compile_jacobian(self.basis.terms(self.variables), self.coef, self.variables)
+        """∂F/∂x compiled, as (t, x) → a list of rows, or (t, x, u) with inputs; x as in `predict`."""
+        given = len(self.states) + len(self.rates)
+        return compile_jacobian(self.basis.terms(self.variables), self.coef, self.variables, given)
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be pickled; they are made again when needed.

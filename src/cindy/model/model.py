@@ -135,7 +135,8 @@ class Model(Equations):
     def __post_init__(self) -> None:
         states = unique_names(self.states, "Model: states")
         names = unique_names((*states, *self.inputs), "Model: states and inputs")
-        shape = (len(self.basis.names(names)), len(states))
+        variables = self.formulation.variables(states, names[len(states) :])
+        shape = (len(self.basis.names(variables)), len(states))
         coef = _shaped(self.coef, "coef", shape, allow_nan=False)
         error = _shaped(self.coef_error, "coef_error", shape)
         given = {

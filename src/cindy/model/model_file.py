@@ -52,7 +52,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
     states, inputs = to_names(data["states"], "states"), to_names(data["inputs"], "inputs")
     basis = basis_from_dict(data["basis"], functions)
     formulation = formulation_from_dict(to_mapping(data["formulation"], "formulation"))
-    row = {name: i for i, name in enumerate(basis.names(states + inputs))}
+    row = {name: i for i, name in enumerate(basis.names(formulation.variables(states, inputs)))}
 
     def model(part: Mapping[str, Any], **more: Any) -> Model:
         coef, error = _matrices(part["coefficients"], states, row)

@@ -9,6 +9,7 @@ import numpy as np
 
 from cindy._check import integer
 from cindy._types import Floats
+from cindy.calculus import derivative
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
@@ -38,7 +39,8 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
         raise DataError('score: a discrete model has no derivatives. Use kind="equation".')
     else:
         form = model.formulation if kind == "equation" else Differential(order=model.order)
-        pairs = list(_rows(model, data, form.fit_to(data).unweighted()))
+        compared = _slopes if kind == "derivative" and model.rates else _rows
+        pairs = list(compared(model, data, form.fit_to(data).unweighted()))
     if not pairs:
         raise DataError("score: no trajectory has enough complete samples in a row to be compared.")
     # The integral form has taken the unknown initial state out already: there is no mean left to take out.
@@ -51,6 +53,18 @@ def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterat
     for segment in (part for one in data for part in one.segments()):
         if len(segment) >= form.min_samples:
             yield form.compared(segment, model.basis, model.coef)
+
+
+def _slopes(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Compared]:
+    """The same for derivatives where terms hold rates: those are estimated as the derivatives are."""
+    settings = form.to_dict()
+    how = {"degree": settings["degree"], "half_width": settings["half_width"]}
+    for segment in (part for one in data for part in one.segments()):
+        if len(segment) >= form.min_samples:
+            rates, slopes = (
+                derivative(segment.t, segment.x, 0, len(segment), order=k, **how) for k in (1, 2)
+            )
+            yield slopes, model.predict(np.hstack([segment.x, rates]), segment.u)
 
 
 def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> Iterator[Compared]:

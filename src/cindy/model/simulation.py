@@ -70,7 +70,7 @@ def _start(model: Equations, x0: ArrayLike, v0: ArrayLike | None) -> Floats:
 
 def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
     """The compiled equations as (t, array) → list, of first order whatever their own."""
-    rhs, d = model.rhs, len(model.states)
+    rhs, d, rates = model.rhs, len(model.states), bool(model.rates)
     if model.order == 1:
         if signal is None:
             return lambda s, x: rhs(s, x.tolist())
@@ -78,7 +78,7 @@ def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
 
     def first_order(s: float, y: Floats) -> list[float]:
         values: list[float] = y.tolist()
-        return values[d:] + rhs(s, values[:d], () if signal is None else signal(s))
+        return values[d:] + rhs(s, values if rates else values[:d], () if signal is None else signal(s))
 
     return first_order
 

@@ -17,7 +17,10 @@ __all__ = ["smooth"]
 
 
 def smooth(model: Equations, trajectories: Any, noise: Any, model_error: Any) -> list[Trajectory]:
-    """The trajectories with fitted states in place of measured ones; NaN where a stretch was too short."""
+    """The trajectories with fitted states in place of measured ones; NaN where a stretch was too short.
+
+    Where rates were fitted too, they are further states of these trajectories.
+    """
     data = as_trajectories(trajectories)
     motion = model.formulation.motion(data, model.basis)
     if motion is None or not np.isfinite(noise).all() or not np.isfinite(model_error).all():
@@ -27,15 +30,19 @@ def smooth(model: Equations, trajectories: Any, noise: Any, model_error: Any) ->
         )
     support = np.flatnonzero(model.coef)
     coef = model.coef.ravel()[support]
-    fitted = states_under(motion, motion.law(support), coef, np.square(noise), np.square(model_error))
+    variance = motion.variances(np.square(noise))
+    error = motion.errors(0.0, variance)
+    error[motion.sought] = np.square(model_error)
+    fitted = states_under(motion, motion.law(motion.widened(support)), coef, variance, error)
     if not fitted.alive:
         raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
-    out = [np.full(one.x.shape, np.nan) for one in data]
+    out = [np.full((len(one), motion.states), np.nan) for one in data]
+    names = model.states + model.rates
     for record, x in zip(motion.records, fitted.x, strict=True):
         for number, offset, states in zip(record.source, record.offset, x, strict=True):
             kept = states[:: max(motion.parts, 1)]
             out[number][offset : offset + len(kept)] = kept
     return [
-        Trajectory(one.t, x, one.states, u=one.u, inputs=one.inputs or None, name=one.name)
+        Trajectory(one.t, x, names, u=one.u, inputs=one.inputs or None, name=one.name)
         for one, x in zip(data, out, strict=True)
     ]

@@ -77,9 +77,9 @@ def _start_of_equations(model: Equations, ahead: Trajectory, noise: Floats) -> F
     """The initial state, and rate for order 2, from which the equations miss the samples ahead least.
 
     It averages the noise of all of them, but only if the equations are right: None where they miss by much
-    more than noise.
+    more than noise, or where terms hold rates that nobody measured.
     """
-    if len(ahead) < 4 + 2 * model.order:
+    if len(ahead) < 4 + 2 * model.order or model.rates:
         return None
     values = model.predict(ahead.x, ahead.u)
     weights = interval_weights(ahead.t, degree=_DEGREE, half_width=_HALF_WIDTH)

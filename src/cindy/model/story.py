@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.basis import variable_label
+from cindy.formulation import Formulation
 from cindy.model.run import Run
 
 __all__ = ["Known", "determination", "facts", "told"]
@@ -53,6 +54,8 @@ class Known(Protocol):
     def labels(self) -> tuple[str, ...]: ...
     @property
     def order(self) -> int: ...
+    @property
+    def formulation(self) -> Formulation: ...
     @property
     def size(self) -> int: ...
     @property
@@ -124,6 +127,13 @@ def _probability(model: Known, i: int, j: int) -> str:
 
 
 def _noise(model: Known) -> Iterator[tuple[str, str]]:
+    if np.any(np.isfinite(model.model_error)):
+        yield "states", "fitted together with the equations"
+    elif model.result is not None and not model.formulation.for_fields:
+        yield (
+            "states",
+            "as measured, in one pass: noise inside the terms is a bias that more data do not lessen",
+        )
     if np.all(np.isfinite(model.noise)):
         yield "noise", _by_state(model, model.noise) + " (standard deviation)"
     if np.any(np.isfinite(model.model_error)):

@@ -29,9 +29,10 @@ def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]
     data = as_trajectories(trajectories)
     if data[0].states == model.states:
         data = with_inputs(data, model.inputs)
-    if data[0].variables != model.variables or data[0].states != model.states:
+    about = model.states + model.inputs
+    if data[0].variables != about or data[0].states != model.states:
         raise DataError(
-            f"{where}: the model is about {', '.join(model.variables)}, but the data hold "
+            f"{where}: the model is about {', '.join(about)}, but the data hold "
             f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
         )
     return data

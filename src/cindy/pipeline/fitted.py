@@ -80,12 +80,14 @@ def identify_with_states(
         motion = None
     price = None if motion is None else selection.price(motion.rows, len(motion.candidates))
     if motion is None or price is None:
+        _check_one_pass(form, selection)
         return None
-    variance = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
+    noise = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
+    variance = motion.variances(noise)
 
     def run(problem: Problem) -> Model:
         options = Options(
-            problem.rows,
+            motion.constraints(problem.rows),
             tuple(problem.constraints),
             price,
             problem.weights,
@@ -115,7 +117,16 @@ def identify_with_states(
             settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol},
         )
 
-    return solve_with_samples(pose(_summary(motion, data, form.fit_to(data))), data, run)
+    return solve_with_samples(pose(_summary(motion, data, basis, form.fit_to(data))), data, run)
+
+
+def _check_one_pass(form: Formulation, rule: Selection) -> None:
+    """Refuse to go on without fitted states where terms hold rates that nobody measured."""
+    if isinstance(form, Formulation) and form.needs_states:
+        raise DataError(
+            "identify: the rates in x'' = F(x, x') are found with fitted states. That takes trajectories of "
+            f"{form.min_samples} samples at least, and Significance() or BIC(); the selection is {rule!r}."
+        )
 
 
 def _parts_for(motion: Motion, found: Found | None) -> int:
@@ -156,9 +167,9 @@ def _warnings(motion: Motion, found: Found, model: Model, skipped: int) -> tuple
     if model.result is not None and model.result.status != "converged":
         said.append(f"The solver ended before its gap fell below the tolerance: {model.result.status}.")
     fitted = found.best.fitted
-    large = fitted.error * motion.step > 1e-2 * fitted.variance
+    large = (fitted.error * motion.step > 1e-2 * fitted.variance)[motion.sought]
     if large.any():
-        names = ", ".join(n for n, big in zip(model.states, large, strict=False) if big)
+        names = ", ".join(n for n, big in zip(model.states, large, strict=True) if big)
         said.append(
             f"The equations of {names} leave more than noise unexplained (see `model_error`): "
             "a term may be missing."
@@ -181,17 +192,15 @@ def _required(found: Found | None, rule: Selection) -> Found:
     return found
 
 
-def _summary(motion: Motion, data: list[Trajectory], form: Formulation) -> Summary:
+def _summary(motion: Motion, data: list[Trajectory], basis: Basis, form: Formulation) -> Summary:
     """What a problem must know of the data: names and the number of rows, but no rows."""
     like = data[0]
-    terms = len(motion.basis.names(motion.variables))
+    terms = len(basis.names(motion.variables))
     rows = motion.rows // motion.states
     used = {int(k) for record in motion.records for k in record.source}
     skipped = len(data) - len(used)
     nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, rows)
-    return Summary(
-        (nothing,), ("all",), like.states, like.inputs, motion.basis, form, motion.samples, skipped
-    )
+    return Summary((nothing,), ("all",), like.states, like.inputs, basis, form, motion.samples, skipped)
 
 
 def fitted_model(
@@ -222,10 +231,10 @@ def fitted_model(
     near = _near(last, found, own)
     return replace(
         model,
-        noise=np.sqrt(best.fitted.variance),
-        model_error=np.sqrt(best.fitted.error),
+        noise=np.sqrt(best.fitted.variance[motion.measured]),
+        model_error=np.sqrt(best.fitted.error[motion.sought]),
         covariance=covariance,
-        inclusion=_inclusion(coef, near).reshape(model.coef.shape),
+        inclusion=make.shaped(_inclusion(coef, near)),
         near=Path(
             tuple(model if k == 0 else make(c, e) for k, (c, e, _) in enumerate(near)),
             tuple(s for _, _, s in near),
@@ -264,17 +273,20 @@ class _Maker:
     problem: Problem
     last: _Last
 
+    def shaped(self, flat: Floats) -> Floats:
+        """(terms, states) of the problem."""
+        return self.last.motion.narrowed(flat)[: len(self.problem.summary.terms)]
+
     def __call__(self, coef: Floats, error: Floats) -> Model:
         problem, summary, form = self.problem, self.problem.summary, self.last.form
-        shape = (len(summary.terms), len(summary.states))
-        physical = coef.reshape(shape)
+        physical = self.shaped(coef)
         scaled = form.scaled(coef[self.last.motion.candidates][:, None])
         return Model(
             physical,
             summary.basis,
             summary.states,
             inputs=summary.inputs,
-            coef_error=error.reshape(shape),
+            coef_error=self.shaped(error),
             formulation=summary.formulation,
             gap=form.gap(scaled, self.last.result),
             radius=form.region.radius,

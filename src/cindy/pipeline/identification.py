@@ -95,7 +95,7 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
-    fitted = _with_fitted_states(source, passes, basis, data, seed)
+    fitted = _with_fitted_states(source, passes, basis, form, data, seed)
     model = fitted(data, basis, form, pose, selection=rule, **how)
     if model is None:
         with workers(executor, processes, (basis,), where="identify") as hands:
@@ -105,13 +105,25 @@ def identify(
 
 
 def _with_fitted_states(
-    source: Source, passes: int | None, basis: Basis, data: list[Trajectory], seed: int
+    source: Source,
+    passes: int | None,
+    basis: Basis,
+    form: Formulation,
+    data: list[Trajectory],
+    seed: int,
 ) -> Callable[..., Model | None]:
     """What fits states: always where terms hold parameters, else where the passes and the data allow it."""
     if passes is not None:
         integer(passes, "identify: `passes`", least=1)
+    unmeasured = isinstance(form, Formulation) and form.needs_states
+    if unmeasured and (passes == 1 or source.whole is None):
+        why = "with passes=1 they are not" if passes == 1 else "these data are read in parts"
+        raise DataError(
+            f"identify: the rates in x'' = F(x, x') are found with fitted states, but {why}. "
+            + ("Leave `passes` out." if passes == 1 else "Read a part of them into memory.")
+        )
     if not basis.unknowns():
-        one = passes == 1 or (passes is None and _size(basis, data) > _LARGE)
+        one = passes == 1 or (passes is None and not unmeasured and _size(basis, data) > _LARGE)
         return partial(identify_with_states, seed=seed) if not one and source.whole is not None else _none
     if source.whole is None:
         names = ", ".join(one.name for one in basis.unknowns())

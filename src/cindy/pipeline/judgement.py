@@ -99,7 +99,7 @@ def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[str]:
     told = any("model_error" in sentence for sentence in model.warnings)
     if told or not steps or not np.any(np.isfinite(model.model_error)):
         return
-    kick = model.model_error * np.sqrt(float(np.median(steps)))
+    kick = model.model_error * float(np.median(steps)) ** (model.order - 0.5)
     for j in np.flatnonzero(kick > _DRIVEN * model.noise):
         yield (
             f"From one sample to the next {pretty(model.states[j])} is moved by about {kick[j]:.2g} that the "

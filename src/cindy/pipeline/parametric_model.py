@@ -60,14 +60,14 @@ def identify_with_parameters(
             f"identify: {what} cannot find the parameters {_named(basis)}. "
             "Use Integral() with Significance() or BIC(), or give the parameters values: basis.at({…})."
         )
-    problem = pose(_summary(motion, data[0], form.fit_to(data)))
+    problem = pose(_summary(motion, data[0], basis, form.fit_to(data)))
     if any(at_samples(c) for c in problem.constraints):
         raise ConstraintError(
             f"identify: a law that holds within a tolerance cannot be kept while {_named(basis)} is unknown. "
             "Let it hold exactly, or give the parameters values: basis.at({…})."
         )
     options = Options(
-        problem.rows,
+        motion.constraints(problem.rows),
         tuple(problem.constraints),
         price,
         problem.weights,
@@ -77,13 +77,13 @@ def identify_with_parameters(
         max_iter,
         faithful=not problem.weights.adapts or problem.radius is not None,
     )
-    variance = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
-    met = search_with_parameters(motion, options, variance)
+    noise = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
+    met = search_with_parameters(motion, options, motion.variances(noise))
     _require(met, selection)
     best = met[0]
     values = best.fitted.law.values_of(best.fitted.coef)
-    final = replace(motion, basis=basis.at(values))
-    posed = pose(_summary(final, data[0], form.fit_to(data)))
+    final = replace(motion, basis=motion.basis.at(values))
+    posed = pose(_summary(final, data[0], basis.at(values), form.fit_to(data)))
     found = Found(_plain(best, final), tuple(_plain(one, final) for one in met), agreed=False)
     model = fitted_model(posed, final, found, options, callback=callback)
     settings = {"selection": repr(selection), "correction": repr(options.correction), "tol": tol}
@@ -107,11 +107,11 @@ def _require(met: tuple[Met, ...], rule: Selection) -> None:
         )
 
 
-def _summary(motion: Motion, like: Trajectory, form: Formulation) -> Summary:
+def _summary(motion: Motion, like: Trajectory, basis: Basis, form: Formulation) -> Summary:
     """What a problem must know of the data: names and the number of rows, but no rows."""
-    terms = len(motion.basis.names(motion.variables))
+    terms = len(basis.names(motion.variables))
     nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, motion.rows // motion.states)
-    return Summary((nothing,), ("all",), like.states, like.inputs, motion.basis, form, motion.samples)
+    return Summary((nothing,), ("all",), like.states, like.inputs, basis, form, motion.samples)
 
 
 def _plain(met: Met, final: Motion) -> Met:
@@ -129,7 +129,8 @@ def _with_parameters(model: Model, motion: Motion, best: Met, options: Options) 
     values = law.values_of(best.fitted.coef)
     k = len(law.support)
     error = np.array(model.coef_error)
-    error.ravel()[law.support] = joint.error[:k]
+    equation = np.searchsorted(motion.sought, law.support % motion.states)
+    error[law.support // motion.states, equation] = joint.error[:k]
     parameters = {
         one.name: Estimate(values[one.name], float(joint.error[k + p])) for p, one in enumerate(law.unknown)
     }
@@ -252,7 +253,7 @@ def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[str]:
     if abs(correlation[partner]) < _TIED:
         return [f"The data hardly determine the parameter {one.name}: {told}."]
     pair = int(law.support[partner])
-    term, state = model.terms[pair // len(model.states)], model.states[pair % len(model.states)]
+    term, state = model.terms[pair // law.states], model.states[pair % law.states % len(model.states)]
     return [
         f'The parameter {one.name} cannot be told from the coefficient of "{term}" in {state}\': {told}, '
         f"correlation {correlation[partner]:.3f}. Only a combination of the two is known; data where the "
@@ -261,7 +262,7 @@ def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[str]:
 
 
 def _coalesced(model: Model, best: Met, joint: _Joint) -> list[str]:
-    law, d, said = best.fitted.law, len(model.states), []
+    law, d, said = best.fitted.law, best.fitted.law.states, []
     columns = joint.factor / np.maximum(np.linalg.norm(joint.factor, axis=0), 1e-300)
     basis = model.basis.terms(model.variables)
     for a, first in enumerate(law.support):
@@ -272,8 +273,9 @@ def _coalesced(model: Model, best: Met, joint: _Joint) -> list[str]:
             cosine = abs(float(columns[:, a] @ columns[:, b]))
             if cosine > _COALESCED:
                 one, other = model.terms[second // d], model.terms[first // d]
+                state = model.states[first % d % len(model.states)]
                 said.append(
-                    f'The terms "{one}" and "{other}" in {model.states[first % d]}\' have coalesced (cosine '
+                    f'The terms "{one}" and "{other}" in {state}\' have coalesced (cosine '
                     f"{cosine:.5f}): the data do not tell them apart. Keep one of them."
                 )
     return said

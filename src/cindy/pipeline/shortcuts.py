@@ -108,13 +108,20 @@ _FAMILIES: dict[str, Callable[[str, str], Basis]] = {
 
 
 def formulation_from_text(text: str, *, where: str = "formulation") -> Formulation:
-    """integral, differential or discrete, each with its usual settings; "integral:2" for x'' = F.
+    """integral, differential or discrete, each with its usual settings; "integral:2" for x'' = F(x),
+    "integral:2:rates" for x'' = F(x, x').
 
     >>> formulation_from_text("integral:2") == Integral(order=2)
     True
     """
     kind, _, order = (part.strip() for part in text.partition(":"))
+    order, _, option = (part.strip() for part in order.partition(":"))
     name = choose(kind, {name: name for name in ("integral", "differential", "discrete")}, where)
+    if option not in ("", "rates") or (option and name != "integral"):
+        raise DataError(
+            f'{where}: after the order of "integral" may come "rates", as in "integral:2:rates", '
+            f'but "{text.strip()}" has "{option}".'
+        )
     if name == "discrete":
         if order:
             raise DataError(f'{where}: "discrete" has no order.')
@@ -122,7 +129,9 @@ def formulation_from_text(text: str, *, where: str = "formulation") -> Formulati
     degree = whole(order or "1", where)
     if degree not in (1, 2):
         raise DataError(f"{where}: the order must be 1 or 2, but is {degree}.")
-    return Differential(order=degree) if name == "differential" else Integral(order=degree)
+    if name == "differential":
+        return Differential(order=degree)
+    return Integral(order=degree, rates=option == "rates")
 
 
 def selection_from_text(text: str, *, where: str = "selection") -> Selection:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cindy._types import Floats
 from cindy.data import Trajectory
+from cindy.errors import ConstraintError
 from cindy.model import Model
 from cindy.problem import Conservation, Problem, at_samples
 
@@ -27,7 +28,12 @@ def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[
     laws = [c for c in problem.constraints if at_samples(c)]
     if not laws:
         return run(problem)
-    variables = problem.names.states + problem.names.inputs
+    if problem.summary.formulation.needs_states:
+        raise ConstraintError(
+            f"{laws[0]}: a tolerance speaks of samples, and rates were not measured at them. "
+            "Let the law hold exactly: tolerance=None."
+        )
+    variables = problem.names.variables
     values = np.concatenate([s.values for one in data for s in one.segments()])
     terms = problem.summary.basis.evaluate(values, variables)
     held = np.unique(np.linspace(0, len(terms) - 1, _AT_A_TIME).astype(int))

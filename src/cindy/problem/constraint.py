@@ -98,14 +98,16 @@ class Exchange(Constraint):
 
     def rows(self, names: Names) -> Iterator[Row]:
         one, two, width = names.state(self.first), names.state(self.second), len(names.states)
-        variables = names.states + names.inputs
-        images = names.basis.renamed(variables, {self.first: self.second, self.second: self.first})
+        variables, both = names.variables, {self.first: self.second, self.second: self.first}
+        # Where rates are variables, those of the two change places with them.
+        both |= {f"{a}'": f"{b}'" for a, b in both.items() if f"{a}'" in variables and f"{b}'" in variables}
+        images = names.basis.renamed(variables, both)
         wanted = None if self.terms is None else {names.term(t) for t in self.terms}
         for i, term in enumerate(names.basis.terms(variables)):
             inside = set(term_variables(term))
             if wanted is not None and i not in wanted:
                 continue
-            if self.scope == "pair" and not (inside and inside <= {self.first, self.second}):
+            if self.scope == "pair" and not (inside and inside <= set(both)):
                 continue
             image = int(images[i])
             if image < 0:

@@ -33,7 +33,7 @@ class EnergyPreserving(Constraint):
         given = dict.fromkeys(names.states, 1.0) if self.weights is None else dict(self.weights)
         columns = {names.state(state): (state, weight) for state, weight in given.items()}
         sums: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
-        for i, term in enumerate(names.basis.terms(names.states + names.inputs)):
+        for i, term in enumerate(names.basis.terms(names.variables)):
             powers = _monomial(term)
             if powers is None or len(powers) != 2:
                 continue

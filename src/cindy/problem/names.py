@@ -13,15 +13,23 @@ __all__ = ["Names"]
 
 @dataclass(frozen=True)
 class Names:
-    """What constraints may speak of: the states, and the terms of a basis over states and inputs."""
+    """What constraints may speak of: the states, and the terms of a basis over states, rates and inputs.
+
+    rates: those of the states where terms may hold them
+    """
 
     basis: Basis
     states: tuple[str, ...]
     inputs: tuple[str, ...] = ()
+    rates: tuple[str, ...] = ()
     terms: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "terms", self.basis.names(self.states + self.inputs))
+        object.__setattr__(self, "terms", self.basis.names(self.variables))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.states + self.rates + self.inputs
 
     def state(self, name: str) -> int:
         if name not in self.states:

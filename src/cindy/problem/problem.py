@@ -61,7 +61,10 @@ class Problem:
 
     @cached_property
     def names(self) -> Names:
-        return Names(self.summary.basis, self.summary.states, self.summary.inputs)
+        summary = self.summary
+        every = summary.formulation.variables(summary.states, summary.inputs)
+        rates = every[len(summary.states) : len(every) - len(summary.inputs)]
+        return Names(summary.basis, summary.states, summary.inputs, rates)
 
     @cached_property
     def form(self) -> StandardForm:

@@ -62,6 +62,7 @@ def _robust(motion: Motion, fitted: Fitted) -> Floats:
     for record, x in zip(motion.records, fitted.x, strict=True):
         size = np.abs(record.y - x) / np.sqrt(record.spread)
         sizes.append(np.where(record.missing, np.nan, size).reshape(-1, motion.states))
-    with np.errstate(all="ignore"):
-        median = np.nanmedian(np.concatenate(sizes), axis=0)
-    return np.where(np.isfinite(median), 1.4826 * median, np.sqrt(fitted.variance))
+    robust = np.sqrt(fitted.variance)
+    seen = motion.measured
+    robust[seen] = 1.4826 * np.nanmedian(np.concatenate(sizes)[:, seen], axis=0)
+    return robust

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cindy._types import Floats
 from cindy.least_squares import LeastSquares, triangle
 from cindy.states.banded import factored
+from cindy.states.grid import grid_of
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import Record
 
@@ -25,6 +28,7 @@ def first_objective(motion: Motion, drift: Floats) -> LeastSquares:
     pieces: list[tuple[Floats, np.ndarray]] = []
     count = 0
     parts = [_integrated(motion, record) for record in motion.records]
+    unit = _unit(motion)
     for j in range(motion.states):
         places = np.flatnonzero(motion.candidates % motion.states == j)
         if not len(places):
@@ -33,9 +37,8 @@ def first_objective(motion: Motion, drift: Floats) -> LeastSquares:
         factor = np.zeros((0, len(places) + 1))
         rows = 0
         for record, (values, left) in zip(motion.records, parts, strict=True):
-            white = _white(
-                record, j, float(drift[j]), motion.step, [values[..., terms], left[..., j : j + 1]]
-            )
+            one, k = _explained(motion, record, j)
+            white = _white(one, k, float(drift[j]), unit, [values[..., terms], left[..., j : j + 1]])
             rows += len(white)
             factor = triangle(np.concatenate([factor, white]))
         unexplained = float(np.linalg.norm(factor[len(places) :, -1]))
@@ -66,13 +69,15 @@ def drift_of_data(motion: Motion, variance: Floats) -> Floats:
 def drift_of_nothing(motion: Motion) -> Floats:
     """(states,) by likelihood for the empty model: every term must earn its place against it."""
     best = np.ones(motion.states)
-    for j in range(motion.states):
+    unit = _unit(motion)
+    for j in motion.sought:
         least = np.inf
         for drift in _DRIFTS:
             squares, logs, rows = 0.0, 0.0, 0
             for record in motion.records:
-                left = record.grid.differences(record.y[..., j : j + 1])
-                white, log = _white_and_log(record, j, float(drift), motion.step, left)
+                one, k = _explained(motion, record, j)
+                left = one.grid.differences(record.y[..., k : k + 1])
+                white, log = _white_and_log(one, k, float(drift), unit, left)
                 squares, logs, rows = squares + float(np.sum(white**2)), logs + log, rows + len(white)
             value = rows * np.log(max(squares, 1e-300)) + logs
             if value < least:
@@ -87,15 +92,26 @@ def start_of(motion: Motion, support: np.ndarray, coef: Floats, variance: Floats
     return Fitted(motion.law(support), y, coef, variance, variance / motion.step)
 
 
+def _unit(motion: Motion) -> float:
+    """The mean time of a row, as its grid has it."""
+    return motion.step ** (3 if len(motion.given) else 1)
+
+
+def _explained(motion: Motion, record: Record, j: int) -> tuple[Record, int]:
+    """The record and the state whose differences equation j explains: of a rate, those of its position."""
+    if not len(motion.given):
+        return record, j
+    return replace(record, grid=grid_of(record.grid.t, order=2)), j % (motion.states // 2)
+
+
 def _integrated(motion: Motion, record: Record) -> tuple[Floats, Floats]:
     """(stretches, rows, terms) integrals of all terms, and (stretches, rows, states) what they must equal."""
     points = np.concatenate([record.y, record.u], axis=2)
     values = motion.basis.evaluate(points.reshape(-1, points.shape[2]), motion.variables)
-    integrals = record.grid.integrals(values.reshape(*points.shape[:2], -1))
-    left = record.grid.differences(record.y)
-    for pair in motion.given:
-        left[..., pair % motion.states] -= integrals[..., pair // motion.states]
-    return integrals, left
+    places = [_explained(motion, record, j) for j in range(motion.states)]
+    grid = places[0][0].grid
+    integrals = grid.integrals(values.reshape(*points.shape[:2], -1))
+    return integrals, grid.differences(record.y[..., [k for _, k in places]])
 
 
 def _white(record: Record, j: int, drift: float, step: float, columns: list[Floats]) -> Floats:

@@ -46,7 +46,7 @@ def fit_states(
     """
     now = start
     for level in levels:
-        now = replace(now, error=level * now.variance / motion.step)
+        now = replace(now, error=motion.errors(level, now.variance))
         for _ in range(most):
             now = _step(motion, now, solve, _shared)
             if now.moved < _SLOW or not now.alive:
@@ -73,7 +73,7 @@ def states_under(
     start = Fitted(law, tuple(r.y for r in motion.records), coef, np.maximum(variance, motion.floor), error)
     now = start
     for level in levels:
-        now = replace(now, error=np.maximum(level * start.variance / motion.step, error))
+        now = replace(now, error=np.maximum(motion.errors(level, start.variance), error))
         for _ in range(_MOST):
             now = _step(motion, now, lambda objective, support: coef, _kept)
             if now.moved < _SLOW or not now.alive:
@@ -224,7 +224,7 @@ def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     variances = np.concatenate([now.variance, now.error])
     least = np.concatenate([motion.floor, _FLOOR * now.variance / motion.step])
     gradient = pull.trace - pull.quadratic
-    free = np.concatenate([motion.measured, np.ones(d, dtype=bool)])
+    free = np.concatenate([motion.measured, ~motion.known])
     free &= (variances > 1.01 * least) | (gradient < 0)
     step = np.zeros(2 * d)
     if free.any():

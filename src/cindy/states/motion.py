@@ -8,10 +8,12 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
 
 from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.least_squares import LeastSquares, triangle
+from cindy.rows import Rows
 from cindy.states.banded import Factor
 from cindy.states.law import Law
 from cindy.states.linearised import Linearised
@@ -25,6 +27,8 @@ _STILL = 0.1
 """A step of the states below this share of the noise has converged (benchmark: chaotic)."""
 _ROUNDING = 1e-12
 """Of the largest state, times ten: what double precision leaves of rows that are differences."""
+_KNOWN = 1e-6
+"""Model error of an equation that is known, in units of σ²/h: nothing beside the noise."""
 _HELD = 100_000
 """Samples up to which factors are kept between the two halves of a step; beyond, they are made twice."""
 
@@ -83,7 +87,8 @@ class Motion:
 
     records: the measurements; basis, variables: the terms ψ and their names
     states: how many equations there are; candidates: flat indices of the coefficients to choose from
-    given: flat indices of coefficients known to be 1: a rate is the derivative of its position
+    given: flat indices of coefficients known to be 1: the derivative of a position is its rate. The positions
+        then come first among the states, and as many rates, never measured, after them
     parts: into how many parts the steps between samples are divided; 0 for a map, which has no time between
     """
 
@@ -117,6 +122,45 @@ class Motion:
     def measured(self) -> NDArray[np.bool_]:
         """(states,): whether a state was measured at all."""
         return np.asarray(~np.all([r.missing.all(axis=(0, 1)) for r in self.records], axis=0))
+
+    @cached_property
+    def known(self) -> NDArray[np.bool_]:
+        """(states,): whether an equation is given beforehand, and has no terms to be found."""
+        return np.isin(np.arange(self.states), self.given % self.states)
+
+    @cached_property
+    def sought(self) -> Ints:
+        """The equations whose terms are to be found, and so the columns of a model."""
+        return np.flatnonzero(~self.known)
+
+    def narrowed(self, flat: Floats) -> Floats:
+        """(terms, equations sought) from flat values (terms · states,)."""
+        return np.asarray(flat.reshape(-1, self.states)[:, self.sought])
+
+    def widened(self, flat: Ints) -> Ints:
+        """Flat indices over all states from those over the equations sought."""
+        count = len(self.sought)
+        return np.asarray(flat // count * self.states + self.sought[flat % count])
+
+    def constraints(self, rows: Rows) -> Rows:
+        """Constraints over the coefficients of all equations, from those over the equations sought."""
+        if len(self.sought) == self.states:
+            return rows
+        entries = coo_array(rows.matrix)
+        shape = (len(rows), len(self.basis.names(self.variables)) * self.states)
+        places = (entries.row, self.widened(entries.col.astype(np.intp)))
+        matrix = csr_array(coo_array((entries.data, places), shape=shape))
+        return Rows(matrix, rows.lower, rows.upper, rows.owner)
+
+    def variances(self, noise: Floats) -> Floats:
+        """(states,) of the noise, from those of the measured states; rates in proportion to their spread."""
+        if len(noise) == self.states:
+            return noise
+        return np.concatenate([noise, noise * (self.spread[len(noise) :] / self.spread[: len(noise)]) ** 2])
+
+    def errors(self, level: float, variance: Floats) -> Floats:
+        """(states,) model error, `level` in units of σ²/h."""
+        return np.asarray(np.where(self.known, min(level, _KNOWN), level) * variance / self.step)
 
     @cached_property
     def floor(self) -> Floats:

@@ -37,16 +37,19 @@ def records_of(
     least: int,
     longest: int = _LONGEST,
     instants: int = 1,
+    rates: bool = False,
 ) -> tuple[Record, ...]:
     """Stretches of at least `least` samples, those that share a grid in one record.
 
     instants: into how many parts every step is divided, by instants at which nothing is measured
+    rates: whether the rates of the states are states too, which nobody measured
     """
     groups: dict[int, tuple[Grid, list[tuple[Floats, Floats, Floats, int, int]]]] = {}
     for number, one in enumerate(trajectories):
         for start, stop in _spans(one, least, longest):
             t = one.t[start:stop]
             filled = _filled(one, start, stop)
+            filled = _with_rates(t, filled) if rates else filled
             if instants > 1:
                 t, filled = _divided(t, filled, instants)
             grid = grid_of(t)
@@ -92,6 +95,15 @@ def _filled(one: Trajectory, start: int, stop: int) -> tuple[Floats, Floats, Flo
         if hole.any():
             column[hole] = np.interp(t[hole], t[~hole], column[~hole]) if not hole.all() else 0.0
     return y, spread, u
+
+
+def _with_rates(t: Floats, filled: tuple[Floats, Floats, Floats]) -> tuple[Floats, Floats, Floats]:
+    """The same with the slopes of smoothed states as further states, none of them measured."""
+    from scipy.interpolate import CubicSpline
+
+    y, spread, u = filled
+    slopes = CubicSpline(t, smoothed(t, y).values)(t, 1)
+    return np.hstack([y, slopes]), np.hstack([spread, np.full_like(spread, MISSING)]), u
 
 
 def _divided(

@@ -73,7 +73,7 @@ def accumulate(
     with workers(executor, processes, (basis,), where="accumulate") as hands:
         look = _look(source, hands)
         first = look[0]
-        terms = len(basis.names(first.variables))
+        terms = len(basis.names(formulation.variables(first.states, first.inputs)))
         aim = max(1, min(blocks, int(_BLOCK_MEMORY / (8 * (terms + first.dimension) ** 2))))
         fitted = formulation.fit_to(look)
         factoring = Factoring(basis, fitted, chunk, device)

@@ -70,7 +70,7 @@ class Summary:
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """The names of the terms."""
-        return self.basis.names(self.states + self.inputs)
+        return self.basis.names(self.formulation.variables(self.states, self.inputs))
 
     @cached_property
     def calibrated(self) -> tuple[LeastSquares, ...]:
@@ -176,7 +176,8 @@ class Summary:
         spurious = arrays.get("spurious")
         basis = basis_from_dict(header["basis"], functions=functions)
         states, inputs = tuple(header["states"]), tuple(header["inputs"])
-        terms = len(basis.names(states + inputs))
+        formulation = formulation_from_dict(header["formulation"])
+        terms = len(basis.names(formulation.variables(states, inputs)))
         parts = np.split(factors, np.cumsum(heights)[:-1]) if len(heights) else []
         blocks = tuple(
             LeastSquares(np.ascontiguousarray(part), terms, int(n))
@@ -193,7 +194,6 @@ class Summary:
             raise DataError("what noise adds is not of the shape that its header says")
         if not np.all(np.isfinite(factors)):
             raise DataError("it holds numbers that are not finite")
-        formulation = formulation_from_dict(header["formulation"])
         counts = int(header["samples"]), int(header["skipped"])
         return cls(blocks, tuple(header["labels"]), states, inputs, basis, formulation, *counts, spurious)
 

@@ -37,7 +37,9 @@ class OnDevice:
 
     def add(self, piece: Piece) -> None:
         """Add the rows of a piece, as many at a time as memory should hold."""
-        width = len(self._basis.names(piece.segment.variables)) + piece.segment.dimension
+        one = piece.segment
+        variables = self._formulation.variables(one.states, one.inputs)
+        width = len(self._basis.names(variables)) + one.dimension
         ends = np.cumsum(np.diff(piece.edges))
         first = 0
         while first < len(ends):
