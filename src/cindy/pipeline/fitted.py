@@ -95,7 +95,7 @@ def identify_with_states(
             correction or Direct(),
             tol,
             max_iter,
-            faithful=not problem.weights.adapts or problem.radius is not None,
+            faithful=not problem.weights.adapts,
         )
         whole, here = motion, screened(some_of(motion, seed), options, variance)
         found = search(here, options, variance)

@@ -51,6 +51,8 @@ _RIDGE = 1e-2
 """Of the pilot at fitted states, in units of a column (benchmark: chaotic)."""
 _QUIET = 0.02
 """Noise, in units of the spread, up to which measured states tell as much as fitted ones."""
+_BINDS = 1e-6
+"""Of the radius: a run that ends closer to it than this was held back by it."""
 _MOST_STEPS = 400
 """Iterations of the solver in the passes before the last: supports beyond are no candidates."""
 
@@ -104,12 +106,14 @@ class Search:
     """The models met so far, and how to go on from one.
 
     met: by support; None where the states do not settle; ends: where the way from a support ended
+    bound: whether a path was all that terms could come from
     """
 
     motion: Motion
     options: Options
     met: dict[bytes, Met | None] = field(default_factory=dict)
     ends: dict[bytes, Met | None] = field(default_factory=dict)
+    bound: bool = False
 
     @property
     def columns(self) -> Ints:
@@ -136,9 +140,13 @@ class Search:
         )
         return result, [support for support, _ in result.path]
 
-    def bound_to(self, result: Result) -> bool:
+    def bound_to(self, form: StandardForm, result: Result) -> bool:
         """Whether terms may only come from this path: the user's options made it, or cut it off."""
-        return self.options.faithful or (self.options.max_iter <= _MOST_STEPS and not result.converged)
+        options = self.options
+        held = options.radius is not None and form.region.norm(result.x) >= options.radius * (1 - _BINDS)
+        cut = options.max_iter <= _MOST_STEPS and not result.converged
+        self.bound |= held or cut
+        return options.faithful or held or cut
 
     def solve(self, objective: LeastSquares, support: Ints) -> Floats:
         """Coefficients on a support from its white rows, under all constraints."""
@@ -179,7 +187,7 @@ class Search:
         supports = Supports(form, self.options.price)
         result, path = self.path(form)
         fits = [supports.best(path)]
-        if not self.bound_to(result):
+        if not self.bound_to(form, result):
             own = supports.possible(np.searchsorted(self.columns, fitted.law.support))
             fits = [supports.settle(f) for f in (*fits, own) if f is not None]
         best = min((f for f in fits if f is not None), key=supports.criterion, default=None)
@@ -240,7 +248,9 @@ def search(motion: Motion, options: Options, variance: Floats, first: Fitted | N
     if not (quiet and reached):
         # Every model must be worth more than none, whose variance is by likelihood too.
         state.fit(start_of(motion, motion.candidates[:0], np.zeros(0), variance), LEVELS)
-    met_all = sorted((m for m in state.met.values() if m is not None), key=lambda m: m.criterion)
+    # What is left of a path that was cut off or held back is what was asked for, be it worse than nothing.
+    order = (lambda m: (not len(m.support), m.criterion)) if state.bound else (lambda m: (False, m.criterion))
+    met_all = sorted((m for m in state.met.values() if m is not None), key=order)
     return Found(met_all[0], tuple(met_all), agreed) if met_all else None
 
 
@@ -259,7 +269,7 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
         if best is None:
             continue
         scale = best.loss / form.objective.rows
-        settled = None if noisy or state.bound_to(result) else supports.settle(best, scale=scale)
+        settled = None if noisy or state.bound_to(form, result) else supports.settle(best, scale=scale)
         sizes = [share * len(best.support) for share in _SHARES] + [2.0 * motion.states, 3.0 * motion.states]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
         for fit in chain([settled], map(supports.possible, near)):
