@@ -66,6 +66,34 @@ def test_calibration_takes_the_bias_of_noise_away():
     assert (without < 0.4 * with_noise).all()
 
 
+def test_errors_are_as_large_as_the_scatter_over_draws_of_the_noise():
+    """Rows of a field that is carried along cancel each other: by blocks errors are more than twice that."""
+    models = [cindy.identify(noisy(0.3, seed), cindy.Derivatives(1, 2)) for seed in range(12)]
+    used = [models[0].terms.index(name) for name in ("u_x", "u_xx")]
+    scatter = np.std([m.coef[used, 0] for m in models], axis=0, ddof=1)
+    error = np.mean([m.coef_error[used, 0] for m in models], axis=0)
+    assert (abs(np.log(scatter / error)) < np.log(1.6)).all()
+    covariance = models[0].covariance
+    np.testing.assert_allclose(np.sqrt(np.diagonal(covariance)), models[0].coef_error[models[0].coef != 0])
+
+
+def test_errors_by_noise_do_not_depend_on_how_time_is_cut(monkeypatch):
+    whole = cindy.identify(noisy(0.3), cindy.Derivatives(2, 2))
+    monkeypatch.setattr("cindy.formulation.propagation._HELD", 1)
+    cut = cindy.identify(noisy(0.3), cindy.Derivatives(2, 2))
+    np.testing.assert_allclose(cut.covariance, whole.covariance, rtol=1e-9)
+
+
+def test_errors_know_of_what_noise_does_not_explain():
+    """A term that the basis lacks leaves residuals beyond the noise; the scatter between blocks is added."""
+    field = noisy(0.01)
+    lacking = cindy.identify(field, cindy.Derivatives(1, 1))
+    whole = cindy.identify(field, cindy.Derivatives(1, 2))
+    place = lacking.terms.index("u_x")
+    assert lacking.coef_error[place, 0] > 5 * whole.coef_error[whole.terms.index("u_x"), 0]
+    assert abs(lacking.coef[place, 0] + 1.0) < 4 * lacking.coef_error[place, 0]
+
+
 def test_summaries_of_two_fields_add_up_with_what_noise_adds():
     basis = cindy.Derivatives(2, 2)
     one = cindy.accumulate(noisy(0.3, 0), basis)

@@ -5,21 +5,23 @@ from cindy.formulation.differential import Differential
 from cindy.formulation.discrete import Discrete
 from cindy.formulation.feedback import feedback_of_model
 from cindy.formulation.integral import Integral
+from cindy.formulation.propagation import noise_covariance
 from cindy.formulation.registry import formulation_from_dict
 from cindy.formulation.scales import half_period
 from cindy.formulation.weak import Weak
-from cindy.formulation.weak_rows import FieldRows
+from cindy.formulation.weak_rows import field_rows
 from cindy.formulation.windows import single_steps
 
 __all__ = [
     "Differential",
     "Discrete",
-    "FieldRows",
     "Formulation",
     "Integral",
     "Weak",
     "feedback_of_model",
+    "field_rows",
     "formulation_from_dict",
     "half_period",
+    "noise_covariance",
     "single_steps",
 ]

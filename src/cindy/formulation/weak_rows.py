@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from cindy.formulation.bumps import AxisRows, apply, bumps, integrals, reduce
 from cindy.formulation.unbiased import Unbiased
 from cindy.formulation.weak import Weak
 
-__all__ = ["FieldRows", "Slab"]
+__all__ = ["FieldRows", "Slab", "field_rows", "has_slope"]
 
 
 _MOST_ROWS = 6000
@@ -134,22 +134,45 @@ class FieldRows:
 
     def slabs(self) -> Iterator[Slab]:
         """The rows, one stretch of time after the other."""
+        place, read = int(np.prod(self.field.shape[:-1])), 0
+        for number, piece, low, high in self._pieces():
+            fresh = max(0, high - max(read, low)) * place
+            read = max(read, high)
+            yield self._slab(number, self._cut(piece, low, high), low, high, fresh)
+
+    @cached_property
+    def table(self) -> Floats:
+        """(rows along space …, rows in time, columns): all rows as they are; 0 where they touch a missing
+        value."""
+        whole = np.empty((*(a.rows for a in self.axes), len(self.terms)))
+        for _, piece, low, high in self._pieces():
+            values, keep = self.values(low, high)
+            axes = self._cut(piece, low, high)
+            rows, _ = self._table(axes, Unbiased(values, self.noise, self._slopes(values)))
+            if keep is not None:
+                rows = np.where(_untouched(axes, ~keep)[..., None], rows, 0.0)
+            whole[..., piece, :] = rows
+        return whole
+
+    @cached_property
+    def noise(self) -> dict[str, float]:
+        """Standard deviation by field."""
+        return self.form.noise_of(self.field)
+
+    def _pieces(self) -> Iterator[tuple[int, Ints, int, int]]:
+        """(stretch of time, rows in time that are worked on together, the samples low … high − 1)."""
         time = self.axes[-1]
-        noise = self.form.noise_of(self.field)
         order = np.argsort(time.starts, kind="stable")
         place = int(np.prod(self.field.shape[:-1]))
-        read = 0
         for number, part in enumerate(np.array_split(order, self.divisions[-1])):
             for piece in self._portions(part, place):
-                low, high = int(time.starts[piece].min()), int(time.stops[piece].max())
-                cut = AxisRows(
-                    {a: m[piece, low:high] for a, m in time.matrices.items()},
-                    time.starts[piece],
-                    time.stops[piece],
-                )
-                fresh = max(0, high - max(read, low)) * place
-                read = max(read, high)
-                yield self._slab(number, cut, low, high, noise, fresh)
+                yield number, piece, int(time.starts[piece].min()), int(time.stops[piece].max())
+
+    def _cut(self, piece: Ints, low: int, high: int) -> list[AxisRows]:
+        """The rows along every axis, of those in time these alone."""
+        time = self.axes[-1]
+        cut = {a: m[piece, low:high] for a, m in time.matrices.items()}
+        return [*self.axes[:-1], AxisRows(cut, time.starts[piece], time.stops[piece])]
 
     def _portions(self, part: Ints, place: int) -> list[Ints]:
         """Rows in time that are worked on together: as many as memory allows."""
@@ -163,25 +186,12 @@ class FieldRows:
             count += 1
         return [p for p in np.array_split(part, count) if len(p)]
 
-    def _slab(
-        self, part: int, time: AxisRows, low: int, high: int, noise: Mapping[str, float], fresh: int
-    ) -> Slab:
-        values, valid = self._values(low, high)
-        axes = [*self.axes[:-1], time]
+    def _slab(self, part: int, axes: list[AxisRows], low: int, high: int, fresh: int) -> Slab:
+        values, valid = self.values(low, high)
         keep = None if valid is None else _untouched(axes, ~valid)
-        unbiased = Unbiased(values, noise, self._slopes(values, noise))
-        functions = list(dict.fromkeys(g for g, _ in self.terms))
-        table = np.empty((*(a.rows for a in axes), len(self.terms)))
-        evaluated: dict[Term, Floats] = {}
-        for g in functions:
-            # Held only where they are short of memory's limit: all are needed again for the noise.
-            evaluated[g] = unbiased(g)
-            wanted = {orders for inner, orders in self.terms if inner == g}
-            found = reduce(evaluated[g], [a.matrices for a in axes], wanted)
-            for column, (inner, orders) in enumerate(self.terms):
-                if inner == g:
-                    table[..., column] = found[orders]
-        spurious = self._spurious(axes, keep, unbiased, evaluated, noise)
+        unbiased = Unbiased(values, self.noise, self._slopes(values))
+        table, evaluated = self._table(axes, unbiased)
+        spurious = self._spurious(axes, keep, unbiased, evaluated)
         scale = np.sqrt(self.field.weight)
         boxes = tuple(scale * box for box in self._boxes(table, keep))
         t = self.field.t[:: (self.form.steps)[-1]]
@@ -190,7 +200,21 @@ class FieldRows:
             part, boxes, float(t[low]), float(t[high - 1]), spurious * self.field.weight, fresh, dropped
         )
 
-    def _values(self, low: int, high: int) -> tuple[dict[str, Floats], NDArray[np.bool_] | None]:
+    def _table(self, axes: list[AxisRows], unbiased: Unbiased) -> tuple[Floats, dict[Term, Floats]]:
+        """The rows, and the functions of the fields at the samples, which the noise asks for again."""
+        functions = list(dict.fromkeys(g for g, _ in self.terms))
+        table = np.empty((*(a.rows for a in axes), len(self.terms)))
+        evaluated: dict[Term, Floats] = {}
+        for g in functions:
+            evaluated[g] = unbiased(g)
+            wanted = {orders for inner, orders in self.terms if inner == g}
+            found = reduce(evaluated[g], [a.matrices for a in axes], wanted)
+            for column, (inner, orders) in enumerate(self.terms):
+                if inner == g:
+                    table[..., column] = found[orders]
+        return table, evaluated
+
+    def values(self, low: int, high: int) -> tuple[dict[str, Floats], NDArray[np.bool_] | None]:
         """All variables at the samples low … high − 1 of the thinned grid, and where all are known."""
         *space, last = self.form.steps
         steps = (*(slice(None, None, k) for k in space), slice(None, None, last))
@@ -204,9 +228,7 @@ class FieldRows:
             values[name] = raw
         return values, valid
 
-    def _slopes(
-        self, values: Mapping[str, Floats], noise: Mapping[str, float]
-    ) -> dict[Factor, tuple[Floats, Floats]]:
+    def _slopes(self, values: Mapping[str, Floats]) -> dict[Factor, tuple[Floats, Floats]]:
         """First derivatives at the samples, by local polynomials, and the variance of their noise."""
         factors = {f.base for g, _ in self.terms for f in g if f.kind == "derivative"}
         found = {}
@@ -218,7 +240,7 @@ class FieldRows:
             half = int(np.clip(round(0.5 * self.form.widths[k] / step), 3, (len(x) - 1) // 2))
             period = self.field.period(axis)
             weights = _slope_weights(x, half, period)
-            size = np.sqrt(np.sum(weights**2, axis=1)) * noise.get(name, 0.0)
+            size = np.sqrt(np.sum(weights**2, axis=1)) * self.noise.get(name, 0.0)
             shape = [1] * values[name].ndim
             shape[k] = -1
             found[factor] = apply(weights, values[name], k), (size**2).reshape(shape)
@@ -230,7 +252,6 @@ class FieldRows:
         keep: NDArray[np.bool_] | None,
         unbiased: Unbiased,
         evaluated: Mapping[Term, Floats],
-        noise: Mapping[str, float],
     ) -> Floats:
         """Σ over rows of the covariance of the columns' noise, without bias.
 
@@ -241,17 +262,12 @@ class FieldRows:
         size = len(self.terms)
         total = np.zeros((size, size))
         # Locally estimated derivatives share noise between samples: what they add is not taken off.
-        noisy = [
-            g
-            for g in evaluated
-            if any(noise.get(v, 0.0) > 0 for f in g for v in f.variables)
-            and not any(f.kind == "derivative" for f in g)
-        ]
+        noisy = [g for g in evaluated if self.is_noisy(g) and not has_slope(g)]
         squares = [_squares(axis, summed=keep is None) for axis in axes]
         columns = {g: [c for c, (inner, _) in enumerate(self.terms) if inner == g] for g in noisy}
         for i, g in enumerate(noisy):
             for h in noisy[i:]:
-                if not _share_noise(g, h, noise):
+                if not self.share_noise(g, h):
                     continue
                 both = evaluated[g] * evaluated[h] - unbiased(product((*g, *h), self.field.variables))
                 pairs = {
@@ -267,6 +283,15 @@ class FieldRows:
                     total[a, b] = total[b, a] = value
         return total
 
+    def is_noisy(self, g: Term) -> bool:
+        """Whether noise enters a function of the fields."""
+        return any(self.noise.get(v, 0.0) > 0 for f in g for v in f.variables)
+
+    def share_noise(self, g: Term, h: Term) -> bool:
+        """Whether the same noise enters two functions of the fields."""
+        names = {v for f in g for v in f.variables if self.noise.get(v, 0.0) > 0}
+        return any(v in names for f in h for v in f.variables)
+
     def _boxes(self, table: Floats, keep: NDArray[np.bool_] | None) -> Iterator[Floats]:
         """The rows box by box of space, in order."""
         cuts = self.divisions[:-1]
@@ -277,15 +302,24 @@ class FieldRows:
             yield rows if keep is None else rows[keep[inside].ravel()]
 
 
+def field_rows(fields: Sequence[Field], basis: Basis, form: Weak, *, blocks: int = 1) -> list[FieldRows]:
+    """The rows of every field, as many as its share of the values allows."""
+    sizes = np.array([np.prod(f.shape) for f in fields], dtype=float)
+    shares = (sizes / sizes.sum()).tolist()
+    return [
+        FieldRows(f, basis, form, s, max(1, round(blocks * s))) for f, s in zip(fields, shares, strict=True)
+    ]
+
+
 def _squares(axis: AxisRows, *, summed: bool) -> dict[tuple[int, int], Floats]:
     orders = sorted(axis.matrices)
     made = {(a, b): axis.squares(a, b) for i, a in enumerate(orders) for b in orders[i:]}
     return {key: m.sum(axis=0, keepdims=True) for key, m in made.items()} if summed else made
 
 
-def _share_noise(g: Term, h: Term, noise: Mapping[str, float]) -> bool:
-    names = {v for f in g for v in f.variables if noise.get(v, 0.0) > 0}
-    return any(v in names for f in h for v in f.variables)
+def has_slope(g: Term) -> bool:
+    """Whether a function holds a derivative that is estimated locally."""
+    return any(f.kind == "derivative" for f in g)
 
 
 def _untouched(axes: list[AxisRows], missing: NDArray[np.bool_]) -> NDArray[np.bool_]:

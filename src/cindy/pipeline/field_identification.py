@@ -15,6 +15,7 @@ from cindy.data import Field, as_fields
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model import Model
+from cindy.pipeline.field_errors import with_noise_errors
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
 
@@ -47,6 +48,7 @@ def identify_fields(
             "not give. Leave the tolerance out."
         )
     model = run(problem)
+    model = with_noise_errors(model, problem, fields)
     noise, warnings = _noise(fields, summary), [*model.warnings, *_warnings(summary)]
     settings = {**model.settings, "seed": seed}
     return replace(model, scale=_scale(fields), noise=noise, warnings=tuple(warnings), settings=settings)

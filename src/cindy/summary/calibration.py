@@ -7,15 +7,20 @@ import numpy as np
 from cindy._types import Floats
 from cindy.least_squares import LeastSquares, triangle
 
-__all__ = ["calibrated"]
+__all__ = ["calibrated", "calibration"]
 
 
 _ROUNDING = 1e-10
 """Directions of the terms below this share of the largest are not told apart by the data."""
 
 
-def calibrated(blocks: tuple[LeastSquares, ...], spurious: Floats) -> tuple[LeastSquares, ...]:
-    """Blocks mapped so that noise in the terms no longer biases the coefficients.
+def calibrated(blocks: tuple[LeastSquares, ...], matrix: Floats) -> tuple[LeastSquares, ...]:
+    """Blocks times a matrix such as `calibration` gives."""
+    return tuple(LeastSquares(triangle(b.factor @ matrix), b.terms, b.rows) for b in blocks)
+
+
+def calibration(blocks: tuple[LeastSquares, ...], spurious: Floats) -> Floats:
+    """The matrix by which blocks are mapped so that noise in the terms no longer biases the coefficients.
 
     With G = XᵀX over all blocks and C what noise adds to [X | Y]ᵀ[X | Y], the map
 
@@ -44,4 +49,4 @@ def calibrated(blocks: tuple[LeastSquares, ...], spurious: Floats) -> tuple[Leas
     matrix = np.eye(total.shape[1])
     matrix[:terms, :terms] = keep
     matrix[:terms, terms:] = -across
-    return tuple(LeastSquares(triangle(b.factor @ matrix), b.terms, b.rows) for b in blocks)
+    return matrix

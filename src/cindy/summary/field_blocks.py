@@ -10,7 +10,7 @@ import numpy as np
 from cindy.basis import Basis
 from cindy.data import Field
 from cindy.errors import DataError
-from cindy.formulation import FieldRows, Formulation
+from cindy.formulation import Formulation, field_rows
 from cindy.least_squares import LeastSquares
 from cindy.summary.running_qr import RunningTriangle
 from cindy.summary.summary import Summary
@@ -32,15 +32,15 @@ def summarise_fields(
         raise DataError(f"accumulate: `basis` must be a basis such as Derivatives(3, 2), but is {basis!r}.")
     basis = basis.on_axes(first.axes)
     fitted: Any = form.fit_to_fields(fields, basis)
-    sizes = np.array([np.prod(f.shape) for f in fields], dtype=float)
+    size = int(sum(np.prod(f.shape) for f in fields))
     width = len(basis.names(first.variables)) + len(first.states)
     spurious = np.zeros((width, width))
     parts: list[LeastSquares] = []
     labels: list[str] = []
     samples = 0
-    for i, (field, size) in enumerate(zip(fields, sizes, strict=True)):
-        share = float(size / sizes.sum())
-        rows = FieldRows(field, basis, fitted, share, max(1, round(blocks * share)))
+    for i, (field, rows) in enumerate(
+        zip(fields, field_rows(fields, basis, fitted, blocks=blocks), strict=True)
+    ):
         name = field.name or (f"field {i}" if len(fields) > 1 else "field")
         boxes: dict[tuple[int, int], RunningTriangle] = {}
         times: dict[tuple[int, int], tuple[float, float]] = {}
@@ -52,7 +52,7 @@ def summarise_fields(
                 begin = times.get((slab.part, k), (slab.begin,))[0]
                 times[slab.part, k] = begin, slab.end
             if progress is not None:
-                progress(samples, int(sizes.sum()))
+                progress(samples, size)
         for key, running in boxes.items():
             if running.rows:
                 parts.append(LeastSquares(running.factor(), width - len(first.states), running.rows))

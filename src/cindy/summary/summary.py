@@ -19,7 +19,7 @@ from cindy.basis import Basis, basis_from_dict
 from cindy.errors import DataError
 from cindy.formulation import Formulation, formulation_from_dict
 from cindy.least_squares import LeastSquares, triangle
-from cindy.summary.calibration import calibrated
+from cindy.summary.calibration import calibrated, calibration
 
 __all__ = ["Summary"]
 
@@ -75,7 +75,12 @@ class Summary:
     @cached_property
     def calibrated(self) -> tuple[LeastSquares, ...]:
         """The blocks, without the bias that noise in the terms gives to least squares where it is known."""
-        return self.blocks if self.spurious is None else calibrated(self.blocks, self.spurious)
+        return self.blocks if self.calibration is None else calibrated(self.blocks, self.calibration)
+
+    @cached_property
+    def calibration(self) -> Floats | None:
+        """(terms + states, terms + states) what takes that bias away, times the rows; None: nothing does."""
+        return None if self.spurious is None else calibration(self.blocks, self.spurious)
 
     @cached_property
     def total(self) -> LeastSquares:
