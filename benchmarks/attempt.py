@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 
 import cindy
 
-__all__ = ["METHODS", "Attempt", "attempt", "median", "peak_megabytes", "relative", "support_of", "truth_of"]
+__all__ = [
+    "METHODS",
+    "Attempt",
+    "attempt",
+    "counted",
+    "median",
+    "peak_megabytes",
+    "relative",
+    "scored",
+    "support_of",
+    "truth_of",
+]
 
 Floats = NDArray[np.float64]
 
@@ -93,6 +104,33 @@ def truth_of(
 def support_of(coef: Floats, truth: Floats) -> tuple[int, int]:
     """Entries that are there but should not be, and the other way round."""
     return int(((coef != 0) & (truth == 0)).sum()), int(((coef == 0) & (truth != 0)).sum())
+
+
+def scored(got: Attempt, truth: Floats) -> dict[str, Any]:
+    """A row about one fit: right or not and how far, what it says of itself, and what it cost."""
+    extra, missing = support_of(got.coef, truth)
+    return {
+        "right": int(extra + missing == 0),
+        "extra": extra,
+        "missing": missing,
+        "error": relative(got.coef, truth),
+        "seconds": got.seconds,
+        "near": int(got.holds(truth != 0)),
+        "warnings": len(got.warnings),
+        "said": got.said,
+    }
+
+
+def counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a table says of several such rows."""
+    return {
+        "right": f"{sum(row['right'] for row in rows)} of {len(rows)}",
+        "extra": sum(row["extra"] for row in rows),
+        "missing": sum(row["missing"] for row in rows),
+        "error": median([row["error"] for row in rows]),
+        "near": sum(row["near"] for row in rows),
+        "seconds": median([row["seconds"] for row in rows]),
+    }
 
 
 def relative(coef: Floats, truth: Floats) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cindy
-from benchmarks.attempt import METHODS, attempt, median, relative, support_of, truth_of
+from benchmarks.attempt import METHODS, attempt, counted, scored, truth_of
 from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
 from cindy import systems
@@ -102,19 +102,8 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
     table = []
     for name, method in dict.fromkeys((row["case"], row["method"]) for row in rows):
         group = [row for row in rows if (row["case"], row["method"]) == (name, method)]
-        table.append(
-            {
-                "data": name,
-                "method": method,
-                "right": f"{sum(row['right'] for row in group)} of {len(group)}",
-                "extra": sum(row["extra"] for row in group),
-                "missing": sum(row["missing"] for row in group),
-                "error": median([row["error"] for row in group]),
-                "near": sum(row["near"] for row in group),
-                "warned of": sum(row["warnings"] > 0 for row in group),
-                "seconds": median([row["seconds"] for row in group]),
-            }
-        )
+        warned = sum(row["warnings"] > 0 for row in group)
+        table.append({"data": name, "method": method, **counted(group), "warned of": warned})
     write(
         "damage",
         "Damaged data",
@@ -131,15 +120,4 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
 def _measure(case: str, method: str, seed: int) -> Row:
     one = CASES[case]
     truth = truth_of(one.basis, one.system.states, one.system.equations)
-    got = attempt(method, one.data(seed), one.basis, truth.shape)
-    extra, missing = support_of(got.coef, truth)
-    return {
-        "right": int(extra + missing == 0),
-        "extra": extra,
-        "missing": missing,
-        "error": relative(got.coef, truth),
-        "seconds": got.seconds,
-        "near": int(got.holds(truth != 0)),
-        "warnings": len(got.warnings),
-        "said": got.said,
-    }
+    return scored(attempt(method, one.data(seed), one.basis, truth.shape), truth)

@@ -12,7 +12,7 @@ from cindy import systems
 from cindy.selection.candidates import Candidates
 from cindy.selection.search import criterion_of
 
-__all__ = ["run"]
+__all__ = ["FEW", "excess", "run", "truth_in"]
 
 UNEQUAL: dict[str, Callable[[int], systems.System]] = {
     "kuramoto5": lambda seed: systems.kuramoto(5, seed=seed),
@@ -71,24 +71,21 @@ def _unequal(name: str, share: float) -> dict[str, Any]:
 
 
 def _few(system: systems.System, basis: cindy.Basis, settings: dict[str, Any]) -> dict[str, Any]:
-    names = basis.names(system.states)
-    truth = np.zeros((len(names), len(system.states)), dtype=bool)
-    for term, row in zip(system.terms, system.coef, strict=True):
-        truth[names.index(term)] = row != 0
+    truth = truth_in(system, basis)
     exact = failed = other = 0
     for seed in range(SEEDS):
         data = system.simulate(seed, **settings)
         form = cindy.Integral(order=system.order)
         exact += np.array_equal(cindy.identify(data, basis, formulation=form).support, truth)
-        excess = _excess(cindy.Problem(cindy.accumulate(data, basis, formulation=form)), truth)
-        failed += sum(e > 1e-6 for e in excess)
-        other += sum(e < -1e-6 for e in excess)
+        over = excess(cindy.Problem(cindy.accumulate(data, basis, formulation=form)), truth)
+        failed += sum(e > 1e-6 for e in over)
+        other += sum(e < -1e-6 for e in over)
     return {
         "system": system.name,
         "trajectories": settings["trajectories"],
         "samples": settings["points"],
         "noise": settings["noise"],
-        "terms": len(names),
+        "terms": len(truth),
         "exact": f"{exact} of {SEEDS}",
         "equations": SEEDS * len(system.states),
         "search failed": failed,
@@ -96,7 +93,16 @@ def _few(system: systems.System, basis: cindy.Basis, settings: dict[str, Any]) -
     }
 
 
-def _excess(problem: cindy.Problem, truth: np.ndarray[Any, Any]) -> list[float]:
+def truth_in(system: systems.System, basis: cindy.Basis) -> np.ndarray[Any, Any]:
+    """(terms, states) whether a term of this basis is in an equation."""
+    names = basis.names(system.states)
+    truth = np.zeros((len(names), len(system.states)), dtype=bool)
+    for term, row in zip(system.terms, system.coef, strict=True):
+        truth[names.index(term)] = row != 0
+    return truth
+
+
+def excess(problem: cindy.Problem, truth: np.ndarray[Any, Any]) -> list[float]:
     """For every equation, by how much the criterion of what the search finds exceeds that of the truth."""
     regression = problem.regression
     candidates = Candidates(regression, problem.form.pilot, problem.size)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cindy
-from benchmarks.attempt import attempt, median, relative, support_of
+from benchmarks.attempt import attempt, counted, median, scored
 from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
 from cindy.systems import integrate
@@ -79,19 +79,8 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
     table = []
     for name, noise in dict.fromkeys((row["system"], row["noise"]) for row in rows):
         group = [row for row in rows if (row["system"], row["noise"]) == (name, noise)]
-        table.append(
-            {
-                "system": name,
-                "noise": noise,
-                "right": f"{sum(row['right'] for row in group)} of {len(group)}",
-                "extra": sum(row["extra"] for row in group),
-                "missing": sum(row["missing"] for row in group),
-                "error": median([row["error"] for row in group]),
-                "near": sum(row["near"] for row in group),
-                "simulated": median([row["simulated"] for row in group]),
-                "seconds": median([row["seconds"] for row in group]),
-            }
-        )
+        simulated = median([row["simulated"] for row in group])
+        table.append({"system": name, "noise": noise, **counted(group), "simulated": simulated})
     write(
         "positions",
         "Positions alone",
@@ -112,18 +101,8 @@ def _measure(system: str, noise: float, seed: int) -> Row:
         truth[names.index(term), 0] = value
     form = cindy.Integral(order=2, rates=True)
     got = attempt("fitted states", one.simulate(seed, noise), one.basis, truth.shape, formulation=form)
-    extra, missing = support_of(got.coef, truth)
-    return {
-        "right": int(extra + missing == 0),
-        "extra": extra,
-        "missing": missing,
-        "error": relative(got.coef, truth),
-        "seconds": got.seconds,
-        "near": int(got.holds(truth != 0)),
-        "simulated": float("nan") if got.model is None else _distance(one, got.model),
-        "warnings": len(got.warnings),
-        "said": got.said,
-    }
+    simulated = float("nan") if got.model is None else _distance(one, got.model)
+    return {**scored(got, truth), "simulated": simulated}
 
 
 def _distance(one: Oscillator, model: cindy.Model) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.integrate import odeint, solve_ivp
 
 import cindy
-from benchmarks.attempt import METHODS, attempt, relative, support_of, truth_of
+from benchmarks.attempt import METHODS, attempt, scored, truth_of
 from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
 
@@ -193,15 +193,4 @@ def _measure(**cell: Any) -> Row:
     x = MAKERS[cell["made by"]](one, t, cell["seed"])
     truth = one.truth
     data = cindy.Trajectory(t, x, one.states)
-    got = attempt(cell["method"], data, cindy.Polynomial(DEGREE), truth.shape)
-    extra, missing = support_of(got.coef, truth)
-    return {
-        "right": int(extra + missing == 0),
-        "extra": extra,
-        "missing": missing,
-        "error": relative(got.coef, truth),
-        "seconds": got.seconds,
-        "near": int(got.holds(truth != 0)),
-        "warnings": len(got.warnings),
-        "said": got.said,
-    }
+    return scored(attempt(cell["method"], data, cindy.Polynomial(DEGREE), truth.shape), truth)

@@ -76,7 +76,7 @@ def test_every_export_holds_the_fitted_value(found):
 def test_the_slope_by_a_parameter_is_that_of_differences(formula):
     names = ("K", "n") if "n*" in formula or "^n" in formula else ("K",)
     basis = cindy.Custom({"f": formula}, parameters=dict.fromkeys(names, (0.1, 5.0)))
-    x, here = np.linspace(0.2, 3, 20)[:, None], {"K": 0.7, "n": 1.9}
+    x, here = np.linspace(0.2, 3, 20)[:, None], dict(zip(names, (0.7, 1.9), strict=False))
     for name in names:
         up, down = ({**here, name: here[name] + h} for h in (1e-6, -1e-6))
         difference = (basis.at(up).evaluate(x, ("S",)) - basis.at(down).evaluate(x, ("S",)))[:, 0] / 2e-6
@@ -181,3 +181,27 @@ def test_places_lead_to_values_and_back_inside_the_range(ends):
         assert one.value(one.place(value)) == pytest.approx(value)
         step = (one.value(one.place(value) + 1e-7) - one.value(one.place(value) - 1e-7)) / 2e-7
         assert step == pytest.approx(one.slope(value), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "basis",
+    [UPTAKE, cindy.Polynomial(1) + UPTAKE, UPTAKE.on("S"), cindy.Derivatives(1, 1, of=UPTAKE)],
+)
+def test_a_value_for_a_parameter_that_is_not_there_is_refused(basis):
+    with pytest.raises(cindy.DataError, match="'k' is no parameter"):
+        basis.at({"k": 0.5})
+    assert basis.at({"K": 0.5}).unknowns() == ()
+    assert basis.at({"K": 0.5}).at({"K": 0.4}).unknowns() == ()
+
+
+def test_a_basis_without_parameters_takes_no_values():
+    with pytest.raises(cindy.DataError, match="It has no parameters"):
+        cindy.Polynomial(2).at({"K": 1.0})
+
+
+def test_fields_ask_for_values():
+    basis = cindy.Derivatives(1, 2, of=cindy.Custom({"grow": "u/(K + u)"}, parameters={"K": (0.1, 2)}))
+    t, x = np.linspace(0, 1, 30), np.linspace(0, 1, 20)
+    field = cindy.Field(u=np.sin(3 * x) * np.exp(-t[:, None]), t=t, x=x)
+    with pytest.raises(cindy.DataError, match="K cannot be found from fields"):
+        cindy.identify(field, basis)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cindy.basis import Custom, Fourier, Polynomial, Trigonometric, basis_from_dict
+from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric, basis_from_dict
 from cindy.errors import DataError
 
 
@@ -224,3 +224,17 @@ def test_a_python_function_must_be_handed_back():
     with pytest.raises(DataError, match=r"functions=\{'f'"):
         basis_from_dict(data)
     assert basis_from_dict(data, functions={"f": np.tanh}) == Custom({"f": np.tanh})
+
+
+def test_a_class_of_the_users_named_sum_does_not_change_addition():
+    kinds = dict(Basis.kinds)
+    try:
+
+        class Sum(Polynomial):
+            pass
+
+        assert type(Polynomial(1) + Trigonometric(1)).__module__.startswith("cindy.")
+        assert Sum(1).names(("x",)) == ("1", "x")
+    finally:
+        Basis.kinds.clear()
+        Basis.kinds.update(kinds)

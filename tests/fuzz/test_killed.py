@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from benchmarks import kills
 
 import cindy
 from cindy.summary import Summary
@@ -87,3 +88,12 @@ def test_a_table_that_a_killed_run_left_is_resumed_without_a_torn_row(tmp_path):
     assert rows
     assert all(row["error"] == "a long sentence " * 8 for row in rows)
     assert all(None not in row and None not in row.values() for row in rows)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.parametrize(("command", "moments"), [(kills.fit, 3), (kills.accumulate, 6)])
+def test_a_command_that_is_killed_leaves_its_files_as_they_were_or_as_they_should_be(
+    command, moments, tmp_path
+):
+    # Fifty moments of each, and of `reproduce`: python -m benchmarks kills.
+    command(tmp_path, moments, seed=1)

@@ -1,7 +1,8 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
-from cindy.basis.base import Basis, Functions, Product, Subset, Sum, basis_from_dict
+from cindy.basis.base import Basis, Functions, basis_from_dict
 from cindy.basis.compiled import compile_jacobian, compile_rhs
+from cindy.basis.composed import Product, Subset, Sum
 from cindy.basis.custom import Custom
 from cindy.basis.derivatives import Derivatives
 from cindy.basis.expression import COMPARISONS, Expression

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -14,17 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from cindy import _check
 from cindy._arrays import Space
 from cindy._types import Floats
-from cindy.basis.parameter import Parameter, merged
+from cindy.basis.parameter import Parameter
 from cindy.basis.plan import Dictionary
-from cindy.basis.term import Term, product, renamed
+from cindy.basis.term import Term, renamed
 from cindy.errors import DataError
 
-__all__ = ["Basis", "Product", "Subset", "Sum", "basis_from_dict"]
+__all__ = ["Basis", "Functions", "basis_from_dict", "check_size", "from_dict"]
 
 Functions = Mapping[str, Callable[..., Any]]
 
 MOST_TERMS = 200_000
 DEEPEST = 40
+_COMPOSED = ("Sum", "Product", "Subset", "Without")
 
 
 class Basis(ABC):
@@ -37,7 +37,9 @@ class Basis(ABC):
     kinds: ClassVar[dict[str, type[Basis]]] = {}
 
     def __init_subclass__(cls) -> None:
-        Basis.kinds[cls.__name__] = cls
+        # A class of the user's may not take the place of what +, * and `on` make.
+        if cls.__name__ not in _COMPOSED or cls.__name__ not in Basis.kinds:
+            Basis.kinds[cls.__name__] = cls
 
     @abstractmethod
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
@@ -120,7 +122,7 @@ class Basis(ABC):
 
     def on(self, *variables: str) -> Basis:
         """The same family in these variables only."""
-        return Subset(self, _check.unique_names(variables, "on"))
+        return _composed("Subset", self, _check.unique_names(variables, "on"))
 
     def asks_for(self, name: str) -> bool:
         """Whether some part names a variable that need not be measured: the time, or the run."""
@@ -128,26 +130,41 @@ class Basis(ABC):
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         """The basis in which only those parts see hidden variables that name them."""
-        return Without(self, hidden)
+        return _composed("Without", self, hidden)
 
     def unknowns(self) -> tuple[Parameter, ...]:
         """The parameters inside terms that have no value yet, each once."""
         return ()
 
+    def parameter_names(self) -> frozenset[str]:
+        """Of all parameters inside terms, with a value or without."""
+        return frozenset()
+
     def at(self, values: Mapping[str, float]) -> Basis:
         """The same basis with parameters at these values, by name; they are then no longer unknown."""
+        known = self.parameter_names()
+        for name in values:
+            if name not in known:
+                hint = _check.did_you_mean(name, sorted(known)) if known else "It has no parameters."
+                raise DataError(f"at: {name!r} is no parameter of {self!r}. {hint}")
+        return self._at(values)
+
+    def _at(self, values: Mapping[str, float]) -> Basis:
+        """The same for one family; `values` may hold parameters of others."""
         return self
+
+    def _summands(self) -> tuple[Basis, ...]:
+        return (self,)
 
     def __add__(self, other: Basis) -> Basis:
         """The terms of both, a common term once."""
         if not isinstance(other, Basis):
             return NotImplemented
-        parts = [part.parts if isinstance(part, Sum) else (part,) for part in (self, other)]
-        return Sum((*parts[0], *parts[1]))
+        return _composed("Sum", (*self._summands(), *other._summands()))
 
     def __mul__(self, other: Basis) -> Basis:
         """Every product of a term of one and a term of the other, each once."""
-        return Product(self, other) if isinstance(other, Basis) else NotImplemented
+        return _composed("Product", self, other) if isinstance(other, Basis) else NotImplemented
 
     @staticmethod
     def from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
@@ -169,6 +186,11 @@ class Basis(ABC):
         return values, dictionary
 
 
+def _composed(kind: str, *parts: Any) -> Basis:
+    """A basis made of bases; by its name, since those families are written in terms of this one."""
+    return Basis.kinds[kind](*parts)
+
+
 def _within_floating_point(largest: float, dictionary: Dictionary) -> None:
     if largest > 1.0 and dictionary.degree * np.log10(largest) > 300:
         raise DataError(
@@ -183,170 +205,15 @@ def _dictionary(basis: Basis, variables: tuple[str, ...]) -> Dictionary:
     return Dictionary.of(basis.terms(variables), variables, repr(basis))
 
 
-@dataclass(frozen=True)
-class Sum(Basis):
-    """The terms of several bases, each term once, in order of first occurrence; usually written a + b."""
-
-    parts: tuple[Basis, ...]
-
-    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
-        return tuple(dict.fromkeys(term for part in self.parts for term in part.terms(variables)))
-
-    def asks_for(self, name: str) -> bool:
-        return any(part.asks_for(name) for part in self.parts)
-
-    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
-        return Sum(tuple(part.apart_from(hidden) for part in self.parts))
-
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return merged([part.unknowns() for part in self.parts], repr(self))
-
-    def at(self, values: Mapping[str, float]) -> Basis:
-        return Sum(tuple(part.at(values) for part in self.parts))
-
-    def on_axes(self, axes: tuple[str, ...]) -> Basis:
-        return Sum(tuple(part.on_axes(axes) for part in self.parts))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "Sum", "parts": [part.to_dict() for part in self.parts]}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        parts = data["parts"]
-        if not isinstance(parts, list) or not parts:
-            raise DataError(f"basis: the parts of a Sum must be a list, but are {parts!r}.")
-        return cls(tuple(_from_dict(part, functions, depth + 1) for part in parts))
-
-    def __repr__(self) -> str:
-        return " + ".join(map(repr, self.parts))
-
-
-@dataclass(frozen=True)
-class Product(Basis):
-    """Every product of a term of `left` and a term of `right`, each once; usually written a * b."""
-
-    left: Basis
-    right: Basis
-
-    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
-        left, right = self.left.terms(variables), self.right.terms(variables)
-        check_size(len(left) * len(right), self)
-        return tuple(dict.fromkeys(product((*a, *b), variables) for a in left for b in right))
-
-    def asks_for(self, name: str) -> bool:
-        return self.left.asks_for(name) or self.right.asks_for(name)
-
-    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
-        return Product(self.left.apart_from(hidden), self.right.apart_from(hidden))
-
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return merged([part.unknowns() for part in (self.left, self.right)], repr(self))
-
-    def at(self, values: Mapping[str, float]) -> Basis:
-        return Product(self.left.at(values), self.right.at(values))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "Product", "left": self.left.to_dict(), "right": self.right.to_dict()}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        left, right = (_from_dict(data[side], functions, depth + 1) for side in ("left", "right"))
-        return cls(left, right)
-
-    def __repr__(self) -> str:
-        return " * ".join(
-            f"({part!r})"
-            if isinstance(part, Sum) or (isinstance(part, Product) and part is self.right)
-            else repr(part)
-            for part in (self.left, self.right)
-        )
-
-
-@dataclass(frozen=True)
-class Subset(Basis):
-    """A basis in some of the variables, in the order given; usually written basis.on("x", "y")."""
-
-    basis: Basis
-    variables: tuple[str, ...]
-
-    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
-        for name in self.variables:
-            if name not in variables:
-                raise DataError(
-                    f"{self!r}: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
-                )
-        inner = self.basis.terms(self.variables)
-        return tuple(product(term, variables) for term in inner)
-
-    def asks_for(self, name: str) -> bool:
-        return name in self.variables or self.basis.asks_for(name)
-
-    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
-        return self
-
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return self.basis.unknowns()
-
-    def at(self, values: Mapping[str, float]) -> Basis:
-        return Subset(self.basis.at(values), self.variables)
-
-    def on_axes(self, axes: tuple[str, ...]) -> Basis:
-        return Subset(self.basis.on_axes(axes), self.variables)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "Subset", "of": self.basis.to_dict(), "variables": list(self.variables)}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        names = data["variables"]
-        if not isinstance(names, list):
-            raise DataError(f"basis: the variables of a Subset must be a list of names, but are {names!r}.")
-        return cls(
-            _from_dict(data["of"], functions, depth + 1), _check.unique_names(names, "basis: variables")
-        )
-
-    def __repr__(self) -> str:
-        inner = f"({self.basis!r})" if isinstance(self.basis, (Sum, Product)) else repr(self.basis)
-        return f"{inner}.on({', '.join(map(repr, self.variables))})"
-
-
-@dataclass(frozen=True)
-class Without(Basis):
-    """A basis in all variables but some."""
-
-    basis: Basis
-    hidden: tuple[str, ...]
-
-    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
-        return self.basis.terms(tuple(name for name in variables if name not in self.hidden))
-
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return self.basis.unknowns()
-
-    def at(self, values: Mapping[str, float]) -> Basis:
-        return Without(self.basis.at(values), self.hidden)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "Without", "of": self.basis.to_dict(), "hidden": list(self.hidden)}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        hidden = _check.unique_names(data["hidden"], "basis: hidden")
-        return cls(_from_dict(data["of"], functions, depth + 1), hidden)
-
-    def __repr__(self) -> str:
-        return repr(self.basis)
-
-
 def basis_from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
     """The basis that `to_dict` described; never executes what it reads.
 
     functions: by name, the Python functions of `Custom`, which a file cannot hold
     """
-    return _from_dict(data, functions or {}, 0)
+    return from_dict(data, functions or {}, 0)
 
 
-def _from_dict(data: Any, functions: Functions, depth: int) -> Basis:
+def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
     if not isinstance(data, Mapping) or not isinstance(data.get("basis"), str) or depth > DEEPEST:
         raise DataError(f'basis: expected a mapping with a "basis" entry, but got {str(data)[:80]!r}.')
     kind = Basis.kinds.get(data["basis"])

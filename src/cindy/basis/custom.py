@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cindy import _check
-from cindy.basis.base import Basis, Functions, Without
+from cindy.basis.base import Basis, Functions
+from cindy.basis.composed import Without
 from cindy.basis.expression import CONSTANTS, check_finite, number, parse
 from cindy.basis.parameter import Parameter, read_parameters
 from cindy.basis.term import Factor, Term
@@ -72,7 +73,10 @@ class Custom(Basis):
         assert isinstance(self.parameters, tuple)
         return self.parameters
 
-    def at(self, values: Mapping[str, float]) -> Basis:
+    def parameter_names(self) -> frozenset[str]:
+        return frozenset(one.name for one in self._ranges())
+
+    def _at(self, values: Mapping[str, float]) -> Basis:
         if not self.parameters:
             return self
         return Custom(self.functions, self.parameters, {**self._found(), **values})

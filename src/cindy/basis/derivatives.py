@@ -9,6 +9,7 @@ from typing import Any
 
 from cindy import _check
 from cindy.basis.base import Basis, Functions, check_size
+from cindy.basis.parameter import Parameter
 from cindy.basis.polynomial import Polynomial
 from cindy.basis.term import Factor, Term, product, spatial, term_variables
 from cindy.errors import DataError
@@ -67,6 +68,15 @@ class Derivatives(Basis):
                 f"{self!r} speaks of the axes {', '.join(self.axes)}, but the data have {', '.join(axes)}."
             )
         return self if self.axes else replace(self, axes=axes)
+
+    def unknowns(self) -> tuple[Parameter, ...]:
+        return () if self.of is None else self.of.unknowns()
+
+    def parameter_names(self) -> frozenset[str]:
+        return frozenset() if self.of is None else self.of.parameter_names()
+
+    def _at(self, values: Mapping[str, float]) -> Basis:
+        return self if self.of is None else replace(self, of=self.of._at(values))
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         axes = self.axes or ("x",)

@@ -55,8 +55,11 @@ class PerRun(Basis):
     def unknowns(self) -> tuple[Parameter, ...]:
         return self.basis.unknowns()
 
-    def at(self, values: Mapping[str, float]) -> Basis:
-        return PerRun(self.basis.at(values))
+    def parameter_names(self) -> frozenset[str]:
+        return self.basis.parameter_names()
+
+    def _at(self, values: Mapping[str, float]) -> Basis:
+        return PerRun(self.basis._at(values))
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "PerRun", "of": self.basis.to_dict()}

@@ -58,26 +58,20 @@ _TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
 """Of these several may stand for one moment: then the user must say."""
 
 
+_Text = str | None
+_Names = Iterable[str] | None
+
+
 @overload
 def read(
-    path: Any,
-    time: str | None = ...,
-    states: Iterable[str] | None = ...,
-    by: str | None = ...,
-    inputs: Iterable[str] | None = ...,
-    *,
-    lazy: Literal[False] = ...,
-) -> list[Trajectory]: ...
+    path: Any, time: _Text = ..., states: _Names = ..., by: _Text = ..., inputs: _Names = ...,
+    *, lazy: Literal[False] = ...,
+) -> list[Trajectory]: ...  # fmt: skip
 @overload
 def read(
-    path: Any,
-    time: str | None = ...,
-    states: Iterable[str] | None = ...,
-    by: str | None = ...,
-    inputs: Iterable[str] | None = ...,
-    *,
-    lazy: Literal[True],
-) -> Lazy: ...
+    path: Any, time: _Text = ..., states: _Names = ..., by: _Text = ..., inputs: _Names = ...,
+    *, lazy: Literal[True],
+) -> Lazy: ...  # fmt: skip
 def read(
     path: Any,
     time: str | None = None,

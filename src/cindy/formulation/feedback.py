@@ -20,12 +20,16 @@ from cindy.data import Trajectory, noise_level, some_segments
 __all__ = ["feedback_of_data", "feedback_of_model"]
 
 
+# A first guess, which the model found with it replaces: changed on the 32 data sets of `python -m benchmarks
+# constants`, none of these moves the error of coefficients by more than a part in 500.
 _WIDTHS = (4, 6, 9, 13, 19, 28, 40, 60)
 _DEGREE = 4
 _CLEAR = 0.1
 """Share of noise in a mean square below which it is trusted."""
 _NEGLIGIBLE = 0.05
+"""Mean square of the drift within a window, in units of the noise, below which there is none."""
 _SAMPLES = 400
+"""At which the Jacobian of a model is averaged."""
 
 
 def feedback_of_data(trajectories: Sequence[Trajectory], order: int, window: int) -> float:

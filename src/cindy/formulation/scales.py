@@ -16,9 +16,15 @@ __all__ = [
 ]
 
 
+# `python -m benchmarks constants` changes these on 32 data sets: all are right whatever they are, and the
+# errors of coefficients stay within a tenth.
 _FEW_PERIODS = 3.0
+"""Swings up to which a trajectory stays whole: with 1 errors are larger by 8 %, with 9 smaller by 2 %, but
+a chaotic solution of nine swings is no smooth function of its first state."""
 _SHORTEST_WINDOW = 24
+"""Samples; with 72 errors are smaller by 5 %, with 8 the same."""
 _ENOUGH_WINDOWS = 12
+"""Windows that errors are judged by; with 3 or 48 errors are smaller by 2 % or less."""
 _HARMLESS = float(np.log(1.5))
 """Neighbouring time steps that differ by less do not magnify noise."""
 _DEGREES = (8, 6, 4, 2)

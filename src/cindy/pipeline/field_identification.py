@@ -38,6 +38,12 @@ def identify_fields(
     """The partial differential equations behind measured fields."""
     fields = as_fields(data)
     _check_motion(fields)
+    if basis.unknowns():
+        names = ", ".join(one.name for one in basis.unknowns())
+        raise DataError(
+            f"identify: {names} cannot be found from fields: only trajectories tell numbers inside terms. "
+            "Give values, basis.at({…}), and compare the models of several."
+        )
     summary = gather(fields, basis=basis, formulation=form)
     target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
     problem = pose(summary, floor=_INEXACT * target)

@@ -22,6 +22,8 @@ __all__ = ["Candidates"]
 _MANY = 800
 """Coupled coefficients beyond which elimination does not begin with all of them."""
 _SPARE = 10
+"""Terms beyond twice those of the best stage that the search begins with at most; with 2 no search of the
+benchmark `constants` fails."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,10 @@ __all__ = ["Stage", "Trail", "eliminate"]
 
 
 _HOPELESS = 0.5
-"""Terms this far below their standard error may leave together."""
+"""Terms this far below their standard error may leave together; with 2 no search of the benchmark
+`constants` fails."""
 _AT_ONCE = 0.1
+"""Share of the terms that may leave together; with 0.5 no search of the benchmark `constants` fails."""
 _REFRESH = 12
 """Rounds of updates, at least, after which rounding is cleared away by a new factorisation."""
 

@@ -17,19 +17,27 @@ from cindy.selection.remainder import Remainder
 __all__ = ["Criterion", "best_stage", "criterion_of", "forward", "improve"]
 
 
+# `python -m benchmarks constants` changes them one by one on 48 equations of few samples. Those that bound
+# the work without deciding anything there say so; with less of the others searches fail.
 _CANDIDATES = 8
+"""Terms that are tried as one more, those of the largest gain; with 2 no search fails."""
 _WEAKEST = 12
+"""Terms that others are put in the place of, the weakest first; with 3 no search fails."""
 _STARTS = 30
+"""Terms that small models are begun anew with; with 3, 3 of 48 searches fail."""
 _LONGEST = 15
+"""Terms up to which a model is begun anew; with 5, 3 of 48 searches fail."""
 _OTHERS = 4
-"""Terms that come in the place of one; those that are superfluous go again."""
+"""Terms that come in the place of one; those that are superfluous go again. With 1 no search fails."""
 _MOST_MOVES = 30
+"""Moves in all; with 3, 2 of 48 searches fail."""
 _HOPE = 3.0
-"""How far above the best, in prices of a parameter, the way down is followed."""
+"""How far above the best, in prices of a parameter, the way down is followed; with 0 no search fails."""
 _NOTHING = 1e-300
 """A loss below this counts as this: an exact fit has no logarithm."""
 _BEYOND = 10
-"""Terms added after the criterion was best: some that pay only together may be among them."""
+"""Terms added after the criterion was best: some that pay only together may be among them. With 0 no search
+fails."""
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ def integrate(rhs: Callable[[Wide], Wide], x0: Floats, times: Floats, *, tol: fl
     x = np.asarray(x0, dtype=np.longdouble)
     out = np.empty((len(times), *x.shape))
     out[0] = x0
-    pieces = 1
+    pieces, columns = 1, 4
     for k in range(1, len(times)):
         span = np.longdouble(times[k]) - np.longdouble(times[k - 1])
         done, easy = 0, True
         while done < pieces:
-            step, columns = _extrapolated(rhs, x, span / pieces, tol)
+            step, columns = _extrapolated(rhs, x, span / pieces, tol, columns)
             if step is None:
                 if pieces >= MOST_PIECES:
                     raise CindyError(
@@ -54,14 +54,18 @@ def integrate(rhs: Callable[[Wide], Wide], x0: Floats, times: Floats, *, tol: fl
 
 
 def _extrapolated(
-    rhs: Callable[[Wide], Wide], x: Wide, h: np.longdouble, tol: float
+    rhs: Callable[[Wide], Wide], x: Wide, h: np.longdouble, tol: float, likely: int
 ) -> tuple[Wide | None, int]:
-    """One step of length h and the columns it took; None where COLUMNS do not reach `tol`."""
+    """One step of length h and the columns it took; None where COLUMNS do not reach `tol`.
+
+    likely: columns that are begun with, at once; as many as the last step took
+    """
     slope = rhs(x)
     scale = tol * np.maximum(1.0, np.abs(x))
+    starts = _midpoints(rhs, x, slope, h, range(likely))
     row: list[Wide] = []
     for k in range(COLUMNS):
-        new = [_midpoint(rhs, x, slope, h, 2 * (k + 1))]
+        new = [starts[k] if k < likely else _midpoints(rhs, x, slope, h, range(k, k + 1))[0]]
         for j in range(k):
             ratio = ((k + 1) / np.longdouble(k - j)) ** 2
             new.append(new[j] + (new[j] - row[j]) / (ratio - 1.0))
@@ -72,10 +76,21 @@ def _extrapolated(
     return None, COLUMNS
 
 
-def _midpoint(rhs: Callable[[Wide], Wide], x: Wide, slope: Wide, h: np.longdouble, steps: int) -> Wide:
-    """The explicit midpoint rule with an even number of steps: its error is a series in h²."""
-    h = h / steps
-    before, now = x, x + h * slope
-    for _ in range(steps - 1):
-        before, now = now, before + (2 * h) * rhs(now)
-    return now
+def _midpoints(
+    rhs: Callable[[Wide], Wide], x: Wide, slope: Wide, h: np.longdouble, columns: range
+) -> list[Wide]:
+    """The explicit midpoint rule with 2 (k + 1) steps for each column k: its error is a series in h².
+
+    All columns go in step, as one state; those of fewer steps leave first.
+    """
+    steps = np.array([2 * (k + 1) for k in columns])
+    short = (h / steps).reshape(-1, *[1] * x.ndim)
+    before, now = np.broadcast_to(x, (len(steps), *x.shape)), x + short * slope
+    twice = 2 * short
+    found: list[Wide] = []
+    for taken in range(1, int(steps[-1])):
+        before, now = now, before + twice * rhs(now)
+        if taken + 1 == steps[len(found)]:
+            found.append(now[0])
+            before, now, twice = before[1:], now[1:], twice[1:]
+    return found

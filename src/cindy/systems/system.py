@@ -143,5 +143,7 @@ class System:
             paths = integrate(self.rhs, start, union)
         else:
             rest = np.hstack([start, np.zeros_like(start)])
-            paths = integrate(lambda z: np.concatenate([z[:, d:], self.rhs(z[:, :d])], axis=1), rest, union)
+            paths = integrate(
+                lambda z: np.concatenate([z[..., d:], self.rhs(z[..., :d])], axis=-1), rest, union
+            )
         return [paths[np.searchsorted(union, t), i, :d] for i, t in enumerate(grids)]
