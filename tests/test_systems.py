@@ -197,3 +197,10 @@ def test_the_systems_of_the_paper_have_its_physics():
         name: len(SYSTEMS[name]().constraints()) for name in ("kuramoto5", "fput5", "michaelis", "springs")
     }
     assert counts == {"kuramoto5": 10, "fput5": 4, "michaelis": 2, "springs": 1}
+
+
+def test_columns_at_once_lead_to_the_same_bits():
+    t, x0 = np.linspace(0.0, 1.0, 12), np.ones((2, 3))
+    rhs = systems.lorenz().rhs
+    one_by_one = systems.integrate(lambda x: rhs(x), x0, t)
+    assert np.array_equal(systems.integrate(rhs, x0, t, stacked=True), one_by_one)

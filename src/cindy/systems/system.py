@@ -140,10 +140,13 @@ class System:
             raise DataError(f"simulate: `times` must not be negative, but the first is {union[0]}.")
         d = len(self.states)
         if self.order == 1:
-            paths = integrate(self.rhs, start, union)
+            paths = integrate(self.rhs, start, union, stacked=True)
         else:
             rest = np.hstack([start, np.zeros_like(start)])
             paths = integrate(
-                lambda z: np.concatenate([z[..., d:], self.rhs(z[..., :d])], axis=-1), rest, union
+                lambda z: np.concatenate([z[..., d:], self.rhs(z[..., :d])], axis=-1),
+                rest,
+                union,
+                stacked=True,
             )
         return [paths[np.searchsorted(union, t), i, :d] for i, t in enumerate(grids)]
