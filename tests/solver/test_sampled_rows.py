@@ -10,6 +10,7 @@ from tests.solver.independent import optimal_value
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
 from cindy.solver import Plain, Region, SampledRows, Status, conditional_gradient, gap_at, oracle_for
+from cindy.solver.file_rows import rows_in_file
 
 SIZES = (3000, 12, 3)
 
@@ -129,6 +130,29 @@ def test_rows_on_disk_are_read_like_rows_in_memory(tmp_path):
     there = conditional_gradient(SampledRows(*maps), oracle, tol=1e-4)
     assert (here.x == there.x).all()
     assert here.gap == there.gap
+
+
+@pytest.mark.parametrize("kind", ["read", "written", "private", "part", "transposed", "gone"])
+def test_any_memory_map_gives_the_rows_that_it_shows(tmp_path, kind):
+    design, target = rows()
+    path = tmp_path / "design.npy"
+    np.save(path, np.asfortranarray(design) if kind == "transposed" else design)
+    mode = {"written": "r+", "private": "c"}.get(kind, "r")
+    shown = np.load(path, mmap_mode=mode)
+    if mode != "r":
+        shown[3] = 7.0
+    if kind == "part":
+        shown, target = shown[100:], target[100:]
+    if kind == "gone":
+        path.unlink()
+        np.save(path, design[::-1])
+    x = np.random.default_rng(0).normal(size=(12, 3))
+    held = np.array(shown)
+    assert SampledRows(shown, target).value(x) == SampledRows(held, target).value(x)
+    numbers = np.array([0, 3, 4, 200, len(shown) - 1])
+    found = rows_in_file(shown, numbers)
+    assert (found is None) == (kind in ("private", "transposed", "gone"))
+    assert found is None or (found == held[numbers]).all()
 
 
 def test_the_gap_at_a_point_is_that_of_all_rows():

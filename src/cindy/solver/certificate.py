@@ -11,8 +11,8 @@ from cindy.solver.oracle import Atom, Oracle
 __all__ = ["Sizes", "certificate"]
 
 _ROWS = 16
-_LARGEST = 20_000_000
-"""Products beyond which the gradient is not worked out again with longer numbers: a second's work."""
+_LARGEST = 100_000_000
+"""Products beyond which the gradient is not worked out again with longer numbers: some seconds' work."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from cindy._check import integer
 from cindy._types import Floats, Ints
 from cindy.errors import DataError
+from cindy.solver.file_rows import let_go, rows_in_file
 
 __all__ = ["Reading", "SampledRows"]
 
@@ -170,11 +170,13 @@ class Reading:
 
 def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:
     """Rows as finite numbers."""
-    found = rows[which]
+    found: Any = rows_in_file(rows, which) if isinstance(rows, np.memmap) else None
+    if found is None and isinstance(rows, np.memmap):
+        found = np.array(rows[which])
+        let_go(rows)
+    elif found is None:
+        found = rows[which]
     part = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
-    if isinstance(rows, np.memmap):
-        part = np.array(part)
-        _let_go(rows)
     if not np.isfinite(part).all():
         at = int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
         number = which.start + at if isinstance(which, slice) else int(which[at])
@@ -182,13 +184,3 @@ def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:
             f"SampledRows: `{name}` must be finite, but row {number} is not. Remove or repair that row."
         )
     return part
-
-
-def _let_go(rows: np.memmap[Any, Any]) -> None:
-    """Give back the pages that a memory map has read: they would count as memory of this process.
-
-    Not where the map is private to the process: its changes live in those pages alone.
-    """
-    held = getattr(rows, "_mmap", None)
-    if isinstance(held, mmap.mmap) and hasattr(held, "madvise") and getattr(rows, "mode", "c") != "c":
-        held.madvise(mmap.MADV_DONTNEED)
