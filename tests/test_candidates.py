@@ -8,6 +8,7 @@ import cindy.selection.candidates
 from cindy.least_squares import LeastSquares
 from cindy.regression.regression import Regression
 from cindy.rows import Rows
+from cindy.selection import views
 from cindy.selection.candidates import Candidates
 
 
@@ -54,6 +55,43 @@ def test_many_coupled_coefficients_begin_with_what_the_equations_keep_and_need(m
         assert inside.all() or not inside.any()
     np.testing.assert_array_equal(screened.by_criterion(), whole)
     np.testing.assert_array_equal(whole, np.flatnonzero(truth))
+
+
+def many(dependent=False):
+    """Sixty correlated terms, of which each of three equations has a few."""
+    rng = np.random.default_rng(1)
+    truth = np.zeros((60, 3))
+    truth[[3, 10, 50], 0], truth[[0, 20], 1], truth[[7, 8, 9, 41], 2] = (2, -1, 0.5), (1, 3), (1, -1, 1, 0.3)
+    parts = []
+    for _ in range(12):
+        design = rng.standard_normal((60, 60)) + rng.standard_normal((60, 1))
+        if dependent:
+            design[:, 59] = design[:, 58] + design[:, 57]
+        parts.append(LeastSquares.from_rows(design, design @ truth + 0.1 * rng.standard_normal((60, 3))))
+    return Regression(tuple(parts), Rows.none(180), np.array([0.01, 0.0, 0.02])), truth
+
+
+@pytest.mark.parametrize("dependent", [False, True])
+def test_among_many_terms_the_likely_ones_lead_to_the_same_supports_losses_and_effects(
+    dependent, monkeypatch
+):
+    regression, truth = many(dependent)
+    whole = candidates(regression, truth)
+    monkeypatch.setattr(views, "LARGE", 30)
+    monkeypatch.setattr(views, "_IDLE", 5)
+    monkeypatch.setattr(views, "_LIKELY", 10)
+    likely = candidates(regression, truth)
+    assert len(likely.start) < 0.7 * truth.size
+    np.testing.assert_array_equal(likely.by_criterion(), np.flatnonzero(truth))
+    np.testing.assert_array_equal(whole.by_criterion(), np.flatnonzero(truth))
+    np.testing.assert_allclose(likely.effects, whole.effects)
+    for one, other in zip(likely.trails, whole.trails, strict=True):
+        assert one.targets == other.targets
+        losses = {stage.support.tobytes(): stage.loss for stage in other.stages}
+        shared = [stage for stage in one.stages if stage.support.tobytes() in losses]
+        assert len(shared) > len(truth[:, one.targets[0]].nonzero()[0])
+        for stage in shared:
+            assert stage.loss == pytest.approx(losses[stage.support.tobytes()])
 
 
 def test_what_must_not_be_zero_is_there_from_the_beginning(monkeypatch):

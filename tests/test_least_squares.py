@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cindy import least_squares
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares
 
@@ -71,3 +72,14 @@ def test_shapes_that_do_not_fit_raise():
         LeastSquares.from_rows(design, target[:4])
     with pytest.raises(DataError, match="cannot add"):
         LeastSquares.from_rows(design, target) + LeastSquares.from_rows(design[:, :2], target)
+
+
+@pytest.mark.parametrize("heights", [(5, 5, 5), (5, 3), (4, 5), (5, 0, 2)])
+def test_wide_triangles_on_top_of_each_other_stand_for_the_rows_of_all(heights, monkeypatch):
+    monkeypatch.setattr(least_squares, "_WIDE", 5)
+    rng = np.random.default_rng(0)
+    factors = [np.triu(rng.normal(size=(height, 5))) for height in heights]
+    whole = np.vstack(factors)
+    r = least_squares.stacked(factors)
+    np.testing.assert_allclose(r.T @ r, whole.T @ whole, atol=1e-13)
+    assert not np.tril(r, -1).any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,10 @@ from cindy._types import Floats
 from cindy.errors import DataError
 
 __all__ = ["LeastSquares"]
+
+_WIDE = 800
+"""Columns from which triangles on top of each other are worth a method of their own."""
+_PANEL = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +97,7 @@ class LeastSquares:
                 f"LeastSquares: cannot add {other.terms} terms × {other.targets} targets "
                 f"to {self.terms} terms × {self.targets} targets."
             )
-        stacked = np.vstack([self.factor, other.factor])
-        return LeastSquares(triangle(stacked), self.terms, self.rows + other.rows)
+        return LeastSquares(stacked([self.factor, other.factor]), self.terms, self.rows + other.rows)
 
 
 def triangle(matrix: Floats) -> Floats:
@@ -106,3 +110,26 @@ def triangle(matrix: Floats) -> Floats:
         return matrix
     (r,) = scipy.linalg.qr(matrix, mode="r", overwrite_a=True, check_finite=False)
     return np.asarray(r[: min(matrix.shape)], dtype=np.float64)
+
+
+def stacked(factors: Sequence[Floats]) -> Floats:
+    """The triangle of factors on top of each other.
+
+    A QR factorisation of them all would work on the zeros of triangles too: of wide ones, where that
+    takes seconds, each is worked into the first by itself, in a third of the time.
+    """
+    width = factors[0].shape[1]
+    if width < _WIDE or len(factors[0]) != width or any(np.tril(f, -1).any() for f in factors):
+        return triangle(np.vstack(factors))
+    r = np.array(factors[0], order="F")
+    for other in factors[1:]:
+        if len(other):
+            r, _, _, _ = scipy.linalg.lapack.dtpqrt(
+                len(other),
+                min(_PANEL, width),
+                r,
+                np.array(other, order="F"),
+                overwrite_a=True,
+                overwrite_b=True,
+            )
+    return np.ascontiguousarray(r)

@@ -18,6 +18,8 @@ __all__ = ["judged"]
 
 _MOST_SAMPLES = 20_000
 """That residuals are looked at; a sentence needs no more."""
+_MOST_NUMBERS = 5_000_000
+"""Samples times terms, likewise: with thousands of terms their sums would take longer than the model."""
 _MOST_RUNS = 3
 _MOST_SOLVED = 300
 """Runs, and samples of each, that solutions are compared with: a fraction of a second."""
@@ -36,7 +38,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     some = excerpt(data, _MOST_SAMPLES)
     odd = oddities(some, order=model.order, discrete=model.formulation.discrete)
     try:
-        found = diagnose(model, some)
+        found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
         compared = compare(model, [beginning(one, _MOST_SOLVED) for one in spread_over(some, _MOST_RUNS)])
     except CindyError as error:
         told = (*model.warnings, *odd, f"The model could not be compared with the data: {error}")

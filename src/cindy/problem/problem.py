@@ -52,7 +52,7 @@ class Problem:
         object.__setattr__(self, "constraints", _all_constraints(self.constraints))
         if not isinstance(self.weights, Weights):
             raise DataError(f"Problem: `weights` must be Adaptive() or Uniform(), but is {self.weights!r}.")
-        rows, terms = self.summary.total.rows, len(self.summary.terms)
+        rows, terms = sum(block.rows for block in self.summary.blocks), len(self.summary.terms)
         if rows < terms:
             raise DataError(
                 f"Problem: {rows} rows of data cannot tell {terms} terms apart. "
@@ -69,10 +69,9 @@ class Problem:
     @cached_property
     def form(self) -> StandardForm:
         """The same without names, and scaled."""
-        for state, size in zip(
-            self.summary.states, np.abs(self.summary.total.target).max(axis=0), strict=True
-        ):
-            if size == 0.0:
+        moved = np.any([block.target.any(axis=0) for block in self.summary.blocks], axis=0)
+        for state, moves in zip(self.summary.states, moved, strict=True):
+            if not moves:
                 raise DataError(
                     f'Problem: the state "{state}" does not change in the data, so nothing can be learnt '
                     "about it. Leave it out, or pass it as an input."

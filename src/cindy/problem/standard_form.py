@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike
 
 from cindy._types import Floats
@@ -23,6 +24,8 @@ __all__ = ["StandardForm"]
 
 _RIDGE = 1e-6
 """Of the pilot, in units of the largest singular value: what is below is noise, not information."""
+_LARGE = 800
+"""Terms beyond which all equations are solved with one factor, and not each with its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +101,8 @@ class StandardForm:
             ridge = self.ridge * float(np.sqrt(total.rows))
         extra = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
         eased = Regression((total, extra), self.scaled_rows)
+        if terms > _LARGE and not eased.equal.shape[0]:
+            return _solved(eased.total)
         x = np.zeros(terms * width)
         try:
             for group in eased.groups:
@@ -115,9 +120,19 @@ class StandardForm:
         if self.radius is not None:
             return _region(weights, self.radius, rows)
         norm = float(weights @ np.abs(self.pilot).ravel())
+        if self.regression.shape[0] > _LARGE and not len(rows) and self.weights.adapts:
+            # So many small numbers in the pilot make steep weights: least squares may be far outside. Inside,
+            # it is the end of the run, which thousands of steps would not reach.
+            norm = max(norm, self._norm_of_least_squares(weights))
         if rows.violation(self.pilot) > 0.0:
             norm = max(norm, self._least_radius(weights))
         return _region(weights, 2.0 * max(norm, 1e-12), rows)
+
+    def _norm_of_least_squares(self, weights: Floats) -> float:
+        """0 where the data do not determine it."""
+        if self.regression.independent < self.regression.shape[0]:
+            return 0.0
+        return float(weights @ np.abs(_solved(self.objective)).ravel())
 
     def _least_radius(self, weights: Floats) -> float:
         from cindy.solver import smallest_radius
@@ -145,6 +160,14 @@ class StandardForm:
         below = self.objective.value(x) - (run.objective - run.gap)
         gap = min(gap_at(self.objective, self.oracle, x), max(below, 0.0))
         return gap / (at_zero if at_zero > 0 else 1.0)
+
+
+def _solved(objective: LeastSquares) -> Floats:
+    """(terms, targets): least squares with all terms, which must be independent."""
+    terms = objective.terms
+    return np.asarray(
+        scipy.linalg.solve_triangular(objective.design[:terms], objective.target[:terms], check_finite=False)
+    )
 
 
 def _region(weights: Floats, radius: float, rows: Rows) -> Region:

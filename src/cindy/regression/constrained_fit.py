@@ -102,10 +102,9 @@ def refit(regression: Regression, support: Ints) -> Refit:
     fits = [regression.fit(support[np.isin(support % width, g)], g) for g in regression.groups]
     for fit in fits:
         x[fit.support] = fit.x
-    scores = regression.scores(x.reshape(terms, width))
     rows = regression.total.rows
     for fit in fits:
-        moved = jackknife(regression, fit, scores)
+        moved = jackknife(regression, fit, x)
         error[fit.support] = np.sqrt(np.maximum(classical(regression, fit), moved))
     table = x.reshape(terms, width)
     squares = np.sum(regression.total.residual(table) ** 2, axis=0)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from cindy._types import Floats, Ints
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares, stacked, triangle
 from cindy.rows import Freedom, Rows, freedom
 
 __all__ = ["Fit", "Regression"]
@@ -53,11 +53,13 @@ class Regression:
     rows: constraints over the flattened coefficients; a fit obeys the equalities among them
     floor: (targets,) root mean square error of the rows themselves, by discretisation say; a
         residual below it is not to be explained
+    unit: (targets,) the noise, where a larger regression has told it
     """
 
     blocks: tuple[LeastSquares, ...]
     rows: Rows
     floor: Floats | None = None
+    unit: Floats | None = None
 
     @cached_property
     def equal(self) -> csr_array:
@@ -70,8 +72,8 @@ class Regression:
 
     @cached_property
     def total(self) -> LeastSquares:
-        stacked = np.vstack([b.factor for b in self.blocks])
-        return LeastSquares(triangle(stacked), self.blocks[0].terms, sum(b.rows for b in self.blocks))
+        factor = stacked([b.factor for b in self.blocks])
+        return LeastSquares(factor, self.blocks[0].terms, sum(b.rows for b in self.blocks))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,6 +103,8 @@ class Regression:
         """The numerical rank of the design."""
         r = self.total.design
         size = np.linalg.norm(r, axis=0)
+        if _surely_independent(r, size):
+            return int(r.shape[1])
         pivoted = scipy.linalg.qr(r / np.where(size > 0, size, 1.0), mode="r", pivoting=True)[0]
         diagonal = np.abs(np.diagonal(pivoted))
         return int((diagonal > _ROUNDING * diagonal[0]).sum()) if len(diagonal) else 0
@@ -108,6 +112,8 @@ class Regression:
     @cached_property
     def noise(self) -> Floats:
         """(targets,) standard deviation of what no combination of the terms explains."""
+        if self.unit is not None:
+            return self.unit
         terms = self.shape[0]
         left = np.sum(self.total.target[min(terms, len(self.total.factor)) :] ** 2, axis=0)
         whole = np.sqrt(np.sum(self.total.target**2, axis=0) / self.total.rows)
@@ -190,16 +196,23 @@ class Regression:
             stack[k, : len(block.factor)] = block.factor
         return stack[:, :, : self.shape[0]], stack[:, :, self.shape[0] :]
 
-    @cached_property
-    def grams(self) -> Floats:
-        """(blocks, terms, terms): AᵀA of each block."""
-        design, _ = self._stack
+    def grams(self, terms: Ints) -> Floats:
+        """(blocks, k, k): AᵀA of each block, for some of the terms."""
+        design = self._stack[0][:, :, terms]
         return np.asarray(design.transpose(0, 2, 1) @ design)
 
-    def scores(self, x: Floats) -> Floats:
-        """(blocks, terms, targets): what each block pulls the coefficients x towards."""
+    def scores(self, x: Floats, support: Ints) -> Floats:
+        """(blocks, k): what each block pulls some coefficients towards, at flat coefficients x."""
         design, target = self._stack
-        return np.asarray(design.transpose(0, 2, 1) @ (target - design @ x))
+        terms, targets = np.divmod(support, self.shape[1])
+        found = np.zeros((len(self.blocks), len(support)))
+        table = x.reshape(self.shape)
+        for j in np.unique(targets):
+            here = np.flatnonzero(targets == j)
+            used = np.flatnonzero(table[:, j])
+            left = target[:, :, j] - design[:, :, used] @ table[used, j]
+            found[:, here] = (left[:, None, :] @ design[:, :, terms[here]])[:, 0]
+        return found
 
     def _freedom(self, support: Ints, targets: Ints) -> Freedom:
         """What the equalities leave free on the support."""
@@ -248,6 +261,19 @@ def _solved(design: Floats, goal: Floats) -> tuple[Floats, Floats, float]:
     r = triangle(np.hstack([design / size, goal[:, None]]))
     spread = scipy.linalg.solve_triangular(r[:count, :count], np.eye(count)) / size[:, None]
     return spread @ r[:count, -1], spread, float(np.sum(r[count:, -1] ** 2))
+
+
+def _surely_independent(r: Floats, size: Floats) -> bool:
+    """Whether an estimate of the condition tells that a triangle has full rank, without pivoting.
+
+    The last pivot is no smaller than the least singular value; the factor of ten allows for the estimate
+    (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 15), n for its norm.
+    """
+    count = r.shape[1]
+    if len(r) < count or not count or not size.all() or np.tril(r[:count], -1).any() or r[count:].any():
+        return False
+    rcond, info = scipy.linalg.lapack.dtrcon(np.asfortranarray(r[:count] / size))
+    return bool(info == 0 and rcond > 10.0 * count * _ROUNDING)
 
 
 def _sizes(design: Floats) -> Floats:

@@ -26,19 +26,19 @@ def classical(regression: Regression, fit: Fit) -> Floats:
     return np.asarray(np.sum(fit.spread**2, axis=1) * (fit.loss / freedom))
 
 
-def sandwich(regression: Regression, fit: Fit, scores: Floats) -> Floats:
+def sandwich(regression: Regression, fit: Fit, x: Floats) -> Floats:
     """(k,) variances by the scatter of what the blocks pull at.
 
     diag (AᵀA)⁻¹ (Σ_g s_g s_gᵀ) (AᵀA)⁻¹ · G / (G − 1), s_g = A_gᵀ r_g the score of block g of G
     (Liang and Zeger, Biometrika 73, 1986).
 
-    scores: (blocks, terms, targets) at the coefficients of the fit
+    x: flat coefficients of all equations, those of the fit among them
     """
-    moved = _pulls(regression, fit, scores) @ fit.spread.T
+    moved = _pulls(regression, fit, x) @ fit.spread.T
     return np.asarray(np.sum(moved**2, axis=0) * (len(moved) / max(len(moved) - 1, 1)))
 
 
-def jackknife(regression: Regression, fit: Fit, scores: Floats) -> Floats:
+def jackknife(regression: Regression, fit: Fit, x: Floats) -> Floats:
     """(k,) variances by how far the coefficients move when a block is left out.
 
     Σ_g (ξ_{−g} − ξ)² · (G − 1) / G, with ξ_{−g} − ξ = −(AᵀA − A_gᵀ A_g)⁻¹ s_g (Bell and McCaffrey,
@@ -51,15 +51,15 @@ def jackknife(regression: Regression, fit: Fit, scores: Floats) -> Floats:
     terms, targets = np.divmod(fit.support, regression.shape[1])
     if fit.free > len(regression.blocks) * len(np.unique(targets)):
         independent = classical(regression, fit)
-        return independent * design_effect(independent, sandwich(regression, fit, scores))
+        return independent * design_effect(independent, sandwich(regression, fit, x))
     if fit.free > _MOST:
-        return sandwich(regression, fit, scores)
+        return sandwich(regression, fit, x)
     rest = np.tile((1.0 + _ALONE) * np.eye(fit.free), (len(regression.blocks), 1, 1))
     for j in np.unique(targets):
         here = np.flatnonzero(targets == j)
         spread = fit.spread[here] / regression.noise[j]
-        rest -= spread.T @ regression.grams[:, terms[here][:, None], terms[here]] @ spread
-    moved = np.linalg.solve(rest, _pulls(regression, fit, scores)[:, :, None])[:, :, 0] @ fit.spread.T
+        rest -= spread.T @ regression.grams(terms[here]) @ spread
+    moved = np.linalg.solve(rest, _pulls(regression, fit, x)[:, :, None])[:, :, 0] @ fit.spread.T
     return np.asarray(np.sum(moved**2, axis=0) * ((len(moved) - 1) / len(moved)))
 
 
@@ -73,7 +73,7 @@ def design_effect(independent: Floats, clustered: Floats) -> float:
     return max(1.0, float(np.median(clustered[known] / independent[known]))) if known.any() else 1.0
 
 
-def _pulls(regression: Regression, fit: Fit, scores: Floats) -> Floats:
+def _pulls(regression: Regression, fit: Fit, x: Floats) -> Floats:
     """(blocks, free): the scores in the parameters of the fit."""
-    terms, targets = np.divmod(fit.support, regression.shape[1])
-    return np.asarray((scores[:, terms, targets] / regression.noise[targets] ** 2) @ fit.spread)
+    noise = regression.noise[fit.support % regression.shape[1]]
+    return np.asarray((regression.scores(x, fit.support) / noise**2) @ fit.spread)

@@ -15,6 +15,7 @@ from cindy.regression import Refit, Regression, classical, design_effect, refit,
 from cindy.rows import Rows, connected
 from cindy.selection.elimination import Trail, eliminate
 from cindy.selection.search import best_stage, criterion_of, forward, improve
+from cindy.selection.views import View, views_of
 
 __all__ = ["Candidates"]
 
@@ -57,19 +58,37 @@ class Candidates:
         return np.sort(order[: regression.independent].astype(np.intp))
 
     @cached_property
+    def views(self) -> list[View]:
+        """Where each group of equations is searched."""
+        return views_of(self.regression, self.solution)
+
+    @cached_property
+    def _within(self) -> list[Candidates]:
+        """The candidates of every view that is not the whole."""
+        width = self.regression.shape[1]
+        return [
+            Candidates(v.regression, self.solution.reshape(-1, 1)[v.names], self.size[v.names[:1] % width])
+            for v in self.views
+            if v.names is not None
+        ]
+
+    @cached_property
     def start(self) -> Ints:
         """Flat indices of the coefficients that elimination begins with.
 
-        Those of all terms; but where equalities couple so many that the way down would
-        take minutes, a generous share of what each equation keeps on its own, and what the
-        equalities need beside it.
+        Those of all terms, or of the likely ones where they are many; but where equalities couple so many
+        that the way down would take minutes, a generous share of what each equation keeps on its own, and
+        what the equalities need beside it.
         """
+        if self._within:
+            parts = [v.whole(c.start) for v, c in zip(self.views, self._within, strict=True)]
+            return np.sort(np.concatenate(parts))
         width = self.regression.shape[1]
         every = self._with_valued((self.columns[:, None] * width + np.arange(width)).ravel())
         coupled = max(len(part) for part in self.parts(every))
         if coupled <= max(_MANY, len(self.columns)):
             return every
-        return np.intersect1d(self._screened(every), every)
+        return np.intersect1d(self._screened(), every)
 
     def _with_valued(self, every: Ints) -> Ints:
         """Coefficients of independent terms, and those that equalities with a value cannot do without."""
@@ -85,12 +104,12 @@ class Candidates:
             return np.union1d(every, held)
         return every
 
-    def _screened(self, every: Ints) -> Ints:
+    def _screened(self) -> Ints:
         regression = self.regression
-        size, width = int(np.prod(regression.shape)), regression.shape[1]
+        size = int(np.prod(regression.shape))
         apart = replace(regression, rows=Rows.none(size))
         keep = np.zeros(size, dtype=bool)
-        for trail in eliminate(apart, [every[every % width == j] for j in range(width)]):
+        for trail in Candidates(apart, self.solution, self.size).trails:
             best = best_stage(trail, criterion_of(apart, trail.targets, extended=False))
             most = 2 * len(trail.stages[best].support) + _SPARE
             keep[next(s.support for s in trail.stages if len(s.support) <= most)] = True
@@ -99,7 +118,14 @@ class Candidates:
     @cached_property
     def trails(self) -> list[Trail]:
         """The way down of every group of equations that must be fitted together."""
-        return eliminate(self.regression, self.parts(self.start))
+        if not self._within:
+            return eliminate(self.regression, self.parts(self.start))
+        groups = self.regression.groups
+        return [
+            trail.named(view.whole, group)
+            for view, within, group in zip(self.views, self._within, groups, strict=True)
+            for trail in within.trails
+        ]
 
     @cached_property
     def effects(self) -> list[float]:
@@ -110,8 +136,7 @@ class Candidates:
         x = np.zeros(np.prod(regression.shape))
         for fit in fits:
             x[fit.support] = fit.x
-        scores = regression.scores(x.reshape(regression.shape))
-        return [design_effect(classical(regression, f), sandwich(regression, f, scores)) for f in fits]
+        return [design_effect(classical(regression, f), sandwich(regression, f, x)) for f in fits]
 
     def parts(self, support: Ints) -> list[Ints]:
         """A support, group by group."""
@@ -125,16 +150,17 @@ class Candidates:
         search: improve on what elimination found by local search
         """
         found = []
-        for trail, effect in zip(self.trails, self.effects, strict=True):
+        for view, trail, effect in zip(self.views, self.trails, self.effects, strict=True):
             criterion = criterion_of(
                 self.regression, trail.targets, effect=effect if clustered else 1.0, extended=extended
             )
             stage = trail.stages[best_stage(trail, criterion)]
-            value, other = forward(self.regression, trail.targets, criterion)
-            support = stage.support if criterion(stage.loss, stage.free) <= value else other
+            value, other = forward(view.regression, view.targets, criterion)
+            better = criterion(stage.loss, stage.free) <= value
+            support = view.inside(stage.support) if better else other
             if search:
-                support = improve(self.regression, trail.targets, support, criterion)
-            found.append(support)
+                support = improve(view.regression, view.targets, support, criterion)
+            found.append(view.whole(support))
         return self.with_needed(np.sort(np.concatenate(found)))
 
     def with_needed(self, support: Ints) -> Ints:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +44,11 @@ class Trail:
     stages: tuple[Stage, ...]
     order: Ints
     strength: Floats
+
+    def named(self, names: Callable[[Ints], Ints], targets: Ints) -> Trail:
+        """The same in the names of a larger regression."""
+        stages = tuple(replace(stage, support=names(stage.support)) for stage in self.stages)
+        return Trail(targets, stages, names(self.order), self.strength)
 
 
 def eliminate(regression: Regression, starts: list[Ints]) -> list[Trail]:

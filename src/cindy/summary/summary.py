@@ -18,7 +18,7 @@ from cindy._types import Floats
 from cindy.basis import Basis, basis_from_dict
 from cindy.errors import DataError
 from cindy.formulation import Formulation, formulation_from_dict
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares, stacked
 from cindy.summary.calibration import calibrated, calibration
 
 __all__ = ["Summary"]
@@ -209,8 +209,7 @@ def _sum(a: Floats | None, b: Floats | None) -> Floats | None:
 
 def add_up(blocks: tuple[LeastSquares, ...]) -> LeastSquares:
     """The sum of at least one objective, triangularised once."""
-    stacked = np.vstack([b.factor for b in blocks])
-    return LeastSquares(triangle(stacked), blocks[0].terms, sum(b.rows for b in blocks))
+    return LeastSquares(stacked([b.factor for b in blocks]), blocks[0].terms, sum(b.rows for b in blocks))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

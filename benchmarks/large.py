@@ -1,0 +1,111 @@
+"""Large dictionaries: what a model of many states with many terms takes, and where the time goes."""
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+import cindy
+from benchmarks.table import write
+
+__all__ = ["CASES", "Case", "run"]
+
+NOISE = 1e-3
+STEP = 0.01
+FORCE, DAMPING = 8.0, 0.02
+
+
+@dataclass(frozen=True)
+class Case:
+    """A ring of Lorenz (1996), with cubic damping where the dictionary has cubes.
+
+    states, inputs: how many neighbours on the ring are to be explained, and how many drive them
+    """
+
+    states: int
+    inputs: int
+    degree: int
+    trajectories: int
+    points: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.states} states, {self.inputs} inputs, degree {self.degree}"
+
+    def data(self) -> list[cindy.Trajectory]:
+        """Trajectories on the attractor, with white noise relative to the spread of the ring."""
+        rng = np.random.default_rng(0)
+        size, horizon = self.states + self.inputs, 5.0 + self.points * STEP
+        names = [f"x{k}" for k in range(size)]
+        found = []
+        for _ in range(self.trajectories):
+            t = 5.0 + np.arange(self.points) * STEP
+            start = FORCE + rng.normal(size=size)
+            x = solve_ivp(self._force, (0, horizon), start, "DOP853", t, rtol=1e-10, atol=1e-10).y.T
+            x[:, : self.states] += NOISE * x.std() * rng.normal(size=(len(t), self.states))
+            states, inputs = np.split(x, [self.states], axis=1)
+            more = {"u": inputs, "inputs": tuple(names[self.states :])} if self.inputs else {}
+            found.append(cindy.Trajectory(t - t[0], states, tuple(names[: self.states]), **more))
+        return found
+
+    def _force(self, _: float, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        along = (np.roll(x, -1) - np.roll(x, 2)) * np.roll(x, 1)
+        return along - x + FORCE - (DAMPING * x**3 if self.degree > 2 else 0.0)
+
+    def right(self, model: cindy.Model) -> bool:
+        """Whether the terms of every equation are those of the ring."""
+        size = self.states + self.inputs
+        for j, state in enumerate(model.states):
+            ring = [f"x{k % size}" for k in (j - 2, j - 1, j + 1)]
+            pairs = [sorted((ring[1], other), key=lambda n: int(n[1:])) for other in (ring[0], ring[2])]
+            true = {"1", state, *(" ".join(pair) for pair in pairs)}
+            true |= {f"{state}^3"} if self.degree > 2 else set()
+            if {model.terms[i] for i in np.flatnonzero(model.coef[:, j])} != true:
+                return False
+        return True
+
+
+CASES = (
+    Case(20, 0, 3, 10, 2000),
+    Case(10, 10, 3, 10, 2000),
+    Case(50, 0, 2, 10, 2000),
+)
+
+
+def run() -> None:
+    rows = [_row(case) for case in CASES]
+    write(
+        "large",
+        "Large dictionaries",
+        rows,
+        "Rings of Lorenz (1996), with cubic damping at degree 3, noise 0.1 % of the spread, 10 trajectories "
+        "of 2,000 samples. `identify` with its defaults: one pass, as coefficients are more than 1,000. "
+        "`sums`: the part of the time that goes into accumulating samples.",
+    )
+
+
+def _row(case: Case) -> dict[str, Any]:
+    data, basis = case.data(), cindy.Polynomial(case.degree)
+    seconds, model = _timed(lambda: cindy.identify(data, basis))
+    sums, _ = _timed(lambda: cindy.accumulate(data, basis))
+    return {
+        "dictionary": case.name,
+        "terms": len(model.terms),
+        "coefficients": model.coef.size,
+        "chosen": int(np.count_nonzero(model.coef)),
+        "right": case.right(model),
+        "identify s": seconds,
+        "sums s": sums,
+        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    }
+
+
+def _timed(action: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.process_time()
+    result = action()
+    return time.process_time() - began, result
