@@ -222,6 +222,9 @@ def _trajectories(
     t = _times(table, time)
     x = np.column_stack([table.numbers(name) for name in chosen])
     u = np.column_stack([table.numbers(name) for name in known]) if known else None
+    # Nobody else knows of these arrays: a trajectory of all rows may keep them as they are.
+    for own in (x, *(() if u is None else (u,))):
+        own.flags.writeable = False
     return [
         _trajectory(table, rows, time, t, x, chosen, u, known, name=name, separated=by is not None)
         for name, rows in _runs(table, by)
@@ -276,10 +279,10 @@ def _times(table: Table, time: str) -> Floats:
     return t
 
 
-def _runs(table: Table, by: str | None) -> list[tuple[str, NDArray[np.int64]]]:
+def _runs(table: Table, by: str | None) -> list[tuple[str, NDArray[np.int64] | slice]]:
     """The name and the rows of each trajectory, in the order in which they first occur."""
     if by is None:
-        return [("", np.arange(table.rows))]
+        return [("", slice(0, table.rows))]
     labels, first, inverse = np.unique(np.array(table.text(by)), return_index=True, return_inverse=True)
     ordered = np.argsort(inverse, kind="stable")
     groups = np.split(ordered, np.cumsum(np.bincount(inverse))[:-1])
@@ -288,7 +291,7 @@ def _runs(table: Table, by: str | None) -> list[tuple[str, NDArray[np.int64]]]:
 
 def _trajectory(
     table: Table,
-    rows: NDArray[np.int64],
+    rows: NDArray[np.int64] | slice,
     time: str,
     t: Floats,
     x: Floats,
@@ -303,6 +306,7 @@ def _trajectory(
     back = np.flatnonzero(np.diff(times) <= 0)
     if len(back):
         i = int(back[0])
+        row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
         what = "repeats" if times[i] == times[i + 1] else "goes back"
         hint = (
             ""
@@ -310,7 +314,7 @@ def _trajectory(
             else " If the rows are of several trajectories, name the column that tells, with `by`."
         )
         raise DataError(
-            f"{table.source}, {table.place(int(rows[i + 1]), time)}: time {what}, "
+            f"{table.source}, {table.place(row, time)}: time {what}, "
             f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}.{hint}"
         )
     known = None if u is None else u[rows]
