@@ -46,6 +46,18 @@ def written(path, values, *, dims=("t", "x"), kind="d", **attributes):
     return path
 
 
+def test_a_file_of_netcdf_4_is_the_same_field_and_read_in_parts(tmp_path):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    u = wave()
+    data = xarray.Dataset({"u": (("t", "x"), u.T)}, coords={"x": X, "t": T})
+    data.to_netcdf(tmp_path / "u.nc", engine="h5netcdf")
+    assert (tmp_path / "u.nc").read_bytes()[1:4] == b"HDF"
+    field = cindy.Field(tmp_path / "u.nc")
+    np.testing.assert_array_equal(field["u"], u)
+    np.testing.assert_array_equal(field.part(3, 7)["u"], u[:, 3:7])
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_netcdf_file_is_the_same_field_as_its_arrays(tmp_path):
     u = wave()

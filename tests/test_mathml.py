@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cindy.basis import Custom, Fourier, Polynomial, Trigonometric
+from cindy.basis import Custom, Derivatives, Fourier, Polynomial, Trigonometric
 from cindy.export.mathml import left_side, name, number, summand
 from cindy.export.mathml import term_markup as term
 
@@ -16,6 +16,7 @@ BASES = [
     Custom({"decay": "x*exp(-y)", "ratio": "(x + 1)/(x_max + y**2)", "root": "sqrt(abs(x) - 2*y)"})
     + Polynomial(1),
     Custom({"a < b & c": lambda x: x}) * Polynomial(1),
+    Derivatives(2, 2, axes=("s",)),
 ]
 
 

@@ -258,6 +258,52 @@ def test_the_command_line_fits_a_netcdf_file(tmp_path):
     assert set(found(cindy.load(tmp_path / "model.json"))) == {"u_x", "u_xx"}
 
 
+def test_the_command_line_solves_a_field_and_writes_its_report(tmp_path):
+    from typer.testing import CliRunner
+
+    from cindy.cli.app import app
+
+    field = noisy(0.05)
+    np.savez(tmp_path / "u.npz", u=field["u"], x=X, t=T)
+    names = {name: str(tmp_path / name) for name in ("u.npz", "model.json", "page.html", "later.npz")}
+    options = ["--basis", "pde:1,2", "--periodic", "x", "--out", names["model.json"]]
+    result = CliRunner().invoke(app, ["fit", names["u.npz"], *options, "--report", names["page.html"]])
+    assert result.exit_code == 0, result.output
+    assert "field-plots" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    start = ["simulate", names["model.json"], "--x0", names["u.npz"], "--periodic", "x"]
+    result = CliRunner().invoke(app, [*start, "--t", "0:1:0.25", "--out", names["later.npz"]])
+    assert result.exit_code == 0, result.output
+    later = cindy.Field(tmp_path / "later.npz", periodic="x")
+    np.testing.assert_allclose(later.t, [0, 0.25, 0.5, 0.75, 1.0])
+    assert np.abs(later["u"] - carried()[:, :41:10]).max() < 0.5
+    result = CliRunner().invoke(app, [*start, "--t", "0:1:0.25"])
+    assert result.exit_code != 0
+
+
+def test_the_score_of_a_field_is_that_of_its_equations_or_of_its_solutions():
+    field, basis = noisy(0.1), cindy.Derivatives(1, 2)
+    model = cindy.identify(field, basis)
+    still = model.with_coef(np.zeros_like(model.coef))
+    assert 0.95 < model.score(field) < 1.0
+    assert still.score(field) == pytest.approx(0.0, abs=1e-12)
+    whole, anew = (model.score([field, field], "trajectory", window=w) for w in (None, 20))
+    assert 0.95 < whole <= anew + 1e-3 < 1.0
+    wild = model.with_coef({("u", "u"): 200.0})
+    assert wild.score(field, "trajectory") == -np.inf
+    with pytest.raises(cindy.DataError, match="no derivative"):
+        model.score(field, "derivative")
+    with pytest.raises(cindy.DataError, match="needs a Field"):
+        model.score(3.0)
+    with pytest.raises(cindy.DataError, match="is about u"):
+        model.score(cindy.Field(w=carried(), x=X, t=T))
+
+
+def test_a_simulation_tells_how_far_it_is():
+    model, told = cindy.identify(noisy(0.1), cindy.Derivatives(1, 2)), []
+    model.simulate(noisy(0.1).first, T[:5], progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
 def test_a_field_is_drawn_beside_the_solution_of_its_model():
     pyplot = pytest.importorskip("matplotlib.pyplot")
     field = noisy(0.1)

@@ -40,8 +40,10 @@ def axis_label(name: str, units: Mapping[str, str] | None = None) -> str:
     return f"{pretty(name)} ({unit})" if unit else pretty(name)
 
 
-def equation_label(state: str, order: int, discrete: bool = False) -> str:
-    """The left-hand side of a state's equation: x′, x″, or x[k+1]."""
+def equation_label(state: str, order: int, discrete: bool = False, partial: bool = False) -> str:
+    """The left-hand side of a state's equation: x′, x″, x[k+1], or u_t."""
+    if partial:
+        return f"{pretty(state)}_{'t' * order}"
     return pretty(state) + ("[k+1]" if discrete else "′″"[order - 1])
 
 

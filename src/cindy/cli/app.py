@@ -173,16 +173,22 @@ def show(
 @app.command()
 def simulate(
     model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
-    x0: Annotated[str, typer.Option(help='Where to start, as "1,0,25" or "x=1,y=0,z=25".')],
+    x0: Annotated[
+        str,
+        typer.Option(help='Where to start, as "1,0,25" or "x=1,y=0,z=25"; of fields, a file (.nc, .npz).'),
+    ],
     t: Annotated[str | None, typer.Option(help='Times, as "start:stop:step".')] = None,
     v0: Annotated[str | None, typer.Option(help="Velocities to start with, for order 2.")] = None,
     inputs: Annotated[Path | None, typer.Option(help="File of the inputs over time.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write (csv). (default: the screen)")] = None,
+    periodic: Annotated[str | None, typer.Option(help='Of fields, the axes that repeat, as "x,y".')] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write (csv; npz for fields). (default: the screen)")
+    ] = None,
 ) -> None:
     """Solve the equations of a model."""
     from cindy.cli.simulate import run
 
-    run(model, x0=x0, t=t, v0=v0, inputs=inputs, out=out)
+    run(model, x0=x0, t=t, v0=v0, inputs=inputs, periodic=periodic, out=out)
 
 
 @app.command()

@@ -157,7 +157,7 @@ def _change(before: Model, after: Model) -> str:
         *(("+", i, j) for i, j in np.argwhere(after.support & ~before.support)),
         *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
     ]
-    mark = "'" * after.order
+    mark = "_" + "t" * after.order if after.formulation.for_fields else "'" * after.order
     names, states = after.labels, [variable_label(state) for state in after.states]
     shown = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:3]]
     return ", ".join(shown) + (f", … ({len(changes)} in all)" if len(changes) > 3 else "")

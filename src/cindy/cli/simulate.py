@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cindy._files import write_text
+from cindy._files import whole_file, write_text
 from cindy.cli import texts
-from cindy.cli.screen import show_warnings, working
-from cindy.data import Trajectory, read
+from cindy.cli.screen import bar, show_warnings, working
+from cindy.data import Field, Trajectory, read
 from cindy.errors import DataError
 from cindy.model import Model, load
 
@@ -18,10 +18,20 @@ __all__ = ["run"]
 
 
 def run(
-    file: Path, *, x0: str, t: str | None, v0: str | None = None, inputs: Path | None = None, out: Path | None
+    file: Path,
+    *,
+    x0: str,
+    t: str | None,
+    v0: str | None = None,
+    inputs: Path | None = None,
+    periodic: str | None = None,
+    out: Path | None,
 ) -> None:
-    """Solve, and write the solution as csv to a file or to the screen."""
+    """Solve, and write the solution as csv to a file or to the screen; fields as npz."""
     model = load(file)
+    if model.formulation.for_fields:
+        _solve_field(model, Path(x0), t, periodic, out)
+        return
     start = texts.start(x0, model.states, "--x0")
     velocity = None if v0 is None else texts.start(v0, model.states, "--v0")
     known = None if inputs is None else _inputs(model, inputs)
@@ -37,6 +47,23 @@ def run(
         write_text(out, text, "the solution")
     if found.stopped is not None:
         show_warnings([f"stopped after {len(found)} of {len(times)} samples: {found.stopped}."])
+
+
+def _solve_field(model: Model, start: Path, t: str | None, periodic: str | None, out: Path | None) -> None:
+    """From the first field of a file to the solution at the times asked for, or at those of the file."""
+    if out is None or out.suffix != ".npz":
+        raise DataError("simulate: a solution of fields is written to a file. Say --out solution.npz.")
+    around = () if periodic is None else texts.names(periodic, "--periodic")
+    field = Field(start, periodic=around, inputs=model.inputs)
+    times = field.t if t is None else texts.times(t)
+    with bar("Simulating") as progress:
+        found = model.simulate(field, times, progress=lambda done, total: progress(done, total, ""))
+    arrays = {axis: found.coordinate(axis) for axis in (*found.axes, found.time)}
+    arrays |= {state: found[state] for state in found.states}
+    with whole_file(out, "the solution") as stream:
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    if found.stopped is not None:
+        show_warnings([f"stopped after {len(found)} of {len(times)} times: {found.stopped}."])
 
 
 def _inputs(model: Model, file: Path) -> Trajectory:

@@ -234,6 +234,14 @@ class Field:
             stopped=stopped,
         )
 
+    def with_inputs_of(self, other: Field) -> Field:
+        """The same with the inputs of another field on the same grid."""
+        made = object.__new__(Field)
+        made.__dict__.update(self.__dict__)
+        made.inputs = other.inputs
+        made._grids = {**self._grids, **{name: other._grids[name] for name in other.inputs}}
+        return made
+
     def smoothed(self) -> Field:
         """The fields without most of their noise: waves in space and time that do not rise above it are left
         out.
@@ -251,7 +259,7 @@ class Field:
             values[state] = without_noise(
                 u, grid_noise(u, coordinates), [a in self._periods for a in self.axes]
             )
-        return self.with_values(self.t, values)
+        return self.with_values(self.t, values).with_inputs_of(self)
 
     def to_xarray(self) -> Any:
         """The fields as an xarray Dataset (extra: data)."""

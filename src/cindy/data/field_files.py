@@ -60,9 +60,8 @@ def arrays_of_file(path: str | os.PathLike[str], time: str, where: str) -> dict[
         return from_dataset(xarray.open_dataset(file, decode_times=False), time, where)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{where}: cannot read {file}: {error}. netCDF 4 needs h5netcdf or netCDF4 beside xarray; "
-            f"classic netCDF "
-            "needs nothing."
+            f"{where}: cannot read {file}: {error}. netCDF 4 needs h5netcdf or netCDF4 beside xarray, which "
+            "the extra cindy[data] brings; classic netCDF needs nothing."
         ) from error
 
 

@@ -47,7 +47,8 @@ def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple
         step = 1
         levels = [grid_noise(values, coordinates)]
         for k in (2, 4, 8):
-            if len(x) // k <= _DIFFERENCE + 4:
+            # Two levels are needed to tell a rise that ends; few samples must do for the second.
+            if len(x) // k < _DIFFERENCE + (5 if k > 4 else 2):
                 break
             thin = [slice(None)] * values.ndim
             thin[axis] = slice(None, None, k)

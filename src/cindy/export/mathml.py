@@ -48,10 +48,13 @@ def number(text: str) -> str:
     return result
 
 
-def left_side(state: str, order: int, *, discrete: bool = False) -> str:
-    """The left-hand side of a state's equation, as a whole `math` element: ẋ, ẍ, dS/dt or x[k+1]."""
+def left_side(state: str, order: int, *, discrete: bool = False, partial: bool = False) -> str:
+    """The left-hand side of a state's equation, as a whole `math` element: ẋ, ẍ, dS/dt, x[k+1] or u_t."""
     head, index = _parts(state)
-    if discrete:
+    if partial:
+        times = '<mi class="v">t</mi>' * order
+        inside = _lowered(_with_index(head, index), times)
+    elif discrete:
         inside = _with_index(head, index) + "<mo>[</mo><mi>k</mi><mo>+</mo><mn>1</mn><mo>]</mo>"
     elif len(_letters(head)) == 1:
         inside = _with_index(_dotted(head, "˙" if order == 1 else "¨"), index)
@@ -75,7 +78,7 @@ def _factor(factor: Factor) -> str:
         axes = "".join(name(axis) for axis in factor.by)
         plain = len(factor.of) == 1 and factor.of[0].kind == "variable" and factor.of[0].power == 1
         inner = term_markup(factor.of) if plain else _in_parentheses(term_markup(factor.of))
-        return _power(f"<msub><mrow>{inner}</mrow><mrow>{axes}</mrow></msub>", factor.power)
+        return _power(_lowered(inner, axes), factor.power)
     if factor.kind != "call":
         inside = name(factor.variables[0])
         if factor.frequency != 1.0:
@@ -166,6 +169,11 @@ def _dotted(head: str, dots: str) -> str:
 
 def _with_index(head: str, index: str) -> str:
     return f"<msub>{head}{index}</msub>" if index else head
+
+
+def _lowered(body: str, below: str) -> str:
+    """A derivative by its axes; fonts without a table of mathematics lower letters too little."""
+    return f'<msub><mrow>{body}</mrow><mpadded voffset="-0.25em">{below}</mpadded></msub>'
 
 
 def _parts(text: str) -> tuple[str, str]:

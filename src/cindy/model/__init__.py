@@ -3,6 +3,8 @@
 from cindy.model.comparison import Comparison, compare
 from cindy.model.diagnostics import Diagnostics, diagnose
 from cindy.model.estimate import Estimate
+from cindy.model.field_comparison import matched_fields
+from cindy.model.field_diagnostics import FieldComparison, compare_fields, diagnose_fields
 from cindy.model.integration import Limits
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
@@ -18,6 +20,7 @@ __all__ = [
     "Comparison",
     "Diagnostics",
     "Estimate",
+    "FieldComparison",
     "Limits",
     "Model",
     "Path",
@@ -26,11 +29,14 @@ __all__ = [
     "Spectral",
     "Summand",
     "compare",
+    "compare_fields",
     "determination",
     "diagnose",
+    "diagnose_fields",
     "facts",
     "load",
     "matched",
+    "matched_fields",
     "residuals",
     "run_names",
     "solutions",

@@ -237,6 +237,7 @@ class Model(Equations):
         "trajectory": the data against solutions started from the first sample, afresh every `window` samples
         if given; where a solution blows up the score is −∞.
         "derivative": derivatives estimated from the data against F; noisy data make them noisy too.
+        For fields the equations are compared in the weak form, and solutions start from the smoothed field.
         """
         return score(self, trajectories, kind, window=window)
 

@@ -29,7 +29,8 @@ def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence
         ]
         right = " ".join(sides) or "<math><mn>0</mn></math>"
         more = f" … ({len(present)} terms)" if len(present) > _MOST else ""
-        left = left_side(state, model.order, discrete=model.formulation.discrete)
+        form = model.formulation
+        left = left_side(state, model.order, discrete=form.discrete, partial=form.for_fields)
         style = "text-align: left; padding: 0.15em 0.4em; border: none"
         rows.append(f'<tr><td style="{style}">{left}</td><td style="{style}">{right}{more}</td></tr>')
     told = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in known)

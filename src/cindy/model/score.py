@@ -14,6 +14,7 @@ from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
 from cindy.model.equations import Equations
+from cindy.model.field_comparison import score_fields
 from cindy.model.solution import solutions
 from cindy.model.unmeasured import matched
 
@@ -26,13 +27,11 @@ KINDS = ("equation", "trajectory", "derivative")
 
 def score(model: Equations, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
     """R², the mean over the states; see `Model.score`."""
-    if model.formulation.for_fields:
-        raise DataError(
-            "score: models of fields have no score; compare model.simulate(field.first, t) with data."
-        )
-    data = matched(model, trajectories, "score")
     if kind not in KINDS:
         raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
+    if model.formulation.for_fields:
+        return score_fields(model, trajectories, kind, window=window)
+    data = matched(model, trajectories, "score")
     if kind == "trajectory":
         pairs = list(_solutions(model, data, window))
     elif kind == "derivative" and model.formulation.discrete:

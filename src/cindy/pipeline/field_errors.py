@@ -50,11 +50,11 @@ def with_noise_errors(model: Model, problem: Problem, fields: Sequence[Field]) -
     scale = error / by_noise
     errors = np.zeros(model.coef.size)
     errors[support] = error
-    return replace(
-        model,
-        coef_error=errors.reshape(model.coef.shape),
-        covariance=total * np.outer(scale, scale),
+    sure = {"coef_error": errors.reshape(model.coef.shape), "covariance": total * np.outer(scale, scale)}
+    models = tuple(
+        replace(one, **sure) if k == model.path.chosen else one for k, one in enumerate(model.path)
     )
+    return replace(model, path=replace(model.path, models=models), **sure)
 
 
 def _influence(problem: Problem, calibration: Floats, support: Ints) -> Floats:

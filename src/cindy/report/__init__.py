@@ -11,8 +11,8 @@ import jinja2
 from plotly.offline import get_plotlyjs
 
 from cindy._files import write_text
-from cindy.errors import DataError
-from cindy.model import Model, matched
+from cindy.model import Model, matched, matched_fields
+from cindy.report.field_page import field_contents
 from cindy.report.page import contents
 
 __all__ = ["render", "write"]
@@ -39,13 +39,6 @@ def render(
     model: Model, trajectories: Any, *, title: str | None = None, units: Mapping[str, str] | None = None
 ) -> str:
     """The page as text; see `write`."""
-    if model.formulation.for_fields:
-        raise DataError(
-            "report: there is no page for equations of fields. cindy.plot.field(field, model) draws the "
-            "data, the "
-            "solution and what is between them."
-        )
-    data = matched(model, trajectories, "report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cindy.report"),
         autoescape=True,
@@ -54,7 +47,11 @@ def render(
         lstrip_blocks=True,
     )
     page = environment.get_template("page.html.j2")
-    found = contents(model, data, title=title, units=units or {})
+    if model.formulation.for_fields:
+        fields = matched_fields(model, trajectories, "report")
+        found = field_contents(model, fields, title=title, units=units or {})
+    else:
+        found = contents(model, matched(model, trajectories, "report"), title=title, units=units or {})
     numbers, library = _json(found["drawn"]), get_plotlyjs()
     size = f"{(len(numbers) + len(library)) / 1e6:.1f} MB"
     text: str = page.render(**found, numbers=numbers, plotly=library, size=size)

@@ -17,7 +17,7 @@ from cindy.export import format_value, left_side, summand, term_markup
 from cindy.model import Diagnostics, Model, determination, diagnose
 from cindy.report import figures
 
-__all__ = ["contents"]
+__all__ = ["common", "contents", "counted", "minus", "power"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _MOST_SAMPLES = 60_000
@@ -33,29 +33,44 @@ def contents(
     some = excerpt(data, _MOST_SAMPLES)
     found = diagnose(model, some)
     shown = figures.trajectories(model, data)
-    path = figures.path(model, found)
-    return {
-        "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
+    base = common(model, found, title=title, units=units)
+    base["drawn"] |= {
+        "trajectories": shown.series,
+        "residuals": figures.residual_series(found),
+        "fields": [],
+    }
+    return base | {
         "lead": _lead(model, data),
-        "equations": _equations(model),
-        "dense": model.size > _DENSE,
         "highlights": list(_highlights(model, some, found, shown)),
         "warnings": list(dict.fromkeys([*found.warnings, *_stopped(shown)])),
         "solutions": _solutions(data, shown),
         "names": [series["name"] for series in shown.series],
         "looked_at": _looked_at(data, some),
+        "residual_of": _residual_of(model),
+        "noise": list(_noise(model, some, found)),
+        "noise_caption": "Standard deviations: of the measurement noise, and of what the equations leave.",
+    }
+
+
+def common(
+    model: Model, found: Diagnostics, *, title: str | None, units: Mapping[str, str]
+) -> dict[str, Any]:
+    """What pages about trajectories and fields both need."""
+    path = figures.path(model, found)
+    return {
+        "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
+        "equations": _equations(model),
+        "dense": model.size > _DENSE,
         "coefficients": _coefficient_rows(model),
         "has_path": path is not None,
         "path_left_out": path["left_out"] if path else 0,
         "rule": model.settings.get("selection"),
-        "residual_of": _residual_of(model),
         "certificate": list(_certificate(model, found)),
         "constraints": model.constraints,
-        "violation": _power(model.violation),
+        "violation": power(model.violation),
         "near": _near(model),
         "has_error": bool(np.any(np.isfinite(model.model_error))),
         "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
-        "noise": list(_noise(model, some, found)),
         "settings": list(_settings(model, found)),
         "versions": _versions(),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M").lstrip("0"),
@@ -66,10 +81,8 @@ def contents(
             "time": axis_label("t", units),
             "left": [_left(model, j) for j in range(len(model.states))],
             "terms": _typeset_terms(model) if path else {},
-            "trajectories": shown.series,
             "coefficients": figures.coefficients(model, found),
             "path": path,
-            "residuals": figures.residual_series(found),
             "history": figures.history(model),
         },
     }
@@ -79,7 +92,7 @@ def _lead(model: Model, data: Sequence[Trajectory]) -> str:
     samples = sum(len(one) for one in data)
     several = f"{len(data):,} trajectories" if len(data) > 1 else "one trajectory"
     return (
-        f"Found in {several} with {samples:,} samples: {_count(model.size, 'term')} "
+        f"Found in {several} with {samples:,} samples: {counted(model.size, 'term')} "
         f"out of {model.coef.size:,} candidates."
     )
 
@@ -98,12 +111,13 @@ def _equations(model: Model) -> list[dict[str, Any]]:
 
 
 def _left(model: Model, state: int) -> str:
-    return left_side(model.states[state], model.order, discrete=model.formulation.discrete)
+    form = model.formulation
+    return left_side(model.states[state], model.order, discrete=form.discrete, partial=form.for_fields)
 
 
 def _sides(model: Model) -> list[str]:
-    discrete = model.formulation.discrete
-    return [equation_label(state, model.order, discrete) for state in model.states]
+    form = model.formulation
+    return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
 
 
 def _typeset_terms(model: Model) -> dict[int, str]:
@@ -117,7 +131,7 @@ def _highlights(
 ) -> Iterator[tuple[str, str, str]]:
     """(value, name, what it means)."""
     yield (
-        _minus(determination(float(np.mean(1 - found.loss)))),
+        minus(determination(float(np.mean(1 - found.loss)))),
         "R² of the equations",
         "the share of the data that they explain, step by step",
     )
@@ -125,7 +139,7 @@ def _highlights(
     if np.all(np.isfinite(compared.explained)):
         how = "started afresh every" if compared.window else "over up to"
         yield (
-            _minus(determination(float(np.mean(compared.explained)))),
+            minus(determination(float(np.mean(compared.explained)))),
             "R² of the solutions",
             f"data against simulation, {how} {compared.span:.3g} units of time",
         )
@@ -138,15 +152,15 @@ def _highlights(
         yield f"{least:.0%}", "least sure term", "probability that it belongs, among the models compared"
     if np.isfinite(model.gap):
         yield (
-            _power(model.gap),
+            power(model.gap),
             "gap of the search",
             "of the loss without a model; it says nothing about nature",
         )
     if model.constraints:
         yield (
-            _power(model.violation),
+            power(model.violation),
             "violation",
-            f"at most, of {_count(len(model.constraints), 'constraint')}",
+            f"at most, of {counted(len(model.constraints), 'constraint')}",
         )
 
 
@@ -197,9 +211,9 @@ def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
                     "first": k == 0,
                     "equation": side,
                     "term": pretty(model.labels[i]),
-                    "value": _minus(format_value(value, error)),
-                    "low": _minus(f"{value - 1.96 * error:.4g}") if known else "",
-                    "high": _minus(f"{value + 1.96 * error:.4g}") if known else "",
+                    "value": minus(format_value(value, error)),
+                    "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
+                    "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
                     "ratio": f"{abs(value) / error:,.0f}" if known else "",
                     "belongs": f"{model.inclusion[i, j]:.0%}" if np.isfinite(model.inclusion[i, j]) else "",
                 }
@@ -220,10 +234,10 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
     loss = float(np.mean(found.loss))
     if np.isfinite(model.gap):
         yield (
-            f"This is about the search, not about nature. The equations leave {_power(loss)} of the squares "
+            f"This is about the search, not about nature. The equations leave {power(loss)} of the squares "
             "of the data unexplained. Other coefficients for the terms to choose from, as many of them as "
             "one likes and within the bound on their size, could take away at most "
-            f"{_power(model.gap)} of the whole."
+            f"{power(model.gap)} of the whole."
         )
         if model.gap >= loss:
             yield (
@@ -234,7 +248,7 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
     if model.result is not None:
         run = model.result
         how = "converged" if run.status == "converged" else f"ended ({run.status})"
-        yield f"The search {how} after {_count(run.iterations, 'iteration')} in {run.seconds:.2g} s."
+        yield f"The search {how} after {counted(run.iterations, 'iteration')} in {run.seconds:.2g} s."
 
 
 def _near(model: Model) -> list[dict[str, str]]:
@@ -270,7 +284,7 @@ def _spread(data: Sequence[Trajectory]) -> Any:
 
 
 def _settings(model: Model, found: Diagnostics) -> Iterator[tuple[str, str]]:
-    yield "basis", f"{model.basis!r}: {_count(len(model.terms), 'term')}"
+    yield "basis", f"{model.basis!r}: {counted(len(model.terms), 'term')}"
     yield "formulation", repr(found.formulation)
     if np.isfinite(model.radius):
         yield "radius", f"{model.radius:.6g}"
@@ -301,7 +315,7 @@ def _exports(model: Model) -> Iterator[tuple[str, str]]:
             yield name, str(error)
 
 
-def _power(value: float) -> str:
+def power(value: float) -> str:
     """A small number, as 2.3 × 10⁻⁵."""
     if value == 0 or not np.isfinite(value):
         return f"{value:g}"
@@ -312,9 +326,11 @@ def _power(value: float) -> str:
     return f"{mantissa} × 10{raised}"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def _minus(text: str) -> str:
+def minus(text: str) -> str:
+    """With true minus signs."""
     return text.replace("-", "−")

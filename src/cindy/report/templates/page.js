@@ -58,6 +58,20 @@
     };
   };
 
+  const picture = (j, k) => () => {
+    const one = numbers.fields[shown];
+    const panel = one.panels[j][k];
+    return {
+      data: [{ x: one.x, y: one.y, z: panel.z, type: "heatmap", zmin: panel.low, zmax: panel.high,
+        colorscale: panel.apart ? "RdBu" : "Viridis", hovertemplate: "%{z:.3g}<extra></extra>",
+        colorbar: { thickness: 8, outlinewidth: 0, tickfont: { size: 10 }, nticks: 5, exponentformat: "power" } }],
+      layout: layout(axis(text(one.across), { showgrid: false }), axis(text(one.up), { showgrid: false }), {
+        margin: { l: 12, r: 12, t: 34, b: 12 },
+        title: { text: text(panel.title), x: 0.02, y: 1, yref: "container", yanchor: "top", pad: { t: 8 }, xanchor: "left",
+          font: { size: 14, color: colours.ink } } }),
+    };
+  };
+
   const coefficient = (one, j) => () => {
     const half = scale === "value" ? one.half : one.share_half;
     return {
@@ -160,6 +174,9 @@
 
   const solutions = find("solution-plots");
   if (solutions) numbers.states.forEach((s, j) => add(solutions, "data and solution of " + s, solution(j)));
+  const pictures = find("field-plots");
+  if (pictures) numbers.fields[0].panels.forEach((row, j) => row.forEach((panel, k) =>
+    add(pictures, panel.title + " of " + numbers.states[j], picture(j, k))));
   numbers.coefficients.forEach((one, j) => {
     if (one.terms.length) add(find("coefficient-plots"), "coefficients of " + numbers.sides[j],
       coefficient(one, j), 110 + 26 * one.terms.length);
@@ -179,7 +196,7 @@
 
   find("trajectory")?.addEventListener("change", (event) => {
     shown = Number(event.target.value);
-    solutions.querySelectorAll(".plot").forEach(draw);
+    (solutions ?? pictures).querySelectorAll(".plot").forEach(draw);
   });
   document.querySelectorAll(".switch button").forEach((button) => button.addEventListener("click", () => {
     scale = button.dataset.scale;

@@ -1,0 +1,173 @@
+"""The page about equations of fields: pictures of data, solution and what is between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.basis import axis_label, pretty
+from cindy.data import Field
+from cindy.model import FieldComparison, Model, compare_fields, determination, diagnose_fields
+from cindy.report.figures import plain, thinned
+from cindy.report.page import common, counted, minus, power
+
+__all__ = ["field_contents"]
+
+_MOST_FIELDS = 4
+_MOST_SAMPLES = 120
+"""Along either side of a picture: three of them take a tenth of a megabyte each."""
+
+
+def field_contents(
+    model: Model, fields: Sequence[Field], *, title: str | None, units: Mapping[str, str]
+) -> dict[str, Any]:
+    """What the template needs, by name."""
+    found = diagnose_fields(model, fields)
+    compared = [compare_fields(model, fields[k]) for k in thinned(len(fields), _MOST_FIELDS)]
+    base = common(model, found, title=title, units=units)
+    said = [sentence for one in compared for sentence in one.said]
+    base["drawn"] |= {
+        "trajectories": [],
+        "residuals": [],
+        "fields": [_pictures(model, one, units) for one in compared],
+    }
+    return base | {
+        "lead": _lead(model, fields),
+        "highlights": list(_highlights(model, found.loss, compared)),
+        "warnings": list(dict.fromkeys([*model.warnings, *said])),
+        "solutions": _about(compared),
+        "names": [one.field.name or f"field {k}" for k, one in enumerate(compared, 1)],
+        "looked_at": "",
+        "residual_of": "",
+        "noise": list(_noise(model, compared)),
+        "noise_caption": "Standard deviations: of the measurement noise, and of data less solution.",
+    }
+
+
+def _lead(model: Model, fields: Sequence[Field]) -> str:
+    one = fields[0]
+    grid = " × ".join(f"{n:,}" for n in one.shape)
+    several = f"{len(fields)} fields, the first" if len(fields) > 1 else "a field"
+    over = f"{', '.join(one.axes)} and {one.time}"
+    return (
+        f"Found in {several} of {grid} values over {over}: {counted(model.size, 'term')} "
+        f"out of {model.coef.size:,} candidates."
+    )
+
+
+def _highlights(
+    model: Model, loss: Floats, compared: Sequence[FieldComparison]
+) -> Iterator[tuple[str, str, str]]:
+    """(value, name, what it means)."""
+    yield (
+        minus(determination(float(np.mean(1 - loss)))),
+        "R² of the equations",
+        "the share of the rates, in the mean over test functions, that they explain; noise included",
+    )
+    explained = np.array([one.explained for one in compared])
+    if np.all(np.isfinite(explained)):
+        yield (
+            minus(determination(float(np.mean(explained)))),
+            "R² of the solutions",
+            "data against simulation from the smoothed first field",
+        )
+    if np.all(np.isfinite(model.noise)):
+        spread = _spread(model, compared)
+        share = float(np.median(model.noise / np.where(spread > 0, spread, np.inf)))
+        yield f"{100 * share:.2g} %", "noise", "of the spread of a field, typically"
+    if np.isfinite(model.gap):
+        yield (
+            power(model.gap),
+            "gap of the search",
+            "of the loss without a model; it says nothing about nature",
+        )
+    if model.constraints:
+        yield (
+            power(model.violation),
+            "violation",
+            f"at most, of {counted(len(model.constraints), 'constraint')}",
+        )
+
+
+def _about(compared: Sequence[FieldComparison]) -> list[str]:
+    """Sentences under the pictures."""
+    sentences = []
+    if len(compared[0].field.axes) > 1:
+        at = compared[0].field
+        sentences.append(f"Shown at the last time, {at.time} = {at.t[-1]:.4g}.")
+    early = [one for one in compared if one.follows < one.field.t[-1]]
+    if early:
+        one = early[0]
+        sentences.append(
+            f"The solution follows the data until about {one.field.time} = {one.follows:.3g}: chaos leaves "
+            "any solution behind in the end, and so do equations that are not quite right."
+        )
+    return sentences
+
+
+def _pictures(model: Model, one: FieldComparison, units: Mapping[str, str]) -> dict[str, Any]:
+    """Coordinates, and for every state its pictures: data, model, difference."""
+    data = one.field
+    flat = len(data.axes) == 1
+    across, up = (data.axes[0], data.time) if flat else data.axes[:2]
+    columns, rows = (thinned(len(data.coordinate(a)), _MOST_SAMPLES) for a in (across, up))
+    panels = []
+    for state in model.states:
+        shown = data[state]
+        low, high = (float(v) for v in np.nanpercentile(shown, [0.5, 99.5]))
+        name = pretty(state)
+        pictures = [(f"{name}, data", shown, low, high)]
+        if one.solved:
+            half = 0.5 * (high - low)
+            pictures.append((f"{name}, model", one.solved[state], low, high))
+            pictures.append(("data less model", shown - one.solved[state], -half, half))
+        panels.append(
+            [
+                {
+                    "title": t,
+                    "z": _table(v, rows, columns),
+                    "low": a,
+                    "high": b,
+                    "apart": a == -b and t != f"{name}, data",
+                }
+                for t, v, a, b in pictures
+            ]
+        )
+    return {
+        "x": plain(data.coordinate(across)[columns], 6),
+        "y": plain(data.coordinate(up)[rows], 6),
+        "across": axis_label(across, units),
+        "up": axis_label(up, units),
+        "panels": panels,
+    }
+
+
+def _table(values: Floats, rows: list[int], columns: list[int]) -> list[list[float | None]]:
+    """Some of the values, row by row upwards; of more than one axis of space at the last time."""
+    if values.ndim > 2:
+        values = values[..., -1]
+        while values.ndim > 2:
+            values = values[..., values.shape[-1] // 2]
+    return [plain(values[columns, k], 4) for k in rows]
+
+
+def _noise(model: Model, compared: Sequence[FieldComparison]) -> Iterator[dict[str, str]]:
+    for j, spread in enumerate(_spread(model, compared)):
+        state, noise = model.states[j], model.noise[j]
+        left = [one.field[state] - one.solved[state] for one in compared if one.solved]
+        rest = np.sqrt(np.nanmean(np.concatenate([v.ravel() for v in left]) ** 2)) if left else np.nan
+        known = np.isfinite(noise)
+        yield {
+            "state": pretty(state),
+            "noise": f"{noise:.3g}" if known else "unknown",
+            "share": f"{100 * noise / spread:.2g} %" if known and spread > 0 else "",
+            "residual": f"{rest:.3g}" if np.isfinite(rest) else "",
+            "error": "",
+        }
+
+
+def _spread(model: Model, compared: Sequence[FieldComparison]) -> Floats:
+    return np.array([np.nanstd(compared[0].field[state]) for state in model.states])
