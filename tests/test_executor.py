@@ -12,10 +12,12 @@ import pytest
 import cindy
 from cindy.data import Lazy
 from cindy.errors import DataError, WorkerError
+from cindy.pipeline import sizes
 from cindy.summary.backends.executor import map_in_order, workers
 from cindy.summary.backends.one_thread import _libraries, one_thread
 
 BASIS = cindy.Polynomial(2)
+LINES = cindy.Polynomial(1)
 
 
 def run(samples: int, seed: int, **more) -> cindy.Trajectory:
@@ -54,6 +56,54 @@ def lazy(deadly: Path | None = None, *, again: bool = False) -> Lazy:
 
 def bits(summary: cindy.Summary) -> list[bytes]:
     return [block.factor.tobytes() for block in summary.blocks] + [str(summary.labels).encode()]
+
+
+def noisy(count: int) -> list[cindy.Trajectory]:
+    rng = np.random.default_rng(7)
+    return [
+        cindy.Trajectory(one.t, one.x + 0.1 * rng.normal(size=one.x.shape), one.states)
+        for one in RUNS[:count]
+    ]
+
+
+@dataclass(frozen=True)
+class Noisy:
+    number: int
+
+    def __call__(self) -> list[cindy.Trajectory]:
+        return [noisy(4)[self.number]]
+
+
+def agree_on_the_motion(one: cindy.Model, other: cindy.Model) -> bool:
+    """Whether both have x' = y, y' = −x within half an error of each other."""
+    places = (np.array([2, 1]), np.array([0, 1]))
+    apart = np.abs(one.coef - other.coef)[places] / other.coef_error[places]
+    return bool(np.allclose(other.coef[places], (1, -1), atol=0.01) and (apart < 0.5).all())
+
+
+def test_states_are_fitted_to_data_that_are_loaded_in_parts_with_the_same_bits_anywhere():
+    whole = cindy.identify(noisy(4), LINES)
+    data = Lazy([Noisy(k) for k in range(4)], "functions")
+    seen: list[int] = []
+    serial = cindy.identify(data, LINES, progress=lambda done, total: seen.append(done))
+    assert seen[-1] == sum(map(len, RUNS[:4]))
+    assert agree_on_the_motion(serial, whole)
+    assert len(serial.near)
+    with ProcessPoolExecutor(2) as pool:
+        spread = cindy.identify(data, LINES, executor=pool)
+    for name in ("coef", "coef_error", "covariance", "noise"):
+        assert getattr(spread, name).tobytes() == getattr(serial, name).tobytes()
+
+
+def test_a_law_found_on_a_part_of_the_data_is_confirmed_on_all_by_any_executor(monkeypatch):
+    data = noisy(4)
+    whole = cindy.identify(data, LINES)
+    monkeypatch.setattr(sizes, "_ENOUGH", 500)
+    serial = cindy.identify(data, LINES)
+    backwards = cindy.identify(data, LINES, executor=Backwards())
+    assert agree_on_the_motion(serial, whole)
+    assert backwards.coef.tobytes() == serial.coef.tobytes()
+    assert backwards.covariance.tobytes() == serial.covariance.tobytes()
 
 
 class Backwards(Executor):

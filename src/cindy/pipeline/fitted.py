@@ -16,8 +16,9 @@ from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.model import Model, Path, Run
+from cindy.pipeline.confirmation import Pieces, confirmed
 from cindy.pipeline.passes import Found, Met, Options, Search, search
-from cindy.pipeline.sizes import confirmed, screened, some_of
+from cindy.pipeline.sizes import screened, some_of
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, refit
@@ -73,8 +74,12 @@ def identify_with_states(
     max_iter: int,
     callback: Callable[[Step], bool | None] | None,
     seed: int,
+    pieces: Pieces,
 ) -> Model | None:
-    """The model that passes with fitted states lead to; None where the form or the rule knows only one."""
+    """The model that passes with fitted states lead to; None where the form or the rule knows only one.
+
+    data: all that are in memory, or some of them; pieces: all of them
+    """
     motion = form.motion(data, basis) if isinstance(form, Formulation) else None
     if motion is not None and not motion.records:
         motion = None
@@ -107,9 +112,9 @@ def identify_with_states(
             found = search(here, options, variance)
         here, found, said = _second_look(here, found, options, variance)
         found = _required(found, selection)
-        if here.samples < whole.samples:
-            here = replace(whole, candidates=here.candidates)
-            found = confirmed(here, found, options)
+        if here.samples < whole.samples or pieces.source.whole is None:
+            whole = replace(whole, candidates=here.candidates)
+            here, found = confirmed(whole, found, options, pieces, form, basis, data[0])
         model = fitted_model(problem, here, found, options, callback=callback)
         return replace(
             model,

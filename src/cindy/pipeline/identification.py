@@ -17,6 +17,7 @@ from cindy.data import Source, Trajectory, as_source, is_fields, noise_level
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model import TIME, Model, Path, Run, run_names, with_inputs
+from cindy.pipeline.confirmation import Pieces
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.judgement import judged
@@ -38,6 +39,7 @@ _AROUND = 12
 _LARGE = 1_000
 """Coefficients beyond which states are fitted only when asked for: eight coupled masses, 1,320 coefficients,
 took longer than 150 s, against seconds for one pass."""
+_NO_DEVICE = "The states were fitted by the processor: `device` serves one pass only (passes=1)."
 _SOME = 200_000
 """Samples of data larger than memory by which noise, drift and quadrature are judged; sums are of all."""
 
@@ -75,7 +77,8 @@ def identify(
     weights, radius: of the l1 ball; Adaptive() and twice that of least squares, in scaled units
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
     callback, seed: receives each Step and may return False to stop; of the part of much data looked at first
-    blocks, processes, executor, device, progress: as in `accumulate`
+    blocks, processes, executor, device, progress: as in `accumulate`; of much data the part that a law is
+        first sought on stays in this process; states are not fitted on a device
     passes: None: states are fitted too, unless coefficients are very many; 1: at measured states; 2: anyway
 
     >>> import cindy
@@ -95,17 +98,20 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
-    fitted = _with_fitted_states(source, passes, basis, form, data, seed)
-    model = fitted(data, basis, form, pose, selection=rule, **how)
-    if model is None:
-        with workers(executor, processes, (basis,), where="identify") as hands:
+    with workers(executor, processes, (basis,), where="identify") as hands:
+        pieces = Pieces(source, hands, progress)
+        fitted = _with_fitted_states(pieces, passes, basis, form, data, seed)
+        model = fitted(data, basis, form, pose, selection=rule, **how)
+        if model is None:
             gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
+        elif device is not None:
+            model = replace(model, warnings=(*model.warnings, _NO_DEVICE))
     return judged(_with_scales(_with_warnings(model, source, constraints, passes), data, seed), data)
 
 
 def _with_fitted_states(
-    source: Source,
+    pieces: Pieces,
     passes: int | None,
     basis: Basis,
     form: Formulation,
@@ -113,6 +119,7 @@ def _with_fitted_states(
     seed: int,
 ) -> Callable[..., Model | None]:
     """What fits states: always where terms hold parameters, else where the passes and the data allow it."""
+    source = pieces.source
     if passes is not None:
         integer(passes, "identify: `passes`", least=1)
     unmeasured = isinstance(form, Formulation) and form.needs_states
@@ -124,7 +131,7 @@ def _with_fitted_states(
         )
     if not basis.unknowns():
         one = passes == 1 or (passes is None and not unmeasured and _size(basis, data) > _LARGE)
-        return partial(identify_with_states, seed=seed) if not one and source.whole is not None else _none
+        return _none if one or not source.again else partial(identify_with_states, seed=seed, pieces=pieces)
     if source.whole is None:
         names = ", ".join(one.name for one in basis.unknowns())
         raise DataError(
@@ -194,8 +201,6 @@ def _with_warnings(
             "The data came from a generator and were read only once: nothing was refined from a first model. "
             "Pass a list, or read(paths, lazy=True), to have that."
         )
-    elif source.whole is None and passes != 1:
-        found.append("States were not fitted, as the data are not in memory: terms are at measured states.")
     elif passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE:
         found.append(
             f"States were not fitted: with {model.coef.size:,} coefficients to choose from that would "

@@ -1,4 +1,4 @@
-"""Much data and many terms: a law is found on a part, among the likely, and confirmed on the whole."""
+"""Much data and many terms: a law is found on a part, among the likely."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from cindy._types import Floats, Ints
-from cindy.pipeline.passes import Found, Met, Options, Search
+from cindy.pipeline.passes import Options, Search
 from cindy.selection import Supports
-from cindy.states import LEVELS, Fitted, Motion, drift_of_data, first_objective, states_under
+from cindy.states import Motion, drift_of_data, first_objective
 
-__all__ = ["confirmed", "screened", "some_of"]
+__all__ = ["screened", "some_of"]
 
 _ENOUGH = 20_000
 """Samples on which a law is found."""
@@ -55,30 +55,3 @@ def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
         kept = np.union1d(kept, np.argsort(-gain)[: max(_LIKELY - len(kept), 0)])
     whole = np.flatnonzero(np.isin(supports.group, supports.group[kept]))
     return replace(motion, candidates=motion.candidates[whole])
-
-
-def confirmed(motion: Motion, found: Found, options: Options) -> Found:
-    """The law that a part of the data led to, fitted to all of them, its terms tested once more."""
-    state = Search(motion, options)
-    fitted = _on_all(state, found.best.fitted)
-    chosen = state.choose(fitted)
-    if chosen is not None:
-        fit, form = chosen
-        support = state.columns[fit.support]
-        coef = fit.x * form.unit.ravel()[fit.support]
-        same = np.array_equal(support, fitted.law.support)
-        fitted = replace(fitted, law=motion.law(support), coef=coef)
-        fitted = fitted if same else _on_all(state, fitted)
-    best = Met(fitted, found.best.deviance, found.best.criterion)
-    return Found(best, (best,), found.agreed)
-
-
-def _on_all(state: Search, like: Fitted) -> Fitted:
-    """States of all records under a law, one record after the other."""
-    motion = state.motion
-    states: list[Floats] = []
-    for record in motion.records:
-        part = motion.part([record])
-        one = states_under(part, like.law, like.coef, like.variance, like.error, levels=LEVELS[1:])
-        states.append(one.x[0] if one.alive else record.y)
-    return replace(like, x=tuple(states))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -131,4 +131,13 @@ class Glimpse:
     """The beginnings of the first trajectories of a part: enough to choose settings by."""
 
     def __call__(self, part: Part) -> list[Trajectory]:
-        return [one.part(0, min(len(one), _GLIMPSE)) for one in islice(part(), LOOK)]
+        return [_beginning(one) for one in islice(part(), LOOK)]
+
+
+def _beginning(one: Trajectory) -> Trajectory:
+    """At most so many samples, in memory of their own: the rest of a long one is not to be kept for them."""
+    if len(one) <= _GLIMPSE:
+        return one
+    few = slice(0, _GLIMPSE)
+    known = None if one.u is None else one.u[few].copy()
+    return replace(one, t=one.t[few].copy(), x=one.x[few].copy(), u=known)

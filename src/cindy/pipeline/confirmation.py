@@ -1,0 +1,187 @@
+"""Confirmation: a law that a part of the data led to, fitted to all of them, piece by piece.
+
+Given coefficients, noise and model error, pieces of data know nothing of each other: the states of each are
+fitted, and the white rows of all candidates at them become a triangle, by whoever works on the piece. The
+triangles are added up in the order of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats, Ints
+from cindy.basis import Basis
+from cindy.data import Part, Source, Trajectory, same_variables
+from cindy.errors import DataError
+from cindy.formulation import Formulation
+from cindy.least_squares import LeastSquares, triangle
+from cindy.pipeline.passes import Found, Met, Options, Search
+from cindy.states import LEVELS, Fitted, Motion, states_under
+from cindy.summary import map_in_order
+
+__all__ = ["Pieces", "confirmed"]
+
+_BLOCKS = 50
+"""Of rows, by which errors are judged."""
+_MEMORY = 256e6
+"""Bytes that they may take together: fewer where candidates are many."""
+_ROUNDS = 3
+"""Passes over all data: more than one only where all of them ask for other terms than the part did."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """All data, where they are and who works on them.
+
+    source: trajectories in parts; executor: None for this process; progress: as in `accumulate`
+    """
+
+    source: Source
+    executor: Executor | None = None
+    progress: Callable[[int, int | None], None] | None = None
+
+    def of(self, motion: Motion) -> Sequence[Motion] | Iterable[Part]:
+        """What is worked on at a time: runs of the records that are in memory, or parts to be loaded."""
+        if self.source.whole is None:
+            return self.source.parts
+        count = min(len(motion.records), _BLOCKS)
+        runs = np.array_split(np.arange(len(motion.records)), count)
+        return [motion.part([motion.records[i] for i in run]) for run in runs]
+
+    def told(self, done: int) -> None:
+        if self.progress is not None:
+            whole = self.source.whole
+            self.progress(done, None if whole is None else sum(map(len, whole)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Gathered(Motion):
+    """A motion whose white rows at the fitted states were made elsewhere.
+
+    white: triangles of [candidates | target], in the order of the data
+    """
+
+    white: tuple[LeastSquares, ...] = ()
+
+    def objectives(self, fitted: Fitted, columns: Ints, blocks: int) -> tuple[LeastSquares, ...]:
+        """Those rows for some of the candidates, in at most so many blocks."""
+        places = np.append(np.searchsorted(self.candidates, columns), len(self.candidates))
+        runs = np.array_split(np.arange(len(self.white)), min(blocks, len(self.white)))
+        return tuple(_joined([self.white[i] for i in run], places) for run in runs)
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """The work on one piece: a function of it and of these settings, and of nothing else.
+
+    support, coef: the law; blocks: triangles to make of a piece
+    """
+
+    form: Formulation
+    basis: Basis
+    names: tuple[tuple[str, ...], tuple[str, ...]]
+    parts: int
+    candidates: Ints
+    support: Ints
+    coef: Floats
+    variance: Floats
+    error: Floats
+    blocks: int
+
+    def __call__(self, piece: Motion | Part) -> tuple[tuple[LeastSquares, ...], int]:
+        """Triangles of the white rows, and how many samples they stand for."""
+        motion = piece if isinstance(piece, Motion) else self._loaded(piece)
+        if motion is None or not motion.records:
+            return (), 0
+        motion = replace(motion, candidates=self.candidates)
+        law = motion.law(self.support)
+        made: list[LeastSquares] = []
+        for record in motion.records:
+            one = motion.part([record])
+            fitted = states_under(one, law, self.coef, self.variance, self.error, levels=LEVELS[1:])
+            if not fitted.alive:
+                fitted = replace(fitted, x=(record.y,))
+            made += one.objectives(fitted, self.candidates, blocks=self.blocks) or ()
+        runs = np.array_split(np.arange(len(made)), min(self.blocks, len(made)) or 1)
+        every = np.arange(len(self.candidates) + 1)
+        joined = tuple(_joined([made[i] for i in run], every) for run in runs if len(run))
+        return joined, motion.samples
+
+    def _loaded(self, part: Part) -> Motion | None:
+        found: list[Trajectory] = list(same_variables(part()))
+        for one in found[:1]:
+            if (one.states, one.inputs) != self.names:
+                first, here = (", ".join(a + b) for a, b in (self.names, (one.states, one.inputs)))
+                raise DataError(
+                    f"All trajectories must have the same variables, but the first has {first} and "
+                    f"{one.name or 'a later one'} has {here}. Give all the same names in the same order."
+                )
+        return self.form.motion(found, self.basis, instants=self.parts) if found else None
+
+
+def confirmed(
+    motion: Motion, found: Found, options: Options, pieces: Pieces, form: Formulation, basis: Basis, like: Any
+) -> tuple[Motion, Found]:
+    """The law fitted to all data, its terms tested once more; and the motion that has their rows.
+
+    motion: of the part of the data that led to the law, or of all that are in memory; like: a trajectory
+    """
+    work = pieces.of(motion)
+    aim = max(1, min(_BLOCKS, int(_MEMORY / (8 * (len(motion.candidates) + 1) ** 2))))
+    share = -(-aim // len(work)) if isinstance(work, Sequence) else 1
+    now, names = found.best.fitted, (like.states, like.inputs)
+    seen: list[bytes] = []
+    for _ in range(_ROUNDS):
+        seen.append(now.law.support.tobytes())
+        task = _Fitting(
+            form,
+            basis,
+            names,
+            motion.parts,
+            motion.candidates,
+            now.law.support,
+            now.coef,
+            now.variance,
+            now.error,
+            share,
+        )
+        whole = _Gathered(**{f.name: getattr(motion, f.name) for f in fields(Motion)})
+        whole = replace(whole, white=tuple(_added_up(task, work, pieces, aim)))
+        state = Search(whole, options)
+        chosen = state.choose(now) if whole.white else None
+        if chosen is None:
+            break
+        fit, posed = chosen
+        support = state.columns[fit.support]
+        now = replace(now, law=motion.law(support), coef=fit.x * posed.unit.ravel()[fit.support])
+        if support.tobytes() in seen:
+            break
+    if not whole.white:
+        raise DataError("identify: no part of the data has a stretch that is long enough to use.")
+    best = Met(now, found.best.deviance, found.best.criterion)
+    return whole, Found(best, (best,), found.agreed)
+
+
+def _added_up(task: _Fitting, work: Iterable[Any], pieces: Pieces, aim: int) -> list[LeastSquares]:
+    """The triangles of all pieces, in order, neighbours joined where there are far more than aimed for."""
+    kept: list[LeastSquares] = []
+    done = 0
+    for _, (made, samples) in map_in_order(task, work, pieces.executor):
+        kept += made
+        done += samples
+        pieces.told(done)
+        if len(kept) > 2 * aim:
+            every = np.arange(kept[0].factor.shape[1])
+            kept = [_joined(kept[i : i + 2], every) for i in range(0, len(kept), 2)]
+    return kept
+
+
+def _joined(blocks: Sequence[LeastSquares], places: Ints) -> LeastSquares:
+    """The sum of objectives, for some of their columns."""
+    factor = triangle(np.vstack([block.factor[:, places] for block in blocks]))
+    return LeastSquares(factor, len(places) - 1, sum(block.rows for block in blocks))
