@@ -76,10 +76,7 @@ def identify_with_states(
     seed: int,
     pieces: Pieces,
 ) -> Model | None:
-    """The model that passes with fitted states lead to; None where the form or the rule knows only one.
-
-    data: all that are in memory, or some of them; pieces: all of them
-    """
+    """The model of passes over `pieces`, all data of which `data` are some; None where one pass is known."""
     motion = form.motion(data, basis) if isinstance(form, Formulation) else None
     if motion is not None and not motion.records:
         motion = None

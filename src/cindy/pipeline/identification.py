@@ -77,8 +77,7 @@ def identify(
     weights, radius: of the l1 ball; Adaptive() and twice that of least squares, in scaled units
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
     callback, seed: receives each Step and may return False to stop; of the part of much data looked at first
-    blocks, processes, executor, device, progress: as in `accumulate`; of much data the part that a law is
-        first sought on stays in this process; states are not fitted on a device
+    blocks, processes, executor, device, progress: as in `accumulate`, for passes over all data
     passes: None: states are fitted too, unless coefficients are very many; 1: at measured states; 2: anyway
 
     >>> import cindy
@@ -99,15 +98,12 @@ def identify(
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
     with workers(executor, processes, (basis,), where="identify") as hands:
-        pieces = Pieces(source, hands, progress)
-        fitted = _with_fitted_states(pieces, passes, basis, form, data, seed)
+        fitted = _with_fitted_states(Pieces(source, hands, progress), passes, basis, form, data, seed)
         model = fitted(data, basis, form, pose, selection=rule, **how)
         if model is None:
             gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
-        elif device is not None:
-            model = replace(model, warnings=(*model.warnings, _NO_DEVICE))
-    return judged(_with_scales(_with_warnings(model, source, constraints, passes), data, seed), data)
+    return judged(_with_scales(_with_warnings(model, source, constraints, passes, device), data, seed), data)
 
 
 def _with_fitted_states(
@@ -192,7 +188,7 @@ def _with_unmeasured(data: list[Trajectory], basis: Basis, *, whole: bool) -> tu
 
 
 def _with_warnings(
-    model: Model, source: Source, constraints: Sequence[Constraint], passes: int | None
+    model: Model, source: Source, constraints: Sequence[Constraint], passes: int | None, device: Any
 ) -> Model:
     """The model that says what could not be done with data that are not in memory."""
     found = []
@@ -206,6 +202,8 @@ def _with_warnings(
             f"States were not fitted: with {model.coef.size:,} coefficients to choose from that would "
             "take long: terms are at measured states. Give passes=2 or more to have them fitted."
         )
+    if device is not None and len(model.near):
+        found.append(_NO_DEVICE)
     if source.whole is None and any(at_samples(c) for c in constraints):
         found.append(
             f"A conservation law with a tolerance was imposed at {_SOME:,} samples at most, not at all."
