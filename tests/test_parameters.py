@@ -1,10 +1,16 @@
 """Parameters inside terms: found with the coefficients, told with their errors, kept in files."""
 
+import contextlib
+import re
+import sys
+
 import numpy as np
 import pytest
 
 import cindy
 from cindy.basis import Parameter, differentiate_by_parameter
+from cindy.cli.app import main
+from cindy.cli.settings import FitSettings
 
 UPTAKE = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": (0.01, 10)})
 
@@ -205,3 +211,23 @@ def test_fields_ask_for_values():
     field = cindy.Field(u=np.sin(3 * x) * np.exp(-t[:, None]), t=t, x=x)
     with pytest.raises(cindy.DataError, match="K cannot be found from fields"):
         cindy.identify(field, basis)
+
+
+def test_the_command_line_finds_shows_and_reports_a_parameter(tmp_path, monkeypatch, capsys):
+    rows = [(one.t[k], one.x[k, 0], run) for run, one in enumerate(substrate(samples=80)) for k in range(80)]
+    np.savetxt(tmp_path / "uptake.csv", rows, delimiter=",", header="t,S,run", comments="")
+    typed = "fit uptake.csv --by run --basis poly:1 --parameter K=0.01:10 --report page.html"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["cindy", *typed.split(), "--term", "uptake=S/(K + S)"])
+    with contextlib.suppress(SystemExit):
+        main()
+    assert re.search(r"^  K = 0\.3\d*\(\d+\)$", capsys.readouterr().out, flags=re.M)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '<mi class="v">K</mi><mo>+</mo><mi class="v">S</mi>' in page
+    assert '<math><mi class="v">K</mi><mo>=</mo></math>' in page
+
+
+@pytest.mark.parametrize("text", ["K", "K=", "=1:2", "K=1:2:3", "K=a:b"])
+def test_a_range_that_cannot_be_read_is_named(text):
+    with pytest.raises(cindy.DataError, match="--parameter"):
+        FitSettings(parameter=[text]).parameters()

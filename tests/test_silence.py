@@ -153,3 +153,8 @@ def test_few_runs_that_differ_give_the_six_terms_of_competition_and_no_false_ala
     assert model.size == 6
     assert model.explained["solutions"] > 0.95
     assert not any("Do not use" in sentence for sentence in model.warnings)
+
+
+def test_a_refusal_says_what_the_data_give_away():
+    with pytest.raises(cindy.NoModelError, match="steps of a map"):
+        cindy.identify(of_a_map(), cindy.Polynomial(1))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         DataError,
         InfeasibleError,
         MissingExtraError,
+        NoModelError,
         SolverError,
         WorkerError,
     )
@@ -67,6 +68,7 @@ __all__ = [
     "Limits",
     "MissingExtraError",
     "Model",
+    "NoModelError",
     "Path",
     "PerRun",
     "Plain",
@@ -108,7 +110,7 @@ _FROM = {
     "cindy.data": "Field Lazy Trajectory read",
     "cindy.errors": (
         "CindyError ConstraintError ConvergenceWarning DataError InfeasibleError MissingExtraError "
-        "SolverError WorkerError"
+        "NoModelError SolverError WorkerError"
     ),
     "cindy.formulation": "Differential Discrete Formulation Integral Weak",
     "cindy.least_squares": "LeastSquares",

@@ -11,6 +11,7 @@ __all__ = [
     "DataError",
     "InfeasibleError",
     "MissingExtraError",
+    "NoModelError",
     "SolverError",
     "WorkerError",
 ]
@@ -22,6 +23,10 @@ class CindyError(ValueError):
 
 class DataError(CindyError):
     """Numbers, names, shapes or files that cannot be used as they are."""
+
+
+class NoModelError(DataError):
+    """Data in which nothing that was offered is a law."""
 
 
 class ConstraintError(CindyError):

@@ -112,6 +112,9 @@ def fit(
         Text, _terms('"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.')
     ] = None,
     term: Annotated[Texts, _terms('A further term, as "decay=x*exp(-y)".')] = None,
+    parameter: Annotated[
+        Texts, _terms('A number to be found in such terms, and its range: "K=0.01:10".')
+    ] = None,
     formulation: Annotated[
         Text,
         _terms(

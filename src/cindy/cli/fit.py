@@ -35,7 +35,7 @@ def run(settings: FitSettings, config: Path | None) -> None:
     else:
         data = [one for file in settings.data for one in _read(file, settings)]
         screen.show_data(settings.data, data)
-    basis, arguments = texts.basis(settings.basis, settings.terms()), settings.arguments()
+    basis, arguments = _basis(settings), settings.arguments()
     model = identified(data, basis, **arguments)
     screen.show_equations(model)
     screen.show_path(model)
@@ -43,6 +43,10 @@ def run(settings: FitSettings, config: Path | None) -> None:
     figures = None if settings.figures is None else Path(settings.figures)
     out, report = (None if name is None else Path(name) for name in (settings.out, settings.report))
     screen.show_files(write(model, data, model_file=out, report=report, figures=figures))
+
+
+def _basis(settings: FitSettings) -> Basis:
+    return texts.basis(settings.basis, settings.terms(), settings.parameters())
 
 
 def _read(file: str, settings: FitSettings) -> list[Trajectory]:

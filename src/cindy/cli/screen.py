@@ -26,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cindy.basis import variable_label
+from cindy.export import format_value
 from cindy.model import facts
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def show_equations(model: Model) -> None:
             body = Text(piece)
             body.highlight_regex(_VALUE, "cyan")
             plain(Text(head, style="bold") + body)
+    for name, (value, error) in model.parameters.items():
+        plain(Text(f"{name} = ", style="bold") + Text(format_value(value, error), style="cyan"))
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:

@@ -27,6 +27,7 @@ class FitSettings:
     periodic: str | None = None
     basis: str = "poly:2"
     term: list[str] = field(default_factory=list)
+    parameter: list[str] = field(default_factory=list)
     formulation: str = "integral"
     order: int | None = None
     window: int | None = None
@@ -76,6 +77,20 @@ class FitSettings:
         for text in self.term:
             name, equals, formula = text.partition("=")
             found[name.strip()] = (formula if equals else name).strip()
+        return found
+
+    def parameters(self) -> dict[str, tuple[float, float] | float]:
+        """The numbers to be found inside terms: "K=0.01:10", a range, or "K=0.5", about where it is."""
+        found: dict[str, tuple[float, float] | float] = {}
+        for text in self.parameter:
+            where = f'--parameter "{text}"'
+            name, equals, ends = (part.strip() for part in text.partition("="))
+            if not (name and equals and ends):
+                raise DataError(f'{where}: expected a name and a range, as in "K=0.01:10".')
+            values = [texts.number(end, where) for end in ends.split(":")]
+            if len(values) > 2:
+                raise DataError(f'{where}: a range has two ends, as in "K=0.01:10".')
+            found[name] = values[0] if len(values) == 1 else (values[0], values[1])
         return found
 
 

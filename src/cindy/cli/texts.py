@@ -1,6 +1,7 @@
 """What a user types, turned into objects: bases, formulations, selections, times and numbers."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +40,11 @@ __all__ = [
 ]
 
 
-def basis(text: str, terms: Mapping[str, str] | None = None) -> Basis:
-    """A basis as in "poly:3", and further terms, by name, as formulas."""
-    return basis_from_text(text, terms, where="--basis")
+def basis(
+    text: str, terms: Mapping[str, str] | None = None, parameters: Mapping[str, Any] | None = None
+) -> Basis:
+    """A basis as in "poly:3", and further terms, by name, as formulas with numbers to be found."""
+    return basis_from_text(text, terms, parameters, where="--basis")
 
 
 def formulation(

@@ -8,13 +8,14 @@ discrete: whether F gives the next state instead of a derivative
 
 from cindy.export.code import to_c, to_python
 from cindy.export.latex import to_latex
-from cindy.export.mathml import left_side, summand, term_markup
+from cindy.export.mathml import definition, left_side, summand, term_markup, with_symbols
 from cindy.export.number import format_value
 from cindy.export.sbml import to_sbml
 from cindy.export.symbolic import to_sympy
 from cindy.export.text import to_text
 
 __all__ = [
+    "definition",
     "format_value",
     "left_side",
     "summand",
@@ -25,4 +26,5 @@ __all__ = [
     "to_sbml",
     "to_sympy",
     "to_text",
+    "with_symbols",
 ]

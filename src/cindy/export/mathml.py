@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import escape
 
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
 from cindy.export.number import format_value
 
-__all__ = ["left_side", "name", "number", "summand", "term_markup"]
+__all__ = ["definition", "left_side", "name", "number", "summand", "term_markup", "with_symbols"]
 
 _THIN = '<mspace width="0.17em"/>'
 _BETWEEN = '<mspace width="0.25em"/>'
@@ -64,6 +65,16 @@ def left_side(state: str, order: int, *, discrete: bool = False, partial: bool =
         below = f"<mi>d</mi>{t}"
         inside = f"<mfrac><mrow>{d}{_with_index(head, index)}</mrow><mrow>{below}</mrow></mfrac>"
     return f"<math>{inside}<mo>=</mo></math>"
+
+
+def definition(what: str, value: float, error: float) -> tuple[str, str]:
+    """The two sides of K = 0.370(5), each a whole `math` element."""
+    return f"<math>{name(what)}<mo>=</mo></math>", f"<math>{number(format_value(value, error))}</math>"
+
+
+def with_symbols(what: Term) -> Term:
+    """The term with its parameters as symbols in place of their values."""
+    return tuple(f if f.symbolic is None else replace(f, expression=f.symbolic) for f in what)
 
 
 def term_markup(what: Term) -> str:

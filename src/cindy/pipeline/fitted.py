@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.data import Trajectory, noise_level
-from cindy.errors import DataError
+from cindy.errors import DataError, NoModelError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.model import Model, Path, Run
@@ -182,12 +182,12 @@ def _warnings(motion: Motion, found: Found, model: Model, skipped: int) -> tuple
 def _required(found: Found | None, rule: Selection) -> Found:
     """What was found, if anything was."""
     if found is None:
-        raise DataError(
+        raise NoModelError(
             "identify: no model settles on these data: the states that it fits run away. "
             "Give `passes=1`, another basis, or more samples."
         )
     if not len(found.best.support):
-        raise DataError(
+        raise NoModelError(
             f"identify: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
             "chance. Try another basis, a looser selection, or more data."
         )

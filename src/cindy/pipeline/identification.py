@@ -14,13 +14,13 @@ from cindy._check import integer, positive
 from cindy._types import Floats
 from cindy.basis import RUN, Basis
 from cindy.data import Source, Trajectory, as_source, is_fields, noise_level
-from cindy.errors import DataError
+from cindy.errors import DataError, NoModelError
 from cindy.formulation import Formulation
 from cindy.model import TIME, Model, Path, Run, run_names, with_inputs
 from cindy.pipeline.confirmation import Pieces
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
-from cindy.pipeline.judgement import judged
+from cindy.pipeline.judgement import judged, refusals_explained
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
@@ -97,6 +97,7 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
+<<<<<<< HEAD
     with workers(executor, processes, (basis,), where="identify") as hands:
         fitted = _with_fitted_states(Pieces(source, hands, progress), passes, basis, form, data, seed)
         model = fitted(data, basis, form, pose, selection=rule, **how)
@@ -104,6 +105,16 @@ def identify(
             gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
     return judged(_with_scales(_with_warnings(model, source, constraints, passes, device), data, seed), data)
+=======
+    fitted = _with_fitted_states(source, passes, basis, form, data, seed)
+    with refusals_explained(data, form):
+        model = fitted(data, basis, form, pose, selection=rule, **how)
+        if model is None:
+            with workers(executor, processes, (basis,), where="identify") as hands:
+                gather = partial(sums, basis=basis, executor=hands)
+                model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
+    return judged(_with_scales(_with_warnings(model, source, constraints, passes), data, seed), data)
+>>>>>>> 3aae22b (cli, report: parameters inside terms; identify: a refusal says what the data give away)
 
 
 def _with_fitted_states(
@@ -245,7 +256,7 @@ def solve(
     choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
     result, fit = choice.result, choice.fit
     if not np.any(fit.x):
-        raise DataError(
+        raise NoModelError(
             f"solve: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
             "chance. Try another basis, a looser selection, or more data."
         )

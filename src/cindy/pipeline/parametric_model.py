@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from cindy._types import Floats
 from cindy.basis import Basis, Parameter
 from cindy.data import Trajectory, noise_level
-from cindy.errors import ConstraintError, DataError
+from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
 from cindy.model import Estimate, Model, Path
@@ -96,12 +96,12 @@ def _named(basis: Basis) -> str:
 
 def _require(met: tuple[Met, ...], rule: Selection) -> None:
     if not met:
-        raise DataError(
+        raise NoModelError(
             "identify: no model settles on these data: the states that it fits run away, or leave the domain "
             "of its terms. Give narrower ranges, another basis, or more samples."
         )
     if not len(met[0].support):
-        raise DataError(
+        raise NoModelError(
             f"identify: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
             "chance. Try another basis, a looser selection, or more data."
         )

@@ -50,17 +50,23 @@ def name_list(text: str, where: str) -> tuple[str, ...]:
     return found
 
 
-def basis_from_text(text: str, terms: Mapping[str, str] | None = None, *, where: str = "basis") -> Basis:
+def basis_from_text(
+    text: str,
+    terms: Mapping[str, str] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    where: str = "basis",
+) -> Basis:
     """A basis as in "poly:3", "trig:2@x,y + poly:1", "fourier:1,2 * poly:1"; * binds before +.
 
-    terms: further terms, by name, as formulas
+    terms: further terms, by name, as formulas; parameters: ranges of the numbers to be found in them
 
     >>> basis_from_text("poly:2 + trig:1@x")
     Polynomial(degree=2) + Trigonometric(degree=1).on('x')
     """
     parts = [_product(part, where) for part in text.split("+")] if text.strip() else []
-    if terms:
-        parts.append(Custom(dict(terms)))
+    if terms or parameters:
+        parts.append(Custom(dict(terms or {}), dict(parameters or {})))
     if not parts:
         raise DataError(f'{where}: expected a basis such as "poly:3", but got nothing.')
     total = parts[0]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cindy.basis import axis_label, equation_label, listed, pretty
+from cindy.basis import Term, axis_label, equation_label, listed, pretty
 from cindy.data import Trajectory, excerpt
 from cindy.errors import CindyError
-from cindy.export import format_value, left_side, summand, term_markup
+from cindy.export import definition, format_value, left_side, summand, term_markup, with_symbols
 from cindy.model import Diagnostics, Model, determination, diagnose
 from cindy.report import figures
 
@@ -98,7 +98,7 @@ def _lead(model: Model, data: Sequence[Trajectory]) -> str:
 
 
 def _equations(model: Model) -> list[dict[str, Any]]:
-    terms = model.basis.terms(model.variables)
+    terms = _terms(model)
     rows = []
     for j in range(len(model.states)):
         present = np.flatnonzero(model.coef[:, j])
@@ -107,7 +107,16 @@ def _equations(model: Model) -> list[dict[str, Any]]:
             for k, i in enumerate(present)
         ]
         rows.append({"left": _left(model, j), "right": sides or ["<math><mn>0</mn></math>"]})
+    for name, (value, error) in model.parameters.items():
+        left, right = definition(name, value, error)
+        rows.append({"left": left, "right": [right]})
     return rows
+
+
+def _terms(model: Model) -> list[Term]:
+    """The terms; parameters that were found stand in them by name."""
+    terms = model.basis.terms(model.variables)
+    return [with_symbols(term) for term in terms] if model.parameters else list(terms)
 
 
 def _left(model: Model, state: int) -> str:
@@ -121,7 +130,7 @@ def _sides(model: Model) -> list[str]:
 
 
 def _typeset_terms(model: Model) -> dict[int, str]:
-    terms = model.basis.terms(model.variables)
+    terms = _terms(model)
     used = np.any([one.support.any(axis=1) for one in model.path], axis=0)
     return {int(i): term_markup(terms[i]) if terms[i] else "" for i in np.flatnonzero(used)}
 
