@@ -97,24 +97,13 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
-<<<<<<< HEAD
-    with workers(executor, processes, (basis,), where="identify") as hands:
+    with refusals_explained(data, form), workers(executor, processes, (basis,), where="identify") as hands:
         fitted = _with_fitted_states(Pieces(source, hands, progress), passes, basis, form, data, seed)
         model = fitted(data, basis, form, pose, selection=rule, **how)
         if model is None:
             gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
     return judged(_with_scales(_with_warnings(model, source, constraints, passes, device), data, seed), data)
-=======
-    fitted = _with_fitted_states(source, passes, basis, form, data, seed)
-    with refusals_explained(data, form):
-        model = fitted(data, basis, form, pose, selection=rule, **how)
-        if model is None:
-            with workers(executor, processes, (basis,), where="identify") as hands:
-                gather = partial(sums, basis=basis, executor=hands)
-                model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
-    return judged(_with_scales(_with_warnings(model, source, constraints, passes), data, seed), data)
->>>>>>> 3aae22b (cli, report: parameters inside terms; identify: a refusal says what the data give away)
 
 
 def _with_fitted_states(
