@@ -23,6 +23,13 @@ ROWS, COLUMNS, TERMS = 1_000_000, 500, 30
 WIDE_ROWS, WIDE_STATES, WIDE_TERMS = 10_000, 65, 40
 CHUNK = 10_000
 WITHIN = 1.01
+NOTES = (
+    f"{ROWS:,} rows of {COLUMNS} columns on disk (4 GB), {TERMS} true terms, correlated columns, noise "
+    "a third of the signal; and a dictionary of 50,116 terms evaluated when read, whose factor would "
+    "take 20 GB. Passes: data read until the objective was within 1 % of the least, in units of all "
+    "rows; for full gradients, iterations. Gap: certified by a pass over all rows, relative to the loss "
+    "at zero."
+)
 
 
 def run() -> None:
@@ -39,11 +46,7 @@ def run() -> None:
         "sampled",
         "Rows read in samples",
         rows,
-        f"{ROWS:,} rows of {COLUMNS} columns on disk (4 GB), {TERMS} true terms, correlated columns, noise "
-        "a third of the signal; and a dictionary of 50,116 terms evaluated when read, whose factor would "
-        "take 20 GB. Passes: data read until the objective was within 1 % of the least, in units of all "
-        "rows; for full gradients, iterations. Gap: certified by a pass over all rows, relative to the loss "
-        "at zero.",
+        NOTES,
     )
 
 

@@ -25,6 +25,11 @@ STATES, DEGREE = 5, 3
 BLOCK = 4096
 FILE = 1_000_000
 FILES = (20, 50, 100)
+FILES_NOTES = (
+    f"As above, from parquet files of {FILE:,} samples by read(paths, lazy=True): time includes "
+    "reading them. Processor time grows in proportion to the files, and memory is that of one file and "
+    "its terms."
+)
 
 
 def run() -> None:
@@ -56,9 +61,7 @@ def run() -> None:
         "stream_files",
         "Parquet files, loaded one after the other",
         _from_files(),
-        f"As above, from parquet files of {FILE:,} samples by read(paths, lazy=True): time includes "
-        "reading them. Processor time grows in proportion to the files, and memory is that of one file and "
-        "its terms.",
+        FILES_NOTES,
     )
     write(
         "stream_processes",
