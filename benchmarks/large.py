@@ -18,6 +18,11 @@ __all__ = ["CASES", "Case", "run"]
 NOISE = 1e-3
 STEP = 0.01
 FORCE, DAMPING = 8.0, 0.02
+NOTES = (
+    "Rings of Lorenz (1996), with cubic damping at degree 3, noise 0.1 % of the spread, 10 trajectories "
+    "of 2,000 samples. `identify` with its defaults: one pass, as coefficients are more than 1,000. "
+    "`sums`: the part of the time that goes into accumulating samples."
+)
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,7 @@ def run() -> None:
         "large",
         "Large dictionaries",
         rows,
-        "Rings of Lorenz (1996), with cubic damping at degree 3, noise 0.1 % of the spread, 10 trajectories "
-        "of 2,000 samples. `identify` with its defaults: one pass, as coefficients are more than 1,000. "
-        "`sums`: the part of the time that goes into accumulating samples.",
+        NOTES,
     )
 
 

@@ -9,7 +9,16 @@ from tests.solver.independent import optimal_value
 
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
-from cindy.solver import Plain, Region, SampledRows, Status, conditional_gradient, gap_at, oracle_for
+from cindy.solver import (
+    Plain,
+    Region,
+    SampledRows,
+    Status,
+    conditional_gradient,
+    gap_at,
+    oracle_for,
+    sampled_rows,
+)
 from cindy.solver.file_rows import rows_in_file
 
 SIZES = (3000, 12, 3)
@@ -153,6 +162,21 @@ def test_any_memory_map_gives_the_rows_that_it_shows(tmp_path, kind):
     found = rows_in_file(shown, numbers)
     assert (found is None) == (kind in ("private", "transposed", "gone"))
     assert found is None or (found == held[numbers]).all()
+
+
+@pytest.mark.parametrize("kind", problems.REGIONS)
+def test_samples_of_the_columns_that_matter_reach_the_same_optimum(kind, monkeypatch):
+    monkeypatch.setattr(sampled_rows, "_SAMPLE", 2_000)
+    monkeypatch.setattr(sampled_rows, "_FEWEST", 6)
+    design, target = rows(sizes=(1500, 40, 1))
+    whole = LeastSquares.from_rows(design, target)
+    norm = float(np.abs(np.linalg.lstsq(design, target, rcond=None)[0]).sum())
+    region = problems._region(40, norm, kind)
+    sampled = SampledRows(design, target, seed=3)
+    assert sampled.columns_at(sampled.batch_at(3)) < 40
+    result = conditional_gradient(sampled, oracle_for(region), tol=1e-5)
+    assert result.converged
+    assert result.objective - optimal_value(whole, region) <= result.gap + 1e-9 * result.scale
 
 
 def test_the_gap_at_a_point_is_that_of_all_rows():

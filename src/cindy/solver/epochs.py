@@ -53,6 +53,7 @@ class Epochs:
         self._reading = Reading(objective)
         self._epoch = 0
         self._local: Iterate | None = None
+        self._model: LocalModel | None = None
         self._advance: Advance | None = None
         self._gap = 0.0
         self._flat = oracle.origin.copy()
@@ -126,8 +127,8 @@ class Epochs:
         """Go on within an epoch, begin one, or end it by a pass."""
         if self._local is None:
             self._gap = gap
-            self._open()
-        elif gap <= _ENOUGH * self._gap:
+            self._open(atom)
+        elif gap <= _ENOUGH * self._gap or not self._knows(atom):
             self.refresh()
             return self
         assert self._local is not None
@@ -160,16 +161,38 @@ class Epochs:
         self._atoms = _mixed(atoms, self._atoms, share)
         self._exact = False
 
-    def _open(self) -> None:
-        """A sample of the rows, and the model that it makes around the anchor."""
+    def _open(self, atom: Atom) -> None:
+        """A sample of the rows, and the model that it makes around the anchor; it knows of the atom."""
         f = self._objective
-        sample = self._reading.sample(f.batch_at(self._epoch))
+        count = f.batch_at(self._epoch)
+        columns = self._columns(f.columns_at(count), atom)
+        sample = self._reading.sample(count, columns)
         if len(sample) > 2 * sample.shape[1]:
             sample = triangle(sample)
         value, gradient = self._values[:2]
-        model = LocalModel.around(self.x.copy(), value, gradient, sample, f.rows)
+        self._model = LocalModel.around(self.x.copy(), value, gradient, sample, f.rows, columns)
+        model = self._model
         self._local, self._advance = self._correction.begin(model, self._oracle, self._target, self._atoms)
         self._epoch += 1
+
+    def _columns(self, most: int, atom: Atom) -> Ints | None:
+        """The terms whose columns a sample holds: those in use, and those that the gradient asks for most.
+
+        Working sets as by Massias, Gramfort and Salmon, Celer: a fast solver for the lasso with dual
+        extrapolation (2018). An epoch ends where it leads beyond them.
+        """
+        f = self._objective
+        if most >= f.terms:
+            return None
+        pull = np.abs(self._values[1]) / self._oracle.region.weights.reshape(f.terms, f.targets)
+        wish = pull.max(axis=1)
+        used = [atom.indices, np.flatnonzero(self._flat), *(one.indices for one, _ in self._atoms)]
+        wish[np.concatenate(used) // f.targets] = np.inf
+        most = max(most, int(np.isinf(wish).sum()))
+        return np.sort(np.argsort(-wish, kind="stable")[:most])
+
+    def _knows(self, atom: Atom) -> bool:
+        return self._model is None or self._model.knows(atom.indices // self._objective.targets)
 
     def _place(self, flat: Floats, atoms: _Atoms) -> None:
         self._flat, self._atoms = flat, atoms

@@ -19,6 +19,8 @@ _CHUNK = 2**20
 """Numbers that a pass over the rows holds at a time: 8 MB, at which reading is as fast as it gets."""
 _SAMPLE = 2**24
 """Numbers that a sample of open size holds at most: 128 MB (`python -m benchmarks sampled`)."""
+_FEWEST = 2_000
+"""Columns that a sample holds at least; those that matter now are among them where there are more."""
 _SHARE = 4
 """A sample holds at most one row in so many: beyond, it costs as much as the pass that it saves."""
 
@@ -105,10 +107,14 @@ class SampledRows:
         """
         if self.batch is not None:
             return min(self.batch, self.rows)
-        room = max(_SAMPLE // (self.terms + self.targets), 1)
+        room = max(_SAMPLE // (min(self.terms, _FEWEST) + self.targets), 1)
         most = max(self.rows // _SHARE, 1)
         first = int(np.ceil(np.sqrt(self.rows)))
         return min(first << min(epoch, 40), room, most)
+
+    def columns_at(self, count: int) -> int:
+        """Columns that there is room for in a sample of so many rows."""
+        return min(max(_SAMPLE // count - self.targets, _FEWEST), self.terms)
 
 
 class Reading:
@@ -126,21 +132,23 @@ class Reading:
     def passes(self) -> float:
         return self._read / self._objective.rows
 
-    def sample(self, count: int) -> Floats:
+    def sample(self, count: int, columns: Ints | None = None) -> Floats:
         """(count, terms + targets): rows W drawn without repetition, scaled so that WᵀW estimates AᵀA.
 
-        Beside them is room for the targets of a model.
+        Beside them is room for the targets of a model. Of given columns, those alone.
         """
         f = self._objective
         chosen = np.sort(self._random.choice(f.rows, size=count, replace=False))
-        sample = np.zeros((count, f.terms + f.targets))
+        width = f.terms if columns is None else len(columns)
+        sample = np.zeros((count, width + f.targets))
         step = max(_CHUNK // f.terms, 1)
         for begin in range(0, count, step):
             part = chosen[begin : begin + step]
+            rows = _numbers(f.design, part, "design")
             np.multiply(
-                _numbers(f.design, part, "design"),
+                rows if columns is None else rows[:, columns],
                 np.sqrt(f.rows / count),
-                out=sample[begin : begin + step, : f.terms],
+                out=sample[begin : begin + step, :width],
             )
             self._read += len(part)
         return sample
