@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
+from scipy.integrate import odeint, solve_ivp
 
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
 from cindy.states import grid_of
@@ -156,3 +156,45 @@ def test_much_data_are_confirmed_after_a_part_of_them():
     off = np.abs(model.coef.ravel()[[3, 4]] - [-4.0, 1.0])
     assert (off < 4 * model.coef_error.ravel()[[3, 4]]).all()
     assert off.max() < 2e-3
+
+
+def prey(t, **tolerances):
+    """Lotka-Volterra as a solver has it; true terms x, x y, y, x y."""
+    made = odeint(
+        lambda x, _: [x[0] - 0.5 * x[0] * x[1], 0.5 * x[0] * x[1] - x[1]], [4.0, 1.0], t, **tolerances
+    )
+    return Trajectory(t, made, ("x", "y"))
+
+
+def terms_of(model):
+    return {
+        (state, term)
+        for state, terms in zip(model.states, (model.coef != 0).T, strict=True)
+        for term in np.array(model.terms)[terms]
+    }
+
+
+PREY = {("x", "x"), ("x", "x y"), ("y", "y"), ("y", "x y")}
+
+
+@pytest.mark.parametrize("tolerance", [1.5e-8, 1e-6, 1e-4])
+def test_the_tolerance_of_a_solver_makes_no_terms_and_is_told(tolerance):
+    model = identify(prey(np.linspace(0, 25, 500), rtol=tolerance, atol=tolerance), Polynomial(3))
+    assert terms_of(model) == PREY
+    assert any("not noise but smooth" in sentence for sentence in model.warnings)
+
+
+def test_white_noise_is_not_taken_for_a_smooth_error():
+    clean = prey(np.linspace(0, 25, 500), rtol=1e-12, atol=1e-12)
+    noise = 1e-3 * np.random.default_rng(3).normal(size=clean.x.shape)
+    model = identify(Trajectory(clean.t, clean.x + noise, clean.states), Polynomial(3))
+    assert terms_of(model) == PREY
+    assert not any("smooth" in sentence or "grows" in sentence for sentence in model.warnings)
+
+
+def test_noise_that_grows_with_the_state_is_seen_and_weighed():
+    clean = prey(np.linspace(0, 25, 500), rtol=1e-12, atol=1e-12)
+    factor = 1 + 0.05 * np.random.default_rng(4).normal(size=clean.x.shape)
+    model = identify(Trajectory(clean.t, clean.x * factor, clean.states), Polynomial(3))
+    assert terms_of(model) == PREY
+    assert any("grows with the state" in sentence for sentence in model.warnings)

@@ -15,7 +15,7 @@ from cindy.model.simulation import simulate
 
 __all__ = ["fitted_start"]
 
-_LIMITS = Limits(rtol=1e-7, atol=1e-9, growth=1e3, steps=20_000)
+_LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
 _DIFFERENCE = 1e-4
 """Of a start, in spreads: far above the tolerance of the simulation, far below what bends it."""
 _ROUNDS = 6

@@ -18,13 +18,14 @@ from cindy.least_squares import LeastSquares
 from cindy.model import Model, Path, Run
 from cindy.pipeline.confirmation import Pieces, confirmed
 from cindy.pipeline.passes import Found, Met, Options, Search, search
+from cindy.pipeline.second_look import SMOOTH, Look, second_look
 from cindy.pipeline.sizes import screened, some_of
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Problem, StandardForm
-from cindy.regression import Regression, refit
+from cindy.regression import Regression, independent, refit
 from cindy.selection import Selection, SupportFit, Supports, within_radius
 from cindy.solver import Correction, Direct, Result, Step, conditional_gradient
-from cindy.states import Motion, doubted, quadrature_error, without_outliers
+from cindy.states import Motion, quadrature_error
 from cindy.summary import Summary
 
 __all__ = ["fitted_model", "identify_with_states"]
@@ -107,15 +108,16 @@ def identify_with_states(
             assert finer is not None
             whole, here = finer, replace(some_of(finer, seed), candidates=here.candidates)
             found = search(here, options, variance)
-        here, found, said = _second_look(here, found, options, variance)
-        found = _required(found, selection)
+        look = second_look(Look(here, found, options), variance)
+        here, options, said = look.motion, look.options, look.said
+        found = _required(look.found, selection)
         if here.samples < whole.samples or pieces.source.whole is None:
             whole = replace(whole, candidates=here.candidates)
             here, found = confirmed(whole, found, options, pieces, form, basis, data[0])
         model = fitted_model(problem, here, found, options, callback=callback)
         return replace(
             model,
-            warnings=(*said, *model.warnings, *_warnings(here, found, model, problem.summary.skipped)),
+            warnings=(*said, *model.warnings, *_warnings(here, found, model, problem.summary.skipped, said)),
             settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol},
         )
 
@@ -140,28 +142,9 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
     return motion.parts if wrong < 1.0 else motion.parts * min(int(np.ceil((10 * wrong) ** (1 / 18))), 4)
 
 
-def _second_look(
-    motion: Motion, found: Found | None, options: Options, variance: Floats
-) -> tuple[Motion, Found | None, tuple[str, ...]]:
-    """The search once more where measurements are doubtful: outliers, trajectories of unequal noise."""
-    said: list[str] = []
-    if found is None or not len(found.best.support):
-        return motion, found, ()
-    clean, count = without_outliers(motion, found.best.fitted)
-    if count:
-        said.append(
-            f"{count} measurement(s) lie more than 6 standard deviations from the fitted states "
-            "and were left out as outliers."
-        )
-        motion, found = clean, search(clean, options, variance, found.best.fitted) or found
-    unequal = doubted(motion, found.best.fitted)
-    if unequal is not None:
-        said.append("The trajectories differ in their noise; each counts by its own.")
-        motion, found = unequal, search(unequal, options, variance, found.best.fitted) or found
-    return motion, found, tuple(said)
-
-
-def _warnings(motion: Motion, found: Found, model: Model, skipped: int) -> tuple[str, ...]:
+def _warnings(
+    motion: Motion, found: Found, model: Model, skipped: int, told: tuple[str, ...]
+) -> tuple[str, ...]:
     """What a user must know of the model."""
     said = []
     if skipped:
@@ -169,8 +152,14 @@ def _warnings(motion: Motion, found: Found, model: Model, skipped: int) -> tuple
     if model.result is not None and model.result.status != "converged":
         said.append(f"The solver ended before its gap fell below the tolerance: {model.result.status}.")
     fitted = found.best.fitted
+    terms = len(model.terms)
+    rank = independent(motion.values(fitted, 4 * terms + 1_000))
+    if rank < terms:
+        said.append(
+            f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
+        )
     large = (fitted.error * motion.step > 1e-2 * fitted.variance)[motion.sought]
-    if large.any():
+    if large.any() and SMOOTH not in told:
         names = ", ".join(n for n, big in zip(model.states, large, strict=True) if big)
         said.append(
             f"The equations of {names} leave more than noise unexplained (see `model_error`): "
@@ -233,7 +222,7 @@ def fitted_model(
     near = _near(last, found, own)
     return replace(
         model,
-        noise=np.sqrt(best.fitted.variance[motion.measured]),
+        noise=motion.noise(best.fitted),
         model_error=np.sqrt(best.fitted.error[motion.sought]),
         covariance=covariance,
         inclusion=make.shaped(_inclusion(coef, near)),

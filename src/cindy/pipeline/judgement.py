@@ -22,8 +22,8 @@ _MOST_SAMPLES = 20_000
 """That residuals are looked at; a sentence needs no more."""
 _MOST_NUMBERS = 5_000_000
 """Samples times terms, likewise: with thousands of terms their sums would take longer than the model."""
-_MOST_RUNS = 3
-_MOST_SOLVED = 300
+_MOST_RUNS = 2
+_MOST_SOLVED = 200
 """Runs, and samples of each, that solutions are compared with: a fraction of a second."""
 # `python -m benchmarks oddities` has right models and models without a term of the law: of 20 right ones none
 # gets a sentence, of 16 that lack a term all but two, whose data hardly show it.
@@ -116,7 +116,7 @@ def _as_noise(found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool
 def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[str]:
     """Model error, as fitted states have it, beside the noise."""
     steps = [np.median(np.diff(one.t)) for one in data if len(one) > 1]
-    told = any("model_error" in sentence for sentence in model.warnings)
+    told = any("model_error" in said or "not noise but smooth" in said for said in model.warnings)
     if told or not steps or not np.any(np.isfinite(model.model_error)):
         return
     kick = model.model_error * float(np.median(steps)) ** (model.order - 0.5)

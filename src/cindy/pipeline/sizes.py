@@ -47,7 +47,7 @@ def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
     form = state.form((first_objective(motion, drift_of_data(motion, variance)),))
     supports = Supports(form, options.price)
     result, path = state.path(form)
-    best = supports.best(path, own_variance=True, most=_LIKELY)
+    best = supports.best(path, own_variance=options.price_of_likelihood, most=_LIKELY)
     kept: Ints = np.flatnonzero(result.x) if best is None else best.support
     kept = np.union1d(kept, supports.required)
     if best is not None:

@@ -2,7 +2,17 @@
 
 from cindy.regression.constrained_fit import Refit, binding, refit
 from cindy.regression.descent import Descent
-from cindy.regression.regression import Regression
+from cindy.regression.regression import Regression, independent
 from cindy.regression.standard_errors import classical, design_effect, sandwich
 
-__all__ = ["Descent", "Refit", "Regression", "binding", "classical", "design_effect", "refit", "sandwich"]
+__all__ = [
+    "Descent",
+    "Refit",
+    "Regression",
+    "binding",
+    "classical",
+    "design_effect",
+    "independent",
+    "refit",
+    "sandwich",
+]

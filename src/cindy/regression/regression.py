@@ -15,7 +15,7 @@ from cindy._types import Floats, Ints
 from cindy.least_squares import LeastSquares, stacked, triangle
 from cindy.rows import Freedom, Rows, freedom
 
-__all__ = ["Fit", "Regression"]
+__all__ = ["Fit", "Regression", "independent"]
 
 
 _ROUNDING = 1e-11
@@ -101,13 +101,7 @@ class Regression:
     @cached_property
     def independent(self) -> int:
         """The numerical rank of the design."""
-        r = self.total.design
-        size = np.linalg.norm(r, axis=0)
-        if _surely_independent(r, size):
-            return int(r.shape[1])
-        pivoted = scipy.linalg.qr(r / np.where(size > 0, size, 1.0), mode="r", pivoting=True)[0]
-        diagonal = np.abs(np.diagonal(pivoted))
-        return int((diagonal > _ROUNDING * diagonal[0]).sum()) if len(diagonal) else 0
+        return independent(self.total.design)
 
     @cached_property
     def noise(self) -> Floats:
@@ -280,3 +274,13 @@ def _sizes(design: Floats) -> Floats:
     size = np.linalg.norm(design, axis=0)
     size[size == 0] = 1.0
     return np.asarray(size)
+
+
+def independent(design: Floats) -> int:
+    """How many columns are linearly independent, each in units of its own size."""
+    size = np.linalg.norm(design, axis=0)
+    if _surely_independent(design, size):
+        return int(design.shape[1])
+    pivoted = scipy.linalg.qr(design / np.where(size > 0, size, 1.0), mode="r", pivoting=True)[0]
+    diagonal = np.abs(np.diagonal(pivoted))
+    return int((diagonal > _ROUNDING * diagonal[0]).sum()) if len(diagonal) else 0

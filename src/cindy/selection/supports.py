@@ -25,6 +25,10 @@ _DEPENDENT = 1e-5
 """What is left of a unit column, beyond the terms of a support, below which it says nothing new."""
 
 
+_TRIED = 30
+"""Terms, those that explain most of what is left, that are tried for the sake of others."""
+
+
 @dataclass(frozen=True, eq=False)
 class SupportFit:
     """Scaled coefficients on a support with their errors, for white noise of size 1 in the rows.
@@ -136,9 +140,12 @@ class Supports:
         return fit.loss + self.price * fit.free
 
     def best(
-        self, supports: Sequence[Ints], *, own_variance: bool = False, most: int = 200
+        self, supports: Sequence[Ints], *, own_variance: float | None = None, most: int = 200
     ) -> SupportFit | None:
-        """The fit of least criterion among supports; own variance: each judged by its own residual."""
+        """The fit of least criterion among supports.
+
+        own_variance: the price of a parameter where each is judged by its own residual
+        """
         found: tuple[float, SupportFit] | None = None
         rows = self.form.objective.rows
         for support in sorted(supports, key=len):
@@ -147,8 +154,10 @@ class Supports:
             fit = self.possible(support) if len(support) <= most else None
             if fit is None:
                 continue
-            loss = rows * np.log(max(fit.loss, 1e-300)) if own_variance else fit.loss
-            value = loss + self.price * fit.free
+            if own_variance is None:
+                value = self.criterion(fit)
+            else:
+                value = rows * float(np.log(max(fit.loss, 1e-300))) + own_variance * fit.free
             if found is None or value < found[0]:
                 found = value, fit
         return None if found is None else found[1]
@@ -162,7 +171,7 @@ class Supports:
             return replace(self, price=self.price * scale).settle(fit, most=most)
         seen = {fit.support.tobytes()}
         for _ in range(most):
-            new = self._added(fit) or self._dropped(fit)
+            new = self._added(fit) or self._dropped(fit) or self._merged(fit) or self._exchanged(fit)
             if new is None or new.support.tobytes() in seen:
                 return fit
             fit = new
@@ -204,4 +213,48 @@ class Supports:
             new = new if len(kept) == len(new.support) else self.fit(kept)
             if new.loss - fit.loss < self.price * max(fit.free - new.free, 1):
                 return new
+        return None
+
+    def _exchanged(self, fit: SupportFit) -> SupportFit | None:
+        """A term added for the sake of those that can go when it is there; not under equalities.
+
+        Those connect terms, and every fit under them costs a hundred times as much.
+        """
+        if self._equal[0].shape[0]:
+            return None
+        gain = self.gains(fit)
+        for place in np.argsort(-gain)[:_TRIED]:
+            if gain[place] <= 0.0:
+                return None
+            new = self.possible(np.union1d(fit.support, np.flatnonzero(self.group == self.group[place])))
+            less = new
+            while less is not None:
+                new, less = less, self._dropped(less)
+            if new is not None and self.criterion(new) < self.criterion(fit):
+                return new
+        return None
+
+    def _merged(self, fit: SupportFit) -> SupportFit | None:
+        """One term in the place of several that add up to it: 1 for sin² and cos².
+
+        A column a outside the support that is Σ a_i c_i over the columns c_i inside may take c times its
+        share from each of them; where c is x_i / a_i for several i, these are not needed any more.
+        """
+        design = self._rows[0]
+        beyond = design - fit.directions @ (fit.directions.T @ design)
+        whole = np.linalg.norm(design, axis=0)
+        inside = (np.linalg.norm(beyond, axis=0) <= _DEPENDENT * whole) & (whole > 0)
+        inside[fit.support] = False
+        error = np.linalg.norm(fit.spread, axis=1)
+        for place in np.flatnonzero(inside):
+            share = fit.spread @ (fit.directions.T @ design[:, place])
+            used = np.flatnonzero(np.abs(share) > 1e-6 * np.abs(share).max(initial=0.0))
+            for i in used:
+                left = np.abs(fit.x - fit.x[i] / share[i] * share)
+                gone = used[left[used] <= 3.0 * error[used] + 1e-9 * np.abs(fit.x[used])]
+                if len(gone) < 2:
+                    continue
+                new = self.possible(np.union1d(np.delete(fit.support, gone), [place]))
+                if new is not None and self.criterion(new) < self.criterion(fit):
+                    return new
         return None

@@ -1,7 +1,8 @@
 """States fitted to measurements under a model; noise and model error by likelihood."""
 
-from cindy.states.doubts import doubted, without_outliers
-from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of
+from cindy.states.autocorrelation import whiteness
+from cindy.states.doubts import doubted, growing, without_outliers
+from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of, start_of_nothing
 from cindy.states.fitting import LEVELS, NEARBY, fit_states, states_under
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import deviance, quadrature_error, stiffness
@@ -21,12 +22,15 @@ __all__ = [
     "first_objective",
     "fit_states",
     "grid_of",
+    "growing",
     "instants_for",
     "map_grid",
     "quadrature_error",
     "records_of",
     "start_of",
+    "start_of_nothing",
     "states_under",
     "stiffness",
+    "whiteness",
     "without_outliers",
 ]

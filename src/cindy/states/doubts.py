@@ -10,12 +10,20 @@ from cindy._types import Floats
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import MISSING
 
-__all__ = ["doubted", "without_outliers"]
+__all__ = ["doubted", "growing", "without_outliers"]
 
 _FAR = 6.0
 """Standard deviations beyond which a measurement is an outlier: chance makes one in 5e8."""
 _UNEQUAL = 1.5
 """Ratio of variances from which trajectories have noise of their own (benchmark: hard data)."""
+
+
+_LEAST = 1e-6
+_GROWTH = 10.0 ** np.arange(-1.0, 4.1, 0.5)
+"""Noise that grows with the state beside the constant one, at the mean square of the state."""
+_CLEARLY = 30.0
+"""Units of −2 log p by which noise must be seen to grow (benchmarks: solver_made, damage)."""
+_FEW = 50
 
 
 def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
@@ -31,6 +39,36 @@ def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
         values = np.where(far, x, record.y)
         records.append(replace(record, y=values, spread=np.where(far, MISSING, record.spread)))
     return motion.part(records), count
+
+
+def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
+    """The same with noise that grows with the state where the measurements say so, and of which states.
+
+    σ² (1 + ρ x²) in place of σ², ρ by likelihood: Σ log(1 + ρ x²) + n log Σ ê²/(1 + ρ x²) over a grid.
+    """
+    rates, states = np.zeros(motion.states), []
+    pairs = list(zip(motion.records, fitted.x, strict=True))
+    for j in range(motion.states):
+        seen = [~record.missing[..., j] for record, _ in pairs]
+        size = np.concatenate([x[..., j][s] ** 2 for (_, x), s in zip(pairs, seen, strict=True)])
+        noise = np.concatenate(
+            [((r.y - x)[..., j] ** 2 / r.spread[..., j])[s] for (r, x), s in zip(pairs, seen, strict=True)]
+        )
+        if len(size) < _FEW or not noise.any():
+            continue
+        tried = np.concatenate([[0.0], _GROWTH / max(float(np.mean(size)), 1e-300)])
+        shapes = 1.0 + tried[:, None] * size
+        value = np.sum(np.log(shapes), axis=1) + len(size) * np.log(np.mean(noise / shapes, axis=1))
+        if value[0] - value.min() > _CLEARLY:
+            rates[j] = tried[int(np.argmin(value))]
+            states.append(j)
+    if not states:
+        return motion, ()
+    records = [
+        replace(record, spread=np.where(record.missing, record.spread, record.spread * (1.0 + rates * x**2)))
+        for record, x in pairs
+    ]
+    return motion.part(records), tuple(states)
 
 
 def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
@@ -51,7 +89,8 @@ def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
         return None
     records = []
     for record in motion.records:
-        own = np.array([factor.get(int(k), 1.0) for k in record.source])[:, None, None]
+        # A trajectory at rest is met exactly; its noise is still noise.
+        own = np.array([max(factor.get(int(k), 1.0), _LEAST) for k in record.source])[:, None, None]
         records.append(replace(record, spread=np.where(record.missing, record.spread, record.spread * own)))
     return motion.part(records)
 

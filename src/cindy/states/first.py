@@ -13,7 +13,7 @@ from cindy.states.grid import grid_of
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import Record
 
-__all__ = ["drift_of_data", "drift_of_nothing", "first_objective", "start_of"]
+__all__ = ["drift_of_data", "drift_of_nothing", "first_objective", "start_of", "start_of_nothing"]
 
 
 _DRIFTS = 10.0 ** np.arange(-6.0, 4.1, 0.5)
@@ -102,6 +102,14 @@ def _explained(motion: Motion, record: Record, j: int) -> tuple[Record, int]:
     if not len(motion.given):
         return record, j
     return replace(record, grid=grid_of(record.grid.t, order=2)), j % (motion.states // 2)
+
+
+def start_of_nothing(motion: Motion, variance: Floats) -> Fitted:
+    """The empty model: what moves the states is all of it model error."""
+    nothing = start_of(motion, motion.candidates[:0], np.zeros(0), variance)
+    noise = (2.0 if motion.records[0].grid.order == 1 else 6.0) * nothing.variance
+    error = np.maximum(motion.moved**2 - noise, 0.1 * nothing.variance) / motion.step
+    return replace(nothing, error=np.where(motion.known, nothing.error, error))
 
 
 def _integrated(motion: Motion, record: Record) -> tuple[Floats, Floats]:

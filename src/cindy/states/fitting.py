@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares, quick_triangle
 from cindy.states.law import Law
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.unknowns import Solve, stride
@@ -34,6 +34,8 @@ _SLOW = 0.3
 """A step of the states, in units of the noise, at which the next level of the model error may come."""
 _WORTH = 1.0
 """Units of −2 log p that a further step of noise and model error must promise."""
+_NEGLIGIBLE = 2e-4
+"""Model error from one sample to the next, as a share of σ², that changes nothing (benchmark: chaotic)."""
 _PROBES = 2
 
 
@@ -119,7 +121,7 @@ def _step(
             return replace(now, alive=False)
         table = motion.table(white, now.law)
         rows += len(table)
-        factor = triangle(np.concatenate([factor, table]))
+        factor = quick_triangle(np.concatenate([factor, table]))
         if motion.held:
             kept.append((white, table))
     coef = solve(LeastSquares(factor, factor.shape[1] - 1, rows), now.law.support)
@@ -225,15 +227,15 @@ def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     least = np.concatenate([motion.floor, _FLOOR * now.variance / motion.step])
     gradient = pull.trace - pull.quadratic
     free = np.concatenate([motion.measured, ~motion.known])
-    free &= (variances > 1.01 * least) | (gradient < 0)
+    # A model error below all that matters stays where it is rather than drift to its floor.
+    small = np.concatenate([np.zeros(d, bool), now.error * motion.step < _NEGLIGIBLE * now.variance])
+    free &= ((variances > 1.01 * least) & ~small) | (gradient < 0)
     step = np.zeros(2 * d)
     if free.any():
         inside = pull.curvature[np.ix_(free, free)] + 1e-9 * np.eye(int(free.sum())) * pull.curvature.max()
         step[free] = np.clip(np.linalg.solve(inside, -gradient[free]), -1.5, 1.5)
-    worth = float(-gradient @ step) / 2
-    # A model error below all that matters stays where it is rather than drift to its floor.
-    small = np.concatenate([np.zeros(d, bool), now.error * motion.step < 2e-4 * now.variance])
     step = np.where(small & (step < 0), 0.0, step)
+    worth = float(-gradient @ step) / 2
     settled = worth < _WORTH or not np.any(np.abs(step) > 0.01)
     if settled:
         return replace(now, settled=True)

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csr_array
 
 from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares, quick_triangle, triangle
 from cindy.rows import Rows
 from cindy.states.banded import Factor
 from cindy.states.law import Law
@@ -180,6 +180,12 @@ class Motion:
         spread[spread == 0] = 1.0
         return np.asarray(spread)
 
+    @cached_property
+    def moved(self) -> Floats:
+        """(states,) root mean square of the differences that the rows take of the measured states."""
+        differences = [r.grid.differences(r.y).reshape(-1, self.states) for r in self.records]
+        return np.asarray(np.sqrt(np.mean(np.concatenate(differences) ** 2, axis=0)))
+
     @property
     def held(self) -> bool:
         """Whether the factors of all records may be kept in memory."""
@@ -195,6 +201,17 @@ class Motion:
             linear = Linearised(record.centred(x), x, jacobian.reshape(*x.shape, self.states))
             factors = linear.factors(fitted.variance, fitted.error)
             yield None if factors is None else Whitened(linear, factors)
+
+    def noise(self, fitted: Fitted) -> Floats:
+        """(measured states,) root mean square of the noise over all measurements, which may differ in it."""
+        seen = [np.where(r.missing, np.nan, r.spread)[..., self.measured] for r in self.records]
+        factor = np.nanmean(np.concatenate([one.reshape(-1, one.shape[-1]) for one in seen]), axis=0)
+        return np.asarray(np.sqrt(fitted.variance[self.measured] * factor))
+
+    def values(self, fitted: Fitted, most: int) -> Floats:
+        """(points, terms): all terms of the basis at the fitted states, of about so many samples."""
+        points = np.concatenate([_points(r, x) for r, x in zip(self.records, fitted.x, strict=True)])
+        return self.basis.evaluate(points[:: max(len(points) // most, 1)], self.variables)
 
     def table(self, white: Whitened, law: Law, coef: Floats | None = None) -> Floats:
         """(size, k + 1): the white rows [W ψ(x) | target] of a record, for the coefficients of a law.
@@ -224,10 +241,13 @@ class Motion:
             rows[..., -1] += tangents @ coef[free:]
         return white.white(rows)
 
-    def objectives(self, fitted: Fitted, columns: Ints, blocks: int) -> tuple[LeastSquares, ...] | None:
+    def objectives(
+        self, fitted: Fitted, columns: Ints, blocks: int, *, quick: bool = False
+    ) -> tuple[LeastSquares, ...] | None:
         """White rows at the fitted states for any coefficients, in about so many blocks.
 
-        Rows that are white are independent, so that contiguous runs of them may stand for blocks.
+        quick: four digits of what is nearly dependent are enough, as for a choice. Rows that are white are
+        independent, so that contiguous runs of them may stand for blocks.
         """
         law = self.law(columns)
         length = max(self.rows // blocks, 1)
@@ -241,7 +261,8 @@ class Motion:
             runs = np.split(table, white.linear.record.stretches) if own >= length else [table]
             parts = [p for run in runs for p in np.array_split(run, max(round(len(run) / length), 1))]
             for part in parts:
-                made.append(LeastSquares(triangle(part), len(columns), len(part)))
+                factor = quick_triangle(part, apart=1e-6) if quick else triangle(part)
+                made.append(LeastSquares(factor, len(columns), len(part)))
         return tuple(made)
 
 

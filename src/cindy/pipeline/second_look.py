@@ -1,0 +1,105 @@
+"""A second look: the search once more where measurements, or what is left of them, are not as was assumed.
+
+Noise is taken for white, of one size a state, and without outliers. The first model found tells whether that
+holds; where it does not, each measurement counts by its own noise, or terms must matter beside an error that
+is no noise at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.basis import listed
+from cindy.pipeline.passes import Found, Options, search
+from cindy.states import Motion, doubted, growing, whiteness, without_outliers
+
+__all__ = ["SMOOTH", "Look", "second_look"]
+
+_WHITE, _CHANCE = 1.1, 4.0
+"""Autocorrelation time up to which rows are white, and by how much chance may lengthen it, times √rows.
+
+Noise gives 0.9 to 1.1, solvers at their usual tolerances 1.3 to 40 (benchmarks: chaotic, solver_made)."""
+_LARGEST = 3
+_RESOLVED = 0.05
+"""What is left of a step from sample to sample: beyond, it is noise or a missing term that hides the law."""
+SMOOTH = (
+    "What these equations leave unexplained is not noise but smooth, as from the tolerance of a solver, a "
+    "filter or a missing term: only terms that matter more than it were kept."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What was found in a motion, how it was sought, and what there is to say about the measurements."""
+
+    motion: Motion
+    found: Found | None
+    options: Options
+    said: tuple[str, ...] = ()
+
+    def again(self, motion: Motion, variance: Floats, sentence: str) -> Look:
+        """The search once more, from where it ended."""
+        assert self.found is not None
+        found = search(motion, self.options, variance, self.found.best.fitted) or self.found
+        return Look(motion, found, self.options, (*self.said, sentence))
+
+
+def second_look(first: Look, variance: Floats) -> Look:
+    """What is found when the measurements are taken for what they are."""
+    if first.found is None or not len(first.found.best.support):
+        return first
+    fitted = first.found.best.fitted
+    # Where the law is wrong by more than the noise, it cannot judge the measurements.
+    wrong = bool(np.any(fitted.error * first.motion.step > fitted.variance))
+    look = first if wrong else _each_by_its_own(first, variance)
+    assert look.found is not None
+    if not _small(look.motion, look.found) or _noise_is_left(look.motion, look.found):
+        return look
+    rows = first.motion.rows // first.motion.states
+    again = replace(first, options=first.options.resolved(rows)).again(first.motion, variance, SMOOTH)
+    return again if again.found is not None and len(again.found.best.support) else look
+
+
+def _each_by_its_own(look: Look, variance: Floats) -> Look:
+    """Measurements weighted by their noise: what grows with the state, outliers, unequal trajectories."""
+    assert look.found is not None
+    uneven, which = growing(look.motion, look.found.best.fitted)
+    if which:
+        names = listed([look.motion.variables[j] for j in which])
+        sentence = f"The noise of {names} grows with the state; each measurement counts by its own."
+        look = look.again(uneven, variance, sentence)
+    assert look.found is not None
+    clean, count = without_outliers(look.motion, look.found.best.fitted)
+    if count:
+        sentence = (
+            f"{count} measurement(s) lie more than 6 standard deviations from the fitted states "
+            "and were left out as outliers."
+        )
+        look = look.again(clean, variance, sentence)
+    assert look.found is not None
+    unequal = doubted(look.motion, look.found.best.fitted)
+    if unequal is not None:
+        look = look.again(
+            unequal, variance, "The trajectories differ in their noise; each counts by its own."
+        )
+    return look
+
+
+def _noise_is_left(motion: Motion, found: Found) -> bool:
+    """Whether what the law leaves is white, or would be with terms that were met on the way."""
+    limit = _WHITE + _CHANCE / np.sqrt(motion.rows // motion.states)
+    larger = [met for met in found.met[1:] if len(met.support) > len(found.best.support)]
+    larger.sort(key=lambda met: -len(met.support))
+    return any(
+        bool((whiteness(motion, met.fitted) < limit).all()) for met in (found.best, *larger[:_LARGEST])
+    )
+
+
+def _small(motion: Motion, found: Found) -> bool:
+    """Whether what is left of a step is so little that the law explains all but a part of it."""
+    fitted = found.best.fitted
+    left = np.sqrt(2.0 * fitted.variance + fitted.error * motion.step)
+    return bool(np.all((left < _RESOLVED * motion.moved)[motion.measured]))
