@@ -68,7 +68,9 @@ class _Gathered(Motion):
 
     white: tuple[LeastSquares, ...] = ()
 
-    def objectives(self, fitted: Fitted, columns: Ints, blocks: int) -> tuple[LeastSquares, ...]:
+    def objectives(
+        self, fitted: Fitted, columns: Ints, blocks: int, *, quick: bool = False
+    ) -> tuple[LeastSquares, ...]:
         """Those rows for some of the candidates, in at most so many blocks."""
         places = np.append(np.searchsorted(self.candidates, columns), len(self.candidates))
         runs = np.array_split(np.arange(len(self.white)), min(blocks, len(self.white)))
