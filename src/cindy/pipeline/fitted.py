@@ -117,7 +117,7 @@ def identify_with_states(
         model = fitted_model(problem, here, found, options, callback=callback)
         return replace(
             model,
-            warnings=(*said, *model.warnings, *_warnings(here, found, model, problem.summary.skipped, said)),
+            warnings=(*said, *model.warnings, *_warnings(look, found, model, problem.summary.skipped)),
             settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol},
         )
 
@@ -142,24 +142,22 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
     return motion.parts if wrong < 1.0 else motion.parts * min(int(np.ceil((10 * wrong) ** (1 / 18))), 4)
 
 
-def _warnings(
-    motion: Motion, found: Found, model: Model, skipped: int, told: tuple[str, ...]
-) -> tuple[str, ...]:
+def _warnings(look: Look, found: Found, model: Model, skipped: int) -> tuple[str, ...]:
     """What a user must know of the model."""
     said = []
     if skipped:
         said.append(f"{skipped} stretch(es) of data were too short to use and were left out.")
     if model.result is not None and model.result.status != "converged":
         said.append(f"The solver ended before its gap fell below the tolerance: {model.result.status}.")
-    fitted = found.best.fitted
-    terms = len(model.terms)
-    rank = independent(motion.values(fitted, 4 * terms + 1_000))
+    assert look.found is not None
+    motion, fitted, terms = look.motion, found.best.fitted, len(model.terms)
+    rank = independent(motion.values(look.found.best.fitted, 4 * terms + 1_000))
     if rank < terms:
         said.append(
             f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
         )
     large = (fitted.error * motion.step > 1e-2 * fitted.variance)[motion.sought]
-    if large.any() and SMOOTH not in told:
+    if large.any() and SMOOTH not in look.said:
         names = ", ".join(n for n, big in zip(model.states, large, strict=True) if big)
         said.append(
             f"The equations of {names} leave more than noise unexplained (see `model_error`): "
