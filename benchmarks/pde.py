@@ -150,7 +150,8 @@ def _short_records(subset: Subset) -> None:
         rows,
         f"Exact solutions on the grids of WeakIDENT's data, at its noise, its 43 terms, {DRAWS} draws. "
         "Bound: the least root mean square error of any estimate without bias that does not know the first "
-        "field (Cramér and Rao). WeakIDENT: an error that was reported for its own data.",
+        "field (Cramér and Rao); the median of normal errors is two thirds of it. WeakIDENT: an error that "
+        "was reported for its own data.",
         folder=subset.out,
     )
 
