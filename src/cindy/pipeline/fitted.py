@@ -24,11 +24,11 @@ from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, independent, refit
 from cindy.selection import Selection, SupportFit, Supports, within_radius
-from cindy.solver import Correction, Direct, Result, Step, conditional_gradient
+from cindy.solver import Correction, Result, Step, conditional_gradient
 from cindy.states import Motion, quadrature_error
 from cindy.summary import Summary
 
-__all__ = ["fitted_model", "identify_with_states"]
+__all__ = ["fitted_model", "identify_with_states", "summary_of", "warnings_of"]
 
 Ints = NDArray[np.intp]
 
@@ -89,17 +89,7 @@ def identify_with_states(
     variance = motion.variances(noise)
 
     def run(problem: Problem) -> Model:
-        options = Options(
-            motion.constraints(problem.rows),
-            tuple(problem.constraints),
-            price,
-            problem.weights,
-            problem.radius,
-            correction or Direct(),
-            tol,
-            max_iter,
-            faithful=not problem.weights.adapts,
-        )
+        options = Options.of(problem, motion, price, correction, tol=tol, max_iter=max_iter)
         whole, here = motion, screened(some_of(motion, seed), options, variance)
         found = search(here, options, variance)
         parts = _parts_for(here, found)
@@ -117,11 +107,11 @@ def identify_with_states(
         model = fitted_model(problem, here, found, options, callback=callback)
         return replace(
             model,
-            warnings=(*said, *model.warnings, *_warnings(look, found, model, problem.summary.skipped)),
+            warnings=(*said, *model.warnings, *warnings_of(look, found, model, problem.summary.skipped)),
             settings={"selection": repr(selection), "correction": repr(options.correction), "tol": tol},
         )
 
-    return solve_with_samples(pose(_summary(motion, data, basis, form.fit_to(data))), data, run)
+    return solve_with_samples(pose(summary_of(motion, data, basis, form.fit_to(data))), data, run)
 
 
 def _check_one_pass(form: Formulation, rule: Selection) -> None:
@@ -142,7 +132,7 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
     return motion.parts if wrong < 1.0 else motion.parts * min(int(np.ceil((10 * wrong) ** (1 / 18))), 4)
 
 
-def _warnings(look: Look, found: Found, model: Model, skipped: int) -> tuple[str, ...]:
+def warnings_of(look: Look, found: Found, model: Model, skipped: int) -> tuple[str, ...]:
     """What a user must know of the model."""
     said = []
     if skipped:
@@ -181,7 +171,7 @@ def _required(found: Found | None, rule: Selection) -> Found:
     return found
 
 
-def _summary(motion: Motion, data: list[Trajectory], basis: Basis, form: Formulation) -> Summary:
+def summary_of(motion: Motion, data: list[Trajectory], basis: Basis, form: Formulation) -> Summary:
     """What a problem must know of the data: names and the number of rows, but no rows."""
     like = data[0]
     terms = len(basis.names(motion.variables))

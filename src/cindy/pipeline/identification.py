@@ -22,6 +22,7 @@ from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.judgement import judged, refusals_explained
 from cindy.pipeline.parametric_model import identify_with_parameters
+from cindy.pipeline.refinement import refined
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.tolerance import solve_with_samples
@@ -37,8 +38,7 @@ __all__ = ["identify", "solve"]
 _AROUND = 12
 """Sizes on either side of the chosen model that the path shows one by one."""
 _LARGE = 1_000
-"""Coefficients beyond which states are fitted only when asked for: eight coupled masses, 1,320 coefficients,
-took longer than 150 s, against seconds for one pass."""
+"""Coefficients beyond which one pass finds the law first, and states are fitted from there."""
 _NO_DEVICE = "The states were fitted by the processor: `device` serves one pass only (passes=1)."
 _SOME = 200_000
 """Samples of data larger than memory by which noise, drift and quadrature are judged; sums are of all."""
@@ -88,8 +88,7 @@ def identify(
     [[0.0, -4.0], [1.0, 0.0]]
     """
     basis, form, rule, correction, weights = Settings.of(basis, formulation, selection, correction, weights)
-    _check_settings(rule, correction, tol, max_iter, callback)
-    integer(seed, "identify: `seed`", least=0)
+    _check_settings(rule, correction, tol, max_iter, callback, seed)
     pose = partial(Problem, radius=radius, constraints=constraints, weights=weights)
     how: dict[str, Any] = {"correction": correction, "tol": tol, "max_iter": max_iter, "callback": callback}
     run = partial(solve, selection=rule, **how)
@@ -103,6 +102,7 @@ def identify(
         if model is None:
             gather = partial(sums, basis=basis, executor=hands)
             model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
+            model = _then_states(source, passes, model, data, basis, form, pose, selection=rule, **how)
     return judged(_with_scales(_with_warnings(model, source, constraints, passes, device), data, seed), data)
 
 
@@ -126,8 +126,9 @@ def _with_fitted_states(
             + ("Leave `passes` out." if passes == 1 else "Read a part of them into memory.")
         )
     if not basis.unknowns():
-        one = passes == 1 or (passes is None and not unmeasured and _size(basis, data) > _LARGE)
-        return _none if one or not source.again else partial(identify_with_states, seed=seed, pieces=pieces)
+        large = not unmeasured and _size(basis, data) > _LARGE and (passes is None or source.whole is not None)
+        one = passes == 1 or large or not source.again
+        return _none if one else partial(identify_with_states, seed=seed, pieces=pieces)
     if source.whole is None:
         names = ", ".join(one.name for one in basis.unknowns())
         raise DataError(
@@ -135,6 +136,13 @@ def _with_fitted_states(
             "parts. Read a part of them into memory, or give the parameters values: basis.at({…})."
         )
     return identify_with_parameters
+
+
+def _then_states(source: Source, passes: int | None, model: Model, *given: Any, **how: Any) -> Model:
+    """The model with states fitted from there, where coefficients were too many to begin with them."""
+    if source.whole is None or passes == 1 or model.coef.size <= _LARGE:
+        return model
+    return refined(model, *given, **how, anyway=passes is not None)
 
 
 def _size(basis: Basis, data: list[Trajectory]) -> int:
@@ -197,7 +205,7 @@ def _with_warnings(
             "The data came from a generator and were read only once: nothing was refined from a first model. "
             "Pass a list, or read(paths, lazy=True), to have that."
         )
-    elif passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE:
+    elif passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE and not model.near:
         found.append(
             f"States were not fitted: with {model.coef.size:,} coefficients to choose from that would "
             "take long: terms are at measured states. Give passes=2 or more to have them fitted."
@@ -307,7 +315,12 @@ def _path(problem: Problem, rule: Selection, choice: Choice, model: Model) -> Pa
 
 
 def _check_settings(
-    rule: Selection, correction: Correction | None, tol: float, max_iter: int, callback: object
+    rule: Selection,
+    correction: Correction | None,
+    tol: float,
+    max_iter: int,
+    callback: object,
+    seed: int = 0,
 ) -> None:
     if not isinstance(rule, Selection):
         raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
@@ -317,6 +330,7 @@ def _check_settings(
         raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
     positive(tol, "solve: `tol`")
     integer(max_iter, "solve: `max_iter`", least=1)
+    integer(seed, "identify: `seed`", least=0)
 
 
 def _check_motion(data: list[Trajectory]) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
-from cindy.problem import Adaptive, StandardForm, Weights
+from cindy.problem import Adaptive, Problem, StandardForm, Weights
 from cindy.regression import Regression, binding
 from cindy.rows import Rows, freedom
 from cindy.selection import SupportFit, Supports
@@ -96,6 +96,30 @@ class Options:
         least = _MATTERS**2 * rows
         likely = rows * float(np.log1p(_MATTERS**2))
         return replace(self, price=max(self.price, least), likely=max(self.price, likely))
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        motion: Motion,
+        price: float,
+        correction: Correction | None,
+        *,
+        tol: float,
+        max_iter: int,
+    ) -> Options:
+        """As a problem and the user have it."""
+        return cls(
+            motion.constraints(problem.rows),
+            tuple(problem.constraints),
+            price,
+            problem.weights,
+            problem.radius,
+            correction or Direct(),
+            tol,
+            max_iter,
+            faithful=not problem.weights.adapts,
+        )
 
 
 @dataclass(frozen=True, eq=False)

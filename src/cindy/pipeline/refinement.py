@@ -1,0 +1,164 @@
+"""Many coefficients: from the law that one pass found to states fitted under it, terms screened by scores.
+
+Rows at fitted states for thousands of candidates are too many to make. The score of a candidate, cᵀ S⁻¹ r
+with c its column and r what the law leaves, needs one solve for all of them (Rao 1948); the length of what a
+column adds to the law's is taken from a few stretches. Terms are then chosen among the law's and those of the
+largest scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from cindy._types import Floats, Ints
+from cindy.basis import Basis
+from cindy.data import Trajectory, noise_level
+from cindy.formulation import Formulation
+from cindy.model import Model
+from cindy.pipeline.fitted import fitted_model, summary_of, warnings_of
+from cindy.pipeline.passes import Found, Options, Search
+from cindy.pipeline.second_look import Look
+from cindy.problem import Problem, at_samples
+from cindy.rows import Rows, connected
+from cindy.selection import Selection
+from cindy.solver import Correction, Step
+from cindy.states import NEARBY, Fitted, Motion, start_of
+from cindy.summary import Summary
+
+__all__ = ["refined"]
+
+_LIKELY = 300
+"""Candidates beside the terms of the law that rows are made for (benchmark: bound, kuramoto10)."""
+_ROUNDS = 4
+_STRETCHES = 4
+_DEPENDENT = 1e-5
+"""What is left of a column beyond the terms of the law, below which it says nothing new."""
+_MOST_WORK = 1e10
+"""Multiplications of one step over states and coefficients that are spent unasked: ten coupled oscillators
+take 4e9, and a step a second."""
+
+
+def refined(
+    model: Model,
+    data: list[Trajectory],
+    basis: Basis,
+    form: Formulation,
+    pose: Callable[[Summary], Problem],
+    *,
+    selection: Selection,
+    correction: Correction | None,
+    tol: float,
+    max_iter: int,
+    callback: Callable[[Step], bool | None] | None,
+    anyway: bool,
+) -> Model:
+    """The model with fitted states that starts from one of measured states; as it is where none settles.
+
+    anyway: however long it takes
+    """
+    motion = form.motion(data, basis)
+    price = None if motion is None else selection.price(motion.rows, len(motion.candidates))
+    if motion is None or price is None or not motion.records:
+        return model
+    support = motion.widened(np.flatnonzero(model.coef))
+    work = motion.rows * (10.0 * motion.states + len(support)) * len(support)
+    problem = pose(summary_of(motion, data, basis, form.fit_to(data)))
+    if (work > _MOST_WORK and not anyway) or any(at_samples(c) for c in problem.constraints):
+        return model
+    options = Options.of(problem, motion, price, correction, tol=tol, max_iter=max_iter)
+    noise = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
+    start = start_of(motion, support, model.coef[model.coef != 0], motion.variances(noise))
+    here, found = _followed(motion, options, start)
+    if found is None:
+        return model
+    made = fitted_model(problem, here, found, options, callback=callback)
+    look = Look(here, found, options)
+    said = (*made.warnings, *warnings_of(look, found, made, problem.summary.skipped))
+    return replace(made, warnings=said, settings=model.settings)
+
+
+def _followed(motion: Motion, options: Options, start: Fitted) -> tuple[Motion, Found | None]:
+    """States and terms in turn until a support comes back: the candidates looked at, and what was met."""
+    state, agreed = Search(motion, options), False
+    now, looked = start, motion
+    for _ in range(_ROUNDS):
+        met = state.fit(now, NEARBY)
+        likely = None if met is None else _likely(motion, options.rows, met.fitted)
+        if met is None or likely is None:
+            break
+        known = [m.support for m in state.met.values() if m is not None]
+        looked = replace(motion, candidates=np.unique(np.concatenate([likely, *known])))
+        chosen = Search(looked, options).choose(met.fitted)
+        if chosen is None:
+            break
+        fit, form = chosen
+        support = looked.candidates[fit.support]
+        agreed = np.array_equal(support, met.support)
+        if agreed or support.tobytes() in state.met:
+            break
+        coef = fit.x * form.unit.ravel()[fit.support]
+        now = replace(met.fitted, law=motion.law(support), coef=coef, settled=False)
+    ranked = sorted((m for m in state.met.values() if m is not None), key=lambda m: m.criterion)
+    if not ranked or not len(ranked[0].support):
+        return looked, None
+    every = np.unique(np.concatenate([looked.candidates, *(m.support for m in ranked)]))
+    return replace(motion, candidates=every), Found(ranked[0], tuple(ranked), agreed)
+
+
+def _likely(motion: Motion, rows: Rows, fitted: Fitted) -> Ints | None:
+    """The terms of a law, those of the largest scores, and what constraints tie to them."""
+    gradient = _gradient(motion, fitted)
+    size = None if gradient is None else _lengths(motion, fitted)
+    if gradient is None or size is None:
+        return None
+    score = np.where(size > 0, gradient**2 / np.where(size > 0, size, 1.0), 0.0)
+    score[np.isin(motion.candidates, fitted.law.support)] = 0.0
+    kept = np.union1d(fitted.law.support, motion.candidates[np.argsort(-score)[:_LIKELY]])
+    if not len(rows):
+        return kept
+    missed = (rows.lower > 0) | (rows.upper < 0)
+    kept = np.union1d(kept, np.unique(csr_array(rows.matrix[missed]).indices))
+    tied = connected(csr_array(rows.matrix[rows.equality]))[1]
+    return np.asarray(motion.candidates[np.isin(tied[motion.candidates], tied[kept])])
+
+
+def _gradient(motion: Motion, fitted: Fitted) -> Floats | None:
+    """(candidates,) cᵀ S⁻¹ r."""
+    d = motion.states
+    total = np.zeros((len(motion.basis.names(motion.variables)), d))
+    for white, x in zip(motion.whitened(fitted), fitted.x, strict=True):
+        if white is None:
+            return None
+        table = motion.table(white, fitted.law)
+        record = white.linear.record
+        back = record.grid.integrals_back(white.solved(table[:, -1] - table[:, :-1] @ fitted.coef))
+        points = np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
+        total += motion.basis.evaluate(points, motion.variables).T @ back.reshape(-1, d)
+    return np.asarray(total.ravel()[motion.candidates])
+
+
+def _lengths(motion: Motion, fitted: Fitted) -> Floats | None:
+    """(candidates,) squares of what the white column of each adds to those of the law, by a few stretches."""
+    total, rows = np.zeros(len(motion.candidates)), 0
+    each = -(-_STRETCHES // len(motion.records))
+    inside = np.searchsorted(motion.candidates, fitted.law.support)
+    every = motion.law(motion.candidates)
+    for record, x in zip(motion.records, fitted.x, strict=True):
+        which = np.unique(np.linspace(0, record.stretches - 1, min(each, record.stretches)).astype(np.intp))
+        part = motion.part([record.part(which)])
+        [white] = part.whitened(replace(fitted, x=(x[which],)))
+        if white is None:
+            return None
+        table = part.table(white, every)[:, :-1]
+        directions = np.linalg.qr(table[:, inside])[0]
+        whole = np.sum(table**2, axis=0)
+        beyond = whole - np.sum((directions.T @ table) ** 2, axis=0)
+        total += np.where(beyond > _DEPENDENT**2 * whole, beyond, 0.0)
+        rows += len(table)
+        if rows > 5 * len(inside) and rows >= _STRETCHES * record.grid.rows * motion.states:
+            break
+    return total * (motion.rows / max(rows, 1))
