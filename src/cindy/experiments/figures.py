@@ -19,7 +19,7 @@ Record = dict[str, str]
 
 PAPER_METHODS = (
     "floor", "sindy", "sr3-l0", "sr3-l1", "fista", "ipm", "ipm-c",
-    "cindy", "cindy-c", "cindy-early", "cindy-early-c", "default", "default-c",
+    "cindy", "cindy-c", "cindy-early", "cindy-early-c", "default", "default-c", "states", "states-c",
 )  # fmt: skip
 MORE_PEERS = (
     "floor", "sindy", "sindy-ridge", "lars", "ssr", "frols", "ensemble", "weak",
@@ -39,7 +39,7 @@ TITLES = {
     "fput10": "Fermi-Pasta-Ulam-Tsingou, d = 10",
     "michaelis": "Michaelis-Menten",
 }
-OWN_FORMULATION = {"default": "free", "default-c": "free", "weak": "weak"}
+OWN_FORMULATION = {**dict.fromkeys(("default", "default-c", "states", "states-c"), "free"), "weak": "weak"}
 """Methods that bring a formulation of their own: drawn beside both of the paper's."""
 
 
@@ -129,7 +129,7 @@ def _draw(ax: Any, rows: Sequence[Record], name: str, formulation: str, metric: 
     if not len(noises):
         return
     method = METHODS[name]
-    ours = name.startswith("default")
+    ours = name.startswith(("default", "states"))
     ax.plot(
         noises, means, method.line, color=method.colour, marker=method.marker, label=method.label,
         linewidth=2.4 if ours else 1.4, markersize=6 if ours else 5, zorder=4 if ours else 3,

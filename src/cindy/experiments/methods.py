@@ -52,6 +52,8 @@ METHODS: dict[str, Method] = {
     "cindy-c": Method("CINDy (c)", ours.letter(constrained=True), PAPER, SKY, "s", "--"),
     "cindy-early": Method("CINDy, early stop", ours.early(constrained=False), PAPER, BLUE, "^"),
     "cindy-early-c": Method("CINDy (c), early stop", ours.early(constrained=True), PAPER, BLUE, "v", "--"),
-    "default": Method("this library", ours.default(constrained=False), MATRICES, BLACK, "o"),
-    "default-c": Method("this library (c)", ours.default(constrained=True), MATRICES, BLACK, "s", "--"),
+    "default": Method("one pass", ours.default(constrained=False, passes=1), MATRICES, BLACK, "o"),
+    "default-c": Method("one pass (c)", ours.default(constrained=True, passes=1), MATRICES, BLACK, "s", "--"),
+    "states": Method("fitted states", ours.default(constrained=False), ("free",), BLACK, "^", "-."),
+    "states-c": Method("fitted states (c)", ours.default(constrained=True), ("free",), BLACK, "v", ":"),
 }

@@ -61,8 +61,11 @@ def paper_run(setting: Setting, constrained: bool) -> Result:
         return conditional_gradient(train, oracle_for(region), Blended(), tol=GAP, max_iter=MOST_ITERATIONS)
 
 
-def default(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
-    """`cindy.identify` as a user calls it: nothing tuned, no validation data, no knowledge of the noise."""
+def default(*, constrained: bool, passes: int | None = None) -> Callable[[Setting, int, int], Tuned]:
+    """`cindy.identify` as a user calls it: nothing tuned, no validation data, no knowledge of the noise.
+
+    passes: None: states fitted too; 1: terms at measured states
+    """
 
     def method(setting: Setting, trials: int, seed: int) -> Tuned:
         from cindy.pipeline import identify
@@ -74,6 +77,7 @@ def default(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
                 setting.system.basis,
                 formulation=Integral(order=setting.system.order) if free else setting.form,
                 constraints=setting.system.constraints() if constrained else (),
+                passes=passes,
             )
         except DataError as error:
             if "keeps no term" not in str(error):

@@ -321,7 +321,7 @@ def _neighbours(supports: Supports, own: SupportFit) -> list[SupportFit]:
     for place in np.argsort(-gain)[:10]:
         if gain[place] > 0:
             made.append(supports.possible(np.union1d(own.support, [place])))
-    for place in range(len(own.support)):
+    for place in supports.replaceable(own, _NEAR):
         less = supports.possible(np.delete(own.support, place))
         if less is None or len(less.support) == len(own.support):
             continue
@@ -344,14 +344,17 @@ def _inclusion(coef: Floats, near: Sequence[tuple[Floats, Floats, float]]) -> Fl
 def _path(make: Any, last: _Last, own: SupportFit, model: Model) -> Path:
     """The models of the run around the chosen one, from few terms to many."""
     supports = last.supports
-    fits = {len(own.support): own}
+    chosen = len(own.support)
+    fits = {chosen: own}
+    first: dict[int, Ints] = {}
     for support, _ in last.result.path:
-        if 0 < len(support) <= 3 * len(own.support) + 10 and len(support) not in fits:
-            fit = supports.possible(support)
-            if fit is not None:
-                fits[len(support)] = fit
-    sizes = sorted(fits, key=lambda size: (abs(size - len(own.support)), size))[: 2 * _AROUND + 1]
-    ordered = sorted(sizes)
+        if 0 < len(support) <= 3 * chosen + 10:
+            first.setdefault(len(support), support)
+    for size in sorted(first, key=lambda size: (abs(size - chosen), size)):
+        fit = None if size in fits or len(fits) > 2 * _AROUND else supports.possible(first[size])
+        if fit is not None:
+            fits[size] = fit
+    ordered = sorted(fits)
     models = tuple(
         model if fits[s] is own else make(last.physical(fits[s]), last.errors(fits[s])) for s in ordered
     )

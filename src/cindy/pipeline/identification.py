@@ -78,7 +78,7 @@ def identify(
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
     callback, seed: receives each Step and may return False to stop; of the part of much data looked at first
     blocks, processes, executor, device, progress: as in `accumulate`, for passes over all data
-    passes: None: states are fitted too, unless coefficients are very many; 1: at measured states; 2: anyway
+    passes: None: states are fitted too, unless that takes very long; 1: at measured states; 2: anyway
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -126,7 +126,9 @@ def _with_fitted_states(
             + ("Leave `passes` out." if passes == 1 else "Read a part of them into memory.")
         )
     if not basis.unknowns():
-        large = not unmeasured and _size(basis, data) > _LARGE and (passes is None or source.whole is not None)
+        large = (
+            not unmeasured and _size(basis, data) > _LARGE and (passes is None or source.whole is not None)
+        )
         one = passes == 1 or large or not source.again
         return _none if one else partial(identify_with_states, seed=seed, pieces=pieces)
     if source.whole is None:

@@ -189,6 +189,29 @@ class Supports:
         gain[fit.support] = 0.0
         return np.asarray(gain)
 
+    def replaceable(self, fit: SupportFit, within: float) -> Ints:
+        """Places in a support whose term may go, or make way for another, at a rise of χ² below `within`.
+
+        A term that goes leaves z_i along its own direction u_i, and a column c outside then explains
+        (cᵀ left + cᵀ u_i z_i)² / (what is left of |c|² + (cᵀ u_i)²) of it. All places under equalities.
+        """
+        if self._equal[0].shape[0]:
+            return np.arange(len(fit.support))
+        design = self._rows[0]
+        error = np.linalg.norm(fit.spread, axis=1)
+        known = error > 0
+        z = np.divide(fit.x, error, out=np.full(len(error), np.inf), where=known)
+        own = fit.directions @ (fit.spread / np.where(known, error, 1.0)[:, None]).T
+        outside = np.setdiff1d(np.arange(design.shape[1]), fit.support)
+        columns = design[:, outside]
+        along = columns.T @ own
+        beyond = np.sum(columns**2, axis=0) - np.sum((fit.directions.T @ columns) ** 2, axis=0)
+        whole = np.maximum(beyond, 0.0)[:, None] + along**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.where(whole > 0, ((columns.T @ fit.left)[:, None] + along * z) ** 2 / whole, 0.0)
+        rise = z**2 - np.maximum(np.nan_to_num(gain).max(axis=0, initial=0.0), self.price)
+        return np.flatnonzero(~(rise > within))
+
     def _added(self, fit: SupportFit) -> SupportFit | None:
         gain = self.gains(fit)
         for place in np.argsort(-gain)[:20]:
