@@ -19,7 +19,7 @@ from cindy.data import give_aways, oddities, periods
 __all__ = ["run"]
 
 Floats = NDArray[np.float64]
-SEEDS = (0,)
+SEEDS = (0, 1)
 SAMPLES, RUNS = 400, 3
 FINE = (12, 25, 100)
 """Samples to a period that ought to be enough."""
@@ -221,7 +221,7 @@ def _fits(subset: Subset) -> list[Row]:
              for name in MOTIONS for k in (12, 50) for noise in (0.01, 0.1)]  # fmt: skip
     cells += [("all terms, coarse", name, k, 0.01) for name in SWINGING for k in COARSE]
     cells += [("a term missing", name, 50, noise) for name in MOTIONS for noise in (0.01, 0.1)]
-    return _rows(subset, cells, subset.pick("seeds", SEEDS))
+    return _rows(subset, cells, subset.pick("seeds", SEEDS[:1]))
 
 
 SENTENCES = {
@@ -284,6 +284,6 @@ def _counts(rows: list[Row]) -> list[Row]:
     table = []
     for kind in dict.fromkeys(row["kind"] for row in rows):
         group = [row for row in rows if row["kind"] == kind]
-        said = [name for name in (*SENTENCES, *SAID) if name in group[0]]
+        said = [name for name in ("no model", "any", *SENTENCES, *SAID) if name in group[0]]
         table.append({"data": kind, "data sets": len(group)} | {n: sum(r[n] for r in group) for n in said})
     return table

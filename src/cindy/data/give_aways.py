@@ -25,8 +25,8 @@ _KNOWN = 0.15
 5 % noise 0.02, noise 0.4 and more."""
 _UNKNOWN = 0.25
 """Of the variance of the rates, as left by the nearest like state: more means that a state is missing. Good
-data that swing reach 0.01, a swing without its other half 0.3 to 1; Lorenz and Rössler without z, 0.02 and
-0.12, go unnoticed."""
+data reach 0.07, a swing without its other half 0.3 to 1.1; Lorenz and Rössler without z, 0.05 and 0.17, go
+unnoticed."""
 _CALM = 0.02
 """Of the spread: noise beyond which rates tell little."""
 _LIKE = 0.1

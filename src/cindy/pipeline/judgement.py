@@ -26,7 +26,7 @@ _MOST_RUNS = 2
 _MOST_SOLVED = 200
 """Runs, and samples of each, that solutions are compared with: a fraction of a second."""
 # `python -m benchmarks oddities` has right models and models without a term of the law: of 20 right ones none
-# gets a sentence, of 16 that lack a term all but two, whose data hardly show it.
+# gets a sentence, of 16 that lack a term all but one, whose data hardly show it.
 _LOW = 0.5
 """R² below which a model is called wrong, loudly. Equations of right models reach 0.87 and more there."""
 _FOLLOWS = 0.8
