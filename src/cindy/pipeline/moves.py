@@ -31,6 +31,8 @@ _COARSE = 12
 """Values at which terms of a group that the model does not have are offered to it."""
 _MOST = 12
 """Absent terms with parameters that are tried, those of the largest gain."""
+_INSTEAD = 3
+"""Terms that are tried in the place of one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +136,36 @@ class Moves:
         below = self.criterion
         useful = [move for n, move in enumerate(made) if move and (n == 0 or move.criterion < below)]
         return sorted(useful, key=lambda move: move.criterion)
+
+    def exchanges(self) -> list[Move]:
+        """Supports with one term in the place of another, by the rows at hand; the most promising first.
+
+        The last term of a group stays: without it the group would have no parameters to fit.
+
+        Where equalities tie terms to each other, none: one alone cannot go.
+        """
+        if len(self.options.rows):
+            return []
+        p = len(self.met.fitted.law.unknown)
+        tangents, columns = self.factor[:, :p], self.factor[:, p:-1]
+        usable = np.isin(self.group, [-1, *self.active])
+        price = self.options.price * self.met.fitted.law.numbers
+        made = []
+        for out in np.flatnonzero(self.present):
+            if self.group[out] >= 0 and np.sum(self.present & (self.group == self.group[out])) == 1:
+                continue
+            kept = self.present & (np.arange(len(self.pairs)) != out)
+            q = np.linalg.qr(np.concatenate([tangents, columns[:, kept]], axis=1))[0]
+            left = self.factor[:, -1] - q @ (q.T @ self.factor[:, -1])
+            beyond = columns - q @ (q.T @ columns)
+            size, whole = np.linalg.norm(beyond, axis=0), np.linalg.norm(columns, axis=0)
+            new = usable & ~self.present & (size > 1e-5 * np.where(whole > 0, whole, np.inf))
+            gain = np.where(new, (beyond.T @ left / np.where(new, size, 1.0)) ** 2, 0.0)
+            for best in np.argsort(-gain)[:_INSTEAD]:
+                if new[best]:
+                    picked = np.sort(np.append(np.flatnonzero(kept), best))
+                    made.append(self._merged(picked, kept, float(left @ left) - float(gain[best]) + price))
+        return sorted(made, key=lambda move: move.criterion)
 
     def _absent(self) -> Iterator[Mask]:
         """Terms with parameters that the model lacks, each at the value of largest gain."""
