@@ -166,7 +166,7 @@ def confirmed(
     if not whole.white:
         raise DataError("identify: no part of the data has a stretch that is long enough to use.")
     best = Met(now, found.best.deviance, found.best.criterion)
-    return whole, Found(best, (best,), found.agreed)
+    return whole, Found(best, (best,), found.agreed, found.options)
 
 
 def _added_up(task: _Fitting, work: Iterable[Any], pieces: Pieces, aim: int) -> list[LeastSquares]:

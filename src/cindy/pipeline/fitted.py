@@ -25,7 +25,7 @@ from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, independent, refit
 from cindy.selection import Selection, SupportFit, Supports, within_radius
 from cindy.solver import Correction, Result, Step, conditional_gradient
-from cindy.states import Motion, quadrature_error
+from cindy.states import Motion, quadrature_error, start_of
 from cindy.summary import Summary
 
 __all__ = ["fitted_model", "identify_with_states", "summary_of", "warnings_of"]
@@ -97,7 +97,9 @@ def identify_with_states(
             finer = form.motion(data, basis, instants=parts)
             assert finer is not None
             whole, here = finer, replace(some_of(finer, seed), candidates=here.candidates)
-            found = search(here, options, variance)
+            assert found is not None
+            start = start_of(here, found.best.support, found.best.fitted.coef, variance)
+            found = search(here, found.options, variance, start)
         look = second_look(Look(here, found, options), variance)
         here, options, said = look.motion, look.options, look.said
         found = _required(look.found, selection)

@@ -84,7 +84,9 @@ def identify_with_parameters(
     values = best.fitted.law.values_of(best.fitted.coef)
     final = replace(motion, basis=motion.basis.at(values))
     posed = pose(_summary(final, data[0], basis.at(values), form.fit_to(data)))
-    found = Found(_plain(best, final), tuple(_plain(one, final) for one in met), agreed=False)
+    found = Found(
+        _plain(best, final), tuple(_plain(one, final) for one in met), agreed=False, options=options
+    )
     model = fitted_model(posed, final, found, options, callback=callback)
     settings = {"selection": repr(selection), "correction": repr(options.correction), "tol": tol}
     return replace(_with_parameters(model, motion, best, options), settings=settings)

@@ -33,6 +33,7 @@ from cindy.states import (
     drift_of_nothing,
     first_objective,
     fit_states,
+    leaves_noise,
     start_of,
     start_of_nothing,
     stiffness,
@@ -56,6 +57,8 @@ _BINDS = 1e-6
 """Of the radius: a run that ends closer to it than this was held back by it."""
 _MATTERS = 3.0
 """Effect of a term, in units of what is left, where that is not noise (benchmark: solver_made)."""
+_MOST_FITTED = 40
+"""Models after which no further start is made; chaotic systems need 5 in the median (benchmark: chaotic)."""
 _FEW_ROWS = 400
 """Rows below which a walk that explains nothing fits as well as a law: there it gets no head start.
 
@@ -140,11 +143,13 @@ class Found:
     """Where the search ended.
 
     best: the model of least criterion; met: all that were fitted, best first
+    options: those of the search; another price than asked for where what is left is no noise
     """
 
     best: Met
     met: tuple[Met, ...]
     agreed: bool
+    options: Options
 
 
 @dataclass(eq=False)
@@ -280,17 +285,28 @@ def search(motion: Motion, options: Options, variance: Floats, first: Fitted | N
     state = Search(motion, options)
     reached: list[Met] = []
     agreed = False
-    quiet = bool(np.all(np.sqrt(variance) < _QUIET * motion.spread))
-    for start in chain([] if first is None else [first], _starts(state, variance, noisy=not quiet)):
+    quiet = bool(np.all((np.sqrt(variance) < _QUIET * motion.spread)[motion.measured]))
+    starts = _starts(state, variance, noisy=not quiet)
+    if quiet and first is None and options.likely is None:
+        begin = next(starts, None)
+        smooth = None if begin is None else _searched_beside_a_smooth_error(state, begin, variance)
+        if smooth is not None:
+            return smooth
+        starts = chain([] if begin is None else [begin], starts)
+    for start in chain([] if first is None else [first], starts):
         met = state.follow(start, NEARBY if start is first else LEVELS)
         if met is None:
             continue
         agreed = any(np.array_equal(met.support, other.support) for other in reached)
         # At little noise the first pass is as good as any: a model that it and the last agree on is the one.
-        # And a model that was found before and comes back as the data are weighed anew is confirmed.
-        agreed |= not reached and (quiet or start is first) and np.array_equal(met.support, start.law.support)
+        # And so is a model that was found before and comes back as the data are weighed anew, or that is
+        # left of the terms of a first start where they must matter.
+        told = start is first and (options.likely is not None and len(met.support) > 0)
+        agreed |= told or (
+            not reached and (quiet or start is first) and np.array_equal(met.support, start.law.support)
+        )
         reached.append(met)
-        if agreed:
+        if agreed or len(state.met) >= _MOST_FITTED:
             break
     if not (quiet and reached):
         # Every model must be worth more than none, whose variance is by likelihood too.
@@ -304,7 +320,17 @@ def search(motion: Motion, options: Options, variance: Floats, first: Fitted | N
     # What is left of a path that was cut off or held back is what was asked for, be it worse than nothing.
     order = (lambda m: (not len(m.support), m.criterion)) if state.bound else (lambda m: (False, m.criterion))
     met_all = sorted((m for m in state.met.values() if m is not None), key=order)
-    return Found(met_all[0], tuple(met_all), agreed) if met_all else None
+    return Found(met_all[0], tuple(met_all), agreed, options) if met_all else None
+
+
+def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floats) -> Found | None:
+    """The search where terms must matter, if the first start, which has terms enough, leaves no noise."""
+    motion, met = state.motion, state.fit(start, LEVELS)
+    if met is None or not len(met.support) or leaves_noise(motion, met.fitted):
+        return None
+    options = state.options.resolved(motion.rows // motion.states)
+    found = search(motion, options, variance, met.fitted)
+    return found if found is not None and len(found.best.support) else None
 
 
 def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]:

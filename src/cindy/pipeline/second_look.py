@@ -14,17 +14,10 @@ import numpy as np
 from cindy._types import Floats
 from cindy.basis import listed
 from cindy.pipeline.passes import Found, Options, search
-from cindy.states import Motion, doubted, growing, whiteness, without_outliers
+from cindy.states import Motion, doubted, growing, leaves_noise, without_outliers
 
 __all__ = ["SMOOTH", "Look", "second_look"]
 
-_WHITE, _CHANCE = 1.1, 4.0
-"""Autocorrelation time up to which rows are white, and by how much chance may lengthen it, times √rows.
-
-Noise gives 0.9 to 1.1, solvers at their usual tolerances 1.3 to 40 (benchmarks: chaotic, solver_made)."""
-_LARGEST = 3
-_RESOLVED = 0.05
-"""What is left of a step from sample to sample: beyond, it is noise or a missing term that hides the law."""
 SMOOTH = (
     "What these equations leave unexplained is not noise but smooth, as from the tolerance of a solver, a "
     "filter or a missing term: only terms that matter more than it were kept."
@@ -51,15 +44,19 @@ def second_look(first: Look, variance: Floats) -> Look:
     """What is found when the measurements are taken for what they are."""
     if first.found is None or not len(first.found.best.support):
         return first
+    if first.found.options.likely is not None:
+        return replace(first, options=first.found.options, said=(*first.said, SMOOTH))
     fitted = first.found.best.fitted
     # Where the law is wrong by more than the noise, it cannot judge the measurements.
     wrong = bool(np.any(fitted.error * first.motion.step > fitted.variance))
-    look = first if wrong else _each_by_its_own(first, variance)
+    # Nor do errors of rounding have a size of their own.
+    exact = bool(np.all(fitted.variance < 10.0 * first.motion.floor))
+    look = first if wrong or exact else _each_by_its_own(first, variance)
     assert look.found is not None
-    if not _small(look.motion, look.found) or _noise_is_left(look.motion, look.found):
+    if leaves_noise(look.motion, look.found.best.fitted):
         return look
-    rows = first.motion.rows // first.motion.states
-    again = replace(first, options=first.options.resolved(rows)).again(first.motion, variance, SMOOTH)
+    resolved = first.options.resolved(first.motion.rows // first.motion.states)
+    again = replace(first, options=resolved).again(first.motion, variance, SMOOTH)
     return again if again.found is not None and len(again.found.best.support) else look
 
 
@@ -86,20 +83,3 @@ def _each_by_its_own(look: Look, variance: Floats) -> Look:
             unequal, variance, "The trajectories differ in their noise; each counts by its own."
         )
     return look
-
-
-def _noise_is_left(motion: Motion, found: Found) -> bool:
-    """Whether what the law leaves is white, or would be with terms that were met on the way."""
-    limit = _WHITE + _CHANCE / np.sqrt(motion.rows // motion.states)
-    larger = [met for met in found.met[1:] if len(met.support) > len(found.best.support)]
-    larger.sort(key=lambda met: -len(met.support))
-    return any(
-        bool((whiteness(motion, met.fitted) < limit).all()) for met in (found.best, *larger[:_LARGEST])
-    )
-
-
-def _small(motion: Motion, found: Found) -> bool:
-    """Whether what is left of a step is so little that the law explains all but a part of it."""
-    fitted = found.best.fitted
-    left = np.sqrt(2.0 * fitted.variance + fitted.error * motion.step)
-    return bool(np.all((left < _RESOLVED * motion.moved)[motion.measured]))

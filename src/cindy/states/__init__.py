@@ -1,6 +1,6 @@
 """States fitted to measurements under a model; noise and model error by likelihood."""
 
-from cindy.states.autocorrelation import whiteness
+from cindy.states.autocorrelation import leaves_noise
 from cindy.states.doubts import doubted, growing, without_outliers
 from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of, start_of_nothing
 from cindy.states.fitting import LEVELS, NEARBY, fit_states, states_under
@@ -24,6 +24,7 @@ __all__ = [
     "grid_of",
     "growing",
     "instants_for",
+    "leaves_noise",
     "map_grid",
     "quadrature_error",
     "records_of",
@@ -31,6 +32,5 @@ __all__ = [
     "start_of_nothing",
     "states_under",
     "stiffness",
-    "whiteness",
     "without_outliers",
 ]

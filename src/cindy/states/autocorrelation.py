@@ -7,7 +7,23 @@ import numpy as np
 from cindy._types import Floats
 from cindy.states.motion import Fitted, Motion
 
-__all__ = ["autocorrelation_time", "whiteness"]
+__all__ = ["autocorrelation_time", "leaves_noise", "whiteness"]
+
+_WHITE, _CHANCE = 1.1, 4.0
+"""Autocorrelation time up to which rows are white, and by how much chance may lengthen it, times √rows.
+
+Noise gives 0.9 to 1.1, solvers at their usual tolerances 1.3 to 40 (benchmarks: chaotic, solver_made)."""
+_RESOLVED = 0.05
+"""What is left of a step from sample to sample: beyond, it is noise or a missing term that hides the law."""
+
+
+def leaves_noise(motion: Motion, fitted: Fitted) -> bool:
+    """Whether what a law leaves is white, or too large a part of a step to be called an error of the data."""
+    left = np.sqrt(2.0 * fitted.variance + fitted.error * motion.step)
+    if not np.all((left < _RESOLVED * motion.moved)[motion.measured]):
+        return True
+    limit = _WHITE + _CHANCE / np.sqrt(motion.rows // motion.states)
+    return bool((whiteness(motion, fitted) < limit).all())
 
 
 def whiteness(motion: Motion, fitted: Fitted) -> Floats:
