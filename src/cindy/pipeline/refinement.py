@@ -106,7 +106,7 @@ def _followed(motion: Motion, options: Options, start: Fitted) -> tuple[Motion, 
     if not ranked or not len(ranked[0].support):
         return looked, None
     every = np.unique(np.concatenate([looked.candidates, *(m.support for m in ranked)]))
-    return replace(motion, candidates=every), Found(ranked[0], tuple(ranked), agreed)
+    return replace(motion, candidates=every), Found(ranked[0], tuple(ranked), agreed, options)
 
 
 def _likely(motion: Motion, rows: Rows, fitted: Fitted) -> Ints | None:
