@@ -35,17 +35,20 @@ _MOST = 1500
 """Samples that are compared with each other."""
 
 
-def oddities(data: Sequence[Trajectory], *, order: int = 1, discrete: bool = False) -> list[str]:
+def oddities(
+    data: Sequence[Trajectory], *, order: int = 1, discrete: bool = False, followed: bool = False
+) -> list[str]:
     """Sentences about what the data can tell of themselves, each with what to do.
 
     order: of the equations that are sought; discrete: whether they step from sample to sample
+    followed: whether solutions of a law in these states follow them, so that no state is missing
     """
     segments = [one for one in some_segments(data) if len(one) >= 12]
     if not segments:
         return []
     found = [*_wrapped(segments), *_quantised(segments)]
     if not discrete:
-        found += _coarse(segments) or (_state_missing(segments) if order == 1 else [])
+        found += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
     return found
 
 

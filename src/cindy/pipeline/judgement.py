@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,12 +55,12 @@ def refusals_explained(data: Sequence[Trajectory], form: Formulation) -> Iterato
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     """The model with R² of its equations and solutions on some of the data, and all sentences of warning."""
     some = excerpt(data, _MOST_SAMPLES)
-    odd = oddities(some, order=model.order, discrete=model.formulation.discrete)
+    give_aways = partial(oddities, some, order=model.order, discrete=model.formulation.discrete)
     try:
         found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
         compared = compare(model, [beginning(one, _MOST_SOLVED) for one in spread_over(some, _MOST_RUNS)])
     except CindyError as error:
-        told = (*model.warnings, *odd, f"The model could not be compared with the data: {error}")
+        told = (*model.warnings, *give_aways(), f"The model could not be compared with the data: {error}")
         return replace(model, warnings=tuple(dict.fromkeys(told)))
     equations = 1 - found.loss
     explained = {
@@ -70,7 +71,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     }
     sentences = [
         *_loud(model, equations, _as_noise(found, some), compared),
-        *odd,
+        *give_aways(followed=bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)),
         *found.warnings,
         *_driven(model, data),
         *(f"A solution did not reach the end of the data: {reason}." for reason in compared.stopped[:3]),
