@@ -223,11 +223,13 @@ class Search:
             met = None
             resolved = not self.motion.parts or stiffness(self.motion, fitted) <= _STIFF
             if fitted.converged and resolved:
-                value = deviance(self.motion, fitted)
-                free = _free(self.options.rows, fitted.law.support)
-                met = Met(fitted, value, value + self.options.price_of_likelihood * free)
+                met = self.priced(fitted, deviance(self.motion, fitted))
             self.met[key] = met
         return self.met[key]
+
+    def priced(self, fitted: Fitted, value: float) -> Met:
+        free = _free(self.options.rows, fitted.law.support)
+        return Met(fitted, value, value + self.options.price_of_likelihood * free)
 
     def choose(self, fitted: Fitted) -> tuple[SupportFit, StandardForm] | None:
         """The support that the rows at fitted states ask for."""
@@ -277,12 +279,17 @@ def _better(one: Met | None, other: Met | None) -> Met | None:
     return one if one.criterion <= other.criterion else other
 
 
-def search(motion: Motion, options: Options, variance: Floats, first: Fitted | None = None) -> Found | None:
+def search(
+    motion: Motion, options: Options, variance: Floats, first: Fitted | None = None, known: Met | None = None
+) -> Found | None:
     """From starts along the paths at measured states to the model of least criterion.
 
-    first: a model that is tried before, fitted to much the same data
+    first: a model that is tried before, fitted to much the same data; known: the same, fitted to these
     """
     state = Search(motion, options)
+    if known is not None:
+        first = known.fitted
+        state.met[known.support.tobytes()] = state.priced(known.fitted, known.deviance)
     reached: list[Met] = []
     agreed = False
     quiet = bool(np.all((np.sqrt(variance) < _QUIET * motion.spread)[motion.measured]))
@@ -329,7 +336,7 @@ def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floa
     if met is None or not len(met.support) or leaves_noise(motion, met.fitted):
         return None
     options = state.options.resolved(motion.rows // motion.states)
-    found = search(motion, options, variance, met.fitted)
+    found = search(motion, options, variance, known=met)
     return found if found is not None and len(found.best.support) else None
 
 

@@ -56,8 +56,10 @@ def second_look(first: Look, variance: Floats) -> Look:
     if leaves_noise(look.motion, look.found.best.fitted):
         return look
     resolved = first.options.resolved(first.motion.rows // first.motion.states)
-    again = replace(first, options=resolved).again(first.motion, variance, SMOOTH)
-    return again if again.found is not None and len(again.found.best.support) else look
+    found = search(first.motion, resolved, variance, known=first.found.best)
+    if found is None or not len(found.best.support):
+        return look
+    return Look(first.motion, found, resolved, (*first.said, SMOOTH))
 
 
 def _each_by_its_own(look: Look, variance: Floats) -> Look:
