@@ -223,8 +223,9 @@ class Supports:
                 return new
         return None
 
-    def _dropped(self, fit: SupportFit) -> SupportFit | None:
-        z = np.where(np.isin(fit.support, self.required), np.inf, fit.z)
+    def _dropped(self, fit: SupportFit, keep: int = -1) -> SupportFit | None:
+        """Without the least significant term, if that pays; one may be kept whatever its significance."""
+        z = np.where(np.isin(fit.support, self.required) | (fit.support == keep), np.inf, fit.z)
         for place in np.argsort(z)[:20]:
             if z[place] ** 2 >= self.price:
                 return None
@@ -252,7 +253,7 @@ class Supports:
             new = self.possible(np.union1d(fit.support, np.flatnonzero(self.group == self.group[place])))
             less = new
             while less is not None:
-                new, less = less, self._dropped(less)
+                new, less = less, self._dropped(less, int(place))
             if new is not None and self.criterion(new) < self.criterion(fit):
                 return new
         return None
