@@ -14,8 +14,9 @@ from cindy.errors import DataError
 __all__ = ["LeastSquares", "quick_triangle", "stacked", "triangle"]
 
 _WIDE = 800
-"""Columns from which triangles on top of each other are worth a method of their own."""
+"""Columns from which triangles on top of each other are worth a method of their own (benchmark: large)."""
 _PANEL = 32
+"""Columns that LAPACK eliminates at a time."""
 
 
 @dataclass(frozen=True, eq=False)

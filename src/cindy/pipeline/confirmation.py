@@ -24,10 +24,10 @@ from cindy.pipeline.passes import Found, Met, Options, Search
 from cindy.states import LEVELS, Fitted, Motion, states_under
 from cindy.summary import map_in_order
 
-__all__ = ["Pieces", "confirmed"]
+__all__ = ["BLOCKS", "Pieces", "confirmed"]
 
-_BLOCKS = 50
-"""Of rows, by which errors are judged."""
+BLOCKS = 50
+"""Runs of white rows by which errors are judged, as in `accumulate`."""
 _MEMORY = 256e6
 """Bytes that they may take together: fewer where candidates are many."""
 _ROUNDS = 3
@@ -49,7 +49,7 @@ class Pieces:
         """What is worked on at a time: runs of the records that are in memory, or parts to be loaded."""
         if self.source.whole is None:
             return self.source.parts
-        count = min(len(motion.records), _BLOCKS)
+        count = min(len(motion.records), BLOCKS)
         runs = np.array_split(np.arange(len(motion.records)), count)
         return [motion.part([motion.records[i] for i in run]) for run in runs]
 
@@ -134,7 +134,7 @@ def confirmed(
     motion: of the part of the data that led to the law, or of all that are in memory; like: a trajectory
     """
     work = pieces.of(motion)
-    aim = max(1, min(_BLOCKS, int(_MEMORY / (8 * (len(motion.candidates) + 1) ** 2))))
+    aim = max(1, min(BLOCKS, int(_MEMORY / (8 * (len(motion.candidates) + 1) ** 2))))
     share = -(-aim // len(work)) if isinstance(work, Sequence) else 1
     now, names = found.best.fitted, (like.states, like.inputs)
     seen: list[bytes] = []

@@ -16,7 +16,7 @@ from cindy.errors import DataError, NoModelError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.model import Model, Path, Run
-from cindy.pipeline.confirmation import Pieces, confirmed
+from cindy.pipeline.confirmation import BLOCKS, Pieces, confirmed
 from cindy.pipeline.passes import Found, Met, Options, Search, search
 from cindy.pipeline.second_look import SMOOTH, Look, second_look
 from cindy.pipeline.sizes import screened, some_of
@@ -32,8 +32,6 @@ __all__ = ["fitted_model", "identify_with_states", "summary_of", "warnings_of"]
 
 Ints = NDArray[np.intp]
 
-_BLOCKS = 50
-"""Runs of white rows by which errors are judged."""
 _NEAR = 14.0
 """Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
 _MOST_NEAR = 20
@@ -100,9 +98,10 @@ def identify_with_states(
             assert found is not None
             start = start_of(here, found.best.support, found.best.fitted.coef, variance)
             found = search(here, found.options, variance, start)
-        look = second_look(Look(here, found, options), variance)
-        here, options, said = look.motion, look.options, look.said
+        look = second_look(Look(here, found), variance)
+        here, said = look.motion, look.said
         found = _required(look.found, selection)
+        options = found.options
         if here.samples < whole.samples or pieces.source.whole is None:
             whole = replace(whole, candidates=here.candidates)
             here, found = confirmed(whole, found, options, pieces, form, basis, data[0])
@@ -283,7 +282,7 @@ def _covariance(
     unit = last.form.unit.ravel()[own.support]
     covariance = (own.spread * unit[:, None]) @ (own.spread * unit[:, None]).T
     classical = np.sqrt(np.diagonal(covariance))
-    blocks = motion.objectives(best.fitted, best.support, blocks=_BLOCKS)
+    blocks = motion.objectives(best.fitted, best.support, blocks=BLOCKS)
     size = np.ones(len(classical))
     if blocks is not None and len(blocks) > 1 and len(best.support):
         rows = replace(options.rows, matrix=options.rows.matrix[:, best.support])

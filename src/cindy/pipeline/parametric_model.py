@@ -16,6 +16,7 @@ from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
 from cindy.model import Estimate, Model, Path
+from cindy.pipeline.confirmation import BLOCKS
 from cindy.pipeline.fitted import fitted_model
 from cindy.pipeline.parametric import search_with_parameters
 from cindy.pipeline.passes import Found, Met, Options
@@ -23,14 +24,12 @@ from cindy.problem import Problem, at_samples
 from cindy.regression import Regression, refit
 from cindy.rows import Rows, freedom
 from cindy.selection import Selection
-from cindy.solver import Correction, Direct, Step
+from cindy.solver import Correction, Step
 from cindy.states import Motion
 from cindy.summary import Summary
 
 __all__ = ["identify_with_parameters"]
 
-_BLOCKS = 50
-"""Runs of white rows by which errors are judged."""
 _VAGUE = 0.5
 """Error of a parameter's logarithm, or of half its range, beyond which it is hardly known."""
 _TIED = 0.98
@@ -66,17 +65,9 @@ def identify_with_parameters(
             f"identify: a law that holds within a tolerance cannot be kept while {_named(basis)} is unknown. "
             "Let it hold exactly, or give the parameters values: basis.at({…})."
         )
-    options = Options(
-        motion.constraints(problem.rows),
-        tuple(problem.constraints),
-        price,
-        problem.weights,
-        problem.radius,
-        correction or Direct(),
-        tol,
-        max_iter,
-        faithful=not problem.weights.adapts or problem.radius is not None,
-    )
+    options = Options.of(problem, motion, price, correction, tol=tol, max_iter=max_iter)
+    if problem.radius is not None:
+        options = replace(options, faithful=True)
     noise = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
     met = search_with_parameters(motion, options, motion.variances(noise))
     _require(met, selection)
@@ -180,7 +171,7 @@ class _Joint:
         for white in motion.whitened(fitted):
             assert white is not None
             table = motion.table(white, law, fitted.coef)
-            length = max(motion.rows // _BLOCKS, 1)
+            length = max(motion.rows // BLOCKS, 1)
             parts = np.array_split(table, max(round(len(table) / length), 1))
             blocks += [LeastSquares(triangle(part), count, len(part)) for part in parts]
         factor = triangle(np.concatenate([block.factor for block in blocks]))[:, :count]

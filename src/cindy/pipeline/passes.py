@@ -368,10 +368,7 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
 
 def _restricted(rows: Rows, columns: Ints) -> Rows:
     """The rows over some of the coefficients, all others being zero."""
-    if not len(rows):
-        return Rows(rows.matrix[:, columns], rows.lower, rows.upper, rows.owner)
-    matrix = rows.matrix[:, columns]
-    return Rows(matrix, rows.lower, rows.upper, rows.owner)
+    return Rows(rows.matrix[:, columns], rows.lower, rows.upper, rows.owner)
 
 
 def _free(rows: Rows, support: Ints) -> int:

@@ -76,7 +76,7 @@ def refined(
     if found is None:
         return model
     made = fitted_model(problem, here, found, options, callback=callback)
-    look = Look(here, found, options)
+    look = Look(here, found)
     said = (*made.warnings, *warnings_of(look, found, made, problem.summary.skipped))
     return replace(made, warnings=said, settings=model.settings)
 

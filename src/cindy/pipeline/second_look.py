@@ -13,7 +13,7 @@ import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import listed
-from cindy.pipeline.passes import Found, Options, search
+from cindy.pipeline.passes import Found, search
 from cindy.states import Motion, doubted, growing, leaves_noise, without_outliers
 
 __all__ = ["SMOOTH", "Look", "second_look"]
@@ -26,18 +26,17 @@ SMOOTH = (
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was found in a motion, how it was sought, and what there is to say about the measurements."""
+    """What was found in a motion, and what there is to say about the measurements."""
 
     motion: Motion
     found: Found | None
-    options: Options
     said: tuple[str, ...] = ()
 
     def again(self, motion: Motion, variance: Floats, sentence: str) -> Look:
         """The search once more, from where it ended."""
         assert self.found is not None
-        found = search(motion, self.options, variance, self.found.best.fitted) or self.found
-        return Look(motion, found, self.options, (*self.said, sentence))
+        found = search(motion, self.found.options, variance, self.found.best.fitted) or self.found
+        return Look(motion, found, (*self.said, sentence))
 
 
 def second_look(first: Look, variance: Floats) -> Look:
@@ -45,7 +44,7 @@ def second_look(first: Look, variance: Floats) -> Look:
     if first.found is None or not len(first.found.best.support):
         return first
     if first.found.options.likely is not None:
-        return replace(first, options=first.found.options, said=(*first.said, SMOOTH))
+        return replace(first, said=(*first.said, SMOOTH))
     fitted = first.found.best.fitted
     # Where the law is wrong by more than the noise, it cannot judge the measurements.
     wrong = bool(np.any(fitted.error * first.motion.step > fitted.variance))
@@ -55,11 +54,11 @@ def second_look(first: Look, variance: Floats) -> Look:
     assert look.found is not None
     if leaves_noise(look.motion, look.found.best.fitted):
         return look
-    resolved = first.options.resolved(first.motion.rows // first.motion.states)
+    resolved = first.found.options.resolved(first.motion.rows // first.motion.states)
     found = search(first.motion, resolved, variance, known=first.found.best)
     if found is None or not len(found.best.support):
         return look
-    return Look(first.motion, found, resolved, (*first.said, SMOOTH))
+    return Look(first.motion, found, (*first.said, SMOOTH))
 
 
 def _each_by_its_own(look: Look, variance: Floats) -> Look:

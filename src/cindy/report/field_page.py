@@ -12,7 +12,7 @@ from cindy.basis import axis_label, pretty
 from cindy.data import Field
 from cindy.model import FieldComparison, Model, compare_fields, determination, diagnose_fields
 from cindy.report.figures import plain, thinned
-from cindy.report.page import common, counted, minus, power
+from cindy.report.page import certificate, common, counted, minus
 
 __all__ = ["field_contents"]
 
@@ -78,18 +78,7 @@ def _highlights(
         spread = _spread(model, compared)
         share = float(np.median(model.noise / np.where(spread > 0, spread, np.inf)))
         yield f"{100 * share:.2g} %", "noise", "of the spread of a field, typically"
-    if np.isfinite(model.gap):
-        yield (
-            power(model.gap),
-            "gap of the search",
-            "of the loss without a model; it says nothing about nature",
-        )
-    if model.constraints:
-        yield (
-            power(model.violation),
-            "violation",
-            f"at most, of {counted(len(model.constraints), 'constraint')}",
-        )
+    yield from certificate(model)
 
 
 def _about(compared: Sequence[FieldComparison]) -> list[str]:

@@ -17,7 +17,7 @@ from cindy.export import definition, format_value, left_side, summand, term_mark
 from cindy.model import Diagnostics, Model, determination, diagnose
 from cindy.report import figures
 
-__all__ = ["common", "contents", "counted", "minus", "power"]
+__all__ = ["certificate", "common", "contents", "counted", "minus", "power"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _MOST_SAMPLES = 60_000
@@ -159,6 +159,11 @@ def _highlights(
     if np.any(np.isfinite(model.inclusion)) and model.size:
         least = float(np.nanmin(np.where(model.support, model.inclusion, np.nan)))
         yield f"{least:.0%}", "least sure term", "probability that it belongs, among the models compared"
+    yield from certificate(model)
+
+
+def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
+    """(value, name, what it means) of how well the convex problem was solved."""
     if np.isfinite(model.gap):
         yield (
             power(model.gap),

@@ -26,7 +26,7 @@ _DEPENDENT = 1e-5
 
 
 _TRIED = 30
-"""Terms, those that explain most of what is left, that are tried for the sake of others."""
+"""Terms, those that explain most of what is left, that are tried for the sake of others: a bound on work."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,9 @@ _WHITE, _CHANCE = 1.1, 4.0
 
 Noise gives 0.9 to 1.1, solvers at their usual tolerances 1.3 to 40 (benchmarks: chaotic, solver_made)."""
 _RESOLVED = 0.05
-"""What is left of a step from sample to sample: beyond, it is noise or a missing term that hides the law."""
+"""What is left of a step from sample to sample: beyond, it is noise or a missing term that hides the law.
+
+(benchmark: solver_made, where it parts the data of solvers from those with 5 % of noise)"""
 
 
 def leaves_noise(motion: Motion, fitted: Fitted) -> bool:

@@ -19,11 +19,13 @@ _UNEQUAL = 1.5
 
 
 _LEAST = 1e-6
+"""Share of the noise that a trajectory has at least: one at rest is met exactly."""
 _GROWTH = 10.0 ** np.arange(-1.0, 4.1, 0.5)
 """Noise that grows with the state beside the constant one, at the mean square of the state."""
 _CLEARLY = 30.0
 """Units of −2 log p by which noise must be seen to grow (benchmarks: solver_made, damage)."""
 _FEW = 50
+"""Measurements of a state below which a trend of their noise is not looked for."""
 
 
 def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
@@ -89,7 +91,6 @@ def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
         return None
     records = []
     for record in motion.records:
-        # A trajectory at rest is met exactly; its noise is still noise.
         own = np.array([max(factor.get(int(k), 1.0), _LEAST) for k in record.source])[:, None, None]
         records.append(replace(record, spread=np.where(record.missing, record.spread, record.spread * own)))
     return motion.part(records)
