@@ -50,7 +50,7 @@ def test_many_coupled_coefficients_begin_with_what_the_equations_keep_and_need(m
     monkeypatch.setattr(cindy.selection.candidates, "_SPARE", 0)
     screened = candidates(regression)
     assert len(screened.start) < truth.size
-    for row in regression.equal.toarray():
+    for row in regression.equal.matrix.toarray():
         inside = np.isin(np.flatnonzero(row), screened.start)
         assert inside.all() or not inside.any()
     np.testing.assert_array_equal(screened.by_criterion(), whole)

@@ -11,7 +11,7 @@ from cindy.least_squares import LeastSquares
 from cindy.regression.constrained_fit import refit
 from cindy.regression.regression import Regression
 from cindy.regression.standard_errors import classical, design_effect, jackknife, sandwich
-from cindy.rows import Rows, freedom
+from cindy.rows import Freedom, Rows
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -81,7 +81,7 @@ def test_an_equality_without_its_coefficients_is_told():
 
 def test_equalities_that_contradict_each_other_are_told():
     with pytest.raises(InfeasibleError, match="contradict"):
-        freedom(rows_of([[1.0, 1.0], [2.0, 2.0]], [1.0, 3.0]).matrix, np.array([1.0, 3.0]))
+        rows_of([[1.0, 1.0], [2.0, 2.0]], [1.0, 3.0]).equalities.freedom(np.arange(2))
 
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 9))
@@ -89,7 +89,7 @@ def test_freedom_spans_what_satisfies_the_equalities(seed, count, size):
     rng = np.random.default_rng(seed)
     matrix = rng.standard_normal((count, size)) * (rng.random((count, size)) < 0.4)
     goal = matrix @ rng.standard_normal(size)
-    free = freedom(rows_of(matrix, goal).matrix, goal)
+    free = rows_of(matrix, goal).equalities.freedom(np.arange(size)) or Freedom.whole(size)
     basis = free.basis.toarray()
     assert basis.shape == (size, size - np.linalg.matrix_rank(matrix))
     theta = rng.standard_normal(basis.shape[1])

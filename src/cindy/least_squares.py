@@ -11,7 +11,7 @@ import scipy.linalg
 from cindy._types import Floats
 from cindy.errors import DataError
 
-__all__ = ["LeastSquares", "quick_triangle", "stacked", "triangle"]
+__all__ = ["LeastSquares", "lengths", "quick_triangle", "stacked", "triangle"]
 
 _WIDE = 800
 """Columns from which triangles on top of each other are worth a method of their own (benchmark: large)."""
@@ -111,6 +111,13 @@ def triangle(matrix: Floats) -> Floats:
         return matrix
     (r,) = scipy.linalg.qr(matrix, mode="r", overwrite_a=True, check_finite=False)
     return np.asarray(r[: min(matrix.shape)], dtype=np.float64)
+
+
+def lengths(matrix: Floats) -> Floats:
+    """(columns,) lengths of the columns; 1 for one of zeros, so that all may be divided by them."""
+    size = np.linalg.norm(matrix, axis=0)
+    size[size == 0.0] = 1.0
+    return np.asarray(size)
 
 
 def stacked(factors: Sequence[Floats]) -> Floats:

@@ -12,10 +12,11 @@ from scipy.sparse.csgraph import connected_components
 from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
 
-__all__ = ["Freedom", "Rows", "affine", "connected", "freedom"]
+__all__ = ["Equalities", "Freedom", "Rows", "affine", "connected"]
 
 
 _ROUNDING = 1e-11
+"""Of the largest singular value: directions of smaller ones are rounding of rows that repeat each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,10 @@ class Rows:
     @property
     def equality(self) -> NDArray[np.bool_]:
         return np.asarray(self.lower == self.upper)
+
+    @property
+    def equalities(self) -> Equalities:
+        return Equalities(csr_array(self.matrix[self.equality]), self.lower[self.equality])
 
     def scaled(self, unit: Floats) -> Rows:
         """The rows over x / unit, each divided by its largest weight; without those that say nothing.
@@ -83,6 +88,32 @@ def _largest(matrix: csr_array) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
+class Equalities:
+    """matrix x = goal.
+
+    matrix: (rows, coefficients), sparse
+    """
+
+    matrix: csr_array
+    goal: Floats
+
+    def __len__(self) -> int:
+        return len(self.goal)
+
+    def freedom(self, support: Ints, *, also: NDArray[np.bool_] | None = None) -> Freedom | None:
+        """What they leave free on a support, all other coefficients being zero; None where they say nothing.
+
+        Raises InfeasibleError where nothing satisfies them.
+
+        also: (rows,) which count even where none of their coefficients is left
+        """
+        rows = csr_array(self.matrix[:, support])
+        named = np.diff(rows.indptr) > 0
+        used = np.flatnonzero(named if also is None else named | also)
+        return _freedom(csr_array(rows[used]), self.goal[used]) if len(used) else None
+
+
+@dataclass(frozen=True, eq=False)
 class Freedom:
     """Coefficients that obey the equalities: basis θ + offset, for any θ.
 
@@ -103,8 +134,8 @@ class Freedom:
         return cls(basis, np.zeros(size), np.zeros(size, dtype=bool))
 
 
-def freedom(rows: csr_array, goal: Floats) -> Freedom:
-    """Of rows x = goal. Raises InfeasibleError where nothing satisfies them.
+def _freedom(rows: csr_array, goal: Floats) -> Freedom:
+    """Of rows x = goal.
 
     Coefficients that no row connects do not know of each other, so each connected
     part is worked out on its own, and those that no row mentions stay as they are.

@@ -14,7 +14,7 @@ from cindy.basis import Basis, Parameter
 from cindy.data import Trajectory, noise_level
 from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.formulation import Formulation
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares, lengths, triangle
 from cindy.model import Estimate, Model, Path
 from cindy.pipeline.confirmation import BLOCKS
 from cindy.pipeline.fitted import fitted_model
@@ -22,7 +22,7 @@ from cindy.pipeline.parametric import search_with_parameters
 from cindy.pipeline.passes import Found, Met, Options
 from cindy.problem import Problem, at_samples
 from cindy.regression import Regression, refit
-from cindy.rows import Rows, freedom
+from cindy.rows import Rows
 from cindy.selection import Selection
 from cindy.solver import Correction, Step
 from cindy.states import Motion
@@ -200,14 +200,11 @@ def _padded(rows: Rows, support: NDArray[np.intp], count: int) -> Rows:
 
 def _spread(factor: Floats, rows: Rows) -> Floats:
     """(numbers, free), times its transpose the covariance for white noise, under the equalities."""
-    equal = csr_array(rows.matrix[rows.equality])
-    used = np.flatnonzero(np.diff(equal.indptr) > 0)
-    basis = np.eye(factor.shape[1])
-    if len(used):
-        basis = freedom(csr_array(equal[used]), rows.lower[rows.equality][used]).basis.toarray()
+    count = factor.shape[1]
+    free = rows.equalities.freedom(np.arange(count))
+    basis = np.eye(count) if free is None else free.basis.toarray()
     columns = factor @ basis
-    size = np.linalg.norm(columns, axis=0)
-    size[size == 0] = 1.0
+    size = lengths(columns)
     inverse = np.linalg.pinv(np.linalg.qr(columns / size, mode="r"), rcond=1e-12)
     return np.asarray(basis @ (inverse / size[:, None]))
 

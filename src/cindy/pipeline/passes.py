@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.errors import InfeasibleError
-from cindy.least_squares import LeastSquares
+from cindy.least_squares import LeastSquares, lengths
 from cindy.problem import Adaptive, Problem, StandardForm, Weights
 from cindy.regression import Regression, binding
-from cindy.rows import Rows, freedom
+from cindy.rows import Rows
 from cindy.selection import SupportFit, Supports
 from cindy.solver import Correction, Direct, Result, conditional_gradient
 from cindy.states import (
@@ -204,8 +204,7 @@ class Search:
         rows = _restricted(self.options.rows, support)
         count = objective.terms
         if not len(rows):
-            size = np.linalg.norm(objective.design, axis=0)
-            size[size == 0.0] = 1.0
+            size = lengths(objective.design)
             scaled = np.linalg.lstsq(objective.design / size, objective.target[:, 0], rcond=1e-13)[0]
             return np.asarray(scaled / size)
         every = np.arange(count)
@@ -373,11 +372,5 @@ def _restricted(rows: Rows, columns: Ints) -> Rows:
 
 def _free(rows: Rows, support: Ints) -> int:
     """How many parameters a support has under the equalities."""
-    if not len(rows):
-        return len(support)
-    equal = rows.equality
-    matrix = rows.matrix[equal][:, support]
-    used = np.flatnonzero(np.diff(matrix.indptr) > 0)
-    if not len(used):
-        return len(support)
-    return int(freedom(matrix[used], rows.lower[equal][used]).basis.shape[1])
+    free = rows.equalities.freedom(support) if len(rows) else None
+    return len(support) if free is None else int(free.basis.shape[1])

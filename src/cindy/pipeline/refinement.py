@@ -122,7 +122,7 @@ def _likely(motion: Motion, rows: Rows, fitted: Fitted) -> Ints | None:
         return kept
     missed = (rows.lower > 0) | (rows.upper < 0)
     kept = np.union1d(kept, np.unique(csr_array(rows.matrix[missed]).indices))
-    tied = connected(csr_array(rows.matrix[rows.equality]))[1]
+    tied = connected(rows.equalities.matrix)[1]
     return np.asarray(motion.candidates[np.isin(tied[motion.candidates], tied[kept])])
 
 

@@ -101,7 +101,7 @@ class StandardForm:
             ridge = self.ridge * float(np.sqrt(total.rows))
         extra = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
         eased = Regression((total, extra), self.scaled_rows)
-        if terms > _LARGE and not eased.equal.shape[0]:
+        if terms > _LARGE and not len(eased.equal):
             return _solved(eased.total)
         x = np.zeros(terms * width)
         try:

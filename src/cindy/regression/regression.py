@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from cindy._types import Floats, Ints
-from cindy.least_squares import LeastSquares, stacked, triangle
-from cindy.rows import Freedom, Rows, freedom
+from cindy.least_squares import LeastSquares, lengths, stacked, triangle
+from cindy.rows import Equalities, Freedom, Rows
 
 __all__ = ["Fit", "Regression", "independent"]
 
@@ -62,13 +62,9 @@ class Regression:
     unit: Floats | None = None
 
     @cached_property
-    def equal(self) -> csr_array:
-        """(equalities, terms · targets): equal x = goal."""
-        return csr_array(self.rows.matrix[self.rows.equality])
-
-    @cached_property
-    def goal(self) -> Floats:
-        return self.rows.lower[self.rows.equality]
+    def equal(self) -> Equalities:
+        """Over terms · targets."""
+        return self.rows.equalities
 
     @cached_property
     def total(self) -> LeastSquares:
@@ -82,10 +78,9 @@ class Regression:
     @cached_property
     def groups(self) -> list[Ints]:
         """Targets that must be fitted together."""
-        targets = self.shape[1]
+        matrix, targets = self.equal.matrix, self.shape[1]
         touch = csr_array(
-            (np.ones(self.equal.nnz), self.equal.indices % targets, self.equal.indptr),
-            shape=(self.equal.shape[0], targets),
+            (np.ones(matrix.nnz), matrix.indices % targets, matrix.indptr), shape=(len(self.equal), targets)
         )
         labels = connected_components(touch.T @ touch, directed=False)[1]
         return [np.flatnonzero(labels == k) for k in range(labels.max() + 1)]
@@ -93,9 +88,10 @@ class Regression:
     @cached_property
     def _row_target(self) -> Ints:
         """A target that each equality speaks of, and so its group."""
-        if not self.equal.nnz:
-            return np.zeros(self.equal.shape[0], dtype=np.intp)
-        first = self.equal.indices[np.minimum(self.equal.indptr[:-1], self.equal.nnz - 1)]
+        matrix = self.equal.matrix
+        if not matrix.nnz:
+            return np.zeros(len(self.equal), dtype=np.intp)
+        first = matrix.indices[np.minimum(matrix.indptr[:-1], matrix.nnz - 1)]
         return np.asarray(first % self.shape[1], dtype=np.intp)
 
     @cached_property
@@ -130,8 +126,12 @@ class Regression:
 
         Parameters of one target alone are eliminated target by target; only those that
         equalities share between targets are fitted to what is left of all of them.
+
+        Equalities are met by the null space, x = basis θ + offset: supports are small, equalities may
+        repeat each other on them, and the spread of θ is that of x. The solver meets them by prices
+        instead (`least_squares_first`, and `growing_qr` for one), which keeps all coefficients.
         """
-        if not self.equal.shape[0]:
+        if not len(self.equal):
             columns, goal = self._rows_of(support, int(targets[0]))
             x, spread, least = _solved(columns, goal)
             return Fit(support, x, spread, least + self.unexplained(targets))
@@ -162,7 +162,7 @@ class Regression:
         goal = goal - columns @ free.offset[here]
         basis = free.basis[here].toarray()
         design, across = columns @ basis[:, own], columns @ basis[:, shared]
-        size, count = _sizes(design), len(own)
+        size, count = lengths(design), len(own)
         r = triangle(np.hstack([design / size, across, goal[:, None]]))
         spread = scipy.linalg.solve_triangular(r[:count, :count], np.eye(count)) / size[:, None]
         return _Part(
@@ -210,15 +210,9 @@ class Regression:
 
     def _freedom(self, support: Ints, targets: Ints) -> Freedom:
         """What the equalities leave free on the support."""
-        if not self.equal.shape[0]:
-            return Freedom.whole(len(support))
-        rows = csr_array(self.equal[:, support])
         # An equality that must not be zero counts even where none of its coefficients is left.
-        needed = (self.goal != 0) & np.isin(self._row_target, targets)
-        used = np.flatnonzero((np.diff(rows.indptr) > 0) | needed)
-        if not len(used):
-            return Freedom.whole(len(support))
-        return freedom(csr_array(rows[used]), self.goal[used])
+        needed = (self.equal.goal != 0) & np.isin(self._row_target, targets)
+        return self.equal.freedom(support, also=needed) or Freedom.whole(len(support))
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +245,7 @@ def _solved(design: Floats, goal: Floats) -> tuple[Floats, Floats, float]:
     count = design.shape[1]
     if not count:
         return np.zeros(0), np.zeros((0, 0)), float(goal @ goal)
-    size = _sizes(design)
+    size = lengths(design)
     r = triangle(np.hstack([design / size, goal[:, None]]))
     spread = scipy.linalg.solve_triangular(r[:count, :count], np.eye(count)) / size[:, None]
     return spread @ r[:count, -1], spread, float(np.sum(r[count:, -1] ** 2))
@@ -268,12 +262,6 @@ def _surely_independent(r: Floats, size: Floats) -> bool:
         return False
     rcond, info = scipy.linalg.lapack.dtrcon(np.asfortranarray(r[:count] / size))
     return bool(info == 0 and rcond > 10.0 * count * _ROUNDING)
-
-
-def _sizes(design: Floats) -> Floats:
-    size = np.linalg.norm(design, axis=0)
-    size[size == 0] = 1.0
-    return np.asarray(size)
 
 
 def independent(design: Floats) -> int:

@@ -93,14 +93,14 @@ class Candidates:
     def _with_valued(self, every: Ints) -> Ints:
         """Coefficients of independent terms, and those that equalities with a value cannot do without."""
         regression = self.regression
-        if len(self.columns) == regression.shape[0] or not regression.goal.any():
+        if len(self.columns) == regression.shape[0] or not regression.equal.goal.any():
             return every
         try:
             for group, part in zip(regression.groups, self.parts(every), strict=True):
                 regression.fit(part, group)
         except InfeasibleError:
-            of_row, of_column = connected(regression.equal)
-            held = np.flatnonzero(np.isin(of_column, of_row[regression.goal != 0]))
+            of_row, of_column = connected(regression.equal.matrix)
+            held = np.flatnonzero(np.isin(of_column, of_row[regression.equal.goal != 0]))
             return np.union1d(every, held)
         return every
 
@@ -205,11 +205,11 @@ def _completed(keep: NDArray[np.bool_], regression: Regression) -> NDArray[np.bo
     That is what it is tied to; the whole of an equality of several in which it would be
     alone; and all that stand in an equality that must not be zero.
     """
-    rows = abs(regression.equal)
+    rows = abs(regression.equal.matrix)
     wide = np.diff(rows.indptr) > 2
     while True:
         kept = np.diff(np.append(0, np.cumsum(keep[rows.indices]))[rows.indptr])
-        lacking = (regression.goal != 0) | (wide & (kept == 1)) | (~wide & (kept > 0))
+        lacking = (regression.equal.goal != 0) | (wide & (kept == 1)) | (~wide & (kept > 0))
         more = keep | (np.asarray(rows.T @ lacking.astype(np.float64)) > 0)
         if (more == keep).all():
             return keep

@@ -75,8 +75,8 @@ def forward(regression: Regression, targets: Ints, criterion: Criterion) -> tupl
     """
     width = regression.shape[1]
     every = np.concatenate([_added(regression, int(j), criterion.price) * width + j for j in targets])
-    if regression.equal.shape[0]:
-        needed = regression.equal[regression.goal != 0].indices
+    if len(regression.equal):
+        needed = regression.equal.matrix[regression.equal.goal != 0].indices
         every = np.concatenate([every, needed[np.isin(needed % width, targets)]])
         units = _units(regression, targets)
         every = np.unique(np.concatenate([u for u in units if np.isin(u, every).any()] or [every]))
@@ -153,9 +153,9 @@ def _shrunk(regression: Regression, targets: Ints, support: Ints, criterion: Cri
 def _units(regression: Regression, targets: Ints) -> list[Ints]:
     """Coefficients that enter together: those that equalities connect."""
     every = regression.coefficients(targets)
-    if not regression.equal.shape[0]:
+    if not len(regression.equal):
         return [every[i : i + 1] for i in range(len(every))]
-    rows = regression.equal[:, every]
+    rows = regression.equal.matrix[:, every]
     labels = connected_components(rows.T @ rows, directed=False)[1]
     order = np.argsort(labels, kind="stable")
     return [every[part] for part in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)]
@@ -191,7 +191,7 @@ def _regrown(regression: Regression, targets: Ints, support: Ints, units: list[I
 
 def _fresh(regression: Regression, targets: Ints, support: Ints, units: list[Ints]) -> Iterator[Ints]:
     """Supports as large, begun anew with one unit: a wrong first choice may lead all others."""
-    if regression.equal.shape[0] or len(support) > _LONGEST:
+    if len(regression.equal) or len(support) > _LONGEST:
         return
     nothing = support[:0]
     worth = _Prospect(regression, targets, nothing, units).worth()

@@ -10,12 +10,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from cindy._types import Floats
 from cindy.errors import InfeasibleError
+from cindy.least_squares import lengths
 from cindy.problem import StandardForm
-from cindy.rows import freedom
+from cindy.rows import Equalities, connected
 
 __all__ = ["SupportFit", "Supports"]
 
@@ -73,19 +73,13 @@ class Supports:
         return objective.design * size, objective.target[:, 0] * size
 
     @cached_property
-    def _equal(self) -> tuple[csr_array, Floats]:
-        rows = self.form.scaled_rows
-        return csr_array(rows.matrix[rows.equality]), rows.lower[rows.equality]
+    def _equal(self) -> Equalities:
+        return self.form.scaled_rows.equalities
 
     @cached_property
     def group(self) -> Ints:
         """(coefficients,): those that equalities connect share a number, and enter together."""
-        equal = self._equal[0]
-        size = self.form.region.size
-        if not equal.shape[0]:
-            return np.arange(size)
-        links = csr_array((abs(equal).T @ abs(equal)) > 0)
-        return np.asarray(connected_components(links, directed=False)[1], dtype=np.intp)
+        return connected(self._equal.matrix)[1] if len(self._equal) else np.arange(self.form.region.size)
 
     @cached_property
     def required(self) -> Ints:
@@ -102,19 +96,13 @@ class Supports:
         chosen = np.union1d(np.asarray(list(support), dtype=np.intp), self.required)
         design, goal = self._rows
         columns = design[:, chosen]
-        basis: Floats | None = None
-        offset = np.zeros(len(chosen))
-        equal, value = self._equal
-        if equal.shape[0]:
-            rows = csr_array(equal[:, chosen])
-            used = np.flatnonzero((np.diff(rows.indptr) > 0) | (value != 0))
-            if len(used):
-                free = freedom(csr_array(rows[used]), value[used])
-                basis, offset = free.basis.toarray(), free.offset
-                goal = goal - columns @ offset
-                columns = columns @ basis
-        size = np.linalg.norm(columns, axis=0)
-        size[size == 0] = 1.0
+        equal = self._equal
+        free = equal.freedom(chosen, also=equal.goal != 0) if len(equal) else None
+        if free is not None:
+            goal = goal - columns @ free.offset
+            basis = free.basis.toarray()
+            columns = columns @ basis
+        size = lengths(columns)
         directions, r = np.linalg.qr(columns / size)
         weights = directions.T @ goal
         if np.abs(np.diagonal(r)).min(initial=1.0) > 1e-11:
@@ -124,8 +112,8 @@ class Supports:
         spread = inverse / size[:, None]
         x = spread @ weights
         left = goal - directions @ weights
-        if basis is not None:
-            x, spread = basis @ x + offset, basis @ spread
+        if free is not None:
+            x, spread = basis @ x + free.offset, basis @ spread
         return SupportFit(chosen, x, spread, float(left @ left), directions, left)
 
     def possible(self, support: Iterable[int]) -> SupportFit | None:
@@ -195,7 +183,7 @@ class Supports:
         A term that goes leaves z_i along its own direction u_i, and a column c outside then explains
         (cᵀ left + cᵀ u_i z_i)² / (what is left of |c|² + (cᵀ u_i)²) of it. All places under equalities.
         """
-        if self._equal[0].shape[0]:
+        if len(self._equal):
             return np.arange(len(fit.support))
         design = self._rows[0]
         error = np.linalg.norm(fit.spread, axis=1)
@@ -244,7 +232,7 @@ class Supports:
 
         Those connect terms, and every fit under them costs a hundred times as much.
         """
-        if self._equal[0].shape[0]:
+        if len(self._equal):
             return None
         gain = self.gains(fit)
         for place in np.argsort(-gain)[:_TRIED]:

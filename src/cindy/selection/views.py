@@ -53,7 +53,7 @@ def views_of(regression: Regression, solution: Floats) -> list[View]:
     solution: (terms, targets) of the convex problem, for terms that the data do not tell apart
     """
     terms, width = regression.shape
-    if terms <= LARGE or regression.equal.shape[0]:
+    if terms <= LARGE or len(regression.equal):
         return [View(regression, group) for group in regression.groups]
     design = regression.total.design[:terms]
     gram = design.T @ design

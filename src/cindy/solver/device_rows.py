@@ -38,16 +38,6 @@ class DeviceMatrix:
     def __matmul__(self, other: Floats) -> Floats:
         return self.space.get(self.space.xp.matmul(self.values, self.space.put(other)))
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None) -> Any:
-        # np.matmul(matrix, array, out=…), as for a numpy matrix
-        if ufunc is not np.matmul or method != "__call__" or inputs[0] is not self:
-            return NotImplemented
-        result = self @ inputs[1]
-        if out is None:
-            return result
-        out[0][...] = result
-        return out[0]
-
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         # np.linalg.norm(matrix, axis=0): the lengths of the columns, without moving them
         if func is not np.linalg.norm or kwargs != {"axis": 0}:

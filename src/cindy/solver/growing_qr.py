@@ -20,7 +20,8 @@ class GrowingQR:
 
     The minimiser of ‖D λ − b‖² under the price ν on Σ λ is R⁻¹ (Qᵀ b − ν R⁻ᵀ 1) =
     `free` − ν lean, with residual D λ − b = −(`rest` + ν `tilt`), and factors
-    that share a price add up. QR, not DᵀD: near the end of a run the residual
+    that share a price add up: the step of `least_squares_first` for the one row
+    Σ λ = 1, brought up to date as columns come and go. QR, not DᵀD: near the end of a run the residual
     is far smaller than b.
 
     size: number of columns

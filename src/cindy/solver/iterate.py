@@ -68,7 +68,7 @@ class Iterate(ABC):
     def refresh(self) -> None:
         """Compute gradient and objective from x."""
         residual = self.residual()
-        np.matmul(self.design.T, 2.0 * residual, out=self.gradient.reshape(self.x.shape))
+        self.gradient[:] = (self.design.T @ (2.0 * residual)).ravel()
         self.objective = float(np.sum(residual * residual)) + self.beyond
         if self._model is not None:
             self.gradient += self._model.tilt.ravel()

@@ -28,7 +28,11 @@ def least_squares_within(objective: LeastSquares, region: Region) -> Floats | No
 
 
 def _onto(objective: LeastSquares, x: Floats, rows: Floats, goal: Floats) -> Floats | None:
-    """The point on {rows x = goal} nearest to x in the norm of the objective."""
+    """The point on {rows x = goal} nearest to x in the norm of the objective.
+
+    x − R⁻¹ T (TᵀT)⁻¹ (rows x − goal), T = R⁻ᵀ rowsᵀ: by prices of the rows, of which there are few. A null
+    space, as `Regression.fit` has it, would join the targets that rows connect, thousands of coefficients.
+    """
     terms, targets = x.shape
     triangle = objective.design[:terms]
     diagonal = np.abs(np.diag(triangle))

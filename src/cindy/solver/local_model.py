@@ -100,16 +100,6 @@ class _SomeColumns:
         made[self._columns] = self._values.T @ other
         return made
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None) -> Any:
-        # np.matmul(matrix, array, out=…), as for a numpy matrix
-        if ufunc is not np.matmul or method != "__call__" or inputs[0] is not self:
-            return NotImplemented
-        result = self @ inputs[1]
-        if out is None:
-            return result
-        out[0][...] = result
-        return out[0]
-
     def __getitem__(self, rows: slice) -> _SomeColumns:
         return _SomeColumns(self._values[rows], self._columns, self._width)
 

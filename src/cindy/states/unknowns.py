@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.basis import Parameter
 from cindy.errors import DataError
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares, lengths, triangle
 from cindy.states.motion import Fitted, Motion, Whitened
 
 __all__ = ["Stride", "stride"]
@@ -54,8 +54,7 @@ def stride(motion: Motion, now: Fitted, parts: Parts, solve: Solve) -> Stride | 
         return None
     slopes = here.slopes(solve, law.support, start)
     low, high = _reach(law.unknown, start)
-    goal, size = here.residual(coef, start), np.linalg.norm(slopes, axis=0)
-    size[size == 0] = 1.0
+    goal, size = here.residual(coef, start), lengths(slopes)
     inside = lsq_linear(slopes / size, goal, bounds=((low - start) * size, (high - start) * size))
     whole = inside.x / size
     best = float(goal @ goal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cindy._types import Floats
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares, lengths, triangle
 
 __all__ = ["calibrated", "calibration"]
 
@@ -33,8 +33,7 @@ def calibration(blocks: tuple[LeastSquares, ...], spurious: Floats) -> Floats:
     terms = blocks[0].terms
     total = triangle(np.vstack([b.factor for b in blocks]))
     design = total[: min(terms, len(total)), :terms]
-    size = np.linalg.norm(design, axis=0)
-    size[size == 0] = 1.0
+    size = lengths(design)
     # The right singular vectors whiten the terms without forming G, whose condition is the square.
     _, values, turn = np.linalg.svd(design / size, full_matrices=False)
     known = values > _ROUNDING * values[0]
