@@ -139,7 +139,9 @@ LAWS = {
         },
         {"n": 2.5, "m": 2.0},
         _custom({"by v": "1/(1 + v^n)", "by u": "1/(1 + u^m)"}, {"n": (1, 6), "m": (1, 6)}),
-        ((0.8, 1.2), (1.5, 0.6), (3.0, 3.2), (3.2, 2.9), (2.5, 0.6), (0.6, 3.0)),
+        # As a switch is measured: from neither and both proteins, from either end, and from close to the
+        # separatrix on both of its sides. Without the ends 1/(1 + u^2) and a straight line are alike.
+        ((0.1, 0.2), (4.0, 3.8), (0.1, 4.0), (4.0, 0.1), (0.8, 1.2), (1.5, 0.6)),
         8.0,
         300,
     ),

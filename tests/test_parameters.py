@@ -105,6 +105,57 @@ def test_two_equations_share_a_parameter_and_obey_a_law():
     assert abs(model.parameters["K"].value - 0.7) < 3 * model.parameters["K"].error
 
 
+def test_a_radius_that_does_not_bind_changes_nothing(found):
+    free = cindy.identify(substrate(), cindy.Polynomial(2) + UPTAKE, radius=2 * found.radius)
+    assert np.array_equal(free.coef, found.coef)
+    assert free.parameters == found.parameters
+    assert free.warnings == found.warnings
+
+
+def test_a_radius_that_binds_keeps_the_coefficients_smaller(found):
+    bound = cindy.identify(substrate(), cindy.Polynomial(2) + UPTAKE, radius=0.05 * found.radius)
+    assert np.sum(np.abs(bound.coef)) < 0.6 * np.sum(np.abs(found.coef))
+    assert any("The radius" in said for said in bound.warnings)
+
+
+def test_a_measurement_below_zero_does_not_keep_a_power_from_being_found():
+    t, rng = np.linspace(0, 3, 300), np.random.default_rng(4)
+    exact = [((start**-0.5 + 0.6 * t) ** -2)[:, None] for start in (1.0, 2.0)]
+    data = [cindy.Trajectory(t, x + 0.06 * rng.standard_normal(x.shape), ("x",)) for x in exact]
+    assert min(one.x.min() for one in data) < 0
+    loss = cindy.Custom({"loss": "x^n"}, parameters={"n": (1.1, 4)})
+    model = cindy.identify(data, cindy.Polynomial(1) + loss)
+    assert np.array_equal(model.coef.ravel() != 0, [False, False, True])
+    assert abs(model.parameters["n"].value - 1.5) < 3 * model.parameters["n"].error < 0.3
+    assert any("lie where a term is not defined" in said for said in model.warnings)
+    assert model.explained["equations"] > 0.9
+
+
+def test_a_law_that_needs_not_all_parameters_is_complete_without_them():
+    other = cindy.Custom({"poison": "S*exp(-S/L)"}, parameters={"L": (0.1, 10)})
+    model = cindy.identify(substrate(), UPTAKE + other)
+    assert set(model.parameters) == {"K"}
+    assert model.basis.unknowns() == ()
+    assert model.explained["equations"] > 0.9
+    assert "L" not in model.to_text()
+
+
+def test_a_law_that_fits_almost_as_well_is_told_with_its_own_coefficients():
+    # A little substrate: uptake, a straight line that bends, and S^2 beside S are much the same.
+    model = cindy.identify(substrate(starts=(0.3,), noise=0.01), cindy.Polynomial(2) + UPTAKE)
+    near = {tuple(np.flatnonzero(one.coef)): one for one in model.near}
+    line, both = near[1, 2], near[2, 3]
+    assert any("would fit almost as well" in said for said in model.warnings)
+    assert line.parameters == {}
+    # S/(K + S) = S/K − S²/K² + …, and two terms that are fitted lie between
+    assert -1.2 / 0.37 < line.coef[1, 0] < -0.5 * 1.2 / 0.37
+    own = both.parameters["K"].value
+    assert own != model.parameters["K"].value
+    assert both.predict([0.2])[0] == pytest.approx(
+        both.coef[2, 0] * 0.04 + both.coef[3, 0] * 0.2 / (own + 0.2)
+    )
+
+
 def test_a_parameter_at_the_end_of_its_range_is_told():
     narrow = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": (1, 10)})
     model = cindy.identify(substrate(), narrow)

@@ -16,6 +16,7 @@ from cindy.data import Trajectory, beginning, excerpt, noise_level, oddities, sp
 from cindy.errors import CindyError, NoModelError
 from cindy.formulation import Formulation
 from cindy.model import Comparison, Diagnostics, Model, compare, diagnose
+from cindy.pipeline.domain import data_inside
 
 __all__ = ["judged", "refusals_explained"]
 
@@ -54,7 +55,9 @@ def refusals_explained(data: Sequence[Trajectory], form: Formulation) -> Iterato
 
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     """The model with R² of its equations and solutions on some of the data, and all sentences of warning."""
-    some = excerpt(data, _MOST_SAMPLES)
+    some, moved = excerpt(data, _MOST_SAMPLES), 0
+    if model.parameters and model.variables == some[0].variables:
+        some, moved = data_inside(some, model.basis)
     give_aways = partial(oddities, some, order=model.order, discrete=model.formulation.discrete)
     try:
         found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
@@ -73,6 +76,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         *_loud(model, equations, _as_noise(found, some), compared),
         *give_aways(followed=bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)),
         *found.warnings,
+        *_outside(moved),
         *_driven(model, data),
         *(f"A solution did not reach the end of the data: {reason}." for reason in compared.stopped[:3]),
     ]
@@ -112,6 +116,14 @@ def _as_noise(found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool
         return np.zeros(len(found.rms), dtype=bool)
     rough = np.sqrt(np.mean([noise_level(one) ** 2 for one in segments], axis=0))
     return np.asarray(found.rms < _NOISY * rough)
+
+
+def _outside(moved: int) -> Iterator[str]:
+    if moved:
+        yield (
+            f"{moved} measurement(s) lie where a term is not defined, as noise may have it. States were "
+            "fitted to them as they are; for R² they stand where their neighbours are."
+        )
 
 
 def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[str]:

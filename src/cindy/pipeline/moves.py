@@ -33,6 +33,8 @@ _MOST = 12
 """Absent terms with parameters that are tried, those of the largest gain."""
 _INSTEAD = 3
 """Terms that are tried in the place of one."""
+_FEWER = 4
+"""Terms that are left out, one after the other, to see what a smaller model does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +126,11 @@ class Moves:
         forced = self.present & (self.group >= 0)
         every = np.ones(len(self.pairs), dtype=bool)
         made = [self._move(forced, every, self.active)]
+        made += self.without_a_group()
         for g in self.active:
-            mine = self.group == g
-            made.append(self._move(forced & ~mine, ~mine, [a for a in self.active if a != g]))
-            if np.sum(forced & mine) > 1:
-                made += [self._move(forced & ~one, ~one, self.active) for one in _each(forced & mine)]
+            mine = forced & (self.group == g)
+            if np.sum(mine) > 1:
+                made += [self._move(forced & ~one, ~one, self.active) for one in _each(mine)]
         for one in self._absent():
             g = self.group[np.argmax(one)]
             others = (self.group == g) & (self.value != self.value[np.argmax(one)])
@@ -136,6 +138,14 @@ class Moves:
         below = self.criterion
         useful = [move for n, move in enumerate(made) if move and (n == 0 or move.criterion < below)]
         return sorted(useful, key=lambda move: move.criterion)
+
+    def without_a_group(self) -> list[Move | None]:
+        """What the rows ask for without the terms of one group that the model has."""
+        forced, made = self.present & (self.group >= 0), []
+        for g in self.active:
+            mine = self.group == g
+            made.append(self._move(forced & ~mine, ~mine, [a for a in self.active if a != g]))
+        return made
 
     def exchanges(self) -> list[Move]:
         """Supports with one term in the place of another, by the rows at hand; the most promising first.
@@ -166,6 +176,28 @@ class Moves:
                     picked = np.sort(np.append(np.flatnonzero(kept), best))
                     made.append(self._merged(picked, kept, float(left @ left) - float(gain[best]) + price))
         return sorted(made, key=lambda move: move.criterion)
+
+    def fewer(self) -> list[Move]:
+        """Supports without the least significant term, without the two least, and so on, by the rows at hand.
+
+        The last term of a group stays, and where equalities tie terms to each other, all do.
+        """
+        made: list[Move] = []
+        p, kept, promised = len(self.met.fitted.law.unknown), self.present.copy(), self.criterion
+        for _ in range(0 if len(self.options.rows) else _FEWER):
+            places = np.flatnonzero(kept)
+            columns = np.concatenate([self.factor[:, :p], self.factor[:, p:-1][:, places]], axis=1)
+            size = np.linalg.norm(columns, axis=0)
+            inverse = np.linalg.pinv(columns / np.where(size > 0, size, 1.0), rcond=1e-12)[p:]
+            z = np.abs(inverse @ self.factor[:, -1]) / np.maximum(np.linalg.norm(inverse, axis=1), 1e-300)
+            last = [g >= 0 and np.sum(kept & (self.group == g)) == 1 for g in self.group[places]]
+            if np.all(last):
+                break
+            least = int(np.argmin(np.where(last, np.inf, z)))
+            kept[places[least]] = False
+            promised += float(z[least]) ** 2 - self.options.price
+            made.append(self._merged(np.flatnonzero(kept), kept, promised))
+        return made
 
     def _absent(self) -> Iterator[Mask]:
         """Terms with parameters that the model lacks, each at the value of largest gain."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.errors import DataError
+from cindy.pipeline.domain import motion_inside
 from cindy.pipeline.moves import Move, Moves
 from cindy.pipeline.passes import Met, Options, Search
 from cindy.pipeline.scan import Group, groups_of
@@ -94,7 +95,8 @@ class ParametricSearch:
         return best
 
     def look_around(self) -> None:
-        """Fit what differs from the best model by one term in the place of another, while that is better.
+        """Fit what has a term in the place of another, few terms less or a group less than the best, while
+        that is better.
 
         Starts lead to one of several models that fit almost equally well; the others are told too.
         """
@@ -104,8 +106,10 @@ class ParametricSearch:
             if best is None or moves is None:
                 return
             known = {met.support.tobytes() for met in self.met}
-            for move in moves.exchanges()[:_AROUND]:
-                if move.support.tobytes() not in known and move.criterion < moves.criterion + _NEAR:
+            for move in (*moves.fewer(), *moves.without_a_group(), *moves.exchanges()[:_AROUND]):
+                near = move is not None and move.criterion < moves.criterion + _NEAR
+                if move is not None and near and move.support.tobytes() not in known:
+                    known.add(move.support.tobytes())
                     self.fit(best.fitted, move, NEARBY)
             if min(met.criterion for met in self.met) >= best.criterion:
                 return
@@ -113,16 +117,17 @@ class ParametricSearch:
 
 def search_with_parameters(motion: Motion, options: Options, variance: Floats) -> tuple[Met, ...]:
     """All models that were met, the best first."""
-    state = ParametricSearch(motion, options, groups_of(motion))
+    first = motion_inside(motion)
+    state = ParametricSearch(motion, options, groups_of(first))
     begin = Fitted(
         motion.law(np.zeros(0, dtype=np.intp)),
-        tuple(record.y for record in motion.records),
+        tuple(record.y for record in first.records),
         np.zeros(0),
         variance,
         variance / motion.step,
     )
     reached: list[Met] = []
-    for start in islice(starts_of(motion, options, state.groups, variance), _MOST_STARTS):
+    for start in islice(starts_of(first, options, state.groups, variance), _MOST_STARTS):
         met = state.follow(start, begin)
         if met is None:
             continue
@@ -131,7 +136,8 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
         least = min(other.criterion for other in reached)
         if agreed and len(reached) >= _LEAST_STARTS and met.criterion <= least + _AGREE:
             break
-    state.look_around()
+    if not options.faithful:
+        state.look_around()
     return tuple(sorted(state.met, key=lambda m: m.criterion))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cindy._types import Floats
-from cindy.basis import Basis, Parameter
+from cindy.basis import Basis, Parameter, listed, term_parameters
 from cindy.data import Trajectory, noise_level
 from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, lengths, triangle
-from cindy.model import Estimate, Model, Path
+from cindy.model import Estimate, Model
 from cindy.pipeline.confirmation import BLOCKS
 from cindy.pipeline.fitted import fitted_model
 from cindy.pipeline.parametric import search_with_parameters
-from cindy.pipeline.passes import Found, Met, Options
+from cindy.pipeline.passes import Found, Met, Options, Search
 from cindy.problem import Problem, at_samples
 from cindy.regression import Regression, refit
 from cindy.rows import Rows
@@ -34,6 +34,8 @@ _VAGUE = 0.5
 """Error of a parameter's logarithm, or of half its range, beyond which it is hardly known."""
 _TIED = 0.98
 """Correlation with a coefficient beyond which the two cannot be told apart."""
+_DOUBT = 4.6
+"""Units of the criterion within which another model has a tenth of the weight of the best, exp(−Δ/2)."""
 _COALESCED = 0.9995
 """Cosine between the columns of two terms of one equation beyond which they are one."""
 
@@ -66,13 +68,10 @@ def identify_with_parameters(
             "Let it hold exactly, or give the parameters values: basis.at({…})."
         )
     options = Options.of(problem, motion, price, correction, tol=tol, max_iter=max_iter)
-    if problem.radius is not None:
-        options = replace(options, faithful=True)
     noise = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
-    met = search_with_parameters(motion, options, motion.variances(noise))
-    _require(met, selection)
+    met = _searched(motion, options, motion.variances(noise), selection)
     best = met[0]
-    values = best.fitted.law.values_of(best.fitted.coef)
+    values = _values(basis, best)
     final = replace(motion, basis=motion.basis.at(values))
     posed = pose(_summary(final, data[0], basis.at(values), form.fit_to(data)))
     found = Found(
@@ -80,7 +79,32 @@ def identify_with_parameters(
     )
     model = fitted_model(posed, final, found, options, callback=callback)
     settings = {"selection": repr(selection), "correction": repr(options.correction), "tol": tol}
-    return replace(_with_parameters(model, motion, best, options), settings=settings)
+    return replace(_with_parameters(model, motion, met, options), settings=settings)
+
+
+def _searched(motion: Motion, options: Options, variance: Floats, rule: Selection) -> tuple[Met, ...]:
+    """All models met, the best first; terms come from the path alone where the user's options hold it back.
+
+    A radius is one of the last pass, whose terms stand at fitted parameters: scanned ones know none.
+    """
+    met = search_with_parameters(motion, replace(options, radius=None), variance)
+    _require(met, rule)
+    final = replace(motion, basis=motion.basis.at(_values(motion.basis, met[0])))
+    state, blocks = Search(final, options), final.objectives(met[0].fitted, final.candidates, blocks=1)
+    assert blocks is not None
+    form = state.form(blocks)
+    state.bound_to(form, state.path(form)[0])
+    if not state.bound:
+        return met
+    met = search_with_parameters(motion, replace(options, faithful=True), variance)
+    _require(met, rule)
+    return met
+
+
+def _values(basis: Basis, met: Met) -> dict[str, float]:
+    """Of all parameters: those of terms that a model does not have stand in mid-range."""
+    found = met.fitted.law.values_of(met.fitted.coef)
+    return {one.name: found.get(one.name, one.middle) for one in basis.unknowns()}
 
 
 def _named(basis: Basis) -> str:
@@ -113,36 +137,53 @@ def _plain(met: Met, final: Motion) -> Met:
     return replace(met, fitted=replace(met.fitted, law=law, coef=met.fitted.coef[: len(met.support)]))
 
 
-def _with_parameters(model: Model, motion: Motion, best: Met, options: Options) -> Model:
+def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options: Options) -> Model:
     """Errors in which coefficients and parameters know of each other, and what to beware of."""
-    law = best.fitted.law
-    if not law.unknown:
+    best = met[0]
+    if not best.fitted.law.unknown:
         return model
     joint = _Joint.of(motion, best, options)
-    values = law.values_of(best.fitted.coef)
-    k = len(law.support)
-    error = np.array(model.coef_error)
-    equation = np.searchsorted(motion.sought, law.support % motion.states)
-    error[law.support // motion.states, equation] = joint.error[:k]
+    own = _fitted(model, motion, best, joint)
+    path = [replace(m, parameters=_inside(m, own.parameters)) for m in model.path.models]
+    if model.path.chosen is not None:
+        path[model.path.chosen] = replace(path[model.path.chosen], coef_error=own.coef_error)
+    known = {one.support.tobytes(): one for one in reversed(met)}
+    near = [replace(own, coef=model.coef)]
+    for other in model.near.models[1:]:
+        flat = motion.widened(np.flatnonzero(other.coef)).tobytes()
+        if flat in known:
+            near.append(_fitted(other, motion, known[flat], _Joint.of(motion, known[flat], options)))
+        else:
+            near.append(replace(other, parameters=_inside(other, own.parameters)))
+    return replace(
+        model,
+        coef_error=own.coef_error,
+        covariance=joint.covariance,
+        parameters=own.parameters,
+        path=replace(model.path, models=tuple(path)),
+        near=replace(model.near, models=tuple(near)),
+        warnings=(*model.warnings, *_warnings(model, best, joint)),
+    )
+
+
+def _inside(model: Model, parameters: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Those that terms of the model hold."""
+    terms = model.basis.terms(model.variables)
+    held = {name for i in np.flatnonzero(model.coef.any(axis=1)) for name in term_parameters(terms[i])}
+    return {name: one for name, one in parameters.items() if name in held}
+
+
+def _fitted(model: Model, motion: Motion, met: Met, joint: _Joint) -> Model:
+    """The model with the coefficients, errors and parameters of one that was met."""
+    law, coef = met.fitted.law, met.fitted.coef
+    values, k = law.values_of(coef), len(law.support)
+    place = law.support // motion.states, np.searchsorted(motion.sought, law.support % motion.states)
+    found, error = np.zeros_like(model.coef), np.zeros_like(model.coef)
+    found[place], error[place] = coef[:k], joint.error[:k]
     parameters = {
         one.name: Estimate(values[one.name], float(joint.error[k + p])) for p, one in enumerate(law.unknown)
     }
-
-    def along(path: Path) -> Path:
-        models = [replace(m, parameters=parameters) for m in path.models]
-        if path.chosen is not None:
-            models[path.chosen] = replace(models[path.chosen], coef_error=error)
-        return replace(path, models=tuple(models))
-
-    return replace(
-        model,
-        coef_error=error,
-        covariance=joint.covariance,
-        parameters=parameters,
-        path=along(model.path),
-        near=along(model.near),
-        warnings=(*model.warnings, *_warnings(model, best, joint)),
-    )
+    return replace(model, coef=found, coef_error=error, basis=model.basis.at(values), parameters=parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +255,7 @@ def _warnings(model: Model, best: Met, joint: _Joint) -> list[str]:
     places = best.fitted.coef[len(law.support) :]
     for p, (one, place) in enumerate(zip(law.unknown, places, strict=True)):
         said += _end(one, float(place)) or _vague(model, best, joint, p)
-    return said + _coalesced(model, best, joint)
+    return said + _coalesced(model, best, joint) + _doubted(model)
 
 
 def _end(one: Parameter, place: float) -> list[str]:
@@ -269,3 +310,20 @@ def _coalesced(model: Model, best: Met, joint: _Joint) -> list[str]:
                     f"{cosine:.5f}): the data do not tell them apart. Keep one of them."
                 )
     return said
+
+
+def _doubted(model: Model) -> list[str]:
+    """Whether terms of the model could be left out or exchanged for others at hardly any loss."""
+
+    def told(which: NDArray[np.bool_]) -> str:
+        return listed([f'"{model.terms[i]}" in {model.states[j]}\'' for i, j in np.argwhere(which)])
+
+    for other, above in zip(model.near.models[1:], model.near.scores[1:], strict=True):
+        lost, gained = (model.coef != 0) & (other.coef == 0), (model.coef == 0) & (other.coef != 0)
+        if above <= _DOUBT and lost.any():
+            instead = f"With {told(gained)} in place of" if gained.any() else "Without"
+            return [
+                f"{instead} {told(lost)} the equations would fit almost as well (criterion {above:.1f} "
+                "higher, see `near`): these data hardly tell the two apart. Data from other states would."
+            ]
+    return []

@@ -72,17 +72,18 @@ class _First:
         )
 
     def starts(self) -> Iterator[Move]:
-        """Models on the path of the conditional gradient and on that of the largest gain, sizes around
-        the best of each."""
-        for path in (self.state.path(self.supports.form)[1], self.greedy()):
-            best = self.supports.best(path, own_variance=True)
+        """Models on the path of the conditional gradient and, where terms may come from elsewhere, on that
+        of the largest gain, sizes around the best of each."""
+        options = self.state.options
+        own = self.state.path(self.supports.form)[1]
+        for path in (own,) if options.faithful else (own, self.greedy()):
+            best = self.supports.best(path, own_variance=options.price_of_likelihood)
             if best is None:
                 continue
             for share in _SHARES:
                 near = min(path, key=lambda s: abs(len(s) - share * len(best.support)))
                 yield from self.profiled(near)
-
-        for g in range(len(self.groups)):
+        for g in range(0 if options.faithful else len(self.groups)):
             whole = self.grown(g)
             if whole is not None:
                 yield from self.profiled(whole.support)

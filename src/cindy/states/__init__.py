@@ -8,6 +8,7 @@ from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
 from cindy.states.preparation import instants_for, records_of
+from cindy.states.record import Record
 
 __all__ = [
     "LEVELS",
@@ -15,6 +16,7 @@ __all__ = [
     "Fitted",
     "Grid",
     "Motion",
+    "Record",
     "deviance",
     "doubted",
     "drift_of_data",
