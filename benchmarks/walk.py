@@ -5,6 +5,7 @@ import io
 import sys
 import tempfile
 from collections import Counter
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,12 +23,13 @@ def run() -> None:
     first: list[object] = []
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
-        if event != "call":
+        # The bodies of classes are no functions: they run as a module is loaded, whatever a datum does.
+        if event != "call" or not frame.f_code.co_flags & CO_OPTIMIZED:
             return
         module = frame.f_globals.get("__name__", "")
         if not module.startswith(SOURCE + ".") or module.startswith("cindy.cli"):
             return
-        if frame.f_code.co_name not in ("<module>", "<lambda>") and not frame.f_code.co_name.startswith("__"):
+        if not frame.f_code.co_name.startswith(("<", "__")):
             visited.setdefault(module)
         if frame.f_code.co_name == "segments":
             one = frame.f_locals.get("self")

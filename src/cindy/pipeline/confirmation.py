@@ -7,8 +7,7 @@ triangles are added up in the order of the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,15 +15,16 @@ import numpy as np
 
 from cindy._types import Floats, Ints
 from cindy.basis import Basis
-from cindy.data import Part, Source, Trajectory, same_variables
+from cindy.data import Part, Trajectory, same_variables
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
-from cindy.pipeline.passes import Found, Met, Options, Search
+from cindy.pipeline.passes import Found, Met, Search
+from cindy.pipeline.request import Pieces, Request
 from cindy.states import LEVELS, Fitted, Motion, states_under
 from cindy.summary import map_in_order
 
-__all__ = ["BLOCKS", "Pieces", "confirmed"]
+__all__ = ["BLOCKS", "confirmed"]
 
 BLOCKS = 50
 """Runs of white rows by which errors are judged, as in `accumulate`."""
@@ -32,31 +32,6 @@ _MEMORY = 256e6
 """Bytes that they may take together: fewer where candidates are many."""
 _ROUNDS = 3
 """Passes over all data: more than one only where all of them ask for other terms than the part did."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """All data, where they are and who works on them.
-
-    source: trajectories in parts; executor: None for this process; progress: as in `accumulate`
-    """
-
-    source: Source
-    executor: Executor | None = None
-    progress: Callable[[int, int | None], None] | None = None
-
-    def of(self, motion: Motion) -> Sequence[Motion] | Iterable[Part]:
-        """What is worked on at a time: runs of the records that are in memory, or parts to be loaded."""
-        if self.source.whole is None:
-            return self.source.parts
-        count = min(len(motion.records), BLOCKS)
-        runs = np.array_split(np.arange(len(motion.records)), count)
-        return [motion.part([motion.records[i] for i in run]) for run in runs]
-
-    def told(self, done: int) -> None:
-        if self.progress is not None:
-            whole = self.source.whole
-            self.progress(done, None if whole is None else sum(map(len, whole)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,24 +101,22 @@ class _Fitting:
         return self.form.motion(found, self.basis, instants=self.parts) if found else None
 
 
-def confirmed(
-    motion: Motion, found: Found, options: Options, pieces: Pieces, form: Formulation, basis: Basis, like: Any
-) -> tuple[Motion, Found]:
+def confirmed(request: Request, motion: Motion, found: Found) -> tuple[Motion, Found]:
     """The law fitted to all data, its terms tested once more; and the motion that has their rows.
 
-    motion: of the part of the data that led to the law, or of all that are in memory; like: a trajectory
+    motion: of the part of the data that led to the law, or of all that are in memory
     """
-    work = pieces.of(motion)
+    work = _work(request.pieces, motion)
     aim = max(1, min(BLOCKS, int(_MEMORY / (8 * (len(motion.candidates) + 1) ** 2))))
     share = -(-aim // len(work)) if isinstance(work, Sequence) else 1
-    now, names = found.best.fitted, (like.states, like.inputs)
+    now, like = found.best.fitted, request.data[0]
     seen: list[bytes] = []
     for _ in range(_ROUNDS):
         seen.append(now.law.support.tobytes())
         task = _Fitting(
-            form,
-            basis,
-            names,
+            request.form,
+            request.basis,
+            (like.states, like.inputs),
             motion.parts,
             motion.candidates,
             now.law.support,
@@ -153,8 +126,8 @@ def confirmed(
             share,
         )
         whole = _Gathered(**{f.name: getattr(motion, f.name) for f in fields(Motion)})
-        whole = replace(whole, white=tuple(_added_up(task, work, pieces, aim)))
-        state = Search(whole, options)
+        whole = replace(whole, white=tuple(_added_up(task, work, request.pieces, aim)))
+        state = Search(whole, found.options)
         chosen = state.choose(now) if whole.white else None
         if chosen is None:
             break
@@ -167,6 +140,14 @@ def confirmed(
         raise DataError("identify: no part of the data has a stretch that is long enough to use.")
     best = Met(now, found.best.deviance, found.best.criterion)
     return whole, Found(best, (best,), found.agreed, found.options)
+
+
+def _work(pieces: Pieces, motion: Motion) -> Sequence[Motion] | Iterable[Part]:
+    """What is worked on at a time: runs of the records that are in memory, or parts to be loaded."""
+    if pieces.source.whole is None:
+        return pieces.source.parts
+    runs = np.array_split(np.arange(len(motion.records)), min(len(motion.records), BLOCKS))
+    return [motion.part([motion.records[i] for i in run]) for run in runs]
 
 
 def _added_up(task: _Fitting, work: Iterable[Any], pieces: Pieces, aim: int) -> list[LeastSquares]:

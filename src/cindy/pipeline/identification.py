@@ -1,4 +1,4 @@
-"""solve and identify: from a problem, or straight from the data, to a model."""
+"""identify: from data to a model, with states fitted or at measured ones."""
 
 from __future__ import annotations
 
@@ -10,33 +10,31 @@ from typing import Any
 
 import numpy as np
 
-from cindy._check import integer, positive
+from cindy._check import integer
 from cindy._types import Floats
 from cindy.basis import RUN, Basis
 from cindy.data import Source, Trajectory, as_source, is_fields, noise_level
-from cindy.errors import DataError, NoModelError
+from cindy.errors import DataError
 from cindy.formulation import Formulation
-from cindy.model import TIME, Model, Path, Run, run_names, with_inputs
-from cindy.pipeline.confirmation import Pieces
+from cindy.model import TIME, Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.judgement import judged, refusals_explained
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.refinement import refined
+from cindy.pipeline.request import Pieces, Request
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
+from cindy.pipeline.solving import check_settings, solve
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Constraint, Problem, Weights, at_samples
-from cindy.regression import Refit
-from cindy.selection import Choice, Selection, Significance, choose
-from cindy.solver import Correction, Result, Step
+from cindy.selection import Selection
+from cindy.solver import Correction, Step
 from cindy.summary import Summary, accumulate, workers
 
-__all__ = ["identify", "solve"]
+__all__ = ["identify"]
 
 
-_AROUND = 12
-"""Sizes on either side of the chosen model that the path shows one by one."""
 _LARGE = 1_000
 """Coefficients beyond which one pass finds the law first, and states are fitted from there."""
 _NO_DEVICE = "The states were fitted by the processor: `device` serves one pass only (passes=1)."
@@ -88,34 +86,26 @@ def identify(
     [[0.0, -4.0], [1.0, 0.0]]
     """
     basis, form, rule, correction, weights = Settings.of(basis, formulation, selection, correction, weights)
-    _check_settings(rule, correction, tol, max_iter, callback, seed)
+    check_settings(rule, correction, tol, max_iter, callback, seed)
     pose = partial(Problem, radius=radius, constraints=constraints, weights=weights)
-    how: dict[str, Any] = {"correction": correction, "tol": tol, "max_iter": max_iter, "callback": callback}
-    run = partial(solve, selection=rule, **how)
+    run = partial(solve, selection=rule, correction=correction, tol=tol, max_iter=max_iter, callback=callback)
     sums = partial(accumulate, blocks=blocks, device=device, progress=progress)
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
     with refusals_explained(data, form), workers(executor, processes, (basis,), where="identify") as hands:
-        fitted = _with_fitted_states(Pieces(source, hands, progress), passes, basis, form, data, seed)
-        model = fitted(data, basis, form, pose, selection=rule, **how)
+        pieces = Pieces(source, hands, progress)
+        request = Request(pieces, data, basis, form, pose, rule, correction, tol, max_iter, callback, seed)
+        model = _with_fitted_states(request, passes)
         if model is None:
             gather = partial(sums, basis=basis, executor=hands)
-            model = _one_pass(source, data, form, gather, pose, run, again=rule.refits)
-            model = _then_states(source, passes, model, data, basis, form, pose, selection=rule, **how)
+            model = _then_states(request, _one_pass(request, gather, run), passes)
     return judged(_with_scales(_with_warnings(model, source, constraints, passes, device), data, seed), data)
 
 
-def _with_fitted_states(
-    pieces: Pieces,
-    passes: int | None,
-    basis: Basis,
-    form: Formulation,
-    data: list[Trajectory],
-    seed: int,
-) -> Callable[..., Model | None]:
-    """What fits states: always where terms hold parameters, else where the passes and the data allow it."""
-    source = pieces.source
+def _with_fitted_states(request: Request, passes: int | None) -> Model | None:
+    """The model with states fitted: where terms hold parameters, or where passes and data allow it."""
+    source, basis, form = request.pieces.source, request.basis, request.form
     if passes is not None:
         integer(passes, "identify: `passes`", least=1)
     unmeasured = isinstance(form, Formulation) and form.needs_states
@@ -126,34 +116,27 @@ def _with_fitted_states(
             + ("Leave `passes` out." if passes == 1 else "Read a part of them into memory.")
         )
     if not basis.unknowns():
-        large = (
-            not unmeasured and _size(basis, data) > _LARGE and (passes is None or source.whole is not None)
-        )
-        one = passes == 1 or large or not source.again
-        return _none if one else partial(identify_with_states, seed=seed, pieces=pieces)
+        large = not unmeasured and (passes is None or source.whole is not None) and _is_large(request)
+        return None if passes == 1 or large or not source.again else identify_with_states(request)
     if source.whole is None:
         names = ", ".join(one.name for one in basis.unknowns())
         raise DataError(
             f"identify: the parameters {names} are found with the states, but these data are loaded in "
             "parts. Read a part of them into memory, or give the parameters values: basis.at({…})."
         )
-    return identify_with_parameters
+    return identify_with_parameters(request)
 
 
-def _then_states(source: Source, passes: int | None, model: Model, *given: Any, **how: Any) -> Model:
+def _is_large(request: Request) -> bool:
+    like = request.data[0]
+    return len(request.basis.names(like.variables)) * like.dimension > _LARGE
+
+
+def _then_states(request: Request, model: Model, passes: int | None) -> Model:
     """The model with states fitted from there, where coefficients were too many to begin with them."""
-    if source.whole is None or passes == 1 or model.coef.size <= _LARGE:
+    if request.pieces.source.whole is None or passes == 1 or model.coef.size <= _LARGE:
         return model
-    return refined(model, *given, **how, anyway=passes is not None)
-
-
-def _size(basis: Basis, data: list[Trajectory]) -> int:
-    """How many coefficients there are to choose from."""
-    return len(basis.names(data[0].variables)) * data[0].dimension
-
-
-def _none(*_: Any, **__: Any) -> None:
-    """No model: one pass must do."""
+    return refined(request, model, anyway=passes is not None)
 
 
 def _opened(trajectories: Any, basis: Basis) -> tuple[Source, list[Trajectory], Basis]:
@@ -165,19 +148,11 @@ def _opened(trajectories: Any, basis: Basis) -> tuple[Source, list[Trajectory], 
     return (source if source.whole is None else as_source(data)), data, basis
 
 
-def _one_pass(
-    source: Source,
-    data: list[Trajectory],
-    form: Formulation,
-    gather: Callable[..., Summary],
-    pose: Callable[[Summary], Problem],
-    run: Callable[[Problem], Model],
-    *,
-    again: bool,
-) -> Model:
-    """The model at measured states; `data`: all that is in memory, or some of the source."""
-    problem = pose(gather(source, formulation=form))
-    if again and form.leaves_noise:
+def _one_pass(request: Request, gather: Callable[..., Summary], run: Callable[[Problem], Model]) -> Model:
+    """The model at measured states."""
+    source, data, form = request.pieces.source, request.data, request.form
+    problem = request.pose(gather(source, formulation=form))
+    if request.selection.refits and form.leaves_noise:
         known = getattr(form, "feedback", None) is not None
         problem = settled(problem, source, data, gather, drift_known=known)
     return solve_with_samples(problem, data, run)
@@ -238,103 +213,6 @@ def _measured_noise(model: Model, data: list[Trajectory]) -> Floats:
     return np.asarray(np.sqrt(np.mean(levels, axis=0)))
 
 
-def solve(
-    problem: Problem,
-    *,
-    correction: Correction | None = None,
-    selection: Selection | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 10_000,
-    callback: Callable[[Step], bool | None] | None = None,
-) -> Model:
-    """The model that a rule picks for a problem, with the certificate of the solver's run."""
-    rule = selection or Significance()
-    _check_settings(rule, correction, tol, max_iter, callback)
-    if not isinstance(problem, Problem):
-        raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
-    choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
-    result, fit = choice.result, choice.fit
-    if not np.any(fit.x):
-        raise NoModelError(
-            f"solve: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
-            "chance. Try another basis, a looser selection, or more data."
-        )
-    model = _model(problem, fit, result)
-    path = _path(problem, rule, choice, model) if rule.refits else Path((model,), (0.0,), 0)
-    return replace(
-        model,
-        result=Run.of(result),
-        path=path,
-        warnings=_warnings(problem, fit.x, result.status.value if not result.converged else ""),
-        settings={
-            "selection": repr(rule),
-            "correction": repr(choice.correction),
-            "tol": rule.tolerance(tol),
-        },
-    )
-
-
-def _model(problem: Problem, fit: Refit, run: Result) -> Model:
-    coef = problem.physical(fit.x)
-    summary = problem.summary
-    return Model(
-        coef,
-        summary.basis,
-        summary.states,
-        inputs=summary.inputs,
-        coef_error=problem.physical(fit.error),
-        formulation=summary.formulation,
-        noise=fit.left * problem.size,
-        gap=problem.form.gap(fit.x, run),
-        radius=problem.region.radius,
-        violation=problem.violation(coef),
-        constraints=tuple(str(c) for c in problem.constraints),
-    )
-
-
-def _path(problem: Problem, rule: Selection, choice: Choice, model: Model) -> Path:
-    """Nested models through the chosen one: all sizes near it, fewer far from it."""
-    candidates = choice.candidates
-    ranking = candidates.ranking(choice.support)
-    chosen = len(choice.support)
-    near = range(max(1, chosen - _AROUND), min(len(ranking), chosen + _AROUND) + 1)
-    far = np.unique(np.linspace(1, min(len(ranking), 3 * chosen + 10), 12).astype(int))
-    models: list[Model] = []
-    scores: list[float] = []
-    place = None
-    seen = {(model.coef != 0).tobytes()}
-    for size in sorted({*near, *(int(k) for k in far)}):
-        fit = candidates.possible(np.sort(ranking[:size]))
-        pattern = b"" if fit is None else (fit.x != 0).tobytes()
-        if fit is None or (size != chosen and pattern in seen):
-            continue
-        seen.add(pattern)
-        if size == chosen:
-            place = len(models)
-        models.append(model if size == chosen else _model(problem, fit, choice.result))
-        scores.append(rule.score(candidates, fit))
-    return Path(tuple(models), tuple(scores), place, rule.criterion)
-
-
-def _check_settings(
-    rule: Selection,
-    correction: Correction | None,
-    tol: float,
-    max_iter: int,
-    callback: object,
-    seed: int = 0,
-) -> None:
-    if not isinstance(rule, Selection):
-        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
-    if correction is not None and not isinstance(correction, Correction):
-        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
-    if callback is not None and not callable(callback):
-        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
-    positive(tol, "solve: `tol`")
-    integer(max_iter, "solve: `max_iter`", least=1)
-    integer(seed, "identify: `seed`", least=0)
-
-
 def _check_motion(data: list[Trajectory]) -> None:
     for place, state in enumerate(data[0].states):
         columns = [one.x[np.isfinite(one.x[:, place]), place] for one in data]
@@ -345,24 +223,3 @@ def _check_motion(data: list[Trajectory]) -> None:
                 f'identify: the state "{state}" is constant in every trajectory ({columns[0][0]:g} in the '
                 "first), so nothing can be learnt about it. Leave it out, or pass it as an input."
             )
-
-
-def _warnings(problem: Problem, x: Floats, status: str) -> tuple[str, ...]:
-    summary, found = problem.summary, []
-    if summary.skipped:
-        found.append(f"{summary.skipped} stretch(es) of data were too short to use and were left out.")
-    rank, terms = problem.regression.independent, len(summary.terms)
-    if rank < terms and summary.spurious is not None:
-        found.append(
-            f"At this noise the data tell only {rank} of the {terms} terms apart: models with other terms "
-            "may fit as well."
-        )
-    elif rank < terms:
-        found.append(
-            f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
-        )
-    if problem.radius is not None and problem.region.norm(x) >= problem.radius * (1 - 1e-9):
-        found.append(f"The radius {problem.radius:g} binds: it keeps the coefficients smaller than they fit.")
-    if status:
-        found.append(f"The solver ended before its gap fell below the tolerance: {status}.")
-    return tuple(found)

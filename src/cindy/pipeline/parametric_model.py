@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,22 +11,20 @@ from scipy.sparse import csr_array
 
 from cindy._types import Floats
 from cindy.basis import Basis, Parameter, listed, term_parameters
-from cindy.data import Trajectory, noise_level
 from cindy.errors import ConstraintError, DataError, NoModelError
-from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, lengths, triangle
 from cindy.model import Estimate, Model
 from cindy.pipeline.confirmation import BLOCKS
-from cindy.pipeline.fitted import fitted_model
+from cindy.pipeline.last_pass import LastPass
+from cindy.pipeline.options import Options
 from cindy.pipeline.parametric import search_with_parameters
-from cindy.pipeline.passes import Found, Met, Options, Search
-from cindy.problem import Problem, at_samples
+from cindy.pipeline.passes import Found, Met, Search
+from cindy.pipeline.request import Request
+from cindy.problem import at_samples
 from cindy.regression import Regression, refit
 from cindy.rows import Rows
 from cindy.selection import Selection
-from cindy.solver import Correction, Step
 from cindy.states import Motion
-from cindy.summary import Summary
 
 __all__ = ["identify_with_parameters"]
 
@@ -40,46 +38,30 @@ _COALESCED = 0.9995
 """Cosine between the columns of two terms of one equation beyond which they are one."""
 
 
-def identify_with_parameters(
-    data: list[Trajectory],
-    basis: Basis,
-    form: Formulation,
-    pose: Callable[[Summary], Problem],
-    *,
-    selection: Selection,
-    correction: Correction | None,
-    tol: float,
-    max_iter: int,
-    callback: Callable[[Step], bool | None] | None,
-) -> Model:
+def identify_with_parameters(request: Request) -> Model:
     """Terms, coefficients, states and parameters inside terms, found together."""
-    motion = form.motion(data, basis)
-    price = None if motion is None else selection.price(motion.rows, len(motion.candidates))
-    if motion is None or price is None:
-        what = f"the formulation {form!r}" if motion is None else f"the selection {selection!r}"
+    motion, basis, rule = request.motion(), request.basis, request.selection
+    if motion is None or request.price(motion) is None:
+        what = f"the formulation {request.form!r}" if motion is None else f"the selection {rule!r}"
         raise DataError(
             f"identify: {what} cannot find the parameters {_named(basis)}. "
             "Use Integral() with Significance() or BIC(), or give the parameters values: basis.at({…})."
         )
-    problem = pose(_summary(motion, data[0], basis, form.fit_to(data)))
+    problem = request.problem(motion)
     if any(at_samples(c) for c in problem.constraints):
         raise ConstraintError(
             f"identify: a law that holds within a tolerance cannot be kept while {_named(basis)} is unknown. "
             "Let it hold exactly, or give the parameters values: basis.at({…})."
         )
-    options = Options.of(problem, motion, price, correction, tol=tol, max_iter=max_iter)
-    noise = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
-    met = _searched(motion, options, motion.variances(noise), selection)
-    best = met[0]
-    values = _values(basis, best)
+    options = request.options(motion, problem)
+    met = _searched(motion, options, request.variance(motion), rule)
+    values = _values(basis, met[0])
     final = replace(motion, basis=motion.basis.at(values))
-    posed = pose(_summary(final, data[0], basis.at(values), form.fit_to(data)))
-    found = Found(
-        _plain(best, final), tuple(_plain(one, final) for one in met), agreed=False, options=options
-    )
-    model = fitted_model(posed, final, found, options, callback=callback)
-    settings = {"selection": repr(selection), "correction": repr(options.correction), "tol": tol}
-    return replace(_with_parameters(model, motion, met, options), settings=settings)
+    plain = tuple(_plain(one, final) for one in met)
+    found = Found(plain[0], plain, agreed=False, options=options)
+    posed = replace(request, basis=basis.at(values)).problem(final)
+    model = LastPass.of(posed, final, found, request.callback).model()
+    return replace(_with_parameters(model, motion, met, options), settings=request.settings)
 
 
 def _searched(motion: Motion, options: Options, variance: Floats, rule: Selection) -> tuple[Met, ...]:
@@ -118,17 +100,7 @@ def _require(met: tuple[Met, ...], rule: Selection) -> None:
             "of its terms. Give narrower ranges, another basis, or more samples."
         )
     if not len(met[0].support):
-        raise NoModelError(
-            f"identify: {rule!r} keeps no term at all: nothing in the basis explains the data better than "
-            "chance. Try another basis, a looser selection, or more data."
-        )
-
-
-def _summary(motion: Motion, like: Trajectory, basis: Basis, form: Formulation) -> Summary:
-    """What a problem must know of the data: names and the number of rows, but no rows."""
-    terms = len(basis.names(motion.variables))
-    nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, motion.rows // motion.states)
-    return Summary((nothing,), ("all",), like.states, like.inputs, basis, form, motion.samples)
+        raise rule.nothing_kept("identify")
 
 
 def _plain(met: Met, final: Motion) -> Met:

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares, lengths
-from cindy.problem import Adaptive, Problem, StandardForm, Weights
+from cindy.pipeline.options import Options
+from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
 from cindy.rows import Rows
 from cindy.selection import SupportFit, Supports
-from cindy.solver import Correction, Direct, Result, conditional_gradient
+from cindy.solver import Result, conditional_gradient
 from cindy.states import (
     LEVELS,
     NEARBY,
@@ -39,7 +40,7 @@ from cindy.states import (
     stiffness,
 )
 
-__all__ = ["Found", "Met", "Options", "Search", "search"]
+__all__ = ["Found", "Met", "Search", "search"]
 
 Ints = NDArray[np.intp]
 
@@ -55,8 +56,6 @@ _QUIET = 0.02
 """Noise, in units of the spread, up to which measured states tell as much as fitted ones."""
 _BINDS = 1e-6
 """Of the radius: a run that ends closer to it than this was held back by it."""
-_MATTERS = 3.0
-"""Effect of a term, in units of what is left, where that is not noise (benchmark: solver_made)."""
 _MOST_FITTED = 40
 """Models after which no further start is made; chaotic systems need 5 in the median (benchmark: chaotic)."""
 _FEW_ROWS = 400
@@ -65,64 +64,6 @@ _FEW_ROWS = 400
 Three runs of Paramecium, 108 rows, are a walk by 3 units of −2 log p, and a law to every reader."""
 _MOST_STEPS = 400
 """Iterations of the solver in the passes before the last: supports beyond are no candidates."""
-
-
-@dataclass(frozen=True, eq=False)
-class Options:
-    """How the convex problem of a pass is posed and solved.
-
-    price: what a parameter must lower χ² by; likely: what it must lower −2 log p by, if that is another
-    faithful: whether terms may only come from the path of the solver, as its options left it
-    """
-
-    rows: Rows
-    texts: tuple[object, ...]
-    price: float
-    weights: Weights = field(default_factory=Adaptive)
-    radius: float | None = None
-    correction: Correction = field(default_factory=Direct)
-    tol: float = 1e-6
-    max_iter: int = 10_000
-    faithful: bool = False
-    likely: float | None = None
-
-    @property
-    def price_of_likelihood(self) -> float:
-        return self.price if self.likely is None else self.likely
-
-    def resolved(self, rows: int) -> Options:
-        """The same where what is left is not noise: a term must also matter, beside what is left.
-
-        Over the rows of an equation the loss of a term must leave _MATTERS times what is left with it:
-        χ² rises by rows · _MATTERS², and −2 log p, each model with its own variance, by its logarithm.
-        """
-        least = _MATTERS**2 * rows
-        likely = rows * float(np.log1p(_MATTERS**2))
-        return replace(self, price=max(self.price, least), likely=max(self.price, likely))
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        motion: Motion,
-        price: float,
-        correction: Correction | None,
-        *,
-        tol: float,
-        max_iter: int,
-    ) -> Options:
-        """As a problem and the user have it."""
-        return cls(
-            motion.constraints(problem.rows),
-            tuple(problem.constraints),
-            price,
-            problem.weights,
-            problem.radius,
-            correction or Direct(),
-            tol,
-            max_iter,
-            faithful=not problem.weights.adapts,
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,26 +8,22 @@ largest scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from cindy._types import Floats, Ints
-from cindy.basis import Basis
-from cindy.data import Trajectory, noise_level
-from cindy.formulation import Formulation
 from cindy.model import Model
-from cindy.pipeline.fitted import fitted_model, summary_of, warnings_of
-from cindy.pipeline.passes import Found, Options, Search
+from cindy.pipeline.fitted import warnings_of
+from cindy.pipeline.last_pass import LastPass
+from cindy.pipeline.options import Options
+from cindy.pipeline.passes import Found, Search
+from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look
-from cindy.problem import Problem, at_samples
+from cindy.problem import at_samples
 from cindy.rows import Rows, connected
-from cindy.selection import Selection
-from cindy.solver import Correction, Step
 from cindy.states import NEARBY, Fitted, Motion, start_of
-from cindy.summary import Summary
 
 __all__ = ["refined"]
 
@@ -42,42 +38,25 @@ _MOST_WORK = 1e10
 take 4e9, and a step a second."""
 
 
-def refined(
-    model: Model,
-    data: list[Trajectory],
-    basis: Basis,
-    form: Formulation,
-    pose: Callable[[Summary], Problem],
-    *,
-    selection: Selection,
-    correction: Correction | None,
-    tol: float,
-    max_iter: int,
-    callback: Callable[[Step], bool | None] | None,
-    anyway: bool,
-) -> Model:
+def refined(request: Request, model: Model, *, anyway: bool) -> Model:
     """The model with fitted states that starts from one of measured states; as it is where none settles.
 
     anyway: however long it takes
     """
-    motion = form.motion(data, basis)
-    price = None if motion is None else selection.price(motion.rows, len(motion.candidates))
-    if motion is None or price is None or not motion.records:
+    motion = request.motion()
+    if motion is None or not motion.records or request.price(motion) is None:
         return model
     support = motion.widened(np.flatnonzero(model.coef))
     work = motion.rows * (10.0 * motion.states + len(support)) * len(support)
-    problem = pose(summary_of(motion, data, basis, form.fit_to(data)))
+    problem = request.problem(motion)
     if (work > _MOST_WORK and not anyway) or any(at_samples(c) for c in problem.constraints):
         return model
-    options = Options.of(problem, motion, price, correction, tol=tol, max_iter=max_iter)
-    noise = np.mean([noise_level(s) ** 2 for one in data for s in one.segments()], axis=0)
-    start = start_of(motion, support, model.coef[model.coef != 0], motion.variances(noise))
-    here, found = _followed(motion, options, start)
+    start = start_of(motion, support, model.coef[model.coef != 0], request.variance(motion))
+    here, found = _followed(motion, request.options(motion, problem), start)
     if found is None:
         return model
-    made = fitted_model(problem, here, found, options, callback=callback)
-    look = Look(here, found)
-    said = (*made.warnings, *warnings_of(look, found, made, problem.summary.skipped))
+    made = LastPass.of(problem, here, found, request.callback).model()
+    said = (*made.warnings, *warnings_of(Look(here, found), found, made, problem.summary.skipped))
     return replace(made, warnings=said, settings=model.settings)
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.pipeline.moves import Move
-from cindy.pipeline.passes import Options, Search
+from cindy.pipeline.options import Options
+from cindy.pipeline.passes import Search
 from cindy.pipeline.scan import Atoms, Group
 from cindy.selection import SupportFit, Supports
 from cindy.states import Motion, drift_of_data, drift_of_nothing, first_objective

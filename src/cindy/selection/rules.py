@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from cindy._check import integer, positive
 from cindy._types import Ints
-from cindy.errors import DataError
+from cindy.errors import DataError, NoModelError
 from cindy.regression import Refit
 from cindy.selection.candidates import Candidates
 from cindy.selection.crossvalidation import fold_losses
@@ -52,6 +52,13 @@ class Selection(ABC):
     def price(self, rows: int, candidates: int) -> float | None:
         """What a parameter must lower −2 log p by at fitted states; None: this rule knows one pass only."""
         return None
+
+    def nothing_kept(self, where: str) -> NoModelError:
+        """What to raise where no term is left."""
+        return NoModelError(
+            f"{where}: {self!r} keeps no term at all: nothing in the basis explains the data better than "
+            "chance. Try another basis, a looser selection, or more data."
+        )
 
     criterion: ClassVar[str] = "extended information criterion per row"
 

@@ -1,0 +1,224 @@
+"""The last pass: the convex problem at the states of the model that was found.
+
+It gives that model its errors, its certificate and the models beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cindy._types import Floats, Ints
+from cindy.model import Model, Path, Run
+from cindy.pipeline.confirmation import BLOCKS
+from cindy.pipeline.passes import Found, Search
+from cindy.problem import Problem, StandardForm
+from cindy.regression import Regression, refit
+from cindy.selection import SupportFit, Supports, within_radius
+from cindy.solver import Result, Step, conditional_gradient
+from cindy.states import Motion
+
+__all__ = ["LastPass"]
+
+_NEAR = 14.0
+"""Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
+_MOST_NEAR = 20
+"""Models that are told as almost equal: more would be read by nobody."""
+_AROUND = 12
+"""Sizes on either side of the chosen model that the path shows."""
+
+
+class _Beside(NamedTuple):
+    """A model almost as good: flat coefficients, errors, and its criterion less that of the best."""
+
+    coef: Floats
+    error: Floats
+    above: float
+
+
+@dataclass(frozen=True, eq=False)
+class LastPass:
+    """The convex problem at fitted states, its run, and fits on supports.
+
+    found: where the search ended; own: the fit on its support
+    """
+
+    problem: Problem
+    motion: Motion
+    found: Found
+    form: StandardForm
+    supports: Supports
+    result: Result
+    own: SupportFit
+
+    @classmethod
+    def of(
+        cls, problem: Problem, motion: Motion, found: Found, callback: Callable[[Step], bool | None] | None
+    ) -> LastPass:
+        """Solved as the user asked for."""
+        options, best = found.options, found.best
+        blocks = motion.objectives(best.fitted, motion.candidates, blocks=1)
+        assert blocks is not None
+        form = Search(motion, options).form(blocks)
+        result = conditional_gradient(
+            form.objective,
+            form.oracle,
+            options.correction,
+            tol=options.tol,
+            max_iter=options.max_iter,
+            callback=callback,
+        )
+        supports = Supports(form, options.price)
+        own = supports.fit(np.searchsorted(motion.candidates, best.support))
+        return cls(problem, motion, found, form, supports, result, own)
+
+    def model(self) -> Model:
+        """The model that the search found."""
+        motion, best, radius = self.motion, self.found.best, self.found.options.radius
+        chosen = np.searchsorted(motion.candidates, best.support)
+        coef = self._physical(chosen, best.fitted.coef / self.form.unit.ravel()[chosen])
+        said: tuple[str, ...] = ()
+        if radius is not None and self.form.region.norm(self._scaled(coef)) > radius:
+            inside = within_radius(self.form, chosen)
+            coef = self._physical(np.arange(inside.size), inside.ravel())
+            said = (f"The radius {radius:g} binds: it keeps the coefficients smaller than they fit.",)
+        covariance, error = self._covariance()
+        model = self._made(coef, error)
+        near = self._near()
+        return replace(
+            model,
+            noise=motion.noise(best.fitted),
+            model_error=np.sqrt(best.fitted.error[motion.sought]),
+            covariance=covariance,
+            inclusion=self._shaped(_inclusion(coef, near)),
+            near=Path(
+                (model, *(self._made(one.coef, one.error) for one in near[1:])),
+                tuple(one.above for one in near),
+                0,
+                "−2 log p + z² k, less that of the best",
+            ),
+            path=self._path(model),
+            result=Run.of(self.result),
+            warnings=said,
+        )
+
+    def _made(self, coef: Floats, error: Floats) -> Model:
+        """A model of flat coefficients."""
+        summary, physical = self.problem.summary, self._shaped(coef)
+        return Model(
+            physical,
+            summary.basis,
+            summary.states,
+            inputs=summary.inputs,
+            coef_error=self._shaped(error),
+            formulation=summary.formulation,
+            gap=self.form.gap(self._scaled(coef), self.result),
+            radius=self.form.region.radius,
+            violation=self.problem.violation(physical),
+            constraints=tuple(str(c) for c in self.problem.constraints),
+        )
+
+    def _physical(self, support: Ints, values: Floats) -> Floats:
+        """(terms · states,) flat, of scaled values on a support of the candidates."""
+        terms = len(self.motion.basis.names(self.motion.variables))
+        out = np.zeros(terms * self.motion.states)
+        out[self.motion.candidates[support]] = values * self.form.unit.ravel()[support]
+        return out
+
+    def _scaled(self, coef: Floats) -> Floats:
+        """(candidates, 1) of flat coefficients."""
+        return self.form.scaled(coef[self.motion.candidates][:, None])
+
+    def _shaped(self, flat: Floats) -> Floats:
+        """(terms, states) of the problem."""
+        return self.motion.narrowed(flat)[: len(self.problem.summary.terms)]
+
+    def _coefficients(self, fit: SupportFit) -> tuple[Floats, Floats]:
+        """Flat coefficients of a fit, and their errors."""
+        errors = np.linalg.norm(fit.spread, axis=1)
+        return self._physical(fit.support, fit.x), self._physical(fit.support, errors)
+
+    def _covariance(self) -> tuple[Floats, Floats]:
+        """(k, k) covariance of the coefficients and flat errors, never below what blocks of rows say."""
+        own, best, options = self.own, self.found.best, self.found.options
+        unit = self.form.unit.ravel()[own.support]
+        covariance = (own.spread * unit[:, None]) @ (own.spread * unit[:, None]).T
+        classical = np.sqrt(np.diagonal(covariance))
+        blocks = self.motion.objectives(best.fitted, best.support, blocks=BLOCKS)
+        size = np.ones(len(classical))
+        if blocks is not None and len(blocks) > 1 and len(best.support):
+            rows = replace(options.rows, matrix=options.rows.matrix[:, best.support])
+            fit = refit(Regression(blocks, rows), np.arange(len(best.support)))
+            known = classical > 0
+            size[known] = np.maximum(fit.error[:, 0][known] / classical[known], 1.0)
+        covariance = covariance * size[:, None] * size
+        return covariance, self._physical(own.support, classical * size / unit)
+
+    def _near(self) -> list[_Beside]:
+        """Models almost as good as the best, which is the first.
+
+        Models that were fitted have their own criterion; those one term away from the best are judged by
+        the rows at its states.
+        """
+        supports, own, best = self.supports, self.own, self.found.best
+        known: dict[bytes, tuple[SupportFit, float]] = {own.support.tobytes(): (own, 0.0)}
+        for met in self.found.met[1:]:
+            above = met.criterion - best.criterion
+            fit = supports.possible(np.searchsorted(self.motion.candidates, met.support))
+            if fit is not None and above <= _NEAR:
+                known.setdefault(fit.support.tobytes(), (fit, above))
+        for fit in _neighbours(supports, own):
+            above = supports.criterion(fit) - supports.criterion(own)
+            if above <= _NEAR:
+                known.setdefault(fit.support.tobytes(), (fit, above))
+        ranked = sorted(known.values(), key=lambda pair: pair[1])
+        ranked = [(own, 0.0)] + [(f, max(a, 0.0)) for f, a in ranked if f is not own]
+        return [_Beside(*self._coefficients(f), a) for f, a in ranked[:_MOST_NEAR]]
+
+    def _path(self, model: Model) -> Path:
+        """The models of the run around the chosen one, from few terms to many."""
+        supports, own, chosen = self.supports, self.own, len(self.own.support)
+        fits = {chosen: own}
+        first: dict[int, Ints] = {}
+        for support, _ in self.result.path:
+            if 0 < len(support) <= 3 * chosen + 10:
+                first.setdefault(len(support), support)
+        for size in sorted(first, key=lambda size: (abs(size - chosen), size)):
+            fit = None if size in fits or len(fits) > 2 * _AROUND else supports.possible(first[size])
+            if fit is not None:
+                fits[size] = fit
+        ordered = [fits[size] for size in sorted(fits)]
+        models = tuple(model if fit is own else self._made(*self._coefficients(fit)) for fit in ordered)
+        rows = max(self.form.objective.rows, 1)
+        scores = tuple(supports.criterion(fit) / rows for fit in ordered)
+        return Path(models, scores, ordered.index(own), "χ² + z² k at the fitted states, per row")
+
+
+def _neighbours(supports: Supports, own: SupportFit) -> list[SupportFit]:
+    """One term more, one less, one exchanged for another."""
+    made = []
+    gain = supports.gains(own)
+    for place in np.argsort(-gain)[:10]:
+        if gain[place] > 0:
+            made.append(supports.possible(np.union1d(own.support, [place])))
+    for place in supports.replaceable(own, _NEAR):
+        less = supports.possible(np.delete(own.support, place))
+        if less is None or len(less.support) == len(own.support):
+            continue
+        made.append(less)
+        gain = supports.gains(less)
+        gain[own.support] = 0.0
+        if gain.max(initial=0.0) > 0 and less.loss - gain.max() - own.loss < _NEAR:
+            for other in np.argsort(-gain)[:3]:
+                made.append(supports.possible(np.union1d(less.support, [other])))
+    return [fit for fit in made if fit is not None]
+
+
+def _inclusion(coef: Floats, near: Sequence[_Beside]) -> Floats:
+    """Weight of the models that have a term, exp(−Δ/2) each."""
+    weights = np.exp(-0.5 * np.array([one.above for one in near]))
+    present = np.array([coef != 0, *(one.coef != 0 for one in near[1:])], dtype=np.float64)
+    return np.asarray(weights @ present / weights.sum())

@@ -1,0 +1,50 @@
+"""Options: how the convex problem of a pass is posed and solved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cindy.problem import Adaptive, Weights
+from cindy.rows import Rows
+from cindy.solver import Correction, Direct
+
+__all__ = ["Options"]
+
+_MATTERS = 3.0
+"""Effect of a term, in units of what is left, where that is not noise (benchmark: solver_made)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """How the convex problem of a pass is posed and solved.
+
+    price: what a parameter must lower χ² by; likely: what it must lower −2 log p by, if that is another
+    faithful: whether terms may only come from the path of the solver, as its options left it
+    """
+
+    rows: Rows
+    texts: tuple[object, ...]
+    price: float
+    weights: Weights = field(default_factory=Adaptive)
+    radius: float | None = None
+    correction: Correction = field(default_factory=Direct)
+    tol: float = 1e-6
+    max_iter: int = 10_000
+    faithful: bool = False
+    likely: float | None = None
+
+    @property
+    def price_of_likelihood(self) -> float:
+        return self.price if self.likely is None else self.likely
+
+    def resolved(self, rows: int) -> Options:
+        """The same where what is left is not noise: a term must also matter, beside what is left.
+
+        Over the rows of an equation the loss of a term must leave _MATTERS times what is left with it:
+        χ² rises by rows · _MATTERS², and −2 log p, each model with its own variance, by its logarithm.
+        """
+        least = _MATTERS**2 * rows
+        likely = rows * float(np.log1p(_MATTERS**2))
+        return replace(self, price=max(self.price, least), likely=max(self.price, likely))
