@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.basis import Parameter, differentiate_by_parameter
+from cindy.basis import Parameter, differentiate_by_parameter, term_name
 from cindy.cli.app import main
 from cindy.cli.settings import FitSettings
+from cindy.systems import integrate
 
 UPTAKE = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": (0.01, 10)})
 
@@ -256,12 +257,55 @@ def test_a_basis_without_parameters_takes_no_values():
         cindy.Polynomial(2).at({"K": 1.0})
 
 
-def test_fields_ask_for_values():
-    basis = cindy.Derivatives(1, 2, of=cindy.Custom({"grow": "u/(K + u)"}, parameters={"K": (0.1, 2)}))
-    t, x = np.linspace(0, 1, 30), np.linspace(0, 1, 20)
-    field = cindy.Field(u=np.sin(3 * x) * np.exp(-t[:, None]), t=t, x=x)
-    with pytest.raises(cindy.DataError, match="K cannot be found from fields"):
-        cindy.identify(field, basis)
+def uptake_in_space():
+    """u_t = 0.05 u_xx − 1.5 u/(0.5 + u), v_t = 0.05 v_xx + 1.5 u/(0.5 + u) − 0.5 v on a ring."""
+    t, x = np.linspace(0, 4, 60), np.linspace(0, 2 * np.pi, 32, endpoint=False)
+    wave = np.fft.rfftfreq(32, 1 / 32)
+
+    def slope(states):
+        u, v = states[:, :32], states[:, 32:]
+        spread = [np.fft.irfft(-0.05 * wave**2 * np.fft.rfft(field), 32) for field in (u, v)]
+        eaten = 1.5 * u / (0.5 + u)
+        return np.concatenate([spread[0] - eaten, spread[1] + eaten - 0.5 * v], axis=1)
+
+    start = np.concatenate([1.5 + 0.8 * np.cos(x) + 0.2 * np.sin(3 * x), 0.5 + 0.3 * np.sin(2 * x)])
+    exact = integrate(slope, start[None], t)[:, 0]
+    exact += 0.01 * np.random.default_rng(3).standard_normal(exact.shape)
+    return {"u": exact[:, :32], "v": exact[:, 32:], "t": t, "x": x}
+
+
+def test_a_parameter_that_two_equations_of_fields_share_is_found():
+    uptake = cindy.Custom({"uptake": "u/(K + u)"}, parameters={"K": (0.05, 5)})
+    model = cindy.identify(cindy.Field(**uptake_in_space()), cindy.Derivatives(1, 2, of=uptake))
+    kept = [
+        (state, term)
+        for i, term in enumerate(model.terms)
+        for j, state in enumerate("uv")
+        if model.coef[i, j]
+    ]
+    assert sorted(kept) == [("u", "u_xx"), ("u", "uptake"), ("v", "uptake"), ("v", "v"), ("v", "v_xx")]
+    assert abs(model.parameters["K"].value - 0.5) < 3 * model.parameters["K"].error < 0.1
+    place = model.terms.index("uptake")
+    assert np.all(np.abs(np.abs(model.coef[place]) - 1.5) < 3 * model.coef_error[place])
+    # Five coefficients, and K, which is made up for by the rate of uptake.
+    assert model.covariance.shape == (6, 6)
+    assert np.sqrt(model.covariance[5, 5]) == pytest.approx(model.parameters["K"].error)
+    assert model.basis.unknowns() == ()
+
+
+def test_the_slope_of_a_derivative_in_space_by_a_parameter_is_the_derivative_of_the_slope():
+    basis = cindy.Derivatives(1, 1, of=UPTAKE).on_axes(("x",))
+    ((weight, slope),) = differentiate_by_parameter(basis.terms(("S",))[-1], "K", ("S",))
+    assert weight == 1.0
+    assert term_name(slope) == "(d(uptake)/d(K))_x"
+
+
+def test_a_parameter_of_fields_that_moves_its_term_as_another_does_is_told():
+    line = cindy.Custom({"line": "K*u + u/(0.5 + u)"}, parameters={"K": (0.1, 0.2)})
+    field = cindy.Field(**{name: values for name, values in uptake_in_space().items() if name != "v"})
+    held = cindy.bound("u", "u", lower=0.01)
+    model = cindy.identify(field, cindy.Derivatives(1, 2, of=line), constraints=[held])
+    assert any("K cannot be told from the coefficients beside it" in said for said in model.warnings)
 
 
 def test_the_command_line_finds_shows_and_reports_a_parameter(tmp_path, monkeypatch, capsys):

@@ -192,7 +192,8 @@ def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
 
 def term_parameters(term: Term) -> frozenset[str]:
     """The parameters inside a term."""
-    return frozenset(name for factor in term for name, _ in factor.values)
+    inside = [term_parameters(factor.of) for factor in term if factor.of]
+    return frozenset(name for factor in term for name, _ in factor.values).union(*inside)
 
 
 def differentiate_by_parameter(
@@ -201,11 +202,17 @@ def differentiate_by_parameter(
     """d term / d parameter, at the parameter's current value, as a sum of (coefficient, term)."""
     result: list[tuple[float, Term]] = []
     for i, factor in enumerate(term):
-        if factor.symbolic is None or parameter not in dict(factor.values):
-            continue
         rest = [*term[:i], *term[i + 1 :]]
         if factor.power > 1:
             rest.append(replace(factor, power=factor.power - 1))
+        if factor.of:
+            for weight, part in differentiate_by_parameter(factor.of, parameter, variables):
+                if part:
+                    outer = product([*rest, spatial(part, factor.by)], variables)
+                    result.append((factor.power * weight, outer))
+            continue
+        if factor.symbolic is None or parameter not in dict(factor.values):
+            continue
         numbers = {name: number(value) for name, value in factor.values}
         slope = factor.symbolic.derivative(parameter).replaced(numbers)
         if slope.operation == "number":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model import Model
 from cindy.pipeline.field_errors import with_noise_errors
+from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
 
@@ -38,15 +40,17 @@ def identify_fields(
     """The partial differential equations behind measured fields."""
     fields = as_fields(data)
     _check_motion(fields)
+
+    def posed(some: Basis) -> Problem:
+        summary = gather(fields, basis=some, formulation=form)
+        target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
+        return pose(summary, floor=_INEXACT * target)
+
     if basis.unknowns():
-        names = ", ".join(one.name for one in basis.unknowns())
-        raise DataError(
-            f"identify: {names} cannot be found from fields: only trajectories tell numbers inside terms. "
-            "Give values, basis.at({…}), and compare the models of several."
-        )
-    summary = gather(fields, basis=basis, formulation=form)
-    target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
-    problem = pose(summary, floor=_INEXACT * target)
+        known = partial(identify_fields, fields, form=form, gather=gather, pose=pose, run=run, seed=seed)
+        return FieldSearch(basis, known, posed, partial(with_noise_errors, fields=fields)).model()
+    problem = posed(basis)
+    summary = problem.summary
     if any(at_samples(c) for c in problem.constraints):
         raise DataError(
             "identify: a conservation law with a tolerance at every sample needs values without noise, "

@@ -26,7 +26,7 @@ from cindy.rows import Rows
 from cindy.selection import Selection
 from cindy.states import Motion
 
-__all__ = ["identify_with_parameters"]
+__all__ = ["end_of_range", "identify_with_parameters"]
 
 _VAGUE = 0.5
 """Error of a parameter's logarithm, or of half its range, beyond which it is hardly known."""
@@ -226,11 +226,12 @@ def _warnings(model: Model, best: Met, joint: _Joint) -> list[str]:
     law, said = best.fitted.law, []
     places = best.fitted.coef[len(law.support) :]
     for p, (one, place) in enumerate(zip(law.unknown, places, strict=True)):
-        said += _end(one, float(place)) or _vague(model, best, joint, p)
+        said += end_of_range(one, float(place)) or _vague(model, best, joint, p)
     return said + _coalesced(model, best, joint) + _doubted(model)
 
 
-def _end(one: Parameter, place: float) -> list[str]:
+def end_of_range(one: Parameter, place: float) -> list[str]:
+    """A sentence where a parameter has come to the end of its range."""
     first, last = one.places
     if min(place - first, last - place) > 1e-6 * (last - first):
         return []

@@ -1,0 +1,221 @@
+"""Parameters inside terms of fields: scanned, then fitted by Gauss-Newton on the weak rows.
+
+At given values of the parameters a law of fields is found in one pass. Around the best of a few values each
+parameter is one more column, Σ ξ ∂ψ/∂θ, which the weak form integrates and frees of noise like any other.
+Where it is made of several slopes, equalities keep their coefficients in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats, Ints
+from cindy.basis import Basis, Listed, Parameter, Term, differentiate_by_parameter, term_name
+from cindy.errors import DataError, NoModelError
+from cindy.model import Estimate, Model, Path
+from cindy.pipeline.parametric_model import end_of_range
+from cindy.problem import Problem, linear
+from cindy.regression import Refit, independent, refit
+
+__all__ = ["FieldSearch"]
+
+Values = dict[str, float]
+
+_SCANNED = {1: 9, 2: 5, 3: 4}
+"""Values of a parameter by how many there are, as few as at least for trajectories; beyond, three."""
+_ROUNDS = 4
+_STEPS = 15
+_FURTHEST = 1.0
+"""A step in the logarithm of a parameter; of others, a fifth of the range."""
+_STILL = 1e-3
+"""A step, in units of the error, that changes nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class FieldSearch:
+    """How laws of fields with unknown parameters are found.
+
+    at: the law of a basis without unknowns; pose: the problem of a basis
+    sure: a model with its errors by the noise
+    """
+
+    basis: Basis
+    at: Callable[[Basis], Model]
+    pose: Callable[[Basis], Problem]
+    sure: Callable[[Model, Problem], Model]
+
+    def model(self) -> Model:
+        """The law at the values that leave least, with errors that know of each other."""
+        values = self._scanned()
+        model = self.at(self.basis.at(values))
+        for _ in range(_ROUNDS):
+            values = self._settled(model, values)
+            before, model = model, self.at(self.basis.at(values))
+            if np.array_equal(model.coef != 0, before.coef != 0):
+                break
+        last = _Tangents.of(model, self.basis.unknowns(), values, self.pose)
+        return model if last is None else last.told(model, self.sure)
+
+    def _scanned(self) -> Values:
+        """Where the criterion of the law is least, of a few values of each parameter."""
+        unknown = self.basis.unknowns()
+        scores: list[tuple[float, Values]] = []
+        failed: DataError | NoModelError | None = None
+        for place in product(*(one.grid(_SCANNED.get(len(unknown), 3)) for one in unknown)):
+            values = {one.name: float(value) for one, value in zip(unknown, place, strict=True)}
+            try:
+                path = self.at(self.basis.at(values)).path
+            except (DataError, NoModelError) as error:
+                # A pole, or nothing that explains the data: no law at these values.
+                failed = error
+            else:
+                scores.append((path.scores[path.chosen or 0], values))
+        if not scores:
+            assert failed is not None
+            raise failed
+        return min(scores, key=lambda pair: pair[0])[1]
+
+    def _settled(self, model: Model, values: Values) -> Values:
+        """Where the terms of a model leave least."""
+        unknown = self.basis.unknowns()
+        now = _Tangents.of(model, unknown, values, self.pose)
+        step = np.zeros(0) if now is None else now.step
+        for _ in range(_STEPS):
+            if now is None or now.still(step):
+                break
+            new = _Tangents.of(model, unknown, now.moved(step), self.pose)
+            if new is not None and new.left <= now.left:
+                now, step = new, new.step
+            else:
+                step = 0.5 * step
+        return values if now is None else now.values
+
+
+@dataclass(frozen=True, eq=False)
+class _Tangents:
+    """A model linearised in the parameters that its terms hold.
+
+    problem: that of its basis with the slopes by parameters as further terms
+    own: flat places of the model's coefficients; support: of those and of all slopes
+    first: (p,) a slope of each parameter; size: (p,) its coefficient for a unit of the parameter's place
+    """
+
+    problem: Problem
+    unknown: tuple[Parameter, ...]
+    values: Values
+    own: Ints
+    support: Ints
+    first: Ints
+    size: Floats
+
+    @classmethod
+    def of(
+        cls, model: Model, unknown: Sequence[Parameter], values: Values, pose: Callable[[Basis], Problem]
+    ) -> _Tangents | None:
+        """None where the model has no term with a parameter."""
+        terms = list(model.basis.at(values).terms(model.variables))
+        own = np.flatnonzero(model.coef)
+        slopes = {one: _slopes(model, terms, one, values) for one in unknown}
+        held = tuple(one for one in unknown if slopes[one])
+        if not held:
+            return None
+        names = [(state, term_name(term)) for term in terms for state in model.states]
+        ties = []
+        for one in held:
+            (first, size), *others = slopes[one].items()
+            ties += [linear({names[k]: size, names[first]: -amount}, 0.0, 0.0) for k, amount in others]
+        problem = pose(Listed(tuple(terms)))
+        problem = replace(problem, constraints=(*problem.constraints, *ties))
+        every = np.union1d(own, [flat for one in held for flat in slopes[one]])
+        leading = np.array([next(iter(slopes[one].items())) for one in held])
+        return cls(problem, held, values, own, every, leading[:, 0].astype(np.intp), leading[:, 1])
+
+    @cached_property
+    def fit(self) -> Refit:
+        return refit(self.problem.regression, self.support)
+
+    @cached_property
+    def left(self) -> float:
+        """Logarithm of what the model itself leaves, each equation in units of its own."""
+        return float(np.sum(np.log(refit(self.problem.regression, self.own).left)))
+
+    @property
+    def step(self) -> Floats:
+        """(p,) by how much the places of the parameters want to change, inside their ranges."""
+        whole = self.problem.physical(self.fit.x).ravel()[self.first] / self.size
+        ends = np.array([one.places for one in self.unknown]).T
+        far = np.where([one.logarithmic for one in self.unknown], _FURTHEST, 0.2 * (ends[1] - ends[0]))
+        now = np.array([one.place(self.values[one.name]) for one in self.unknown])
+        return np.asarray(np.clip(now + np.clip(whole, -far, far), *ends) - now)
+
+    def still(self, step: Floats) -> bool:
+        error = self.problem.physical(self.fit.error).ravel()[self.first] / np.abs(self.size)
+        return bool(np.all(np.abs(step) <= np.maximum(_STILL * error, 1e-9)))
+
+    def moved(self, step: Floats) -> Values:
+        """All values, those of the model's parameters a step further."""
+        pairs = zip(self.unknown, step, strict=True)
+        return self.values | {one.name: one.value(one.place(self.values[one.name]) + by) for one, by in pairs}
+
+    def told(self, model: Model, sure: Callable[[Model, Problem], Model]) -> Model:
+        """The model with its parameters, and errors of both that know of each other."""
+        coef, error = self.problem.physical(self.fit.x), self.problem.physical(self.fit.error)
+        basis = self.problem.summary.basis
+        whole = Model(coef, basis, model.states, inputs=model.inputs, coef_error=error)
+        whole = sure(replace(whole, path=Path((whole,), (0.0,), 0)), self.problem)
+        unit = np.array([one.slope(self.values[one.name]) for one in self.unknown]) / self.size
+        errors = np.abs(unit) * whole.coef_error.ravel()[self.first]
+        named = zip(self.unknown, errors, strict=True)
+        changed: dict[str, Any] = {
+            "coef_error": np.where(model.coef != 0, whole.coef_error[: len(model.coef)], 0.0),
+            "parameters": {one.name: Estimate(self.values[one.name], float(size)) for one, size in named},
+        }
+        covariance = model.covariance
+        if whole.covariance is not None and len(whole.covariance) == len(self.support):
+            at = np.searchsorted(self.support, np.concatenate([self.own, self.first]))
+            scale = np.concatenate([np.ones(len(self.own)), unit])
+            covariance = whole.covariance[np.ix_(at, at)] * np.outer(scale, scale)
+        said = [s for one in self.unknown for s in end_of_range(one, one.place(self.values[one.name]))]
+        path = [replace(m, **changed) if k == model.path.chosen else m for k, m in enumerate(model.path)]
+        return replace(
+            model,
+            **changed,
+            covariance=covariance,
+            path=replace(model.path, models=tuple(path)),
+            warnings=(*model.warnings, *said, *self._tied()),
+        )
+
+    def _tied(self) -> list[str]:
+        """Parameters whose slope is a combination of the terms of its equation."""
+        design, d = self.problem.regression.total.design, len(self.problem.summary.states)
+        said = []
+        for one, flat in zip(self.unknown, self.first, strict=True):
+            beside = self.support[self.support % d == flat % d] // d
+            if independent(design[:, beside]) < len(beside):
+                said.append(
+                    f"The parameter {one.name} cannot be told from the coefficients beside it: its slope is "
+                    "a combination of their terms. Leave one of them out."
+                )
+        return said
+
+
+def _slopes(model: Model, terms: list[Term], one: Parameter, values: Values) -> dict[int, float]:
+    """By flat place, the coefficients of the slopes that a unit of a parameter's place adds.
+
+    Slopes that are no terms are put behind them.
+    """
+    d, found = len(model.states), dict[int, float]()
+    for flat in np.flatnonzero(model.coef):
+        for factor, slope in differentiate_by_parameter(terms[flat // d], one.name, model.variables):
+            if slope not in terms:
+                terms.append(slope)
+            place = terms.index(slope) * d + int(flat % d)
+            amount = factor * float(model.coef.ravel()[flat]) * one.slope(values[one.name])
+            found[place] = found.get(place, 0.0) + amount
+    return found
