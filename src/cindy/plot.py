@@ -32,6 +32,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5
 _MUTED = "#9a9a9a"
 _DOTS: dict[str, Any] = {"marker": ".", "ms": 4, "mew": 0, "alpha": 0.55, "ls": "none"}
 _MOST_IN_LEGEND = 12
+"""Names in a legend; with more it would hide the curves."""
 
 
 def trajectories(

@@ -23,7 +23,9 @@ __all__ = ["Basis", "Functions", "basis_from_dict", "check_size", "from_dict"]
 Functions = Mapping[str, Callable[..., Any]]
 
 MOST_TERMS = 200_000
+"""A triangle of as many columns would take 320 GB: it is a degree mistaken for another."""
 DEEPEST = 40
+"""Levels of a description in a file: nobody nests bases as deep, and Python recurses along them."""
 _COMPOSED = ("Sum", "Product", "Subset", "Without")
 
 

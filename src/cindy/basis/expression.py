@@ -51,9 +51,13 @@ COMPARISONS: dict[str, Callable[[Floats, Floats], Any]] = {
 """They have the value 1 where they hold and 0 elsewhere."""
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
 _TINY = 1e-300
+"""In the place of zero under a logarithm: the least size of an ordinary float, about."""
 LONGEST = 2000
+"""Characters of a formula: far beyond what a person writes, and quickly parsed."""
 LONGEST_CHAIN = 200
+"""Operations in a row, along which the parser recurses: Python allows a thousand."""
 DEEPEST = 60
+"""Levels of a formula once simplified: derivatives and compiled code recurse along them."""
 _QUOTE, _PRIME = re.compile(r"(?<=\w)'"), "\N{MODIFIER LETTER PRIME}"
 """What stands after the name of a rate, and a letter that Python takes in its place."""
 

@@ -17,8 +17,8 @@ from cindy.errors import DataError
 __all__ = ["Dictionary", "Operation", "Plan", "Slope", "call"]
 
 
-# rows evaluated at a time: a few hundred columns of this many rows stay in the cache
 BLOCK = 4096
+"""Rows evaluated at a time: a few hundred columns of this many rows stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)

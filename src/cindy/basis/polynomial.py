@@ -16,6 +16,7 @@ from cindy.errors import DataError
 __all__ = ["Polynomial"]
 
 HIGHEST = 100
+"""Powers beyond leave the range of floats for states of a thousand."""
 
 
 @dataclass(frozen=True)

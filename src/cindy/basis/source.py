@@ -17,8 +17,8 @@ from cindy.errors import DataError
 __all__ = ["Language", "formula", "statements"]
 
 
-# longer sums are cut into several statements: compilers recurse over a sum
 LONGEST_SUM = 40
+"""Longer sums are cut into several statements: compilers recurse over a sum."""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ Term = tuple[Factor, ...]
 """A product of factors in canonical order; the empty product is the constant 1."""
 
 _RANK = {"variable": 0, "sin": 1, "cos": 2, "call": 3, "derivative": 4}
+"""The order of factors in a product."""
 
 
 def spatial(term: Term, by: Sequence[str]) -> Factor:

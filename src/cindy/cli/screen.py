@@ -56,7 +56,9 @@ out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() e
 err = Console(stderr=True, highlight=False, markup=False)
 
 _PATH_ROWS = 11
+"""Models of the path in a table: what a terminal shows at once beside the equations."""
 _MOST_FAILURES = 10
+"""Sentences that are printed one by one; the rest are counted."""
 _VALUE = re.compile(r"(?<![\w^(])[-+]?\s?\d[\d.]*(\(\d+\))?(e[-+]?\d+)?(?![\w)])")
 
 

@@ -13,6 +13,7 @@ from cindy.data.trajectory import Trajectory
 __all__ = ["beginning", "excerpt", "spread_over"]
 
 _PER_SWING = 40
+"""Samples to a swing that thinning leaves: solutions are compared at them, and need no more."""
 
 
 def excerpt(data: Sequence[Trajectory], most: int) -> list[Trajectory]:

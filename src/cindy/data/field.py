@@ -19,6 +19,7 @@ __all__ = ["Field", "as_fields", "is_fields"]
 
 
 _DIMENSIONS = 3
+"""Of space."""
 _UNEVEN = 1e-6
 """Relative difference of steps from which a grid is not uniform: coordinates are often stored in single
 precision."""

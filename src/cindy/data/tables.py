@@ -29,6 +29,7 @@ __all__ = [
 
 
 MOST_PACKED = 200
+"""Times its size that a packed file of measurements unpacks to at most."""
 LEAST_SUSPECT = 64_000_000
 """Bytes: what unpacks to more than this, and to more than MOST_PACKED times its size, is no measurement."""
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}

@@ -15,6 +15,7 @@ __all__ = ["LOOK", "LOOK_SAMPLES", "noise_level", "periods", "some_segments"]
 LOOK = 12
 """Segments looked at, spread over the data: the settings need no more, and no second pass."""
 LOOK_SAMPLES = 4000
+"""Samples of a segment that are looked at."""
 
 
 def periods(segment: Trajectory) -> float:

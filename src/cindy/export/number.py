@@ -7,10 +7,10 @@ from decimal import Context, Decimal
 
 __all__ = ["format_value"]
 
-# beyond this many digits an error is too small to be worth printing
 MOST_DIGITS = 12
-# enough digits for the largest float over the smallest
+"""Beyond this many digits an error is too small to be worth printing."""
 _WIDE = Context(prec=800)
+"""Enough digits for the largest float over the smallest."""
 
 
 def format_value(value: float, error: float | None = None) -> str:

@@ -25,6 +25,7 @@ Pair = tuple[Floats, Floats]
 STRETCH = 64
 """Samples in an indivisible stretch where a formulation has no windows of its own."""
 _SMOOTHING_DEGREE = 4
+"""Of the local polynomials of `smooth`: it keeps what bends within a window, as Savitzky and Golay do."""
 
 
 class Formulation(ABC):

@@ -28,8 +28,13 @@ _ENOUGH_WINDOWS = 12
 _HARMLESS = float(np.log(1.5))
 """Neighbouring time steps that differ by less do not magnify noise."""
 _DEGREES = (8, 6, 4, 2)
+"""Of local polynomials for derivatives, that of least bias first; on even grids odd ones repeat a
+neighbour."""
 _QUADRATURES = ((8, 4), (8, 5), (8, 6), (6, 3), (6, 4), (6, 5), (4, 3), (4, 4), (2, 2), (2, 3))
+"""Degree and half-width for integrals, that of least bias first: nine points, then fewer degrees on as
+many points or more."""
 _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
+"""Half-widths to choose from, about a quarter apart."""
 
 
 def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:

@@ -27,6 +27,7 @@ _EDGE = 1e-3
 _INDEPENDENT = 3.0
 """Independent rows a term that the widths must leave; fewer, and terms are told apart by chance."""
 _HIGHEST_POWER = 16
+"""Of the test function: beyond, it is so narrow within its window that most samples hardly count."""
 _FEWEST = 4
 """Samples on each side of a test function, at least."""
 _LOOK = 4_000_000

@@ -28,6 +28,7 @@ _LATTICE = 0.5
 _SLAB = 6_000_000
 """Values of one variable that are held in memory at a time."""
 _LOCAL_DEGREE = 4
+"""Of the polynomials that slopes inside products are taken from."""
 _MODES = 24
 """Cosines in a window of the integral form in time."""
 

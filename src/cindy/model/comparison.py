@@ -18,9 +18,11 @@ __all__ = ["Comparison", "compare"]
 _FOLLOWS = 0.9
 """R² of every state, above which solutions run through."""
 _OFF = 0.5
-"""Of the spread, beyond the noise: a solution that is further off has left the data."""
+"""Of the spread, beyond the noise: a solution that is further off has left the data, at R² = 0.75."""
 _SHORTEST = 20
+"""Samples of a window, at least: in fewer, any curve follows the data."""
 _TRIES = 3
+"""Halvings of the window: an eighth of the time over which solutions seem to follow."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,11 @@ from cindy.model.simulation import simulate
 __all__ = ["fitted_start"]
 
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
+"""Of the simulations along the way: far more accurate than data are, and given up soon."""
 _DIFFERENCE = 1e-4
 """Of a start, in spreads: far above the tolerance of the simulation, far below what bends it."""
 _ROUNDS = 6
+"""Of Levenberg and Marquardt, each some simulations; one that gains less than a thousandth is the last."""
 _FOLLOWS = 0.5
 """Of the spread: a solution that is further off than this in the root mean square no longer follows."""
 _BEYOND = 0.1

@@ -25,6 +25,7 @@ Complexes = NDArray[np.complex128]
 Summand = tuple[Term, tuple[int, ...], Floats]
 
 _TAYLOR = 14
+"""Highest power of the series for arguments up to 1/2: the next adds 0.5^15 / 15!, below rounding."""
 _LOOSE = 1e-7
 """Tolerance from which two runs a stretch are cheaper than four of a higher order."""
 _FAR = 0.1

@@ -17,7 +17,8 @@ __all__ = ["balanced", "unequal"]
 
 
 _CLEAR = 0.1
-"""Variance of the logarithm of the noise power, beyond what chance gives it, from which weighting pays."""
+"""Variance of the logarithm of the noise power, beyond what chance gives it, from which weighting pays
+(`python -m benchmarks hard_data`)."""
 
 
 def unequal(summary: Summary, coef: Floats, noise: Floats) -> bool:

@@ -25,6 +25,7 @@ _MOST_SAMPLES = 20_000
 _MOST_NUMBERS = 5_000_000
 """Samples times terms, likewise: with thousands of terms their sums would take longer than the model."""
 _MOST_RUNS = 2
+"""Runs that solutions are compared with: a fraction of a second."""
 _MOST_SOLVED = 200
 """Runs, and samples of each, that solutions are compared with: a fraction of a second."""
 # `python -m benchmarks oddities` has right models and models without a term of the law: of 20 right ones none

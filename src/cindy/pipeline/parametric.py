@@ -35,6 +35,7 @@ _AGREE = 0.5
 _LEAST_STARTS = 3
 """Two starts may come from neighbours on one path: their agreement alone says little (parameters)."""
 _MOST_STARTS = 8
+"""A bound on work: without agreement by then, the best of them is taken (parameters)."""
 _LOOKS = 3
 """How often a better model is looked around from; one is typical."""
 _AROUND = 6

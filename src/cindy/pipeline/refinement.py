@@ -30,7 +30,9 @@ __all__ = ["refined"]
 _LIKELY = 300
 """Candidates beside the terms of the law that rows are made for (benchmark: bound, kuramoto10)."""
 _ROUNDS = 4
+"""States and terms in turn; a support that comes back ends it sooner."""
 _STRETCHES = 4
+"""Stretches by which lengths of columns are judged: they only rank candidates."""
 _DEPENDENT = 1e-5
 """What is left of a column beyond the terms of the law, below which it says nothing new."""
 _MOST_WORK = 1e10

@@ -24,6 +24,7 @@ Values = dict[str, float]
 _SHARES = (1.0, 0.5, 1.5)
 """Sizes of the starts, in units of the best model on a path."""
 _SWEEPS = 3
+"""Over the groups, each at its best value beside the others; values that stay end it sooner."""
 _GROWN = 9
 """Values of a group that supports grow from."""
 

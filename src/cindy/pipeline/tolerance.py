@@ -17,7 +17,9 @@ __all__ = ["solve_with_samples"]
 
 
 _AT_A_TIME = 40
+"""Samples that are imposed at first, and added in a round, those that are missed most."""
 _SLACK = 1e-10
+"""By which a law may be missed at a sample: the tolerance of the linear programs that impose it."""
 
 
 def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[Problem], Model]) -> Model:

@@ -10,6 +10,7 @@ __all__ = ["difference_error"]
 
 
 _FEWEST = 20
+"""Rows below which products of differences average over too few pairs to tell anything."""
 _APART = 5
 """Steps at which second differences of centred differences have no sample in common."""
 _SMOOTH = 0.5

@@ -17,6 +17,7 @@ from cindy.report.page import certificate, common, counted, minus
 __all__ = ["field_contents"]
 
 _MOST_FIELDS = 4
+"""Fields that a page shows, each with three pictures."""
 _MOST_SAMPLES = 120
 """Along either side of a picture: three of them take a tenth of a megabyte each."""
 

@@ -19,12 +19,17 @@ __all__ = ["Shown", "coefficients", "history", "path", "residual_series", "thinn
 
 
 _MOST_TRAJECTORIES = 16
+"""Curves of a picture, spread over the data: more hide each other."""
 _MOST_SAMPLES = 600
+"""Of a curve: as many as a picture has pixels to a side."""
 _MOST_NUMBERS = 40_000
 """Of data and as many of solutions: they take about half a megabyte."""
 _MOST_RESIDUALS = 600
+"""Dots of a picture, drawn at random: they show the same cloud."""
 _MOST_MODELS = 60
+"""Bars of the path."""
 _MOST_SUMMANDS = 8000
+"""Of the equations of all models on the path together: they stand as text in the page."""
 
 
 @dataclass(frozen=True, eq=False)

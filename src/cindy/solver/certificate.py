@@ -11,6 +11,7 @@ from cindy.solver.oracle import Atom, Oracle
 __all__ = ["Sizes", "certificate"]
 
 _ROWS = 16
+"""That are turned into longer numbers at a time: few beside the whole, many for a product."""
 _LARGEST = 100_000_000
 """Products beyond which the gradient is not worked out again with longer numbers: some seconds' work."""
 

@@ -12,6 +12,7 @@ from cindy.solver.region import Region
 __all__ = ["Ball", "Rays"]
 
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Relative error of a slope, a product of few numbers."""
 _PRESOLVED = 8 * float(np.finfo(np.float64).eps)
 """Relative error of the corners that presolve computes: ties are exact, blocks are small and balanced."""
 

@@ -14,8 +14,8 @@ from cindy.solver.trace import Nonzeros, Snapshot, way_back
 __all__ = ["Corral"]
 
 
-# Atoms found earlier come before the oracle while one promises this part of what its last atom did.
 WORTHWHILE = 0.1
+"""Atoms found earlier come before the oracle while one promises this part of what its last atom did."""
 
 
 class _FactorGroup(Group):

@@ -9,10 +9,11 @@ from cindy._types import Floats
 __all__ = ["GrowingQR"]
 
 
-# A column that lies in the span of the others up to this part of its length is
-# taken to lie in it: what is left of it is rounding.
 DEPENDENT = 1e-12
+"""A column that lies in the span of the others up to this part of its length is taken to lie in it: what is
+left of it is rounding."""
 STEEP = 1e3
+"""Size of weights beyond which the difference of two vectors of them would lose three digits."""
 
 
 class GrowingQR:

@@ -10,8 +10,8 @@ from cindy._types import Floats
 
 __all__ = ["optimum", "quiet_model"]
 
-# HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms.
 _TOLERANCE = 1e-10
+"""HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms."""
 _DUAL, _PRIMAL = 1, 4
 # Answers that an ill-conditioned last basis gives to programs that have an optimum.
 _DOUBTFUL = (

@@ -22,10 +22,11 @@ from cindy.solver.trace import Trace
 __all__ = ["conditional_gradient", "gap_at"]
 
 
-# Iterations in a row with neither a measurable decrease nor a narrower gap, after which rounding has the
-# upper hand. In its last digits the objective may rise and fall by turns for ever (test_laws.py).
 PATIENCE = 50
+"""Iterations in a row with neither a measurable decrease nor a narrower gap, after which rounding has the
+upper hand. In its last digits the objective may rise and fall by turns for ever (test_laws.py)."""
 MEASURABLE = 4 * np.finfo(float).eps
+"""A fall of the objective by less, relative to it, is rounding."""
 
 
 def conditional_gradient(

@@ -16,12 +16,14 @@ __all__ = ["Presolved", "presolve"]
 # Of a block: where the origin lies; corners, as places among its members and the values there.
 _Solved = tuple[Floats, list[tuple[Ints, Floats]]]
 
-# Corners to try in one block before a linear program is the better choice.
 MOST_CORNERS = 5_000
+"""Corners to try in one block before a linear program is the better choice."""
 MOST_IN_ALL = 50_000
+"""In all blocks together: an oracle call looks at every corner."""
 MOST_FREE = 40
-# Relative size below which a number left by elimination counts as zero.
+"""Coefficients of a block less its equalities: the number of corners grows exponentially with them."""
 ROUNDING = 1e-11
+"""Relative size below which a number left by elimination counts as zero."""
 
 
 @dataclass(frozen=True, eq=False)

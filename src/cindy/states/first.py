@@ -17,6 +17,8 @@ __all__ = ["drift_of_data", "drift_of_nothing", "first_objective", "start_of", "
 
 
 _DRIFTS = 10.0 ** np.arange(-6.0, 4.1, 0.5)
+"""Variance of the steps of a walk, in units of the spread squared, half a decade apart: from a state that
+hardly moves to one that jumps."""
 
 
 def first_objective(motion: Motion, drift: Floats) -> LeastSquares:

@@ -29,7 +29,9 @@ LEVELS = (1e-1, 1e-2, 1e-3, 1e-4)
 NEARBY = (1e-3, 1e-4)
 """The same from states that another support has fitted."""
 _FLOOR = 1e-6
+"""Least model error, in units of σ²/h: a hundredth of the last level, and nothing beside the noise."""
 _MOST = 12
+"""Steps at one level, and after the last; a fit that has not settled by then is given up."""
 _SLOW = 0.3
 """A step of the states, in units of the noise, at which the next level of the model error may come."""
 _WORTH = 1.0
@@ -37,6 +39,8 @@ _WORTH = 1.0
 _NEGLIGIBLE = 2e-4
 """Model error from one sample to the next, as a share of σ², that changes nothing (benchmark: chaotic)."""
 _PROBES = 2
+"""Random signs by which traces are estimated (Hutchinson, Commun. Stat. Simul. Comput. 18, 1989), to about
+√(2 / rows) with one."""
 
 
 def fit_states(

@@ -21,11 +21,13 @@ _LONGEST = 2000
 _AT_ONCE = 30_000
 """Values, samples times states, in a record."""
 _LOOK = 8
+"""Trajectories that are looked at for it; a median needs no more."""
 _COARSE, _FINE = 0.6, 0.2
 """Bending from sample to sample beyond which instants are put between them, and what they aim for.
 
 True motions of the 70 chaotic systems at 100 samples a period bend by 0.05 to 0.5 and need none."""
 _MOST_PARTS = 8
+"""Beyond, what happens between two samples is guessed and not measured."""
 _LONGEST_HOLE = 12
 """Instants in a row without any measurement beyond which a trajectory is split."""
 

@@ -12,7 +12,9 @@ from cindy._types import Floats
 __all__ = ["Smooth", "roughness", "smoothed"]
 
 _ORDER = 3
+"""Of the differences that are taken for noise: a parabola bends freely (Whittaker, 1923)."""
 _RATIOS = 10.0 ** np.arange(-8.0, 12.1, 1.0)
+"""Of bending to noise, a decade apart, as far as double precision tells them from none."""
 _FEW = 12
 """Samples below which nothing is smoothed."""
 

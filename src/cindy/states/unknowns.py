@@ -25,9 +25,11 @@ Solve = Callable[[LeastSquares, Ints], Floats]
 Parts = list[tuple[Whitened, Floats]]
 
 _FURTHEST = 1.0
-"""A step in the logarithm of a parameter; of others, it is this share of the range times `_SHARE`."""
+"""A step in the logarithm of a parameter: a factor of e."""
 _SHARE = 0.2
+"""Of the range: a step of a parameter that is spanned by differences."""
 _HALVINGS = 5
+"""Of a step that does not fit better; then the parameters stay."""
 
 
 @dataclass(frozen=True, eq=False)

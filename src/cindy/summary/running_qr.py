@@ -13,8 +13,9 @@ _LOT = 512
 _PANEL = 32
 """Columns that are eliminated one by one before the rest is brought up to date with them all at once."""
 _NARROW_PANEL = 16
+"""The same for narrow matrices."""
 _NARROW = range(33, 257)
-"""Columns of matrices for which that takes half of the work: with 61 of them sums are a tenth faster by
+"""Columns of matrices for which a panel takes half of the work: with 61 of them sums are a tenth faster by
 the narrower panel (`python -m benchmarks stream`)."""
 
 

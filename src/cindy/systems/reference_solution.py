@@ -13,7 +13,9 @@ __all__ = ["integrate"]
 Wide = NDArray[np.longdouble]
 
 COLUMNS = 10
+"""Of the extrapolation table, order 20: what does not converge by then takes a shorter step."""
 MOST_PIECES = 4096
+"""Of the time between two samples; a solution that needs more is leaving every bound."""
 
 
 def integrate(
