@@ -1,20 +1,19 @@
 """Equations as text, LaTeX, SymPy expressions, Python source, C source and SBML.
 
-Every exporter takes (terms, coef, states, inputs) and the keywords
-errors: (terms, states), standard errors of the coefficients, for those that print them
-order: 1 for x' = F, 2 for x'' = F
-discrete: whether F gives the next state instead of a derivative
+Every exporter takes `RightHandSides.of(terms, coef, states, inputs)`.
 """
 
 from cindy.export.code import to_c, to_python
 from cindy.export.latex import to_latex
 from cindy.export.mathml import definition, left_side, summand, term_markup, with_symbols
 from cindy.export.number import format_value
+from cindy.export.right_hand_sides import RightHandSides
 from cindy.export.sbml import to_sbml
 from cindy.export.symbolic import to_sympy
 from cindy.export.text import to_text
 
 __all__ = [
+    "RightHandSides",
     "definition",
     "format_value",
     "left_side",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cindy._types import Floats
-from cindy.basis import Language, Plan, Term, statements, term_variables
+from cindy.basis import Language, Plan, statements, term_variables
 from cindy.export.right_hand_sides import RightHandSides
 
 __all__ = ["to_c", "to_python"]
@@ -16,22 +15,12 @@ PYTHON = Language(prefix="", end="", module="math.")
 C = Language(prefix="const double ", end=";", module="", extreme="f", choice="({0} ? {1} : {2})")
 
 
-def to_python(
-    terms: Sequence[Term],
-    coef: Floats,
-    states: Sequence[str],
-    inputs: Sequence[str] = (),
-    *,
-    errors: Floats | None = None,
-    order: int = 1,
-    discrete: bool = False,
-) -> str:
+def to_python(equations: RightHandSides) -> str:
     """A Python module with `rhs(t, x, u=())`, which needs only the standard library.
 
     Coefficients stand in full precision. A custom Python function with a coefficient is a DataError:
     it has no source to copy.
     """
-    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     outputs = [f"dx{j}" for j in range(len(equations.states))]
     loads, body = _parts(equations, PYTHON, outputs, "s{} = {}[{}]  # {}")
     lines = [
@@ -51,21 +40,11 @@ def to_python(
     return re.sub(r"\n{4,}", "\n\n", "\n".join(lines)) + "\n"
 
 
-def to_c(
-    terms: Sequence[Term],
-    coef: Floats,
-    states: Sequence[str],
-    inputs: Sequence[str] = (),
-    *,
-    errors: Floats | None = None,
-    order: int = 1,
-    discrete: bool = False,
-) -> str:
+def to_c(equations: RightHandSides) -> str:
     """A C file with `void rhs(double t, const double *x, const double *u, double *dx)`.
 
     Standard C99; link with -lm. u may be NULL when there are no inputs.
     """
-    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     outputs = [f"dx[{j}]" for j in range(len(equations.states))]
     loads, body = _parts(equations, C, outputs, "const double s{} = {}[{}]; /* {} */")
     where = f"at the states x{_then(equations)} and the inputs u"

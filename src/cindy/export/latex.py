@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from cindy._types import Floats
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
 from cindy.export.number import format_value
 from cindy.export.right_hand_sides import RightHandSides
@@ -26,22 +25,14 @@ _FUNCTIONS = {"asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan"}
 
 
 def to_latex(
-    terms: Sequence[Term],
-    coef: Floats,
-    states: Sequence[str],
-    inputs: Sequence[str] = (),
-    *,
-    errors: Floats | None = None,
-    order: int = 1,
-    discrete: bool = False,
-    parameters: Mapping[str, tuple[float, float]] | None = None,
+    equations: RightHandSides, *, parameters: Mapping[str, tuple[float, float]] | None = None
 ) -> str:
     r"""An `aligned` block with one equation per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y."""
-    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
+    order = equations.order
     lines = []
     for j, state in enumerate(equations.states):
         head, index = _name_parts(state)
-        if discrete:
+        if equations.discrete:
             left = f"{head}{index}[k+1]"
         elif equations.axes:
             left = rf"\partial_{{{'t' * order}}} {head}{index}"
@@ -57,7 +48,7 @@ def to_latex(
             )
         lines.append(f"{left} &= {''.join(pieces) or '0'}")
     for name, (value, error) in (parameters or {}).items():
-        size = _value(abs(value), error if errors is not None else math.nan)
+        size = _value(abs(value), error if equations.with_errors else math.nan)
         lines.append(f"{_name(name)} &= {'-' if value < 0 else ''}{size}")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 

@@ -1,4 +1,4 @@
-"""What every exporter starts from."""
+"""Right-hand sides: what every exporter starts from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ __all__ = ["RightHandSides"]
 class RightHandSides:
     """Terms with coefficients (terms, states), checked.
 
-    errors: of the shape of coef; nan where unknown
+    errors: of the shape of coef; nan where unknown; with_errors: whether they are to be written
+    order: 1 for x' = F, 2 for x'' = F
+    discrete: whether F gives the next state instead of a derivative
     """
 
     terms: tuple[Term, ...]
@@ -27,6 +29,7 @@ class RightHandSides:
     states: tuple[str, ...]
     inputs: tuple[str, ...]
     errors: Floats
+    with_errors: bool
     order: int
     discrete: bool
 
@@ -42,6 +45,7 @@ class RightHandSides:
         order: int = 1,
         discrete: bool = False,
     ) -> RightHandSides:
+        """errors: (terms, states), standard errors of the coefficients, for exporters that write them."""
         values = floats(coef, "export: coef", ndim=2)
         names = unique_names((*states, *inputs), "export: states and inputs")
         if values.shape != (len(terms), len(states)):
@@ -55,7 +59,7 @@ class RightHandSides:
         if order not in (1, 2):
             raise DataError(f"export: order must be 1 or 2, but is {order!r}.")
         d = len(states)
-        return cls(tuple(terms), values, names[:d], names[d:], spread, order, discrete)
+        return cls(tuple(terms), values, names[:d], names[d:], spread, errors is not None, order, discrete)
 
     @property
     def rates(self) -> tuple[str, ...]:

@@ -9,8 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from numpy.typing import ArrayLike
 
 from cindy._check import floats
-from cindy._types import Floats
-from cindy.basis import COMPARISONS, Expression, Factor, Term
+from cindy.basis import COMPARISONS, Expression, Factor
 from cindy.errors import DataError
 from cindy.export.right_hand_sides import RightHandSides
 
@@ -45,17 +44,7 @@ _OPERATIONS = {
 _RELATIONS = {"<": "lt", "<=": "leq", ">": "gt", ">=": "geq", "==": "eq", "!=": "neq"}
 
 
-def to_sbml(
-    terms: Sequence[Term],
-    coef: Floats,
-    states: Sequence[str],
-    inputs: Sequence[str] = (),
-    *,
-    initial: ArrayLike | None = None,
-    errors: Floats | None = None,
-    order: int = 1,
-    discrete: bool = False,
-) -> str:
+def to_sbml(equations: RightHandSides, *, initial: ArrayLike | None = None) -> str:
     """An SBML document, Level 3 Version 2, with coefficients in full precision.
 
     States become concentrations in a compartment of unit size. Only equations of first order without inputs
@@ -63,8 +52,7 @@ def to_sbml(
 
     initial: (states,) concentrations to start from
     """
-    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
-    if order != 1 or discrete or equations.inputs:
+    if equations.order != 1 or equations.discrete or equations.inputs:
         raise DataError(
             "to_sbml: only equations x' = F(x) without inputs have a form in SBML. "
             "Use to_python or to_c for others."

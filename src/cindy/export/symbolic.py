@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from cindy._extras import require
-from cindy._types import Floats
-from cindy.basis import COMPARISONS, Expression, Factor, Term
+from cindy.basis import COMPARISONS, Expression, Factor
 from cindy.export.right_hand_sides import RightHandSides
 
 __all__ = ["to_sympy"]
 
 
-def to_sympy(
-    terms: Sequence[Term],
-    coef: Floats,
-    states: Sequence[str],
-    inputs: Sequence[str] = (),
-    *,
-    errors: Floats | None = None,
-    order: int = 1,
-    discrete: bool = False,
-) -> list[Any]:
+def to_sympy(equations: RightHandSides) -> list[Any]:
     """The right-hand sides as SymPy expressions, one per state, in symbols called as the states and inputs;
     where terms have derivatives in space, in functions of the axes and t.
 
     A custom Python function becomes an undefined function of its variables.
     """
     sympy = require("sympy", "sympy", "to_sympy")
-    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
     symbols = {name: sympy.Symbol(name) for name in equations.variables}
     if equations.axes:
         # Fields are functions of space and time; coordinates among the inputs stay symbols.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from cindy._types import Floats
-from cindy.basis import Term, term_label, variable_label
+from cindy.basis import term_label, variable_label
 from cindy.export.number import format_value
 from cindy.export.right_hand_sides import RightHandSides
 
@@ -13,14 +12,8 @@ __all__ = ["to_text"]
 
 
 def to_text(
-    terms: Sequence[Term],
-    coef: Floats,
-    states: Sequence[str],
-    inputs: Sequence[str] = (),
+    equations: RightHandSides,
     *,
-    errors: Floats | None = None,
-    order: int = 1,
-    discrete: bool = False,
     align: bool = True,
     parameters: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
@@ -29,13 +22,13 @@ def to_text(
     parameters: (value, error) of numbers inside terms by name, a line each below the equations
     align: whether equality signs and first digits stand below each other
     """
-    equations = RightHandSides.of(terms, coef, states, inputs, errors=errors, order=order, discrete=discrete)
-    mark = "[k+1]" if discrete else "_" + "t" * order if equations.axes else "'" * order
+    order, errors = equations.order, equations.with_errors
+    mark = "[k+1]" if equations.discrete else "_" + "t" * order if equations.axes else "'" * order
     left = [_printable(variable_label(state)) + mark for state in equations.states]
     below = dict(parameters or {})
     right = [_right_hand_side(equations, j) for j in range(len(left))]
     left += [_printable(name) for name in below]
-    right += [format_value(value, error if errors is not None else None) for value, error in below.values()]
+    right += [format_value(value, error if errors else None) for value, error in below.values()]
     width = max(map(len, left)) if align else 0
     signed = align and any(side.startswith("-") for side in right)
     return "\n".join(

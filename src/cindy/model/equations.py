@@ -125,17 +125,15 @@ class Equations:
 
     def equations(self, *, errors: bool = True) -> list[str]:
         """One line per state, each coefficient as value(standard error in the last digit)."""
-        return str(self._export("to_text", errors=self.coef_error if errors else None)).splitlines()
+        return str(self._export("to_text", errors=errors)).splitlines()
 
     def to_text(self, *, errors: bool = True) -> str:
         """The equations, a line each, and then the parameters inside terms."""
-        given = {"parameters": self.parameters} if self.parameters else {}
-        return str(self._export("to_text", errors=self.coef_error if errors else None, **given))
+        return str(self._export("to_text", errors=errors, parameters=self.parameters))
 
     def to_latex(self, *, errors: bool = False) -> str:
         """The equations in LaTeX, and the parameters inside terms."""
-        given = {"parameters": self.parameters} if self.parameters else {}
-        return str(self._export("to_latex", errors=self.coef_error if errors else None, **given))
+        return str(self._export("to_latex", errors=errors, parameters=self.parameters))
 
     def to_sympy(self) -> Any:
         """The equations as SymPy objects (extra: sympy)."""
@@ -156,15 +154,19 @@ class Equations:
         """
         return str(self._export("to_sbml", initial=x0))
 
-    def _export(self, form: str, **options: Any) -> Any:
+    def _export(self, form: str, *, errors: bool = False, **options: Any) -> Any:
         from cindy import export
 
-        terms = self.basis.terms(self.variables)
-        make = getattr(export, form)
-        discrete = self.formulation.discrete
-        return make(
-            terms, self.coef, self.states, self.inputs, order=self.order, discrete=discrete, **options
+        sides = export.RightHandSides.of(
+            self.basis.terms(self.variables),
+            self.coef,
+            self.states,
+            self.inputs,
+            errors=self.coef_error if errors else None,
+            order=self.order,
+            discrete=self.formulation.discrete,
         )
+        return getattr(export, form)(sides, **options)
 
     def to_dataframe(self) -> Any:
         """A pandas table, a row per coefficient that is not zero: state, term, coef, error (extra: data)."""
