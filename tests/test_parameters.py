@@ -130,6 +130,8 @@ def test_a_measurement_below_zero_does_not_keep_a_power_from_being_found():
     assert abs(model.parameters["n"].value - 1.5) < 3 * model.parameters["n"].error < 0.3
     assert any("lie where a term is not defined" in said for said in model.warnings)
     assert model.explained["equations"] > 0.9
+    assert model.score(data) > 0.9
+    assert "loss" in pytest.importorskip("cindy.report").render(model, data)
 
 
 def test_a_law_that_needs_not_all_parameters_is_complete_without_them():

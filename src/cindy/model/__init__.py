@@ -2,6 +2,7 @@
 
 from cindy.model.comparison import Comparison, compare
 from cindy.model.diagnostics import Diagnostics, diagnose
+from cindy.model.domain import between, inside_domain, outside_domain
 from cindy.model.estimate import Estimate
 from cindy.model.field_comparison import matched_fields
 from cindy.model.field_diagnostics import FieldComparison, compare_fields, diagnose_fields
@@ -28,15 +29,18 @@ __all__ = [
     "Solution",
     "Spectral",
     "Summand",
+    "between",
     "compare",
     "compare_fields",
     "determination",
     "diagnose",
     "diagnose_fields",
     "facts",
+    "inside_domain",
     "load",
     "matched",
     "matched_fields",
+    "outside_domain",
     "residuals",
     "run_names",
     "solutions",

@@ -13,6 +13,7 @@ from cindy.basis import equation_label, listed, pretty
 from cindy.data import Trajectory, noise_level
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
+from cindy.model.domain import inside_domain
 from cindy.model.model import Model
 from cindy.model.residual import Residual, autocorrelation, residuals
 from cindy.summary import accumulate
@@ -69,9 +70,10 @@ class Diagnostics:
 
 def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
     """All diagnostics, in one pass over the data for each."""
+    data = inside_domain(model, data)[0]
     form = model.formulation.fit_to(data)
-    total = accumulate(list(data), model.basis, formulation=form, blocks=1).total
-    left = residuals(model, list(data))
+    total = accumulate(data, model.basis, formulation=form, blocks=1).total
+    left = residuals(model, data)
     values = np.vstack([one.values for one in left])
     rms = np.sqrt(np.mean(values**2, axis=0))
     # Beyond a third of a window too few pairs are left to average.

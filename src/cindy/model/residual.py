@@ -12,6 +12,7 @@ from cindy._types import Floats
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Formulation
+from cindy.model.domain import inside_domain
 from cindy.model.equations import Equations
 from cindy.model.unmeasured import matched
 
@@ -45,7 +46,7 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
     >>> one.values.shape, bool(abs(one.values).max() < 1e-8)
     ((50, 1), True)
     """
-    data = matched(model, trajectories, "residuals")
+    data = inside_domain(model, matched(model, trajectories, "residuals"))[0]
     form = model.formulation.fit_to(data)
     found: list[Residual] = []
     for i, one in enumerate(data):

@@ -13,6 +13,7 @@ from cindy.calculus import derivative
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
+from cindy.model.domain import inside_domain
 from cindy.model.equations import Equations
 from cindy.model.field_comparison import score_fields
 from cindy.model.solution import solutions
@@ -31,7 +32,7 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
         raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
     if model.formulation.for_fields:
         return score_fields(model, trajectories, kind, window=window)
-    data = matched(model, trajectories, "score")
+    data = inside_domain(model, matched(model, trajectories, "score"))[0]
     if kind == "trajectory":
         pairs = list(_solutions(model, data, window))
     elif kind == "derivative" and model.formulation.discrete:

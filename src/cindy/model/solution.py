@@ -12,6 +12,7 @@ from cindy.calculus import cumulative, derivative_weights, interval_weights
 from cindy.data import Trajectory, noise_level
 from cindy.errors import DataError
 from cindy.formulation import Differential, half_period
+from cindy.model.domain import inside_domain
 from cindy.model.equations import Equations
 from cindy.model.fitted_start import fitted_start
 from cindy.model.integration import Limits
@@ -81,7 +82,8 @@ def _start_of_equations(model: Equations, ahead: Trajectory, noise: Floats) -> F
     """
     if len(ahead) < 4 + 2 * model.order or model.rates:
         return None
-    values = model.predict(ahead.x, ahead.u)
+    [defined], _ = inside_domain(model, [ahead])
+    values = model.predict(defined.x, defined.u)
     weights = interval_weights(ahead.t, degree=_DEGREE, half_width=_HALF_WIDTH)
     for _ in range(model.order):
         values = cumulative(values, weights)

@@ -15,8 +15,7 @@ from cindy.basis import listed, pretty
 from cindy.data import Trajectory, beginning, excerpt, noise_level, oddities, spread_over
 from cindy.errors import CindyError, NoModelError
 from cindy.formulation import Formulation
-from cindy.model import Comparison, Diagnostics, Model, compare, diagnose
-from cindy.pipeline.domain import data_inside
+from cindy.model import Comparison, Diagnostics, Model, compare, diagnose, inside_domain
 
 __all__ = ["judged", "refusals_explained"]
 
@@ -56,9 +55,7 @@ def refusals_explained(data: Sequence[Trajectory], form: Formulation) -> Iterato
 
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     """The model with R² of its equations and solutions on some of the data, and all sentences of warning."""
-    some, moved = excerpt(data, _MOST_SAMPLES), 0
-    if model.parameters and model.variables == some[0].variables:
-        some, moved = data_inside(some, model.basis)
+    some, moved = inside_domain(model, excerpt(data, _MOST_SAMPLES))
     give_aways = partial(oddities, some, order=model.order, discrete=model.formulation.discrete)
     try:
         found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
