@@ -9,7 +9,7 @@ from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.lazy import Lazy, Part
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
-from cindy.data.time_scales import LOOK, LOOK_SAMPLES, noise_level, periods, some_segments
+from cindy.data.time_scales import LOOK, LOOK_SAMPLES, noise_level, noise_variance, periods, some_segments
 from cindy.data.trajectory import Trajectory, same_variables
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "grid_noise",
     "is_fields",
     "noise_level",
+    "noise_variance",
     "oddities",
     "periods",
     "read",

@@ -10,12 +10,14 @@ from cindy._types import Floats
 from cindy.calculus import derivative_weights
 from cindy.data.trajectory import Trajectory
 
-__all__ = ["LOOK", "LOOK_SAMPLES", "noise_level", "periods", "some_segments"]
+__all__ = ["LOOK", "LOOK_SAMPLES", "noise_level", "noise_variance", "periods", "some_segments"]
 
 LOOK = 12
 """Segments looked at, spread over the data: the settings need no more, and no second pass."""
 LOOK_SAMPLES = 4000
 """Samples of a segment that are looked at."""
+_MOST = 300
+"""Trajectories whose noise is looked at: the error of its variance is then a few parts in a hundred."""
 
 
 def periods(segment: Trajectory) -> float:
@@ -53,10 +55,20 @@ def noise_level(segment: Trajectory) -> Floats:
     return np.asarray(np.min(estimates, axis=0))
 
 
+def noise_variance(trajectories: Sequence[Trajectory]) -> Floats:
+    """(states,) of the noise: the mean over stretches of at most 300 trajectories, spread over the data."""
+    stretches = [s for i in _spread(len(trajectories), _MOST) for s in trajectories[i].segments()]
+    return np.asarray(np.mean([noise_level(s) ** 2 for s in stretches], axis=0))
+
+
 def some_segments(
     trajectories: Sequence[Trajectory], count: int = LOOK, longest: int = LOOK_SAMPLES
 ) -> list[Trajectory]:
     """Those of a few trajectories spread over the data, each cut to a bounded length."""
-    pick = np.unique(np.linspace(0, len(trajectories) - 1, min(count, len(trajectories))).round().astype(int))
-    found = [s for i in pick for s in trajectories[int(i)].segments()]
+    found = [s for i in _spread(len(trajectories), count) for s in trajectories[i].segments()]
     return [s.part(0, min(len(s), longest)) for s in found if len(s) > 2]
+
+
+def _spread(length: int, count: int) -> list[int]:
+    """So many places of a list, at most, from the first to the last."""
+    return [int(i) for i in np.unique(np.linspace(0, length - 1, min(count, length)).round())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -52,7 +53,8 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     least = 4 if model.order == 2 else 2
     # A stretch that is too short to start from has nothing to be compared with.
     kept = [one for one in data if one.segments() and min(len(part) for part in one.segments()) >= least]
-    whole = tuple(solutions(model, kept))
+    smoother = cache(lambda: Differential().fit_to(kept))
+    whole = tuple(solutions(model, kept, smoother=smoother))
     states = len(model.states)
     explained = through = _explained(whole, states)
     stopped = tuple(dict.fromkeys(one.simulated.stopped for one in whole if one.simulated.stopped))
@@ -60,7 +62,6 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     if np.min(explained, initial=1.0) < _FOLLOWS and whole:
         shortest = max(getattr(model.formulation, "window", 0) or 0, _SHORTEST)
         length = int(np.median([_follows(one) for one in whole]))
-        smoother = None if model.formulation.discrete else Differential().fit_to(kept)
         longest = max(len(one.measured) for one in whole)
         for _ in range(_TRIES):
             length = max(length, min(shortest, longest))

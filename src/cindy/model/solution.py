@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -45,16 +46,17 @@ def solutions(
     data: Sequence[Trajectory],
     *,
     window: int | None = None,
-    smoother: Differential | None = None,
+    smoother: Callable[[], Differential] | None = None,
 ) -> Iterator[Solution]:
     """A solution for every stretch of the data, in order, and afresh every `window` samples if given.
 
     A solution starts where it follows the samples ahead best, within the range of the data: see
     `fitted_start`.
 
-    smoother: of the first samples, where the equations are too far off to tell their noise; by default
-        chosen from the data
+    smoother: makes that of the first samples, where the equations are too far off to tell their noise; it
+        costs more than the solutions do, and is chosen from the data by default
     """
+    smooth = smoother or cache(lambda: Differential().fit_to(data))
     near = half_period(data, least=model.order + 2)
     for i, segment in ((i, part) for i, one in enumerate(data) for part in one.segments()):
         length = window or len(segment)
@@ -66,9 +68,7 @@ def solutions(
             if not model.formulation.discrete:
                 start = _start_of_equations(model, piece.part(0, first), noise)
                 if start is None:
-                    # Made when it is needed, which is seldom: it costs more than the solutions do.
-                    smoother = smoother or Differential().fit_to(data)
-                    start = _start_of_data(segment, begin, model.order, smoother)
+                    start = _start_of_data(segment, begin, model.order, smooth())
                 guesses.insert(0, start)
             start = fitted_start(model, piece, guesses, first=first)
             yield Solution(i, piece, simulate(model, start, piece.t, piece.u, limits=Limits()))

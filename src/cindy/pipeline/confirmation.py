@@ -21,7 +21,9 @@ from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
 from cindy.pipeline.passes import Found, Met, Search
 from cindy.pipeline.request import Pieces, Request
-from cindy.states import LEVELS, Fitted, Motion, states_under
+from cindy.problem import StandardForm
+from cindy.selection import SupportFit
+from cindy.states import LEVELS, NEARBY, Fitted, Motion, states_under, tells_apart
 from cindy.summary import map_in_order
 
 __all__ = ["BLOCKS", "confirmed"]
@@ -44,7 +46,7 @@ class _Gathered(Motion):
     white: tuple[LeastSquares, ...] = ()
 
     def objectives(
-        self, fitted: Fitted, columns: Ints, blocks: int, *, quick: bool = False
+        self, fitted: Fitted, columns: Ints, blocks: int, *, apart: float | None = None
     ) -> tuple[LeastSquares, ...]:
         """Those rows for some of the candidates, in at most so many blocks."""
         places = np.append(np.searchsorted(self.candidates, columns), len(self.candidates))
@@ -77,13 +79,14 @@ class _Fitting:
             return (), 0
         motion = replace(motion, candidates=self.candidates)
         law = motion.law(self.support)
+        levels = NEARBY if motion.quiet(self.variance) else LEVELS[1:]
         made: list[LeastSquares] = []
         for record in motion.records:
             one = motion.part([record])
-            fitted = states_under(one, law, self.coef, self.variance, self.error, levels=LEVELS[1:])
+            fitted = states_under(one, law, self.coef, self.variance, self.error, levels=levels)
             if not fitted.alive:
                 fitted = replace(fitted, x=(record.y,))
-            made += one.objectives(fitted, self.candidates, blocks=self.blocks) or ()
+            made += one.objectives(fitted, self.candidates, blocks=self.blocks, apart=1e-4) or ()
         runs = np.array_split(np.arange(len(made)), min(self.blocks, len(made)) or 1)
         every = np.arange(len(self.candidates) + 1)
         joined = tuple(_joined([made[i] for i in run], every) for run in runs if len(run))
@@ -101,10 +104,10 @@ class _Fitting:
         return self.form.motion(found, self.basis, instants=self.parts) if found else None
 
 
-def confirmed(request: Request, motion: Motion, found: Found) -> tuple[Motion, Found]:
+def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> tuple[Motion, Found]:
     """The law fitted to all data, its terms tested once more; and the motion that has their rows.
 
-    motion: of the part of the data that led to the law, or of all that are in memory
+    part: of the data that led to the law; motion: of those, or of all that are in memory
     """
     work = _work(request.pieces, motion)
     aim = max(1, min(BLOCKS, int(_MEMORY / (8 * (len(motion.candidates) + 1) ** 2))))
@@ -131,15 +134,21 @@ def confirmed(request: Request, motion: Motion, found: Found) -> tuple[Motion, F
         chosen = state.choose(now) if whole.white else None
         if chosen is None:
             break
-        fit, posed = chosen
-        support = state.columns[fit.support]
-        now = replace(now, law=motion.law(support), coef=fit.x * posed.unit.ravel()[fit.support])
-        if support.tobytes() in seen:
+        other = _with(now, state, *chosen)
+        stay = None if tells_apart(part, other) else state.stay(now)
+        now = other if stay is None else _with(now, state, *stay)
+        if now.law.support.tobytes() in seen:
             break
     if not whole.white:
         raise DataError("identify: no part of the data has a stretch that is long enough to use.")
     best = Met(now, found.best.deviance, found.best.criterion)
     return whole, Found(best, (best,), found.agreed, found.options)
+
+
+def _with(now: Fitted, state: Search, fit: SupportFit, form: StandardForm) -> Fitted:
+    """The states with the law and the coefficients of a fit."""
+    law = state.motion.law(state.columns[fit.support])
+    return replace(now, law=law, coef=fit.x * form.unit.ravel()[fit.support])
 
 
 def _work(pieces: Pieces, motion: Motion) -> Sequence[Motion] | Iterable[Part]:

@@ -42,7 +42,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     whole, look = _looked(request, motion, variance, request.options(motion, problem))
     here, found = look.motion, _required(look.found, request.selection)
     if here.samples < whole.samples or request.pieces.source.whole is None:
-        here, found = confirmed(request, replace(whole, candidates=here.candidates), found)
+        here, found = confirmed(request, replace(whole, candidates=here.candidates), here, found)
     model = LastPass.of(problem, here, found, request.callback).model()
     told = warnings_of(look, found, model, problem.summary.skipped)
     return replace(model, warnings=(*look.said, *model.warnings, *told), settings=request.settings)

@@ -13,7 +13,7 @@ import numpy as np
 from cindy._check import integer
 from cindy._types import Floats
 from cindy.basis import RUN, Basis
-from cindy.data import Source, Trajectory, as_source, is_fields, noise_level
+from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model import TIME, Model, run_names, with_inputs
@@ -209,8 +209,7 @@ def _measured_noise(model: Model, data: list[Trajectory]) -> Floats:
     """Residuals of the free integral form are noise; for other forms the data must tell."""
     if model.formulation.leaves_noise:
         return model.noise
-    levels = [noise_level(s) ** 2 for one in data for s in one.segments()]
-    return np.asarray(np.sqrt(np.mean(levels, axis=0)))
+    return np.asarray(np.sqrt(noise_variance(data)))
 
 
 def _check_motion(data: list[Trajectory]) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 from cindy._types import Floats, Ints
 from cindy.model import Model, Path, Run
 from cindy.pipeline.confirmation import BLOCKS
-from cindy.pipeline.passes import Found, Search
+from cindy.pipeline.passes import NEAR, Found, Search
+from cindy.pipeline.rivals import rivals
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, refit
 from cindy.selection import SupportFit, Supports, within_radius
@@ -23,10 +24,9 @@ from cindy.states import Motion
 
 __all__ = ["LastPass"]
 
-_NEAR = 14.0
-"""Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
-_MOST_NEAR = 20
-"""Models that are told as almost equal: more would be read by nobody."""
+_MOST_NEAR = 50
+"""Models that are told as almost equal: with 20, laws with one term more than the best fill the list
+(benchmark: honesty, lorenz 30 %)."""
 _AROUND = 12
 """Sizes on either side of the chosen model that the path shows."""
 
@@ -160,20 +160,17 @@ class LastPass:
     def _near(self) -> list[_Beside]:
         """Models almost as good as the best, which is the first.
 
-        Models that were fitted have their own criterion; those one term away from the best are judged by
-        the rows at its states.
+        Models that were fitted have their own criterion; others are judged by the rows at the best's states.
         """
         supports, own, best = self.supports, self.own, self.found.best
         known: dict[bytes, tuple[SupportFit, float]] = {own.support.tobytes(): (own, 0.0)}
         for met in self.found.met[1:]:
             above = met.criterion - best.criterion
             fit = supports.possible(np.searchsorted(self.motion.candidates, met.support))
-            if fit is not None and above <= _NEAR:
+            if fit is not None and above <= NEAR and not met.blurred:
                 known.setdefault(fit.support.tobytes(), (fit, above))
-        for fit in _neighbours(supports, own):
-            above = supports.criterion(fit) - supports.criterion(own)
-            if above <= _NEAR:
-                known.setdefault(fit.support.tobytes(), (fit, above))
+        for rival in rivals(supports, own, NEAR):
+            known.setdefault(rival.fit.support.tobytes(), (rival.fit, rival.above))
         ranked = sorted(known.values(), key=lambda pair: pair[1])
         ranked = [(own, 0.0)] + [(f, max(a, 0.0)) for f, a in ranked if f is not own]
         return [_Beside(*self._coefficients(f), a) for f, a in ranked[:_MOST_NEAR]]
@@ -195,26 +192,6 @@ class LastPass:
         rows = max(self.form.objective.rows, 1)
         scores = tuple(supports.criterion(fit) / rows for fit in ordered)
         return Path(models, scores, ordered.index(own), "χ² + z² k at the fitted states, per row")
-
-
-def _neighbours(supports: Supports, own: SupportFit) -> list[SupportFit]:
-    """One term more, one less, one exchanged for another."""
-    made = []
-    gain = supports.gains(own)
-    for place in np.argsort(-gain)[:10]:
-        if gain[place] > 0:
-            made.append(supports.possible(np.union1d(own.support, [place])))
-    for place in supports.replaceable(own, _NEAR):
-        less = supports.possible(np.delete(own.support, place))
-        if less is None or len(less.support) == len(own.support):
-            continue
-        made.append(less)
-        gain = supports.gains(less)
-        gain[own.support] = 0.0
-        if gain.max(initial=0.0) > 0 and less.loss - gain.max() - own.loss < _NEAR:
-            for other in np.argsort(-gain)[:3]:
-                made.append(supports.possible(np.union1d(less.support, [other])))
-    return [fit for fit in made if fit is not None]
 
 
 def _inclusion(coef: Floats, near: Sequence[_Beside]) -> Floats:

@@ -19,6 +19,7 @@ from cindy._types import Floats
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares, lengths
 from cindy.pipeline.options import Options
+from cindy.pipeline.rivals import rivals
 from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
 from cindy.rows import Rows
@@ -38,12 +39,17 @@ from cindy.states import (
     start_of,
     start_of_nothing,
     stiffness,
+    tells_apart,
 )
 
-__all__ = ["Found", "Met", "Search", "search"]
+__all__ = ["NEAR", "Found", "Met", "Search", "search"]
 
 Ints = NDArray[np.intp]
 
+NEAR = 14.0
+"""Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
+_RIVALS, _CLOSE = 4, 8.0
+"""Models whose own states are fitted, and units within which the rows cannot say (benchmark: honesty)."""
 _ROUNDS = 8
 """Passes from one start; three are typical."""
 _STIFF = 2.0
@@ -52,8 +58,6 @@ _SHARES = (1.0, 0.5, 0.75, 1.5)
 """Sizes of the starts, in units of the best model on the first path."""
 _RIDGE = 1e-2
 """Of the pilot at fitted states, in units of a column (benchmark: chaotic)."""
-_QUIET = 0.02
-"""Noise, in units of the spread, up to which measured states tell as much as fitted ones."""
 _BINDS = 1e-6
 """Of the radius: a run that ends closer to it than this was held back by it."""
 _MOST_FITTED = 40
@@ -68,11 +72,15 @@ _MOST_STEPS = 400
 
 @dataclass(frozen=True, eq=False)
 class Met:
-    """A model met on the way: its support, what it explains, and the states that belong to it."""
+    """A model met on the way: its support, what it explains, and the states that belong to it.
+
+    blurred: whether only noise tells its terms apart, so that a shorter law says the same
+    """
 
     fitted: Fitted
     deviance: float
     criterion: float
+    blurred: bool = False
 
     @property
     def support(self) -> Ints:
@@ -167,17 +175,33 @@ class Search:
             self.met[key] = met
         return self.met[key]
 
+    def again(self, met: Met) -> Met:
+        """The same from its own states on, as its rivals are, where noise and model error gain by that."""
+        fitted = fit_states(self.motion, replace(met.fitted, settled=False), self.solve, levels=NEARBY)
+        if fitted.converged:
+            met = min(met, self.priced(fitted, deviance(self.motion, fitted)), key=_rank)
+            self.met[met.support.tobytes()] = met
+        return met
+
     def priced(self, fitted: Fitted, value: float) -> Met:
         free = _free(self.options.rows, fitted.law.support)
-        return Met(fitted, value, value + self.options.price_of_likelihood * free)
+        criterion = value + self.options.price_of_likelihood * free
+        return Met(fitted, value, criterion, blurred=not tells_apart(self.motion, fitted))
 
-    def choose(self, fitted: Fitted) -> tuple[SupportFit, StandardForm] | None:
-        """The support that the rows at fitted states ask for."""
-        blocks = self.motion.objectives(fitted, self.columns, blocks=1, quick=True)
+    def posed(self, fitted: Fitted) -> tuple[StandardForm, Supports] | None:
+        """The convex problem of the rows at fitted states, and the fits on its supports."""
+        blocks = self.motion.objectives(fitted, self.columns, blocks=1, apart=1e-6)
         if blocks is None:
             return None
         form = self.form(blocks)
-        supports = Supports(form, self.options.price)
+        return form, Supports(form, self.options.price)
+
+    def choose(self, fitted: Fitted) -> tuple[SupportFit, StandardForm] | None:
+        """The support that the rows at fitted states ask for."""
+        posed = self.posed(fitted)
+        if posed is None:
+            return None
+        form, supports = posed
         result, path = self.path(form)
         fits = [supports.best(path)]
         if not self.bound_to(form, result):
@@ -185,6 +209,12 @@ class Search:
             fits = [supports.settle(f) for f in (*fits, own) if f is not None]
         best = min((f for f in fits if f is not None), key=supports.criterion, default=None)
         return None if best is None else (best, form)
+
+    def stay(self, fitted: Fitted) -> tuple[SupportFit, StandardForm] | None:
+        """The coefficients that the rows at fitted states ask for on the support they were fitted with."""
+        posed = self.posed(fitted)
+        fit = posed and posed[1].possible(np.searchsorted(self.columns, fitted.law.support))
+        return (fit, posed[0]) if posed and fit else None
 
     def follow(self, start: Fitted, levels: tuple[float, ...] = LEVELS) -> Met | None:
         """From a start, fit and choose until the support comes back: the best model on that way."""
@@ -216,7 +246,12 @@ class Search:
 def _better(one: Met | None, other: Met | None) -> Met | None:
     if one is None or other is None:
         return one or other
-    return one if one.criterion <= other.criterion else other
+    return min(one, other, key=_rank)
+
+
+def _rank(met: Met) -> tuple[bool, float]:
+    """What can be told apart comes first, and among that the least criterion."""
+    return met.blurred, met.criterion
 
 
 def search(
@@ -232,7 +267,7 @@ def search(
         state.met[known.support.tobytes()] = state.priced(known.fitted, known.deviance)
     reached: list[Met] = []
     agreed = False
-    quiet = bool(np.all((np.sqrt(variance) < _QUIET * motion.spread)[motion.measured]))
+    quiet = motion.quiet(variance)
     starts = _starts(state, variance, noisy=not quiet)
     if quiet and first is None and options.likely is None:
         begin = next(starts, None)
@@ -252,9 +287,14 @@ def search(
         agreed |= told or (
             not reached and (quiet or start is first) and np.array_equal(met.support, start.law.support)
         )
+        # What explains more, be it by terms that noise alone tells apart, says that there is more to find.
+        least = min(other.criterion for other in state.met.values() if other is not None)
+        agreed &= not met.blurred and met.criterion <= least
         reached.append(met)
         if agreed or len(state.met) >= _MOST_FITTED:
             break
+    if reached and not state.bound and not options.faithful:
+        _with_rivals(state, min(reached, key=_rank))
     if not (quiet and reached):
         # Every model must be worth more than none, whose variance is by likelihood too.
         few = motion.rows < _FEW_ROWS
@@ -265,9 +305,36 @@ def search(
             LEVELS if few else (),
         )
     # What is left of a path that was cut off or held back is what was asked for, be it worse than nothing.
-    order = (lambda m: (not len(m.support), m.criterion)) if state.bound else (lambda m: (False, m.criterion))
-    met_all = sorted((m for m in state.met.values() if m is not None), key=order)
-    return Found(met_all[0], tuple(met_all), agreed, options) if met_all else None
+    every = sorted((m for m in state.met.values() if m is not None), key=_rank)
+    if state.bound:
+        every.sort(key=lambda m: not len(m.support))
+    elif every and not len(every[0].support):
+        # Nothing that can be told apart is worth more than none: then what cannot be, if that is.
+        every.sort(key=lambda m: m.criterion)
+    return Found(every[0], tuple(every), agreed, options) if every else None
+
+
+def _with_rivals(state: Search, best: Met) -> None:
+    """Fit what explains the rows of the best almost as well, at its own states; on from what is better."""
+    for _ in range(_RIVALS):
+        posed = None if best.blurred else state.posed(best.fitted)
+        if posed is None or len(state.met) >= _MOST_FITTED:
+            return
+        form, supports = posed
+        own = supports.fit(np.searchsorted(state.columns, best.support))
+        # Terms that would come in addition were not significant: those in the place of others are tried.
+        others = [one for one in rivals(supports, own, _CLOSE) if one.fit.free <= own.free][:_RIVALS]
+        if others:
+            best = state.again(best)
+        now = best
+        for rival in others:
+            law = state.motion.law(state.columns[rival.fit.support])
+            coef = rival.fit.x * form.unit.ravel()[rival.fit.support]
+            met = state.fit(replace(best.fitted, law=law, coef=coef, settled=False), NEARBY)
+            now = _better(now, met) or now
+        if now is best:
+            return
+        best = now
 
 
 def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floats) -> Found | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.data import Source, Trajectory, noise_level
+from cindy.data import Source, Trajectory, noise_variance
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.pipeline.options import Options
@@ -73,8 +73,7 @@ class Request:
 
     def variance(self, motion: Motion) -> Floats:
         """Of the noise of each state of the motion, as the roughness of the data tells it."""
-        levels = [noise_level(s) ** 2 for one in self.data for s in one.segments()]
-        return motion.variances(np.mean(levels, axis=0))
+        return motion.variances(noise_variance(self.data))
 
     def problem(self, motion: Motion) -> Problem:
         """What the physics say of the names and the number of rows; the rows follow with the states."""

@@ -15,7 +15,11 @@ from cindy.states import Motion, drift_of_data, first_objective
 __all__ = ["screened", "some_of"]
 
 _ENOUGH = 20_000
-"""Samples on which a law is found, to be confirmed on all of them: passes over as many take seconds."""
+"""Samples on which a law is found, to be confirmed on all: passes over as many take seconds."""
+_FEWEST = 5_000
+"""Those where each sample makes rows for many coefficients: what chaotic systems are found from."""
+_WORK = 5e8
+"""Samples times the square of coefficients that a search is worth: 20,000 of three states to degree 4."""
 _MANY = 700
 """Coefficients beyond which the rows at fitted states are made for the likely ones only."""
 _LIKELY = 500
@@ -23,13 +27,14 @@ _LIKELY = 500
 
 
 def some_of(motion: Motion, seed: int) -> Motion:
-    """Stretches spread over the data, some 20,000 samples; all of them where there are not many more.
+    """Stretches spread over the data, at most some 20,000 samples; all where there are not many more.
 
     seed: of where the first of them lies
     """
-    if motion.samples <= 1.5 * _ENOUGH:
+    enough = max(min(_ENOUGH, int(_WORK / max(len(motion.candidates), 1) ** 2)), _FEWEST)
+    if motion.samples <= 1.5 * enough:
         return motion
-    share, offset = _ENOUGH / motion.samples, np.random.default_rng(seed).random()
+    share, offset = enough / motion.samples, np.random.default_rng(seed).random()
     records, before, taken = [], 0, 0
     for record in motion.records:
         number = np.arange(before, before + record.stretches)

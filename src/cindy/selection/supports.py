@@ -159,7 +159,7 @@ class Supports:
             return replace(self, price=self.price * scale).settle(fit, most=most)
         seen = {fit.support.tobytes()}
         for _ in range(most):
-            new = self._added(fit) or self._dropped(fit) or self._merged(fit) or self._exchanged(fit)
+            new = self._added(fit) or self.without_weakest(fit) or self._merged(fit) or self._exchanged(fit)
             if new is None or new.support.tobytes() in seen:
                 return fit
             fit = new
@@ -211,7 +211,7 @@ class Supports:
                 return new
         return None
 
-    def _dropped(self, fit: SupportFit, keep: int = -1) -> SupportFit | None:
+    def without_weakest(self, fit: SupportFit, keep: int = -1) -> SupportFit | None:
         """Without the least significant term, if that pays; one may be kept whatever its significance."""
         z = np.where(np.isin(fit.support, self.required) | (fit.support == keep), np.inf, fit.z)
         for place in np.argsort(z)[:20]:
@@ -241,7 +241,7 @@ class Supports:
             new = self.possible(np.union1d(fit.support, np.flatnonzero(self.group == self.group[place])))
             less = new
             while less is not None:
-                new, less = less, self._dropped(less, int(place))
+                new, less = less, self.without_weakest(less, int(place))
             if new is not None and self.criterion(new) < self.criterion(fit):
                 return new
         return None

@@ -9,6 +9,7 @@ from cindy.states.likelihood import deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
 from cindy.states.preparation import instants_for, records_of
 from cindy.states.record import Record
+from cindy.states.resolution import tells_apart
 
 __all__ = [
     "LEVELS",
@@ -34,5 +35,6 @@ __all__ = [
     "start_of_nothing",
     "states_under",
     "stiffness",
+    "tells_apart",
     "without_outliers",
 ]

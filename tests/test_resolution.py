@@ -1,0 +1,52 @@
+"""Terms that only noise tells apart, and laws that explain the data almost as well."""
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy import systems
+from cindy.states import start_of, states_under, tells_apart
+
+
+def orbit(samples, seed):
+    """x' = v, v' = −4x with 1 % noise: x² + v²/4 is constant."""
+    t = 0.02 * np.arange(samples)
+    x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1)
+    rng = np.random.default_rng([seed, 7])
+    return cindy.Trajectory(t, x + 0.01 * x.std(axis=0) * rng.standard_normal(x.shape), ("x", "v"))
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_a_closed_orbit_keeps_its_two_terms_where_cubic_ones_repeat_them(seed):
+    model = cindy.identify(orbit(10_000, seed), cindy.Polynomial(3))
+    assert [(model.terms[i], model.states[j]) for i, j in zip(*np.nonzero(model.coef), strict=True)] == [
+        ("x", "v"),
+        ("v", "x"),
+    ]
+
+
+def test_the_motion_tells_terms_apart_that_an_orbit_does_not():
+    basis = cindy.Polynomial(3)
+    motion = cindy.Integral().motion([orbit(1_000, 0)], basis)
+    names = basis.names(("x", "v"))
+
+    def fitted(coefficients):
+        support = np.array([2 * names.index(term) + j for term, j in coefficients])
+        order = np.argsort(support)
+        coef = np.array(list(coefficients.values()))[order]
+        variance = np.array([5e-5, 2e-4])
+        start = start_of(motion, support[order], coef, variance)
+        return states_under(motion, start.law, coef, variance, motion.errors(1e-4, variance))
+
+    plain = {("v", 0): 1.0, ("x", 1): -4.0}
+    assert tells_apart(motion, fitted(plain))
+    assert tells_apart(motion, fitted({**plain, ("x^2", 1): 1e-6}))
+    assert not tells_apart(motion, fitted({**plain, ("v", 0): 2.0, ("x^2 v", 0): -1.0, ("v^3", 0): -0.25}))
+
+
+def test_the_truth_is_near_where_noise_hides_it():
+    lorenz = systems.lorenz()
+    exact = lorenz.simulate(1, trajectories=1, points=1000, horizon=9.99)[0]
+    noise = 0.3 * exact.x.std() * np.random.default_rng([1, 8]).standard_normal(exact.x.shape)
+    model = cindy.identify(cindy.Trajectory(exact.t, exact.x + noise, lorenz.states), lorenz.basis)
+    assert any(np.array_equal(one.support, lorenz.coef != 0) for one in model.near.models)
