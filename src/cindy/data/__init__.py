@@ -1,6 +1,5 @@
 """Measurements and how they are read."""
 
-from cindy.data.accepted import as_trajectory
 from cindy.data.excerpts import beginning, excerpt, spread_over
 from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.field_files import NETCDF
@@ -24,7 +23,6 @@ __all__ = [
     "as_fields",
     "as_source",
     "as_trajectories",
-    "as_trajectory",
     "beginning",
     "corner",
     "excerpt",

@@ -19,7 +19,7 @@ GROUPS = {
 """The columns: no method takes part in both formulations of the last."""
 
 
-def front_table(rows: Sequence[Record], seconds: Sequence[Record], *, noise: float = FRONT_NOISE) -> str:
+def front_table(rows: Sequence[Record], seconds: Sequence[Record]) -> str:
     """Markdown: E_R/η, S_E + S_M, and seconds, medians over the repetitions, a line for each method.
 
     Methods that failed in every repetition show the word "failed", those that took
@@ -27,7 +27,7 @@ def front_table(rows: Sequence[Record], seconds: Sequence[Record], *, noise: flo
     """
     clock: dict[tuple[str, str], list[float]] = {}
     for row in seconds:
-        if float(row["noise"]) == noise:
+        if float(row["noise"]) == FRONT_NOISE:
             clock.setdefault((row["method"], row["formulation"]), []).append(float(row["seconds"]))
     lines = [
         "| method | " + " | ".join(f"{head}: E_R/η | terms | s" for head in GROUPS) + " |",
@@ -37,7 +37,7 @@ def front_table(rows: Sequence[Record], seconds: Sequence[Record], *, noise: flo
         cells = []
         for group in GROUPS.values():
             own = [f for f in group if f in method.formulations] or [group[0]]
-            cells.append(_cells(rows, clock, name, own[0], noise))
+            cells.append(_cells(rows, clock, name, own[0]))
         lines.append(f"| {method.label} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -47,18 +47,17 @@ def _cells(
     clock: dict[tuple[str, str], list[float]],
     name: str,
     formulation: str,
-    noise: float,
 ) -> str:
     mine = [
         r for r in rows
-        if r["method"] == name and r["formulation"] == formulation and float(r["noise"]) == noise
+        if r["method"] == name and r["formulation"] == formulation and float(r["noise"]) == FRONT_NOISE
     ]  # fmt: skip
     if not mine:
         return "– | – | –"
     good = [r for r in mine if not r["error"]]
     if not good:
         return "failed | | "
-    error = float(np.median([float(r["recovery"]) for r in good])) / noise
+    error = float(np.median([float(r["recovery"]) for r in good])) / FRONT_NOISE
     extra, missing = (float(np.median([int(r[k]) for r in good])) for k in ("extra", "missing"))
     star = "\\*" if any(r["edge"] for r in good) else ""
     spent = float(np.median(clock.get((name, formulation), [np.nan])))

@@ -10,7 +10,6 @@ from cindy.formulation.registry import formulation_from_dict
 from cindy.formulation.scales import half_period
 from cindy.formulation.weak import Weak
 from cindy.formulation.weak_rows import field_rows
-from cindy.formulation.windows import single_steps
 
 __all__ = [
     "Differential",
@@ -23,5 +22,4 @@ __all__ = [
     "formulation_from_dict",
     "half_period",
     "noise_covariance",
-    "single_steps",
 ]

@@ -37,7 +37,6 @@ def records_of(
     grid_of: Callable[[Floats], Grid],
     *,
     least: int,
-    longest: int = _LONGEST,
     instants: int = 1,
     rates: bool = False,
 ) -> tuple[Record, ...]:
@@ -48,7 +47,7 @@ def records_of(
     """
     groups: dict[int, tuple[Grid, list[tuple[Floats, Floats, Floats, int, int]]]] = {}
     for number, one in enumerate(trajectories):
-        for start, stop in _spans(one, least, longest):
+        for start, stop in _spans(one, least):
             t = one.t[start:stop]
             filled = _filled(one, start, stop)
             filled = _with_rates(t, filled) if rates else filled
@@ -68,7 +67,7 @@ def records_of(
     return tuple(records)
 
 
-def _spans(one: Trajectory, least: int, longest: int) -> list[tuple[int, int]]:
+def _spans(one: Trajectory, least: int) -> list[tuple[int, int]]:
     """(start, stop) of stretches without long holes, none longer than allowed."""
     empty = np.isnan(one.x).all(axis=1)
     if one.u is not None:
@@ -80,7 +79,7 @@ def _spans(one: Trajectory, least: int, longest: int) -> list[tuple[int, int]]:
     spans = []
     for run in np.split(seen, cuts):
         first, last = int(run[0]), int(run[-1]) + 1
-        count = max(-(-(last - first) // longest), 1)
+        count = max(-(-(last - first) // _LONGEST), 1)
         edges = np.linspace(first, last, count + 1).astype(int)
         spans += [(int(a), int(b)) for a, b in pairwise(edges) if b - a >= least]
     return spans

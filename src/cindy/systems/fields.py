@@ -67,13 +67,12 @@ def _solved(
     *,
     order: int = 1,
     every: int = 1,
-    kind: type[Spectral] = Spectral,
 ) -> Field:
     """The solution on a periodic grid; of a finer one every so many samples."""
     states, names = tuple(start), tuple(axes)
     shape = next(iter(start.values())).shape
     periods = tuple(high - low for low, high in axes.values())
-    system = kind(
+    system = Spectral(
         _summands(truth, basis.on_axes(names), states, names),
         states,
         names,
