@@ -1,7 +1,5 @@
-"""Hard data: noise that differs between trajectories, and few samples of nearly dependent terms."""
+"""Hard data: few samples of nearly dependent terms."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +12,6 @@ from cindy.selection.search import criterion_of
 
 __all__ = ["FEW", "excess", "run", "truth_in"]
 
-UNEQUAL: dict[str, Callable[[int], systems.System]] = {
-    "kuramoto5": lambda seed: systems.kuramoto(5, seed=seed),
-    "fput5": lambda seed: systems.fput(5),
-    "michaelis": lambda seed: systems.michaelis_menten(),
-}
 FEW: list[tuple[systems.System, cindy.Basis, dict[str, Any]]] = [
     (systems.kuramoto(3), cindy.Trigonometric(2), {"trajectories": 10, "points": 1500, "noise": 0.02}),
     (systems.kuramoto(3), cindy.Trigonometric(2), {"trajectories": 6, "points": 600, "noise": 0.01}),
@@ -30,14 +23,7 @@ SEEDS = 12
 
 
 def run() -> None:
-    """Two tables."""
-    write(
-        "unequal_noise",
-        "Noise in proportion to each trajectory's own spread",
-        [_unequal(name, share) for name in UNEQUAL for share in (1.0, 0.7)],
-        f"Noise 1e-4, {SEEDS} seeds, defaults: the weights that `identify` finds, and all trajectories alike "
-        "(a weight of the caller's, one but for rounding, is left as it is). Median errors.",
-    )
+    """How often few samples are enough, and whether the search or the data fail."""
     write(
         "few_samples",
         "Few samples of nearly dependent terms",
@@ -47,27 +33,6 @@ def run() -> None:
         "criterion than the true terms have (the search failed), and in how many with a smaller "
         "one (the rows favour others).",
     )
-
-
-def _unequal(name: str, share: float) -> dict[str, Any]:
-    exact, weighted, alike = 0, [], []
-    for seed in range(SEEDS):
-        system = UNEQUAL[name](seed)
-        data = system.simulate(seed, noise=1e-4, spread="trajectory")
-        data = data[: round(share * len(data))]
-        form = cindy.Integral(order=system.order)
-        own = [replace(one, weight=1.0 + 1e-12) for one in data]
-        models = [cindy.identify(d, system.basis, formulation=form) for d in (data, own)]
-        exact += np.array_equal(models[0].support, system.coef != 0)
-        for errors, model in zip((weighted, alike), models, strict=True):
-            errors.append(float(np.linalg.norm(model.coef - system.coef)))
-    return {
-        "system": name,
-        "share of the data": share,
-        "exact": f"{exact} of {SEEDS}",
-        "error, weighted": float(np.median(weighted)),
-        "error, alike": float(np.median(alike)),
-    }
 
 
 def _few(system: systems.System, basis: cindy.Basis, settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What only a first model can tell: how noise drifts and where it is; how far to trust integrals."""
+"""What only a first model can tell: how noise drifts, and how far to trust integrals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +10,6 @@ from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, some_segments
 from cindy.formulation import Integral, feedback_of_model
-from cindy.pipeline.balance import balanced, unequal
 from cindy.problem import Problem, at_samples
 from cindy.selection import Candidates
 from cindy.summary import Summary
@@ -36,9 +35,7 @@ def settled(
     """The problem in the integral form as a first model says it should be posed.
 
     Drift of the noise: the guess from the data is rough, yet good enough to find a first
-    model; a second pass over the data pays where that says otherwise. So it does where
-    trajectories clearly differ in their noise, unless the caller has weighted them.
-    Neither is possible with data that can be read only once; and trajectories are weighted only in memory.
+    model; a second pass over the data pays where that says otherwise and they can be read again.
     Quadrature and rounding: residuals below their error are not to be explained by terms.
     """
     form = problem.summary.formulation
@@ -52,12 +49,9 @@ def settled(
     fit = start.refit(start.by_criterion(search=False))
     coef, noise = look.physical(fit.x), fit.left * look.size
     told = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
-    alike = source.whole is not None and all(one.weight == 1.0 for one in data)
-    weigh = alike and len(data) > 1 and noise.all() and unequal(problem.summary, coef, noise)
-    if source.again and (weigh or told != form.feedback):
+    if source.again and told != form.feedback:
         form = replace(form, feedback=told)
-        data = balanced(data, form, basis, coef, noise) if weigh else data
-        problem = replace(problem, summary=gather(data if weigh else source, formulation=form))
+        problem = replace(problem, summary=gather(source, formulation=form))
     values = np.abs(np.concatenate([one.x for one in data]))
     floor = np.hypot(quadrature_error(form, basis, coef, data), _ROUNDING * np.nanmax(values, axis=0))
     return replace(problem, floor=floor)

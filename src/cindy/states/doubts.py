@@ -16,7 +16,7 @@ _FAR = 6.0
 """Standard deviations beyond which a measurement is an outlier: chance makes one in 5e8. With 4 errors
 are larger by 2 % (benchmark: constants)."""
 _UNEQUAL = 1.5
-"""Ratio of variances from which trajectories have noise of their own (benchmark: hard data)."""
+"""Ratio of variances from which trajectories have noise of their own (benchmark: damage)."""
 
 
 _LEAST = 1e-6
