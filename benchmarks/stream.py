@@ -24,7 +24,7 @@ EACH = 10_000
 STATES, DEGREE = 5, 3
 BLOCK = 4096
 FILE = 1_000_000
-FILES = (20, 50, 100)
+FILES = (10, 20, 100)
 FILES_NOTES = (
     f"As above, from parquet files of {FILE:,} samples by read(paths, lazy=True): time includes "
     "reading them. Processor time grows in proportion to the files, and memory is that of one file and "

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.data import as_source
+from cindy.data import as_source, glimpse
 
 BASIS = cindy.Polynomial(2)
 
@@ -45,6 +45,24 @@ def test_files_are_loaded_part_by_part_and_again_in_every_pass(files):
     model, whole = cindy.identify(lazy, BASIS, passes=1), cindy.identify(several, BASIS, passes=1)
     assert np.allclose(model.coef, whole.coef, atol=1e-9)
     assert not model.warnings
+
+
+@pytest.mark.parametrize("labels", ["count", "time", "runs"])
+def test_a_glimpse_of_a_parquet_file_is_the_beginning_of_what_it_holds(tmp_path, labels):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    one = run(0, 5000)
+    frame = pd.DataFrame({"t": one.t, "x": one.x[:, 0], "y": one.x[:, 1]})
+    index = {"count": None, "time": "t", "runs": ["run", "t"]}[labels]
+    frame = frame if index is None else frame.assign(run=np.arange(5000) % 2).set_index(index)
+    frame.drop(columns="run", errors="ignore").to_parquet(tmp_path / "0.parquet", row_group_size=2000)
+    (part,) = cindy.read([tmp_path / "0.parquet"], lazy=True).parts
+    whole, few = part(), glimpse(part, 100)
+    assert [(f.name, f.states) for f in few] == [(w.name, w.states) for w in whole]
+    assert [len(f) for f in few] == ([2500, 2500] if labels == "runs" else [100])
+    for w, f in zip(whole, few, strict=True):
+        assert np.array_equal(w.t[: len(f)], f.t)
+        assert np.array_equal(w.x[: len(f)], f.x)
 
 
 def test_a_missing_file_is_told_before_anything_is_loaded(files):

@@ -8,6 +8,7 @@ from cindy import systems
 from cindy.errors import CindyError, DataError
 from cindy.problem.names import Names
 from cindy.systems import integrate
+from cindy.systems.collocation import collocate
 
 SYSTEMS = {
     "kuramoto5": systems.kuramoto,
@@ -101,6 +102,29 @@ def test_the_integrator_meets_closed_forms():
     t = np.linspace(0, 20, 7)
     spin = integrate(lambda z: np.stack([z[..., 1], -z[..., 0]], axis=-1), np.array([[1.0, 0.0]]), t)
     np.testing.assert_allclose(spin[:, 0, 0], np.cos(t), atol=1e-14)
+
+
+@pytest.mark.parametrize("samples", [2, 5, 400])
+def test_dense_samples_and_sparse_ones_meet_closed_forms(samples):
+    t = np.linspace(0, 20, samples)
+    start = np.array([[1.0, 0.0], [0.0, 2.0]])
+    spin = collocate(lambda z: np.stack([z[..., 1], -z[..., 0]], axis=-1), start, t)
+    np.testing.assert_allclose(spin[:, 0, 0], np.cos(t), atol=2e-15)
+    np.testing.assert_allclose(spin[:, 1, 0], 2 * np.sin(t), atol=4e-15)
+
+
+@pytest.mark.parametrize("make", [systems.lorenz, systems.rossler, systems.van_der_pol, systems.duffing])
+def test_collocation_is_as_exact_as_steps_that_land_on_every_sample(make):
+    system = make()
+    start = system.initial(np.random.default_rng(1), 2)
+    t = np.sort(np.append(np.random.default_rng(2).uniform(0.0, 2.0, 200), 0.0))
+    landed = integrate(system.rhs, start, t, stacked=True)
+    np.testing.assert_allclose(collocate(system.rhs, start, t), landed, atol=1e-13)
+
+
+def test_a_dense_solution_that_leaves_every_bound_is_an_error_and_not_a_loop():
+    with pytest.raises(CindyError, match="shorter horizon"):
+        collocate(lambda x: x * x, np.array([[1.0]]), np.linspace(0.0, 2.0, 500))
 
 
 def test_a_solution_that_leaves_every_bound_is_an_error_and_not_a_loop():

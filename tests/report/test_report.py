@@ -1,11 +1,14 @@
 """The page as text: complete in itself, safe whatever the names, whole on disk."""
 
+import base64
+import gzip
 import json
 import re
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from plotly.offline import get_plotlyjs
 from tests.report.models import hunters, true_model
 
 import cindy
@@ -15,6 +18,7 @@ from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
 from cindy.model.model import Model
 from cindy.report import render, write
+from cindy.report.packed import DIGITS, plotly
 from cindy.systems import lotka_volterra, spring_masses
 
 
@@ -171,3 +175,15 @@ def test_the_file_is_written_whole_or_not_at_all(tmp_path):
 
 def test_the_report_is_reached_by_its_public_name():
     assert cindy.report.write is write
+
+
+def test_what_is_packed_into_the_page_is_the_library_and_nothing_that_html_would_read():
+    packed = plotly()
+    standard = packed.text.translate(str.maketrans(".,:/[", "&<>`$"))
+    assert gzip.decompress(base64.b85decode(standard)[: packed.length]).decode() == get_plotlyjs()
+    assert not set("<>&\"'`\\") & set(DIGITS)
+    assert len(set(DIGITS)) == 85
+
+
+def test_a_page_about_few_data_takes_less_than_two_megabytes():
+    assert len(render(*hunters()).encode()) < 2e6

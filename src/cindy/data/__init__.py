@@ -5,7 +5,7 @@ from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.field_files import NETCDF
 from cindy.data.give_aways import oddities
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
-from cindy.data.lazy import Lazy, Part
+from cindy.data.lazy import Lazy, Part, glimpse
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
 from cindy.data.time_scales import LOOK, LOOK_SAMPLES, noise_level, noise_variance, periods, some_segments
@@ -26,6 +26,7 @@ __all__ = [
     "beginning",
     "corner",
     "excerpt",
+    "glimpse",
     "grid_noise",
     "is_fields",
     "noise_level",

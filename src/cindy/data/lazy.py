@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cindy.data.trajectory import Trajectory, same_variables
 from cindy.errors import DataError
 
-__all__ = ["Held", "Lazy", "Part"]
+__all__ = ["Held", "Lazy", "Part", "glimpse"]
 
 Part = Callable[[], list[Trajectory]]
 """Gives some trajectories, the same ones each time it is called; can be sent to another process."""
@@ -22,6 +22,15 @@ class Held:
 
     def __call__(self) -> list[Trajectory]:
         return list(self.trajectories)
+
+
+def glimpse(part: Part, samples: int) -> list[Trajectory]:
+    """The trajectories of a part, of which no more than the first so many samples need be right.
+
+    A part that can be opened without loading it whole has a method of this name; any other is loaded.
+    """
+    look: Callable[[int], list[Trajectory]] | None = getattr(part, "glimpse", None)
+    return part() if look is None else look(samples)
 
 
 class Lazy:

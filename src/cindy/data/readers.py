@@ -36,6 +36,8 @@ _KINDS = {
     ".ods": from_excel,
     ".mat": from_matlab,
 }
+_BEGINNINGS = {".parquet": from_parquet, ".pq": from_parquet}
+"""Files whose first rows can be read without the others."""
 _USUAL = (
     *(
         "t",
@@ -156,7 +158,11 @@ class _Columns:
     inputs: tuple[str, ...] | None
 
     def __call__(self, source: Any) -> list[Trajectory]:
-        return _trajectories(_table(source), self.time, self.states, self.by, self.inputs)
+        return self.of(_table(source))
+
+    def of(self, table: Table) -> list[Trajectory]:
+        """The trajectories of a table."""
+        return _trajectories(table, self.time, self.states, self.by, self.inputs)
 
 
 @dataclass(frozen=True)
@@ -170,8 +176,19 @@ class _File:
         return self.columns(self.path)
 
     def __call__(self) -> list[Trajectory]:
+        return self._named(self.alone())
+
+    def glimpse(self, samples: int) -> list[Trajectory]:
+        """The trajectories as far as the first so many rows tell, where those come without the others."""
+        if self.columns.by is not None or self.path.suffix.lower() not in _BEGINNINGS:
+            return self()
+        table = _BEGINNINGS[self.path.suffix.lower()](self.path, samples)
+        # The levels of an index may separate runs, whose rows can stand anywhere.
+        return self() if len(table.index) > 1 else self._named(self.columns.of(table))
+
+    def _named(self, found: list[Trajectory]) -> list[Trajectory]:
         stem = self.path.name
-        return [replace(one, name=f"{stem}, {one.name}" if one.name else stem) for one in self.alone()]
+        return [replace(one, name=f"{stem}, {one.name}" if one.name else stem) for one in found]
 
 
 def as_trajectories(data: Any) -> list[Trajectory]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cindy.data.dask_parts import is_dask_frame, is_lazy_dataset, parts_of
-from cindy.data.lazy import Held, Lazy, Part
+from cindy.data.lazy import Held, Lazy, Part, glimpse
 from cindy.data.readers import as_trajectories, read
 from cindy.data.tables import is_frame
 from cindy.data.time_scales import LOOK
@@ -58,7 +58,7 @@ class Source:
         parts = self.first_parts()
         for part in parts:
             room = max(samples // len(parts), 1)
-            for one in part():
+            for one in glimpse(part, room):
                 if room > 0:
                     found.append(one.part(0, min(len(one), room)))
                     room -= len(one)

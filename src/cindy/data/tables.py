@@ -186,8 +186,8 @@ def _from_columns(
     )
 
 
-def from_parquet(path: Path) -> Table:
-    """A parquet file, through pandas."""
+def from_parquet(path: Path, rows: int | None = None) -> Table:
+    """A parquet file, through pandas; with `rows`, no more than its first so many."""
     try:
         import pandas as pd
         import pyarrow  # noqa: F401
@@ -197,11 +197,22 @@ def from_parquet(path: Path) -> Table:
             'Install them with pip install "cindy[data]".'
         ) from error
     try:
-        frame = pd.read_parquet(path)
+        frame = pd.read_parquet(path) if rows is None else _first_rows(path, rows)
     # A damaged file may fail in any part of pandas, pyarrow or a codec, each with errors of its own.
     except (Exception, MemoryError) as error:
         raise DataError(f"{path} cannot be read as parquet: {str(error).rstrip('.')}.") from error
     return from_frame(frame, str(path))
+
+
+def _first_rows(path: Path, rows: int) -> Any:
+    """A data frame of the first rows of a parquet file; an empty one where it has none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        batch = next(file.iter_batches(batch_size=rows), None)
+        table = file.schema_arrow.empty_table() if batch is None else pa.Table.from_batches([batch])
+    return table.to_pandas()
 
 
 def is_frame(data: Any) -> bool:

@@ -8,11 +8,11 @@ from os import PathLike
 from typing import Any
 
 import jinja2
-from plotly.offline import get_plotlyjs
 
 from cindy._files import write_text
 from cindy.model import Model, matched, matched_fields
 from cindy.report.field_page import field_contents
+from cindy.report.packed import DIGITS, plotly
 from cindy.report.page import contents
 
 __all__ = ["render", "write"]
@@ -52,9 +52,9 @@ def render(
         found = field_contents(model, fields, title=title, units=units or {})
     else:
         found = contents(model, matched(model, trajectories, "report"), title=title, units=units or {})
-    numbers, library = _json(found["drawn"]), get_plotlyjs()
-    size = f"{(len(numbers) + len(library)) / 1e6:.1f} MB"
-    text: str = page.render(**found, numbers=numbers, plotly=library, size=size)
+    numbers, library = _json(found["drawn"]), plotly()
+    size = f"{(len(numbers) + len(library.text)) / 1e6:.1f} MB"
+    text: str = page.render(**found, numbers=numbers, plotly=library, digits=DIGITS, size=size)
     return text
 
 

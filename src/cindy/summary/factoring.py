@@ -10,7 +10,7 @@ import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.data import LOOK, Part, Trajectory
+from cindy.data import LOOK, Part, Trajectory, glimpse
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.summary.pieces import PORTION, Load, Origin, Piece, Task
@@ -131,7 +131,7 @@ class Glimpse:
     """The beginnings of the first trajectories of a part: enough to choose settings by."""
 
     def __call__(self, part: Part) -> list[Trajectory]:
-        return [_beginning(one) for one in islice(part(), LOOK)]
+        return [_beginning(one) for one in islice(glimpse(part, _GLIMPSE), LOOK)]
 
 
 def _beginning(one: Trajectory) -> Trajectory:
