@@ -289,3 +289,61 @@ def test_bursts_of_samples_are_stretches_of_their_own(pause):
 def test_a_grid_that_coarsens_by_and_by_stays_whole():
     t = np.geomspace(1e-6, 1e3, 200)
     assert len(cindy.Trajectory(t, np.exp(-t)).segments()) == 1
+
+
+def swing(samples=300):
+    t = np.linspace(0.0, 12.0, samples)
+    return t, np.stack([np.cos(t), -np.sin(t)], axis=1) + 1e-3 * np.random.default_rng(5).normal(
+        size=(samples, 2)
+    )
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_first_column_without_a_name_that_counts_rows_is_no_state(tmp_path, first):
+    t, x = swing(40)
+    lines = [f"{k + first},{a},{b},{c}" for k, (a, (b, c)) in enumerate(zip(t, x, strict=True))]
+    (tmp_path / "a.csv").write_text(",t,x,y\n" + "\n".join(lines))
+    (one,) = cindy.read(tmp_path / "a.csv")
+    assert one.states == ("x", "y")
+    assert np.array_equal(one.t, t)
+
+
+def test_a_first_column_without_a_name_that_does_not_count_is_the_time(tmp_path):
+    _, x = swing(40)
+    days = [f"2024-03-{1 + k // 24:02}T{k % 24:02}:00" for k in range(40)]
+    lines = [f"{day},{b},{c}" for day, (b, c) in zip(days, x, strict=True)]
+    (tmp_path / "a.csv").write_text(",x,y\n" + "\n".join(lines))
+    (one,) = cindy.read(tmp_path / "a.csv")
+    assert one.states == ("x", "y")
+    assert one.t[:3].tolist() == [0.0, 3600.0, 7200.0]
+
+
+TIMES, SWINGS = swing()
+REFUSED = {
+    "missing at every sample": (TIMES, np.column_stack([SWINGS, np.full(len(TIMES), np.nan)])),
+    "no sample has all its values": (TIMES, np.full_like(SWINGS, np.nan)),
+    "fewer than the 3 samples": (TIMES[:2], SWINGS[:2]),
+    "cindy.read": "data.csv",
+    "DataFrame first, or pass": {"t": TIMES, "x": SWINGS},
+    "times are missing": SWINGS,
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_cannot_be_used_is_refused_with_what_to_do(said):
+    with pytest.raises(cindy.CindyError, match=said):
+        cindy.identify(REFUSED[said], cindy.Polynomial(1))
+
+
+def test_a_series_and_a_folder_are_refused_with_what_to_do(tmp_path):
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(cindy.DataError, match="to_frame"):
+        cindy.identify(pd.Series(SWINGS[:, 0], index=TIMES), cindy.Polynomial(1))
+    with pytest.raises(cindy.DataError, match=r"is a folder.*\*\.csv"):
+        cindy.read(tmp_path)
+
+
+def test_states_that_hardly_vary_beside_their_size_are_told_of():
+    far = cindy.identify((TIMES, SWINGS + 1e6), cindy.Polynomial(1))
+    assert any("another zero" in said for said in far.warnings)
+    assert not cindy.identify((TIMES, SWINGS + 10), cindy.Polynomial(1)).warnings

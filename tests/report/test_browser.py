@@ -186,3 +186,13 @@ def test_hostile_names_are_shown_and_not_obeyed(driver, tmp_path):
     assert driver.execute_script("return document.querySelectorAll('img, main b, main i').length") == 0
     titles = driver.execute_script("return [...document.querySelectorAll('.ytitle')].map(e => e.textContent)")
     assert "<b>bold</b>" in titles
+
+
+def test_long_names_of_states_do_not_make_the_page_wider_than_a_phone(driver, tmp_path):
+    _, data = hunters()
+    t, x = data[0].t, data[0].x
+    named = cindy.Trajectory(t, x, ("Prey, all of them [1/m²]", "rate of the hunters [/s]"))
+    found = cindy.identify(named, cindy.Polynomial(2), passes=1)
+    cindy.report.write(found, named, tmp_path / "long.html")
+    look(driver, tmp_path / "long.html", "phone")
+    assert driver.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0

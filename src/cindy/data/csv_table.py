@@ -31,7 +31,7 @@ def from_csv(path: Path) -> Table:
     delimiter = _delimiter(head)
     if delimiter == "\t" and first < len(lines) and "\t" not in lines[first]:
         delimiter = " "  # blanks of both kinds, mixed
-    names = tuple(name.strip() for name in _split(head, delimiter))
+    names, nameless = _with_index(tuple(name.strip() for name in _split(head, delimiter)))
     _check_header(path, names, first)
     numbered = [
         (i, line)
@@ -44,8 +44,7 @@ def from_csv(path: Path) -> Table:
     if delimiter == ";" and any("," in line for _, line in numbered) and "." not in numbered[0][1]:
         numbered = [(i, line.replace(",", ".")) for i, line in numbered]  # numbers as 3,14
     if delimiter == " ":
-        numbered = [(i, ",".join(line.split())) for i, line in numbered]
-        delimiter = ","
+        numbered, delimiter = [(i, ",".join(line.split())) for i, line in numbered], ","
     if all('"' not in line and line.count(delimiter) == len(names) - 1 for _, line in numbered):
         rows, numbers = [line for _, line in numbered], np.array([i for i, _ in numbered])
     else:
@@ -71,13 +70,15 @@ def from_csv(path: Path) -> Table:
             return numeric[:, names.index(name)]
         return parsed(text(name), lambda i: f'{path}, line {numbers[i]}, column "{name}"')
 
+    counts = nameless and _counts(text("index"))
     return Table(
         source=str(path),
-        names=names,
+        names=names[counts:],
         rows=len(numbers),
         column=column,
         text=text,
         place=lambda i, name: f'line {numbers[i]}, column "{name}"',
+        index=("index",) if nameless and not counts else (),
     )
 
 
@@ -149,15 +150,27 @@ def _split(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
 
 
+def _with_index(names: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """The names, and whether the first was empty: so pandas writes the index of a frame."""
+    nameless = len(names) > 1 and not names[0] and "index" not in names
+    return (("index", *names[1:]) if nameless else names), nameless
+
+
+def _counts(entries: list[str]) -> bool:
+    """Whether they are 0, 1, 2, … or 1, 2, 3, …"""
+    return any(entries == [str(i + first) for i in range(len(entries))] for first in (0, 1))
+
+
 def _check_header(path: Path, names: tuple[str, ...], line: int) -> None:
     for k, name in enumerate(names):
         if not name:
-            raise DataError(f"{path}, line {line}: column {k + 1} has no name.")
+            raise DataError(f"{path}, line {line}: column {k + 1} has no name. Give it one, or remove it.")
         if name in names[:k]:
             raise DataError(f'{path}, line {line}: the column name "{name}" occurs more than once.')
     if all(_is_number(name) for name in names):
         raise DataError(
-            f"{path}, line {line}: expected the names of the columns, but got numbers: {', '.join(names)}."
+            f"{path}, line {line}: expected the names of the columns, but got numbers: {', '.join(names)}. "
+            "Put a line with names above them, such as t, x, y."
         )
 
 

@@ -29,6 +29,9 @@ data reach 0.07, a swing without its other half 0.3 to 1.1; Lorenz and Rössler 
 unnoticed."""
 _CALM = 0.02
 """Of the spread: noise beyond which rates tell little."""
+_OFFSET = 1000.0
+"""Spreads from zero: of a state that keeps further away, its powers and products are alike to three digits,
+and noise of 0.1 % hides what tells them apart."""
 _LIKE = 0.1
 """Two states are alike that are no further apart than this, in units of the spread."""
 _MOST = 1500
@@ -46,7 +49,7 @@ def oddities(
     segments = [one for one in some_segments(data) if len(one) >= 12]
     if not segments:
         return []
-    found = [*_wrapped(segments), *_quantised(segments)]
+    found = [*_wrapped(segments), *_quantised(segments), *_far_from_zero(segments)]
     if not discrete:
         found += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
     return found
@@ -115,6 +118,18 @@ def _coarse(segments: Sequence[Trajectory]) -> list[str]:
             "is guessed. Sample faster; coefficients may be off by more than their errors say."
         ]
     return []
+
+
+def _far_from_zero(segments: Sequence[Trajectory]) -> list[str]:
+    """States that hardly vary beside their size: no two powers of them can be told apart."""
+    x = np.vstack([one.x for one in segments])
+    middle, spread = x.mean(axis=0), x.std(axis=0)
+    far = np.flatnonzero((spread > 0) & (np.abs(middle) > _OFFSET * spread))
+    return [
+        f'"{segments[0].states[j]}" varies by {spread[j]:.2g} about {middle[j]:.6g}: its powers and products '
+        "hardly differ from a constant. Count it from another zero: subtract a typical value first."
+        for j in far[:3]
+    ]
 
 
 def _state_missing(segments: Sequence[Trajectory]) -> list[str]:

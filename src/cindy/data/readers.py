@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
@@ -200,7 +200,8 @@ def as_trajectories(data: Any) -> list[Trajectory]:
         return [as_trajectory(data)]
     if is_frame(data):
         return _trajectories(from_frame(data), None, None, None, None)
-    if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
+    alone = isinstance(data, (str, bytes, np.ndarray, Mapping)) or hasattr(data, "to_frame")
+    if alone or not isinstance(data, Iterable):
         as_trajectory(data)
     several = (
         _trajectories(from_frame(one), None, None, None, None) if is_frame(one) else [one] for one in data
@@ -252,6 +253,8 @@ def _table(source: Any) -> Table:
     if not isinstance(source, (str, os.PathLike)):
         return from_frame(source)
     path = Path(source)
+    if path.is_dir():
+        raise DataError(f'read: {path} is a folder. Name a file in it, or several with "{path / "*.csv"}".')
     if not path.is_file():
         raise DataError(f"read: there is no file {path}.")
     return _KINDS.get(path.suffix.lower(), from_csv)(path)
@@ -328,7 +331,8 @@ def _trajectory(
         hint = (
             ""
             if separated
-            else " If the rows are of several trajectories, name the column that tells, with `by`."
+            else " If the rows are of several trajectories, name the column that tells, with `by`; "
+            "otherwise sort them by time, and keep one of those that repeat."
         )
         raise DataError(
             f"{table.source}, {table.place(row, time)}: time {what}, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -80,7 +80,8 @@ def as_source(data: Any) -> Source:
         return Source(read(data, lazy=True).parts, apart=True)
     if _is_dask(data) or (isinstance(data, (tuple, list)) and any(map(_is_dask, data))):
         return Source(parts_of(data), apart=True)
-    held = isinstance(data, (Trajectory, list, tuple, str, bytes, np.ndarray)) or is_frame(data)
+    kinds = (Trajectory, list, tuple, str, bytes, np.ndarray, Mapping)
+    held = isinstance(data, kinds) or is_frame(data) or hasattr(data, "to_frame")
     if held or not isinstance(data, Iterable):
         known = as_trajectories(data)
         return Source(tuple(Held((one,)) for one in known), whole=known)

@@ -283,6 +283,7 @@ def parsed(entries: list[str], where: Callable[[int], str]) -> Floats:
         except ValueError:
             raise DataError(
                 f"{where(i)}: expected a number, but got {entry!r}. "
-                "Correct it, leave the cell empty, or name the columns to read with `states`."
+                "Correct it, leave the cell empty, or name the columns to read with `states`; a column that "
+                "tells runs apart is named with `by`."
             ) from None
     return values

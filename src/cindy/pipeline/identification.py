@@ -215,6 +215,11 @@ def _measured_noise(model: Model, data: list[Trajectory]) -> Floats:
 def _check_motion(data: list[Trajectory]) -> None:
     for place, state in enumerate(data[0].states):
         columns = [one.x[np.isfinite(one.x[:, place]), place] for one in data]
+        if not any(map(len, columns)) and any(np.isfinite(one.x).any() for one in data):
+            raise DataError(
+                f'identify: the state "{state}" is missing at every sample, and a sample counts only where '
+                "all states are known. Leave it out."
+            )
         # A single sample cannot change: that there is only one is said elsewhere.
         columns = [column for column in columns if len(column) > 1]
         if columns and all(np.ptp(column) == 0 for column in columns):

@@ -65,9 +65,12 @@ class Gathering:
             self._merge()
         if not self.blocks:
             least = f"{formulation.min_samples} samples that {type(formulation).__name__} needs"
+            short = (
+                f"each of the {self.skipped} stretch(es) without missing values has fewer than the {least}"
+            )
             raise DataError(
-                f"accumulate: nothing is left: each of the {self.skipped} stretch(es) without missing values "
-                f"has fewer than the {least}. Give longer trajectories."
+                f"accumulate: nothing is left: {short if self.skipped else 'no sample has all its values'}. "
+                + ("Give longer trajectories." if self.skipped else "Leave out the states that are missing.")
             )
         return Summary(
             tuple(b.objective for b in self.blocks),
