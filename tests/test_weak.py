@@ -8,6 +8,7 @@ import pytest
 import cindy
 from cindy.basis import Factor
 from cindy.data import grid_noise, shared_by_neighbours
+from cindy.formulation import modes_of
 from cindy.formulation.unbiased import Unbiased, hermite
 from cindy.systems.fields import _grid
 
@@ -75,6 +76,51 @@ def test_errors_are_as_large_as_the_scatter_over_draws_of_the_noise():
     assert (abs(np.log(scatter / error)) < np.log(1.6)).all()
     covariance = models[0].covariance
     np.testing.assert_allclose(np.sqrt(np.diagonal(covariance)), models[0].coef_error[models[0].coef != 0])
+
+
+def test_rows_weighed_by_their_noise_tell_more_than_rows_that_count_alike(monkeypatch):
+    """Waves that fade: the fast ones are in the first rows only, and slow mixtures have least noise."""
+    x, t = np.linspace(0, 10, 120), np.linspace(0, 0.5, 100)
+    u = sum(np.exp(-0.16 * k**2 * t) * np.cos(k * x[:, None] + k**2) for k in (0.6, 1.3, 2.5, 3.8))
+    field = cindy.Field(u=u + 0.1 * np.random.default_rng(0).standard_normal(u.shape), x=x, t=t)
+    weighed = cindy.identify(field, cindy.Derivatives(1, 2))
+    monkeypatch.setattr("cindy.pipeline.field_identification.weighed", lambda *_: None)
+    alike = cindy.identify(field, cindy.Derivatives(1, 2))
+    assert found(weighed)["u_xx"] == pytest.approx(0.16, abs=4 * weighed.coef_error.max())
+    assert weighed.coef_error.max() < 0.93 * alike.coef_error.max()
+
+
+def test_where_values_are_missing_all_rows_count_alike(monkeypatch):
+    mask = np.zeros((N, len(T)), dtype=bool)
+    mask[50, 40] = True
+    field = cindy.Field(u=noisy(0.2)["u"], x=X, t=T, periodic="x", mask=mask)
+    model = cindy.identify(field, cindy.Derivatives(1, 2))
+    monkeypatch.setattr("cindy.pipeline.field_identification.weighed", lambda *_: None)
+    np.testing.assert_array_equal(model.coef, cindy.identify(field, cindy.Derivatives(1, 2)).coef)
+
+
+def test_the_noise_of_different_modes_is_nearly_independent():
+    """Draws of the noise alone: their mean square in every mode is what the modes tell, and no two agree."""
+    basis = cindy.Derivatives(1, 2).on_axes(("x",))
+    form = cindy.Weak(noise=0.5).fit_to_fields([noisy(0.3)], basis)
+    residual, tables = np.array([[1.0, -0.1, 1.0]]), []
+    for seed in range(60):
+        white = 0.5 * np.random.default_rng(seed).standard_normal((N, len(T)))
+        columns = tuple(basis.names(("u",)).index(name) for name in ("u_x", "u_xx"))
+        [modes] = modes_of([cindy.Field(u=white, x=X, t=T, periodic="x")], basis, form, columns)
+        tables.append(modes.table @ residual[0])
+    scaled = np.array(tables) / np.sqrt(modes.variance(residual)[0])
+    assert np.mean(scaled**2) == pytest.approx(1.0, abs=0.02)
+    correlation = scaled.T @ scaled / len(scaled)
+    chance = 1.0 / np.sqrt(len(scaled))
+    outside = correlation[~np.eye(len(correlation), dtype=bool)]
+    assert np.sqrt(np.mean(outside**2)) < 1.1 * chance
+
+
+def test_a_summary_tells_how_much_of_a_field_its_equations_explain():
+    model = cindy.identify(noisy(0.1), cindy.Derivatives(1, 2))
+    assert model.explained["equations"] == pytest.approx(model.score(noisy(0.1)), abs=1e-9)
+    assert "R² of equations" in model.summary()
 
 
 def test_errors_by_noise_do_not_depend_on_how_time_is_cut(monkeypatch):

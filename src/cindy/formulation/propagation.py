@@ -10,7 +10,7 @@ from cindy.formulation.bumps import apply
 from cindy.formulation.unbiased import Unbiased
 from cindy.formulation.weak_rows import FieldRows, has_slope
 
-__all__ = ["noise_covariance"]
+__all__ = ["noise_covariance", "propagated", "stretches"]
 
 
 _HELD = 6_000_000
@@ -18,6 +18,18 @@ _HELD = 6_000_000
 
 
 def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Floats | None:
+    """(k, k) covariance of coefficients that are least squares, by the noise at every sample of one field.
+
+    influence: (k, states, terms) by which the residual of a state, times a row's terms, moves coefficients
+    residual: (states, terms + states) the residual of every state as a sum of columns
+    None where a derivative was estimated from neighbours: its noise is not that of one sample.
+    """
+    terms = influence.shape[-1]
+    moved = np.tensordot(influence, rows.table[..., :terms], axes=(2, -1))
+    return propagated(rows, moved * rows.field.weight, residual)
+
+
+def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats | None:
     """(k, k) covariance of coefficients, by the noise at every sample of one field.
 
     Test functions overlap, and their derivatives have both signs: what a sample adds to one row it takes
@@ -29,9 +41,8 @@ def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Fl
     with ε_g the noise of the function g at a sample, whose covariance ĝ ĥ − (g h)^ is known without bias
     (as in `FieldRows`). This is the delta method (Fuller, Measurement Error Models, 1987, section 3.1).
 
-    influence: (k, states, terms) by which the residual of a state, times a row's terms, moves coefficients
-    residual: (states, terms + states) the residual of every state as a sum of columns
-    None where a derivative was estimated from neighbours: its noise is not that of one sample.
+    moved: (k, states, rows …) by which the residual of a state in a row moves coefficients
+    residual, None: as in `noise_covariance`
     """
     used: dict[Term, dict[tuple[int, ...], Floats]] = {}
     for column, (g, orders) in enumerate(rows.terms):
@@ -40,16 +51,13 @@ def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Fl
             by_orders[orders] = by_orders.get(orders, 0.0) + residual[:, column]
     if any(has_slope(g) for g in used):
         return None
-    terms = influence.shape[-1]
-    # (k, states, rows …)
-    moved = np.tensordot(influence, rows.table[..., :terms], axes=(2, -1))
-    total = np.zeros((len(influence), len(influence)))
-    for low, high in _stretches(rows, len(influence) * max(len(used), 1)):
+    total = np.zeros((len(moved), len(moved)))
+    for low, high in stretches(rows, len(moved) * max(len(used), 1)):
         total += _stretch(rows, used, moved, low, high)
-    return total * rows.field.weight**2
+    return total
 
 
-def _stretches(rows: FieldRows, copies: int) -> list[tuple[int, int]]:
+def stretches(rows: FieldRows, copies: int) -> list[tuple[int, int]]:
     """Samples in time that are worked on together."""
     samples = next(iter(rows.axes[-1].matrices.values())).shape[1]
     place = int(np.prod([next(iter(a.matrices.values())).shape[1] for a in rows.axes[:-1]]))

@@ -59,6 +59,9 @@ class FieldRows:
 
     share: of the rows that this field may have among all fields
     blocks: how many blocks of rows are wanted
+    columns: of the terms those that are wanted; None: all
+    spacing: distance of test functions, in half-widths
+    most: rows of all fields together
     """
 
     field: Field
@@ -66,6 +69,9 @@ class FieldRows:
     form: Weak
     share: float
     blocks: int
+    columns: tuple[int, ...] | None = None
+    spacing: float = _LATTICE
+    most: int = _MOST_ROWS
 
     @cached_property
     def terms(self) -> list[tuple[Term, tuple[int, ...]]]:
@@ -77,6 +83,8 @@ class FieldRows:
             inner = term[0].of if whole else term
             orders = tuple(term[0].by.count(axis) if whole else 0 for axis in axes)
             columns.append((inner, (*orders, 0)))
+        if self.columns is not None:
+            columns = [columns[k] for k in self.columns]
         none = (0,) * len(axes)
         for state in self.field.states:
             columns.append(((Factor("variable", (state,)),), (*none, self.form.order)))
@@ -89,7 +97,7 @@ class FieldRows:
         stretch = 1.0
         for _ in range(40):
             made = [self._axis(k, axis, stretch) for k, axis in enumerate(names)]
-            if np.prod([float(a.rows) for a in made]) <= max(self.share * _MOST_ROWS, 1.0):
+            if np.prod([float(a.rows) for a in made]) <= max(self.share * self.most, 1.0):
                 break
             stretch *= 1.1
         return made
@@ -106,7 +114,7 @@ class FieldRows:
             half_width=form.widths[k],
             power=form.exponents[k],
             orders=tuple(sorted(orders)),
-            spacing=stretch * _LATTICE * form.widths[k],
+            spacing=stretch * self.spacing * form.widths[k],
             period=field.period(axis) if axis != field.time else None,
         )
         if not made.rows:

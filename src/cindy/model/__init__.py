@@ -4,7 +4,7 @@ from cindy.model.comparison import Comparison, compare
 from cindy.model.diagnostics import Diagnostics, diagnose
 from cindy.model.domain import between, inside_domain, outside_domain
 from cindy.model.estimate import Estimate
-from cindy.model.field_comparison import matched_fields
+from cindy.model.field_comparison import explained_rows, matched_fields
 from cindy.model.field_diagnostics import FieldComparison, compare_fields, diagnose_fields
 from cindy.model.integration import Limits
 from cindy.model.model import Model, Path
@@ -35,6 +35,7 @@ __all__ = [
     "determination",
     "diagnose",
     "diagnose_fields",
+    "explained_rows",
     "facts",
     "inside_domain",
     "load",

@@ -18,7 +18,7 @@ from cindy.model.field_simulation import simulate_field
 from cindy.model.integration import Limits
 from cindy.summary import accumulate
 
-__all__ = ["field_rows_of", "matched_fields", "score_fields", "solved_field"]
+__all__ = ["explained_rows", "field_rows_of", "matched_fields", "score_fields", "solved_field"]
 
 
 def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
@@ -43,7 +43,7 @@ def score_fields(model: Equations, data: Any, kind: str, *, window: int | None) 
             'test functions, or kind="trajectory".'
         )
     if kind == "equation":
-        return float(np.mean(1.0 - _left(model, field_rows_of(model, fields)[1])))
+        return explained_rows(model, field_rows_of(model, fields)[1])
     if window is not None:
         integer(window, "score: `window`", least=2)
     rest, whole = np.zeros(len(model.states)), np.zeros(len(model.states))
@@ -64,11 +64,11 @@ def field_rows_of(model: Equations, fields: Sequence[Field]) -> tuple[Formulatio
     return summary.formulation, summary.total
 
 
-def _left(model: Equations, total: LeastSquares) -> Floats:
-    """(states,): squares left by the equations over those of the rows, whose mean test functions take out."""
+def explained_rows(model: Equations, total: LeastSquares) -> float:
+    """R² of equations in the rows of fields, whose mean test functions take out; the mean over the states."""
     left = np.sum((total.design @ model.coef - total.target) ** 2, axis=0)
     whole = np.sum(total.target**2, axis=0)
-    return np.asarray(np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0))
+    return float(np.mean(1.0 - np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0)))
 
 
 def solved_field(

@@ -88,12 +88,13 @@ def facts(model: Known) -> list[tuple[str, str]]:
 
 def _explained(model: Known) -> Iterator[tuple[str, str]]:
     known = model.explained
+    if "equations" in known:
+        yield (
+            "R² of equations",
+            f"{determination(known['equations'])}: the share of the data that they explain, step by step",
+        )
     if not {"equations", "solutions", "span", "through"} <= set(known):
         return
-    yield (
-        "R² of equations",
-        f"{determination(known['equations'])}: the share of the data that they explain, step by step",
-    )
     span, solutions, through = known["span"], known["solutions"], known["through"]
     if np.isnan(solutions):
         return

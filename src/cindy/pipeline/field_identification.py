@@ -15,9 +15,10 @@ from cindy.basis import Basis
 from cindy.data import Field, as_fields
 from cindy.errors import DataError
 from cindy.formulation import Formulation
-from cindy.model import Model
+from cindy.model import Model, explained_rows
 from cindy.pipeline.field_errors import with_noise_errors
 from cindy.pipeline.field_parameters import FieldSearch
+from cindy.pipeline.field_weighting import weighed
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
 
@@ -59,9 +60,18 @@ def identify_fields(
         )
     model = run(problem)
     model = with_noise_errors(model, problem, fields)
+    model = weighed(model, problem, fields) or model
     noise, warnings = _noise(fields, summary), [*model.warnings, *_warnings(summary)]
     settings = {**model.settings, "seed": seed}
-    return replace(model, scale=_scale(fields), noise=noise, warnings=tuple(warnings), settings=settings)
+    explained = {"equations": explained_rows(model, summary.total)}
+    return replace(
+        model,
+        scale=_scale(fields),
+        noise=noise,
+        warnings=tuple(warnings),
+        settings=settings,
+        explained=explained,
+    )
 
 
 def _noise(fields: Sequence[Field], summary: Summary) -> Floats:

@@ -1,0 +1,261 @@
+"""Coefficients of fields once more, with every mode of the rows weighed by its noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats, Ints
+from cindy.data import Field
+from cindy.formulation import Modes, modes_of
+from cindy.model import Model
+from cindy.problem import Problem
+from cindy.regression import Regression, binding
+
+__all__ = ["weighed"]
+
+_ROUNDS = 2
+"""Weights depend on the coefficients, little enough that the second round hardly moves them."""
+_EXPLAINED = 1.3
+"""Mean square of what is left, in units of the noise, up to which noise explains it: the right equations of
+`python -m benchmarks pde` stay within 0.97 and 1.06."""
+_APART = 4.0
+"""Errors by which two estimates that are right may differ (Hausman, Econometrica 46, 1978): farther apart,
+the rows do not obey the equations, and the weights would follow what is wrong."""
+_BAND = 64
+"""Modes that are filtered together, at least."""
+_DEPENDENT = 1e12
+"""Condition of the equations, in units of the coefficients' errors by least squares, beyond which the terms
+are not told apart."""
+
+
+def weighed(model: Model, problem: Problem, fields: Sequence[Field]) -> Model | None:
+    """The model with coefficients by generalized least squares on its terms, and errors by the noise at
+    every sample; None where the noise is not known in every row, or does not explain what is left.
+
+    Terms are chosen by least squares, in which all rows count alike, since what is wrong with a wrong model
+    need not look like noise. For the right terms rows overlap and differ in noise, and weights by the noise
+    give errors a fifth to a half smaller (Aitken 1936; `python -m benchmarks pde_short`).
+    """
+    summary = problem.summary
+    support = np.flatnonzero(model.coef)
+    if summary.calibration is None or not len(support):
+        return None
+    width = len(model.states)
+    terms = np.unique(support // width)
+    form: Any = summary.formulation
+    modes = modes_of(fields, summary.basis, form, tuple(terms.tolist()))
+    if not all(one.known for one in modes):
+        return None
+    fit = _Weighing(modes, model.coef[terms])
+    sure = np.flatnonzero(fit.left(model.coef[terms]) < _EXPLAINED)
+    regression = binding(problem.regression, support)
+    groups = [g for g in regression.groups if np.isin(g, sure).all()]
+    within = np.isin(support % width, np.concatenate([np.zeros(0, dtype=np.intp), *groups]))
+    used = support[within]
+    if not len(used):
+        return None
+    place = np.searchsorted(terms, used // width) * width + used % width
+    found = fit.at(place, _directions(regression, problem.form.unit, support, within))
+    if found is None:
+        return None
+    coef, covariance = found
+    return _replaced(model, problem, support, within, coef, covariance)
+
+
+def _replaced(
+    model: Model,
+    problem: Problem,
+    support: Ints,
+    within: NDArray[np.bool_],
+    values: Floats,
+    covariance: Floats,
+) -> Model | None:
+    """The model with these coefficients on some of its support, where constraints and the old ones allow."""
+    used = support[within]
+    coef, errors = model.coef.ravel().copy(), model.coef_error.ravel().copy()
+    apart = np.abs(values - coef[used])
+    coef[used] = values
+    errors[used] = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    before = model.coef_error.ravel()[used]
+    allowed = _APART * np.hypot(errors[used], before)
+    size = float(np.abs(model.coef).max())
+    table = coef.reshape(model.coef.shape)
+    if (apart > allowed + 1e-12 * size).any() or not values.all():
+        return None
+    free = before > 0
+    if np.sum(np.log(errors[used][free] / before[free])) > 0:
+        return None
+    if problem.violation(table) > max(model.violation, 1e-9 * size):
+        return None
+    # What is known of one estimate says nothing of how it varies with the other.
+    whole = np.zeros((len(support), len(support)))
+    if model.covariance is not None:
+        whole[np.ix_(~within, ~within)] = model.covariance[np.ix_(~within, ~within)]
+    whole[np.ix_(within, within)] = covariance
+    sure: dict[str, Any] = {
+        "coef": table,
+        "coef_error": errors.reshape(model.coef.shape),
+        "covariance": whole,
+    }
+    models = tuple(
+        replace(one, **sure) if k == model.path.chosen else one for k, one in enumerate(model.path)
+    )
+    return replace(model, path=replace(model.path, models=models), **sure)
+
+
+def _directions(regression: Regression, unit: Floats, support: Ints, within: NDArray[np.bool_]) -> Floats:
+    """(k, free): the directions in which constraints let some of the coefficients of a support move."""
+    width = regression.shape[1]
+    parts = []
+    for group in regression.groups:
+        mine = np.isin(support % width, group) & within
+        if mine.any():
+            fit = regression.fit(support[mine], group)
+            whole = np.zeros((len(support), fit.free))
+            whole[np.searchsorted(support, fit.support)] = fit.spread
+            parts.append(whole)
+    return np.asarray((np.hstack(parts) * unit.ravel()[support][:, None])[within])
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighing:
+    """Least squares over the modes of fields; start: (terms, states) the coefficients it begins with."""
+
+    modes: list[Modes]
+    start: Floats
+
+    def left(self, coef: Floats) -> Floats:
+        """(states,): mean square of what coefficients leave, in units of its noise."""
+        residual = _residual(coef)
+        total = np.zeros(len(residual))
+        for mode in self.modes:
+            rest, noise = (mode.table @ residual.T).T, mode.variance(residual)
+            total += np.sum(
+                np.divide(rest**2, noise, out=np.full_like(rest, np.inf), where=noise > 0), axis=1
+            )
+        return total / sum(len(mode.table) for mode in self.modes)
+
+    def at(self, support: Ints, directions: Floats) -> tuple[Floats, Floats] | None:
+        """The coefficients on a support (flat indices) that move in some directions, and their covariance."""
+        coef = self.start.ravel().copy()
+        for _ in range(_ROUNDS):
+            residual = _residual(coef.reshape(self.start.shape))
+            fits = [_Filtered(m, support, residual) for m in self.modes]
+            inner = directions.T @ np.sum([f.gram() for f in fits], axis=0) @ directions
+            if not len(inner) or np.linalg.cond(inner) > _DEPENDENT:
+                return None
+            gain = directions @ np.linalg.solve(inner, directions.T)
+            coef[support] += gain @ np.sum([f.score() for f in fits], axis=0)
+        parts = [f.mode.scatter(f.moved(gain), residual) for f in fits]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        left = self.left(coef.reshape(self.start.shape))[support % self.start.shape[1]]
+        if (left > _EXPLAINED).any():
+            return None
+        scale = np.sqrt(np.maximum(left, 1.0))
+        return coef[support], (
+            np.sum(known, axis=0) + np.sum([f.twice(gain) for f in fits], axis=0)
+        ) * np.outer(scale, scale)
+
+
+def _residual(coef: Floats) -> Floats:
+    """(states, terms + states): the residual of every state as a sum of columns."""
+    return np.hstack([-coef.T, np.eye(coef.shape[1])])
+
+
+class _Filtered:
+    """One field's modes with weights by the noise of residuals, and terms without most of theirs.
+
+    With W the weights, G = XᵀWX and C what noise adds to it, both over a band of modes of like noise, the
+    columns Z = X (I − G⁻¹C) are what is known of the terms there. The equations ZᵀW (Y − Xβ) = their mean
+    over the noise are those of the generalized method of moments with the weights of least variance
+    (Hansen, Econometrica 50, 1982); a band in which terms are mostly noise hardly counts.
+    """
+
+    def __init__(self, mode: Modes, support: Ints, residual: Floats) -> None:
+        self.mode, self.support, self.residual = mode, support, residual
+        self.weight = mode.rows.field.weight / mode.variance(residual)
+        self.parts = [self._state(j) for j in range(len(residual))]
+
+    def _state(self, j: int) -> tuple[Ints, Floats, Floats]:
+        """(where in the support, the columns Z, (modes, columns) the mean of Z r over the noise)."""
+        here = np.flatnonzero(self.support % len(self.residual) == j)
+        terms, weight = self.support[here] // len(self.residual), self.weight[j]
+        columns, mean = self.mode.table[:, terms], np.zeros((len(weight), len(terms)))
+        for k, a in enumerate(terms):
+            for b in np.flatnonzero(self.residual[j]):
+                mean[:, k] += self.residual[j, b] * self.mode.shared(int(a), int(b))
+        filtered = np.zeros_like(columns)
+        for band in _bands(weight) if len(terms) else ():
+            gram = (columns[band] * weight[band, None]).T @ columns[band]
+            noise = [
+                [np.sum((weight * self.mode.shared(int(a), int(b)))[band]) for b in terms] for a in terms
+            ]
+            keep = _kept(gram, np.array(noise))
+            filtered[band], mean[band] = columns[band] @ keep, mean[band] @ keep
+        return here, filtered, mean
+
+    def gram(self) -> Floats:
+        """(k, k): ZᵀWZ."""
+        total = np.zeros((len(self.support), len(self.support)))
+        for (here, clean, _), weight in zip(self.parts, self.weight, strict=True):
+            total[np.ix_(here, here)] = (clean * weight[:, None]).T @ clean
+        return total
+
+    def score(self) -> Floats:
+        """(k,): ZᵀWr without its mean over the noise."""
+        total = np.zeros(len(self.support))
+        rest = self.mode.table @ self.residual.T
+        for j, (here, clean, mean) in enumerate(self.parts):
+            total[here] = self.weight[j] @ (clean * rest[:, j, None] - mean)
+        return total
+
+    def moved(self, gain: Floats) -> Floats:
+        """(k, states, modes): by how much residuals move the coefficients."""
+        found = np.zeros((len(self.support), *self.weight.shape))
+        for j, (here, clean, _) in enumerate(self.parts):
+            found[:, j] = gain[:, here] @ (clean * self.weight[j][:, None]).T
+        return found
+
+    def twice(self, gain: Floats) -> Floats:
+        """(k, k): what noise that terms and residual share adds to the covariance.
+
+        The variance of a product e r of Gaussian noise is that of e times that of r, which `moved` tells, and
+        the square of their covariance (Isserlis, Biometrika 12, 1918).
+        """
+        total = np.zeros((len(self.support), len(self.support)))
+        for j, (here, _, mean) in enumerate(self.parts):
+            both = gain[:, here] @ (mean * self.weight[j][:, None]).T
+            total += both @ both.T
+        return total
+
+
+def _bands(weight: Floats) -> Iterator[Ints]:
+    """Modes of like noise: within a factor of two in variance, or more where those are few."""
+    order = np.argsort(-weight, kind="stable")
+    octave = np.floor(np.log2(weight[order[0]] / weight[order]))
+    begin = 0
+    for end in [*(np.flatnonzero(np.diff(octave)) + 1).tolist(), len(order)]:
+        if (end - begin >= _BAND and len(order) - end >= _BAND) or end == len(order):
+            yield order[begin:end]
+            begin = end
+
+
+def _kept(gram: Floats, noise: Floats) -> Floats:
+    """I − G⁻¹C, no direction less than nothing or more than all noise."""
+    size = np.sqrt(np.diagonal(gram))
+    size = np.where(size > 0, size, 1.0)
+    gram, noise = gram / np.outer(size, size), noise / np.outer(size, size)
+    values, turn = np.linalg.eigh(gram)
+    known = values > 1e-10 * values[-1]
+    white = turn[:, known] / np.sqrt(values[known])
+    share, directions = np.linalg.eigh(white.T @ noise @ white)
+    directions = white @ directions
+    kept = directions * np.clip(1.0 - share, 0.0, 1.0) @ directions.T @ gram
+    return np.asarray(kept * size[None, :] / size[:, None])
