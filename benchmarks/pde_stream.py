@@ -22,7 +22,7 @@ def run() -> None:
         file = Path(folder) / "field.nc"
         _make(file)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        began = time.process_time()
+        began, clock = time.process_time(), time.perf_counter()
         field = cindy.Field(file, periodic=("x", "y"))
         model = cindy.identify(field, cindy.Derivatives(3, 2))
         row = {
@@ -30,6 +30,7 @@ def run() -> None:
             "fields": len(field.states),
             "terms": len(model.terms),
             "s": time.process_time() - began,
+            "s by the clock": time.perf_counter() - clock,
             "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "MB before": before,
             "equations": "; ".join(model.equations()),
