@@ -50,3 +50,9 @@ def test_the_truth_is_near_where_noise_hides_it():
     noise = 0.3 * exact.x.std() * np.random.default_rng([1, 8]).standard_normal(exact.x.shape)
     model = cindy.identify(cindy.Trajectory(exact.t, exact.x + noise, lorenz.states), lorenz.basis)
     assert any(np.array_equal(one.support, lorenz.coef != 0) for one in model.near.models)
+
+
+def test_a_term_that_chance_may_have_added_is_told():
+    model = cindy.identify(orbit(1_000, 44), cindy.Polynomial(3))
+    assert model.support.sum() == 3
+    assert any("Models without x v in the equation of x′" in said for said in model.warnings)
