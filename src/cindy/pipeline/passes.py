@@ -326,6 +326,8 @@ def _with_rivals(state: Search, best: Met) -> None:
         if posed is None or len(state.met) >= _MOST_FITTED:
             return
         form, supports = posed
+        if supports.coupled:
+            return
         own = supports.fit(np.searchsorted(state.columns, best.support))
         # Terms that would come in addition were not significant: those in the place of others are tried.
         others = [one for one in rivals(supports, own, _CLOSE) if one.fit.free <= own.free][:_RIVALS]

@@ -91,6 +91,11 @@ class Supports:
         touched = np.unique(csr_array(rows.matrix[missed]).indices)
         return np.flatnonzero(np.isin(self.group, self.group[touched]))
 
+    @property
+    def coupled(self) -> bool:
+        """Whether equalities tie coefficients to each other."""
+        return len(self._equal) > 0
+
     def fit(self, support: Iterable[int]) -> SupportFit:
         """Least squares under the equalities; raises InfeasibleError where they cannot be met."""
         chosen = np.union1d(np.asarray(list(support), dtype=np.intp), self.required)
@@ -183,7 +188,7 @@ class Supports:
         A term that goes leaves z_i along its own direction u_i, and a column c outside then explains
         (cᵀ left + cᵀ u_i z_i)² / (what is left of |c|² + (cᵀ u_i)²) of it. All places under equalities.
         """
-        if len(self._equal):
+        if self.coupled:
             return np.arange(len(fit.support))
         design = self._rows[0]
         error = np.linalg.norm(fit.spread, axis=1)
@@ -232,7 +237,7 @@ class Supports:
 
         Those connect terms, and every fit under them costs a hundred times as much.
         """
-        if len(self._equal):
+        if self.coupled:
             return None
         gain = self.gains(fit)
         for place in np.argsort(-gain)[:_TRIED]:
