@@ -21,7 +21,7 @@ __all__ = ["Modes", "modes_of"]
 
 _SPACING = 0.35
 """Distance of test functions, in half-widths: what overlaps costs nothing here, and closer ones come nearer
-to the bound in `python -m benchmarks pde_short` (0.5: errors 5 to 8 % larger)."""
+to the bound (by the variances of transport and heat, 0.5 makes errors 5 to 8 % larger)."""
 _MOST_ROWS = 60_000
 _DEPENDENT = 1e-6
 """Variance of a mixture of test functions, relative to the largest, below which it is the others again."""

@@ -22,7 +22,7 @@ _ROUNDS = 2
 """Weights depend on the coefficients, little enough that the second round hardly moves them."""
 _EXPLAINED = 1.3
 """Mean square of what is left, in units of the noise, up to which noise explains it: the right equations of
-`python -m benchmarks pde` stay within 0.97 and 1.06."""
+`python -m benchmarks pde` stay near 1, 0.97 to 1.06 in the mean of some draws."""
 _APART = 4.0
 """Errors by which two estimates that are right may differ (Hausman, Econometrica 46, 1978): farther apart,
 the rows do not obey the equations, and the weights would follow what is wrong."""
@@ -39,7 +39,7 @@ def weighed(model: Model, problem: Problem, fields: Sequence[Field]) -> Model | 
 
     Terms are chosen by least squares, in which all rows count alike, since what is wrong with a wrong model
     need not look like noise. For the right terms rows overlap and differ in noise, and weights by the noise
-    give errors a fifth to a half smaller (Aitken 1936; `python -m benchmarks pde_short`).
+    give smaller errors, a quarter to a third on short records (Aitken 1936; benchmark: pde_short).
     """
     summary = problem.summary
     support = np.flatnonzero(model.coef)
