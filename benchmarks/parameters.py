@@ -266,8 +266,9 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
         table,
         "Laws with unknown numbers inside terms beside a polynomial library. `right`: exactly the terms of "
         "the law; `within 3`: and every parameter within three of its standard errors; `covered`: parameters "
-        "of the right models inside their 95 % intervals. Those called blocks are found in one library of "
-        "shared building blocks, five draws each.",
+        "of the right models inside their 95 % intervals; `near`: the law itself or one of those that fit "
+        "almost as well. A draw of the noise is the same at both levels. Those called blocks are found in "
+        "one library of shared building blocks, five draws each.",
         folder=subset.out,
     )
 
