@@ -1,6 +1,6 @@
 """Measurements and how they are read."""
 
-from cindy.data.excerpts import beginning, excerpt, spread_over
+from cindy.data.excerpts import beginning, excerpt
 from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.field_files import NETCDF
 from cindy.data.give_aways import oddities
@@ -8,7 +8,15 @@ from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.lazy import Lazy, Part, glimpse
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
-from cindy.data.time_scales import LOOK, LOOK_SAMPLES, noise_level, noise_variance, periods, some_segments
+from cindy.data.time_scales import (
+    LOOK,
+    LOOK_SAMPLES,
+    noise_level,
+    noise_variance,
+    periods,
+    some_segments,
+    spread_over,
+)
 from cindy.data.trajectory import Trajectory, same_variables
 
 __all__ = [

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from cindy.data.time_scales import periods
+from cindy.data.time_scales import periods, spread_over
 from cindy.data.trajectory import Trajectory
 
-__all__ = ["beginning", "excerpt", "spread_over"]
+__all__ = ["beginning", "excerpt"]
 
 _PER_SWING = 40
 """Samples to a swing that thinning leaves: solutions are compared at them, and need no more."""
@@ -24,12 +22,6 @@ def excerpt(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
     kept = spread_over(data, max(1, round(len(data) * most / total)))
     each = max(200, most // len(kept))
     return [one.part(0, min(len(one), each)) for one in kept]
-
-
-def spread_over(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
-    """At most so many trajectories, spread evenly over the data, with both ends."""
-    places = np.unique(np.linspace(0, len(data) - 1, min(most, len(data))).round().astype(int))
-    return [data[int(k)] for k in places]
 
 
 def beginning(one: Trajectory, most: int) -> Trajectory:

@@ -10,7 +10,7 @@ from cindy._types import Floats
 from cindy.calculus import derivative_weights
 from cindy.data.trajectory import Trajectory
 
-__all__ = ["LOOK", "LOOK_SAMPLES", "noise_level", "noise_variance", "periods", "some_segments"]
+__all__ = ["LOOK", "LOOK_SAMPLES", "noise_level", "noise_variance", "periods", "some_segments", "spread_over"]
 
 LOOK = 12
 """Segments looked at, spread over the data: the settings need no more, and no second pass."""
@@ -57,7 +57,7 @@ def noise_level(segment: Trajectory) -> Floats:
 
 def noise_variance(trajectories: Sequence[Trajectory]) -> Floats:
     """(states,) of the noise: the mean over stretches of at most 300 trajectories, spread over the data."""
-    stretches = [s for i in _spread(len(trajectories), _MOST) for s in trajectories[i].segments()]
+    stretches = [s for one in spread_over(trajectories, _MOST) for s in one.segments()]
     return np.asarray(np.mean([noise_level(s) ** 2 for s in stretches], axis=0))
 
 
@@ -65,10 +65,11 @@ def some_segments(
     trajectories: Sequence[Trajectory], count: int = LOOK, longest: int = LOOK_SAMPLES
 ) -> list[Trajectory]:
     """Those of a few trajectories spread over the data, each cut to a bounded length."""
-    found = [s for i in _spread(len(trajectories), count) for s in trajectories[i].segments()]
+    found = [s for one in spread_over(trajectories, count) for s in one.segments()]
     return [s.part(0, min(len(s), longest)) for s in found if len(s) > 2]
 
 
-def _spread(length: int, count: int) -> list[int]:
-    """So many places of a list, at most, from the first to the last."""
-    return [int(i) for i in np.unique(np.linspace(0, length - 1, min(count, length)).round())]
+def spread_over(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
+    """At most so many trajectories, spread evenly over the data, with both ends."""
+    places = np.unique(np.linspace(0, len(data) - 1, min(most, len(data))).round().astype(int))
+    return [data[int(k)] for k in places]

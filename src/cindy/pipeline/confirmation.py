@@ -23,7 +23,7 @@ from cindy.pipeline.passes import Found, Met, Search
 from cindy.pipeline.request import Pieces, Request
 from cindy.problem import StandardForm
 from cindy.selection import SupportFit
-from cindy.states import LEVELS, NEARBY, Fitted, Motion, states_under, tells_apart
+from cindy.states import LEVELS, Fitted, Motion, states_under, tells_apart
 from cindy.summary import map_in_order
 
 __all__ = ["BLOCKS", "confirmed"]
@@ -79,7 +79,7 @@ class _Fitting:
             return (), 0
         motion = replace(motion, candidates=self.candidates)
         law = motion.law(self.support)
-        levels = NEARBY if motion.quiet(self.variance) else LEVELS[1:]
+        levels = () if motion.quiet(self.variance) else LEVELS[1:]
         made: list[LeastSquares] = []
         for record in motion.records:
             one = motion.part([record])

@@ -23,9 +23,9 @@ _MOST_SAMPLES = 20_000
 """That residuals are looked at; a sentence needs no more."""
 _MOST_NUMBERS = 5_000_000
 """Samples times terms, likewise: with thousands of terms their sums would take longer than the model."""
-_MOST_RUNS = 2
-"""Runs that solutions are compared with: a fraction of a second."""
-_MOST_SOLVED = 200
+_MOST_LOOKED_AT = 300
+"""Runs, likewise: of very many short ones each costs as much as a long one."""
+_MOST_RUNS, _MOST_SOLVED = 2, 200
 """Runs, and samples of each, that solutions are compared with: a fraction of a second."""
 # `python -m benchmarks oddities` has right models and models without a term of the law: of 20 right ones none
 # gets a sentence, of 16 that lack a term all but one, whose data hardly show it.
@@ -55,7 +55,7 @@ def refusals_explained(data: Sequence[Trajectory], form: Formulation) -> Iterato
 
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     """The model with R² of its equations and solutions on some of the data, and all sentences of warning."""
-    some, moved = inside_domain(model, excerpt(data, _MOST_SAMPLES))
+    some, moved = inside_domain(model, excerpt(spread_over(data, _MOST_LOOKED_AT), _MOST_SAMPLES))
     give_aways = partial(oddities, some, order=model.order, discrete=model.formulation.discrete)
     try:
         found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
