@@ -16,15 +16,14 @@ from cindy.least_squares import LeastSquares
 from cindy.model.domain import inside_domain
 from cindy.model.model import Model
 from cindy.model.residual import Residual, autocorrelation, residuals
+from cindy.model.story import SURE
 from cindy.summary import accumulate
 
 __all__ = ["Diagnostics", "diagnose"]
 
 
-_SURE = 0.95
-"""Inclusion below which a term is called unsure: what chance has added, in one data set of twenty, is told
-in 19 of 20 such cases (benchmark: honesty, closed orbit)."""
 _MOST_NAMED = 4
+"""Terms that a sentence names."""
 _ALIKE = 0.99
 """Two terms whose columns have a larger cosine c can hardly be told apart: errors are 1 / √(1 − c²), seven
 times those of either alone. Like the next it decides a sentence, not a model."""
@@ -140,7 +139,7 @@ def _unsure(model: Model) -> Iterator[str]:
     """Terms without which other models are almost as likely."""
     with np.errstate(invalid="ignore", divide="ignore"):
         clear = np.abs(model.coef) >= 1.96 * model.coef_error
-        open_calls = model.support & clear & (model.inclusion < _SURE)
+        open_calls = model.support & clear & (model.inclusion < SURE)
     places = np.argwhere(open_calls)
     if len(places):
         named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in places[:_MOST_NAMED]]

@@ -14,12 +14,15 @@ from cindy.basis import variable_label
 from cindy.formulation import Formulation
 from cindy.model.run import Run
 
-__all__ = ["Known", "determination", "facts", "told"]
+__all__ = ["SURE", "Known", "determination", "facts", "told"]
 
 _WIDTH = 100
 """Of a line, in characters."""
-_SURE = 0.95
-"""Weight of the models with a term, below which it is told as less sure: the usual 19 of 20."""
+_CLOSE = 6.0
+"""Units of −2 log p: a model that is so much worse is twenty times less likely."""
+SURE = 0.95
+"""Inclusion below which a term is told as less sure: what chance has added, in one data set of twenty, is told
+in 19 of 20 such cases (benchmark: honesty, closed orbit)."""
 _MOST = 5
 """Terms that are named one by one."""
 
@@ -112,8 +115,8 @@ def _terms(model: Known) -> Iterator[tuple[str, str]]:
     yield "terms", f"{model.size} of {model.coef.size} possible"
     known = np.isfinite(model.inclusion)
     if known.any():
-        doubtful = model.support & known & (model.inclusion < _SURE)
-        outside = ~model.support & known & (model.inclusion > 1 - _SURE)
+        doubtful = model.support & known & (model.inclusion < SURE)
+        outside = ~model.support & known & (model.inclusion > 1 - SURE)
         for name, where in (("less sure", doubtful), ("left out", outside)):
             order = np.argwhere(where)[np.argsort(-model.inclusion[where])][:_MOST]
             shown = [_probability(model, int(i), int(j)) for i, j in order]
@@ -121,8 +124,15 @@ def _terms(model: Known) -> Iterator[tuple[str, str]]:
             if shown:
                 yield name, ", ".join(shown) + (f" and {more} more" if more else "")
     if len(model.near) > 1:
-        count = len(model.near) - 1
-        yield "near", f"{count} other model{'s' * (count > 1)} fit almost as well: see model.near"
+        above = np.sort(model.near.scores)[1:]
+        count = int(np.sum(above <= _CLOSE))
+        if count:
+            yield (
+                "near",
+                f"{count} other model{'s' * (count > 1)} explain the data almost as well: see model.near",
+            )
+        else:
+            yield "near", f"no other model comes closer than {above[0]:.1f} units of −2 log p: see model.near"
 
 
 def _probability(model: Known, i: int, j: int) -> str:
