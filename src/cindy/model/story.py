@@ -21,7 +21,7 @@ _WIDTH = 100
 _CLOSE = 6.0
 """Units of −2 log p: a model that is so much worse is twenty times less likely."""
 SURE = 0.95
-"""Inclusion below which a term is told as less sure: what chance has added, in one data set of twenty, is told
+"""Inclusion below which a term is called less sure: what chance has added, in one data set of 20, is told
 in 19 of 20 such cases (benchmark: honesty, closed orbit)."""
 _MOST = 5
 """Terms that are named one by one."""
