@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,7 +55,7 @@ class Known(Protocol):
     @property
     def explained(self) -> Mapping[str, float]: ...
     @property
-    def near(self) -> Sequence[Any]: ...
+    def near(self) -> Any: ...
     @property
     def labels(self) -> tuple[str, ...]: ...
     @property
