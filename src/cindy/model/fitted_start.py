@@ -38,10 +38,10 @@ _MOST = 400
 def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats], *, first: int) -> Floats:
     """The start whose solution misses the samples ahead least, within the range of the data.
 
-    Gauss-Newton with differences over a horizon that begins at `first` samples and doubles as long as the
-    solution follows: a chaotic solution is a smooth function of its start over a short time only. The
-    result is never worse than the best guess on the samples it was fitted to; where no solution follows,
-    it is the best guess.
+    Gauss-Newton with differences over a horizon that begins at `first` samples, or as far as the best guess
+    follows already, and doubles as long as the solution follows: a chaotic solution is a smooth function of
+    its start over a short time only. The result is never worse than the best guess on the samples it was
+    fitted to; where no solution follows, it is the best guess.
 
     guesses: starts, (states,) or (2 · states,) with rates for order 2
     """
@@ -71,16 +71,19 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     def follows(samples: int, start: Floats) -> bool:
         return bool(np.sqrt(np.mean(missed(samples, start) ** 2)) <= _FOLLOWS)
 
-    horizon = min(max(first, 4 * model.order), len(ahead), _MOST)
+    whole = min(len(ahead), _MOST)
+    horizon = min(max(first, 4 * model.order), whole)
     starts = [np.clip(guess, lower, upper) for guess in guesses if np.all(np.isfinite(guess))]
     guess = min(starts, key=lambda start: float(np.sum(missed(horizon, start) ** 2)))
+    while horizon < whole and follows(min(2 * horizon, whole), guess):
+        horizon = min(2 * horizon, whole)
     best = improved(horizon, guess)
     if not follows(horizon, best):
         return (
             guess  # equations that do not follow at all would start anywhere, to be least wrong in the mean
         )
-    while horizon < min(len(ahead), _MOST):
-        horizon = min(2 * horizon, len(ahead), _MOST)
+    while horizon < whole:
+        horizon = min(2 * horizon, whole)
         further = improved(horizon, best)
         # Where it follows only because it was fitted so far, it may have left the samples next to the start.
         if not follows(horizon, further):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from cindy._types import Floats
@@ -34,48 +33,43 @@ class Factor:
         return 2.0 * float(np.sum(np.log(self.band[0])))
 
     @cached_property
-    def _blocks(self) -> list[tuple[int, int, Floats, Floats]]:
-        """(start, stop, diagonal block, block below it on the left): L is block bidiagonal."""
+    def _blocks(self) -> tuple[int, Floats, Floats]:
+        """(width, diagonal blocks, blocks below them on the left): L is block bidiagonal.
+
+        The blocks are square, (count, width, width); what is beyond the last row is never looked at.
+        """
         height, size = self.band.shape
         wide = max(height - 1, 1)
-        made = []
-        flat = self.band.ravel(order="K")
-        empty = np.zeros((0, 0))
-        lower = _below(wide)
-        for a in range(0, size, wide):
-            b = min(a + wide, size)
-            # Element (r, c) lies at c · height + (r − c): a dense matrix of leading dimension height − 1.
-            diagonal = np.where(lower[: b - a, : b - a], _view(flat, a * height, b - a, b - a, wide), 0.0)
-            left = empty
-            if a:
-                corner = _view(flat, (a - wide) * height + wide, b - a, wide, wide)
-                left = np.where(lower.T[: b - a], corner, 0.0)
-            made.append((a, b, diagonal, left))
-        return made
+        count = -(-size // wide)
+        # Element (r, c) lies at c · height + (r − c): dense matrices of leading dimension height − 1, one
+        # every `wide` columns, whose other triangle is other columns' and masked.
+        flat = np.concatenate([self.band.ravel(order="K"), np.zeros(count * wide * height + wide - self.band.size)])
+        item = flat.itemsize
+        along = (wide * height * item, item, wide * item)
+        lower = np.tri(wide, dtype=bool)
+        square = (count, wide, wide)
+        diagonal = np.where(lower, as_strided(flat, square, along, writeable=False), 0.0)
+        left = np.where(lower.T, as_strided(flat[wide:], square, along, writeable=False), 0.0)
+        return wide, diagonal, left
 
     def whiten(self, values: Floats) -> Floats:
         """L⁻¹ values, (size, columns)."""
         if values.shape[1] <= _FEW or self.band.shape[0] == 1:
             return _banded_solve(self.band, values, transposed=False)
         out = np.array(values, order="C")
-        before: Floats | None = None
-        for a, b, diagonal, left in self._blocks:
-            part = out[a:b]
-            if before is not None:
-                part -= left @ before
+        wide, diagonals, lefts = self._blocks
+        for k, diagonal in enumerate(diagonals):
+            part = out[k * wide : (k + 1) * wide]
+            rows = len(part)
+            if k:
+                part -= lefts[k - 1, :rows] @ out[(k - 1) * wide : k * wide]
             # Xᵀ Lᵀ = Bᵀ: row-major blocks are column-major transposes.
-            before = blas.dtrsm(1.0, diagonal.T, part.T, side=1, lower=0).T
-            out[a:b] = before
+            blas.dtrsm(1.0, diagonal[:rows, :rows].T, part.T, side=1, lower=0, overwrite_b=1)
         return out
 
     def whiten_back(self, values: Floats) -> Floats:
         """L⁻ᵀ values, (size, columns)."""
         return _banded_solve(self.band, values, transposed=True)
-
-
-@lru_cache(maxsize=16)
-def _below(size: int) -> NDArray[np.bool_]:
-    return np.tri(size, dtype=bool)
 
 
 def factored(band: Floats) -> Factor | None:
@@ -89,13 +83,3 @@ def _banded_solve(band: Floats, values: Floats, *, transposed: bool) -> Floats:
     if info:
         raise ArithmeticError("a covariance of the rows is singular")
     return np.asarray(solution)
-
-
-def _view(flat: Floats, offset: int, rows: int, columns: int, leading: int) -> Floats:
-    """Dense view; what lies outside the memory of the band belongs to the part that is masked."""
-    need = offset + (columns - 1) * leading + rows
-    if need > len(flat):
-        flat = np.concatenate([flat[offset:], np.zeros(need - len(flat))])
-        offset = 0
-    item = flat.itemsize
-    return as_strided(flat[offset:], (rows, columns), (item, leading * item), writeable=False)

@@ -92,21 +92,21 @@ class Grid:
         return d * other["d"], d * other["w"], w * other["d"], w * other["w"]
 
     @cached_property
-    def alike(self) -> tuple[slice, list[tuple[int, int, tuple[float, ...]]]]:
+    def alike(self) -> tuple[slice, Ints, Floats]:
         """Rows whose weights, and those of the rows they reach, are one row's, shifted; and their products.
 
-        (o, p, weights): where such a row k and row k + o meet at sample start[k] + p, and how. No rows are
-        alike on an uneven grid.
+        The products are (reach + 1, used), where `used` are those of the 4 · width places, kind by kind and
+        sample by sample, at which any are not zero. No rows are alike on an uneven grid.
         """
         same = (np.diff(self.start) == 1) & (np.abs(np.diff(self.integral, axis=0)).max(axis=1) == 0.0)
         edges = np.concatenate([[0], np.flatnonzero(~same) + 1, [self.rows]])
         longest = int(np.argmax(np.diff(edges)))
         rows = slice(int(edges[longest]), max(int(edges[longest + 1]) - self.reach, int(edges[longest])))
         if rows.stop - rows.start < _FEW_ALIKE:
-            return slice(0, 0), []
-        places = [(o, p) for o in range(self.reach + 1) for p in range(self.width)]
-        each = [(o, p, tuple(float(w[rows.start, o, p]) for w in self.products)) for o, p in places]
-        return rows, [entry for entry in each if any(entry[2])]
+            rows = slice(0, 0)
+        weights = np.hstack([products[rows.start] for products in self.products])
+        used = np.flatnonzero(np.any(weights, axis=0))
+        return rows, used, np.asarray(weights[:, used])
 
     def coarser(self, degree: int) -> Floats:
         """(rows, width): the integrals by polynomials of lower degree through the same samples."""

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from cindy._types import Floats
 from cindy.states.banded import Factor, factored
 from cindy.states.record import Record
 
 __all__ = ["Linearised"]
+
+_IN_STEP = 512
+"""Rows whose covariances are made at once: what they take stays in a cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,44 +54,31 @@ class Linearised:
         """(stretches, size, kd + 1): S = B Σ Bᵀ + q h, the lower band of each column.
 
         variance: (states,) of the noise; error: (states,) q, variance per unit of time.
-        Products of diagonals: row k and row k + o meet at the samples both look at, where
-        the weights are known beforehand and only J changes:
-        S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
+        Row k and row k + o meet at the samples both look at, where the weights are known beforehand
+        and only J changes: S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
         """
         grid, d = self.record.grid, self.record.states
         sigma = self.record.spread * variance
         js = self.jacobian * sigma[..., None, :]
-        count, samples = sigma.shape[:2]
-        feedback = (js @ np.swapaxes(self.jacobian, -1, -2)).reshape(count, samples, d * d)
-        across = np.swapaxes(js, -1, -2).reshape(count, samples, d * d)
-        parts = (sigma, across, js.reshape(count, samples, d * d), feedback)
-        blocks = np.zeros((grid.reach + 1, count, grid.rows, d * d))
-        own = np.zeros((grid.reach + 1, count, grid.rows, d))
-        rows, products = grid.alike
-        for o, p, (dd, dw, wd, ww) in products:
-            first = int(grid.start[rows.start]) + p
-            at = slice(first, first + rows.stop - rows.start)
-            into = blocks[o, :, rows]
-            into += ww * feedback[:, at]
-            if wd:
-                into -= wd * parts[2][:, at]
-            if dw:
-                into -= dw * across[:, at]
-            if dd:
-                own[o, :, rows] += dd * sigma[:, at]
-        for rest in (slice(0, rows.start), slice(rows.stop, grid.rows)):
-            if rest.stop > rest.start:
-                ends = [product[rest] for product in grid.products]
-                near = [part[:, grid.window[rest]] for part in parts]
-                own[:, :, rest] = np.moveaxis(ends[0] @ near[0], 2, 0)
-                blocks[:, :, rest] = np.moveaxis(
-                    ends[3] @ near[3] - ends[2] @ near[2] - ends[1] @ near[1], 2, 0
-                )
-        blocks = blocks.reshape(*blocks.shape[:3], d, d)
-        diagonal = np.arange(d)
-        blocks[..., diagonal, diagonal] += own
-        blocks[0][..., diagonal, diagonal] += error * grid.step[:, None]
-        return _lower_band(blocks)
+        feedback = js @ np.swapaxes(self.jacobian, -1, -2)
+        kinds = np.stack([sigma[..., None] * np.eye(d), -np.swapaxes(js, -1, -2), -js, feedback])
+        kinds = kinds.reshape(*kinds.shape[:3], d * d)
+        drift = error * grid.step[:, None]
+        band = np.zeros((len(sigma), grid.rows, d, (grid.reach + 1) * d))
+        rows, used, weights = grid.alike
+        for begin in range(rows.start, rows.stop, _IN_STEP):
+            at = slice(begin, min(begin + _IN_STEP, rows.stop))
+            first = int(grid.start[begin])
+            for c in range(len(band)):
+                seen = kinds[:, c, first : first + at.stop - at.start + grid.width - 1]
+                sums = weights @ _shifted(seen, grid.width)[used]
+                _enter(band[c : c + 1, at], sums.reshape(len(sums), 1, -1, d, d), drift[at])
+        for at in (slice(0, rows.start), slice(rows.stop, grid.rows)):
+            if at.stop > at.start:
+                near = zip(grid.products, kinds[:, :, grid.window[at]], strict=True)
+                sums = sum(products[at] @ kind for products, kind in near)
+                _enter(band[:, at], np.moveaxis(sums, 2, 0).reshape(-1, *sums.shape[:2], d, d), drift[at])
+        return band.reshape(len(band), grid.rows * d, -1)
 
     def factors(self, variance: Floats, error: Floats) -> list[Factor] | None:
         """One for each stretch; None where a covariance is not positive."""
@@ -100,13 +91,25 @@ class Linearised:
         return made
 
 
-def _lower_band(blocks: Floats) -> Floats:
-    """(stretches, size, kd + 1) from blocks (reach + 1, stretches, rows, d, d) of row k with row k + o."""
-    reach, count, rows, d, _ = blocks.shape
-    reach = min(reach, rows)
-    band = np.zeros((count, rows, d, reach * d))
-    for o in range(reach):
-        for a in range(d):
-            first = max(a - o * d, 0)
-            band[:, :, a, o * d + first - a : (o + 1) * d - a] = blocks[o, :, :, a, first:]
-    return band.reshape(count, rows * d, reach * d)
+def _shifted(kinds: Floats, width: int) -> Floats:
+    """(kinds · width, rows · entries): what each row meets at the samples it looks at, row by row."""
+    count, samples, entries = kinds.shape
+    step = kinds.itemsize
+    along = (kinds.strides[0], entries * step, step)
+    return as_strided(kinds, (count, width, (samples - width + 1) * entries), along).reshape(count * width, -1)
+
+
+def _enter(band: Floats, blocks: Floats, drift: Floats) -> None:
+    """Blocks (reach + 1, stretches, rows, d, d) of row k with row k + o, into the lower band of S.
+
+    band: (stretches, rows, d, kd + 1); drift: (rows, d), what is added to the diagonal
+    """
+    d = blocks.shape[-1]
+    for a in range(d):
+        band[..., a, : d - a] = blocks[0][..., a, a:]
+    band[..., 0] += drift
+    # Element (a, b) of block o lies at o · d + b − a of column a.
+    step = band.itemsize
+    along = (d * step, *band.strides[:2], band.strides[2] - step, step)
+    beyond = as_strided(band[..., d:], (len(blocks) - 1, *blocks.shape[1:]), along)
+    beyond[...] = blocks[1:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +33,7 @@ _ROUNDING = 1e-12
 _KNOWN = 1e-6
 """Model error of an equation that is known, in units of σ²/h: nothing beside the noise."""
 _HELD = 100_000
-"""Samples up to which factors are kept between the two halves of a step; beyond, they are made twice."""
+"""Samples up to which the factors of the last fitted states are kept; beyond, they are made each time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +84,14 @@ class Whitened:
         return np.stack(each).reshape(self.linear.target.shape)
 
 
+@dataclass(eq=False)
+class _Recent:
+    """The factors that were made last, and the fitted states they belong to."""
+
+    fitted: Fitted | None = None
+    whitened: tuple[Whitened | None, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Motion:
     """What is to be explained, and by what: D x = W ψ(x) Ξ on every record, x measured with noise.
@@ -102,6 +110,7 @@ class Motion:
     candidates: Ints
     given: Ints
     parts: int = 1
+    _recent: _Recent = field(default_factory=_Recent, init=False, repr=False)
 
     def law(self, support: Ints) -> Law:
         return Law(self.basis, self.variables, self.states, np.asarray(support, dtype=np.intp), self.given)
@@ -203,6 +212,14 @@ class Motion:
 
     def whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
         """Each record around the fitted states; None where its covariance is not positive."""
+        if not self.held:
+            return self._whitened(fitted)
+        recent = self._recent
+        if recent.fitted is not fitted:
+            recent.whitened, recent.fitted = tuple(self._whitened(fitted)), fitted
+        return iter(recent.whitened)
+
+    def _whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
         for record, x in zip(self.records, fitted.x, strict=True):
             jacobian = fitted.law.jacobian(_points(record, x), fitted.coef)
             linear = Linearised(record.centred(x), x, jacobian.reshape(*x.shape, self.states))
