@@ -128,7 +128,7 @@ def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> t
             now.error,
             share,
         )
-        whole = _Gathered(**{f.name: getattr(motion, f.name) for f in fields(Motion)})
+        whole = _Gathered(**{f.name: getattr(motion, f.name) for f in fields(Motion) if f.init})
         whole = replace(whole, white=tuple(_added_up(task, work, request.pieces, aim)))
         state = Search(whole, found.options)
         chosen = state.choose(now) if whole.white else None

@@ -43,7 +43,9 @@ class Factor:
         count = -(-size // wide)
         # Element (r, c) lies at c · height + (r − c): dense matrices of leading dimension height − 1, one
         # every `wide` columns, whose other triangle is other columns' and masked.
-        flat = np.concatenate([self.band.ravel(order="K"), np.zeros(count * wide * height + wide - self.band.size)])
+        flat = np.concatenate(
+            [self.band.ravel(order="K"), np.zeros(count * wide * height + wide - self.band.size)]
+        )
         item = flat.itemsize
         along = (wide * height * item, item, wide * item)
         lower = np.tri(wide, dtype=bool)

@@ -96,7 +96,9 @@ def _shifted(kinds: Floats, width: int) -> Floats:
     count, samples, entries = kinds.shape
     step = kinds.itemsize
     along = (kinds.strides[0], entries * step, step)
-    return as_strided(kinds, (count, width, (samples - width + 1) * entries), along).reshape(count * width, -1)
+    return as_strided(kinds, (count, width, (samples - width + 1) * entries), along).reshape(
+        count * width, -1
+    )
 
 
 def _enter(band: Floats, blocks: Floats, drift: Floats) -> None:
