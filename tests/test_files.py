@@ -61,7 +61,7 @@ def test_the_command_line_says_that_the_disk_is_full(tmp_path):
     MODEL.save(tmp_path / "model.json")
     with open("/dev/full", "wb") as full:
         run = subprocess.run(
-            [sys.executable, "-m", "cindy.cli", "show", tmp_path / "model.json"],
+            [sys.executable, "-m", "cindy", "show", tmp_path / "model.json"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -154,7 +154,7 @@ def test_names_with_commas_survive_the_csv_of_simulate(tmp_path):
     model = Model([[0.0], [-1.0]], cindy.Polynomial(1), ('mass, "dry"',))
     model.save(tmp_path / "m.json")
     command = ["simulate", tmp_path / "m.json", "--x0", "1", "--t", "0:1:0.5", "--out", tmp_path / "s.csv"]
-    subprocess.run([sys.executable, "-m", "cindy.cli", *command], check=True)
+    subprocess.run([sys.executable, "-m", "cindy", *command], check=True)
     (found,) = cindy.read(tmp_path / "s.csv")
     assert found.states == model.states
     assert np.allclose(found.x[:, 0], np.exp(-found.t))

@@ -98,7 +98,7 @@ def test_a_model_that_explains_little_is_called_so_loudly_everywhere(tmp_path):
     assert cindy.load(tmp_path / "model.json").explained == pytest.approx(wrong.explained, nan_ok=True)
     table = np.column_stack([data[0].t, data[0].x])
     np.savetxt(tmp_path / "data.txt", table, header="t x y z")
-    command = [sys.executable, "-m", "cindy.cli", "fit", str(tmp_path / "data.txt"), "--basis", "trig:1"]
+    command = [sys.executable, "-m", "cindy", "fit", str(tmp_path / "data.txt"), "--basis", "trig:1"]
     run = subprocess.run([*command, "--selection", "terms:3"], capture_output=True, text=True, check=True)
     assert "Do not use them" in run.stderr
     assert "R² of equations" in run.stdout
