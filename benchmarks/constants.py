@@ -14,7 +14,7 @@ from benchmarks.hard_data import FEW, excess, truth_in
 from benchmarks.table import write
 from cindy import systems
 from cindy.formulation import feedback, scales
-from cindy.pipeline import options, passes, settle
+from cindy.pipeline import models_met, options, passes, settle
 from cindy.regression import standard_errors
 from cindy.selection import candidates, elimination, rules, search, supports
 from cindy.states import autocorrelation, doubts, fitting, motion
@@ -53,16 +53,16 @@ ROWS: list[tuple[ModuleType, str, Any]] = [
     (standard_errors, "_ALONE", 0.1),
 ]
 STATES: list[tuple[ModuleType, str, Any]] = [
-    (passes, "_ROUNDS", 2),
-    (passes, "_STIFF", 8.0),
+    (models_met, "_ROUNDS", 2),
+    (models_met, "_STIFF", 8.0),
     (passes, "_SHARES", (1.0,)),
-    (passes, "_RIDGE", 1e-4),
-    (passes, "_RIDGE", 1.0),
+    (models_met, "_RIDGE", 1e-4),
+    (models_met, "_RIDGE", 1.0),
     (motion, "_QUIET", 0.0),
     (motion, "_QUIET", 0.2),
     (passes, "_MOST_FITTED", 5),
     (passes, "_FEW_ROWS", 0),
-    (passes, "_MOST_STEPS", 50),
+    (models_met, "_MOST_STEPS", 50),
     (options, "_MATTERS", 1.0),
     (options, "_MATTERS", 10.0),
     (supports, "_DEPENDENT", 1e-3),

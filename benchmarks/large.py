@@ -22,8 +22,8 @@ FORCE, DAMPING = 8.0, 0.02
 NOTES = (
     "Rings of Lorenz (1996), with cubic damping at degree 3, noise 0.1 % of the spread, 10 trajectories "
     "of 2,000 samples. `of sums`: seconds that go into accumulating the samples of one pass, once. Version "
-    "0.2.0 took 336 s for one pass with 20 states, before large dictionaries were searched among likely terms; "
-    "the coefficients agree to 2e-15."
+    "0.2.0 took 336 s for one pass with 20 states, before large dictionaries were searched among likely "
+    "terms; the coefficients agree to 2e-15."
 )
 
 

@@ -19,11 +19,12 @@ from cindy.data import Part, Trajectory, same_variables
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
-from cindy.pipeline.passes import Found, Met, Search
+from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Pieces, Request
 from cindy.problem import StandardForm
 from cindy.selection import SupportFit
-from cindy.states import LEVELS, Fitted, Motion, states_under, tells_apart
+from cindy.states import LEVELS, Fitted, Motion, blurred_terms, states_under
 from cindy.summary import map_in_order
 
 __all__ = ["BLOCKS", "confirmed"]
@@ -135,7 +136,7 @@ def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> t
         if chosen is None:
             break
         other = _with(now, state, *chosen)
-        stay = None if tells_apart(part, other) else state.stay(now)
+        stay = state.stay(now) if len(blurred_terms(part, other)) else None
         now = other if stay is None else _with(now, state, *stay)
         if now.law.support.tobytes() in seen:
             break

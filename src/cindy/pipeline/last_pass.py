@@ -14,7 +14,8 @@ import numpy as np
 from cindy._types import Floats, Ints
 from cindy.model import Model, Path, Run
 from cindy.pipeline.confirmation import BLOCKS
-from cindy.pipeline.passes import NEAR, Found, Search
+from cindy.pipeline.models_met import Search
+from cindy.pipeline.passes import NEAR, Found
 from cindy.pipeline.rivals import rivals
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, refit

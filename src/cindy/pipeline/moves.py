@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.least_squares import LeastSquares, triangle
+from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import Met, Search
 from cindy.pipeline.scan import Atoms, Group
 from cindy.selection import SupportFit, Supports
 from cindy.states import Motion

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.errors import DataError
 from cindy.pipeline.domain import motion_inside
+from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.moves import Move, Moves
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import Met, Search
 from cindy.pipeline.scan import Group, groups_of
 from cindy.pipeline.starts import starts_of
 from cindy.states import LEVELS, NEARBY, Fitted, Motion

@@ -16,9 +16,10 @@ from cindy.least_squares import LeastSquares, lengths, triangle
 from cindy.model import Estimate, Model
 from cindy.pipeline.confirmation import BLOCKS
 from cindy.pipeline.last_pass import LastPass
+from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.options import Options
 from cindy.pipeline.parametric import search_with_parameters
-from cindy.pipeline.passes import Found, Met, Search
+from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Request
 from cindy.problem import at_samples
 from cindy.regression import Regression, refit

@@ -17,8 +17,9 @@ from cindy._types import Floats, Ints
 from cindy.model import Model
 from cindy.pipeline.fitted import warnings_of
 from cindy.pipeline.last_pass import LastPass
+from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import Found, Search
+from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look
 from cindy.problem import at_samples

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from cindy._types import Floats, Ints
+from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import Search
 from cindy.selection import Supports
 from cindy.states import Motion, drift_of_data, first_objective
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats
+from cindy.pipeline.models_met import Search
 from cindy.pipeline.moves import Move
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import Search
 from cindy.pipeline.scan import Atoms, Group
 from cindy.selection import SupportFit, Supports
 from cindy.states import Motion, drift_of_data, drift_of_nothing, first_objective

@@ -9,7 +9,7 @@ from cindy.states.likelihood import deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
 from cindy.states.preparation import instants_for, records_of
 from cindy.states.record import Record
-from cindy.states.resolution import tells_apart
+from cindy.states.resolution import blurred_terms
 
 __all__ = [
     "LEVELS",
@@ -18,6 +18,7 @@ __all__ = [
     "Grid",
     "Motion",
     "Record",
+    "blurred_terms",
     "deviance",
     "doubted",
     "drift_of_data",
@@ -35,6 +36,5 @@ __all__ = [
     "start_of_nothing",
     "states_under",
     "stiffness",
-    "tells_apart",
     "without_outliers",
 ]

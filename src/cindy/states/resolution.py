@@ -8,38 +8,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._types import Floats, Ints
 from cindy.states.motion import Fitted, Motion, Whitened
 
-__all__ = ["resolution", "tells_apart"]
+__all__ = ["blurred_terms"]
 
 _APART = 2.0
 """Below, errors of the states tell terms apart more than the motion does. True laws in 40 % noise keep 20 and
 more, false ones of a closed orbit have less than 1 (benchmarks: chaotic, honesty)."""
+_SHARE = 0.1
+"""Of the heaviest term of a combination: lighter ones do not count as part of it."""
 _POINTS = 4_000
 """Samples at which terms are compared."""
 
 
-def tells_apart(motion: Motion, fitted: Fitted) -> bool:
-    """Whether the motion, and not noise, tells the terms of every equation apart."""
-    return resolution(motion, fitted) >= _APART
+def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
+    """Those coefficients of a law whose terms noise tells apart and not the motion; none in a good law.
 
-
-def resolution(motion: Motion, fitted: Fitted, seed: int = 0) -> float:
-    """By how much the motion sets the terms of an equation apart, in units of what errors of states do.
-
-    The least over all equations and combinations w of their terms of |ψ(x) w|² / |(ψ(x + d) − ψ(x)) w|², d
-    being a draw of the errors of x. At most about 1 where noise alone makes the difference.
+    For a combination w of the terms of an equation, |ψ(x) w|² / |(ψ(x + d) − ψ(x)) w|² says by how much the
+    motion sets them apart, in units of what errors of states do, d being a draw of the errors of x: at most
+    about 1 where noise alone makes the difference. The terms are those of the least such combination, the
+    one that errors of states change most first.
     """
     law = fitted.law.at(fitted.coef)
     shared = [j for j in range(motion.states) if np.sum(law.targets == j) > 1]
     if not shared:
-        return np.inf
+        return fitted.law.support[:0]
     rng = np.random.default_rng(seed)
     here, moved = [], []
     for white in motion.whitened(fitted):
         if white is None:
-            return 0.0
+            return fitted.law.support
         u, x = white.linear.record.u, white.linear.x
         off = _draw(white, fitted, rng)
         here.append(np.concatenate([x, u], axis=2).reshape(-1, x.shape[2] + u.shape[2]))
@@ -52,11 +51,16 @@ def resolution(motion: Motion, fitted: Fitted, seed: int = 0) -> float:
     size[size == 0.0] = 1.0
     values, change = values / size, (others - values) / size
     if not np.isfinite(change).all():
-        return 0.0
-    return min(
-        _least(values[:, law.columns[law.targets == j]], change[:, law.columns[law.targets == j]])
-        for j in shared
+        return fitted.law.support
+    places = [np.flatnonzero(law.targets == j) for j in shared]
+    least = [_least(values[:, law.columns[here]], change[:, law.columns[here]]) for here in places]
+    apart, weights, held = min(
+        ((*one, here) for one, here in zip(least, places, strict=True)), key=lambda one: one[0]
     )
+    if apart >= _APART:
+        return fitted.law.support[:0]
+    heavy = held[(np.abs(weights) >= _SHARE * np.abs(weights).max()) & (held < len(law.support))]
+    return np.asarray(law.pairs[heavy[np.argsort(-np.linalg.norm(change[:, law.columns[heavy]], axis=0))]])
 
 
 def _draw(white: Whitened, fitted: Fitted, rng: np.random.Generator) -> Floats:
@@ -70,8 +74,9 @@ def _draw(white: Whitened, fitted: Fitted, rng: np.random.Generator) -> Floats:
     return np.asarray(noise - variance * linear.noise_of(white.solved(white.white(rows[..., None])[:, 0])))
 
 
-def _least(values: Floats, change: Floats) -> float:
-    """min |A w|² / |D w|² over w, by the triangles of both."""
+def _least(values: Floats, change: Floats) -> tuple[float, Floats]:
+    """min |A w|² / |D w|² over w, and where, by the triangles of both."""
     a, d = np.linalg.qr(values, mode="r"), np.linalg.qr(change, mode="r")
-    largest = float(np.linalg.norm(d @ np.linalg.pinv(a), ord=2))
-    return 1.0 / largest**2 if largest > 0 else np.inf
+    back = np.linalg.pinv(a)
+    _, sizes, directions = np.linalg.svd(d @ back)
+    return (1.0 / float(sizes[0]) ** 2 if sizes[0] > 0 else np.inf), back @ directions[0]
