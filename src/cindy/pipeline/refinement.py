@@ -34,6 +34,10 @@ _ROUNDS = 4
 """States and terms in turn; a support that comes back ends it sooner."""
 _STRETCHES = 4
 """Stretches by which lengths of columns are judged: they only rank candidates."""
+_ROWS = 20_000
+"""Rows of these stretches that are enough, likewise, where stretches are long."""
+_NUMBERS = 20_000_000
+"""Numbers of a table of white columns that are held at once: 160 MB."""
 _DEPENDENT = 1e-5
 """What is left of a column beyond the terms of the law, below which it says nothing new."""
 _MOST_WORK = 1e10
@@ -127,20 +131,25 @@ def _lengths(motion: Motion, fitted: Fitted) -> Floats | None:
     """(candidates,) squares of what the white column of each adds to those of the law, by a few stretches."""
     total, rows = np.zeros(len(motion.candidates)), 0
     each = -(-_STRETCHES // len(motion.records))
-    inside = np.searchsorted(motion.candidates, fitted.law.support)
-    every = motion.law(motion.candidates)
     for record, x in zip(motion.records, fitted.x, strict=True):
-        which = np.unique(np.linspace(0, record.stretches - 1, min(each, record.stretches)).astype(np.intp))
+        size = record.grid.rows * motion.states
+        most = min(each, record.stretches, max(_ROWS // size, 1))
+        which = np.unique(np.linspace(0, record.stretches - 1, most).astype(np.intp))
         part = motion.part([record.part(which)])
         [white] = part.whitened(replace(fitted, x=(x[which],)))
         if white is None:
             return None
-        table = part.table(white, every)[:, :-1]
-        directions = np.linalg.qr(table[:, inside])[0]
-        whole = np.sum(table**2, axis=0)
-        beyond = whole - np.sum((directions.T @ table) ** 2, axis=0)
-        total += np.where(beyond > _DEPENDENT**2 * whole, beyond, 0.0)
-        rows += len(table)
-        if rows > 5 * len(inside) and rows >= _STRETCHES * record.grid.rows * motion.states:
+        inside = part.table(white, fitted.law)[:, :-1]
+        directions = np.linalg.qr(inside)[0]
+        pieces = np.array_split(motion.candidates, -(-len(motion.candidates) * len(inside) // _NUMBERS))
+        at = 0
+        for piece in pieces:
+            table = part.table(white, motion.law(piece))[:, :-1]
+            whole = np.sum(table**2, axis=0)
+            beyond = whole - np.sum((directions.T @ table) ** 2, axis=0)
+            total[at : at + len(piece)] += np.where(beyond > _DEPENDENT**2 * whole, beyond, 0.0)
+            at += len(piece)
+        rows += len(inside)
+        if rows > 5 * inside.shape[1] and rows >= min(_STRETCHES * size, _ROWS):
             break
     return total * (motion.rows / max(rows, 1))
