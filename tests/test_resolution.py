@@ -1,11 +1,16 @@
 """Terms that only noise tells apart, and laws that explain the data almost as well."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import cindy
 from cindy import systems
-from cindy.states import blurred_terms, start_of, states_under
+from cindy.pipeline.models_met import Search
+from cindy.pipeline.options import Options
+from cindy.rows import Rows
+from cindy.states import NEARBY, blurred_terms, start_of, states_under
 
 
 def orbit(samples, seed):
@@ -25,24 +30,44 @@ def test_a_closed_orbit_keeps_its_two_terms_where_cubic_ones_repeat_them(seed):
     ]
 
 
-def test_the_motion_tells_terms_apart_that_an_orbit_does_not():
-    basis = cindy.Polynomial(3)
-    motion = cindy.Integral().motion([orbit(1_000, 0)], basis)
-    names = basis.names(("x", "v"))
+NAMES = cindy.Polynomial(3).names(("x", "v"))
+PLAIN = {("v", 0): 1.0, ("x", 1): -4.0}
+BLURRED = {**PLAIN, ("v", 0): 2.0, ("x^2 v", 0): -1.0, ("v^3", 0): -0.25}
+VARIANCE = np.array([5e-5, 2e-4])
 
-    def fitted(coefficients):
-        support = np.array([2 * names.index(term) + j for term, j in coefficients])
-        order = np.argsort(support)
-        coef = np.array(list(coefficients.values()))[order]
-        variance = np.array([5e-5, 2e-4])
-        start = start_of(motion, support[order], coef, variance)
-        return states_under(motion, start.law, coef, variance, motion.errors(1e-4, variance))
 
-    plain = {("v", 0): 1.0, ("x", 1): -4.0}
-    assert not len(blurred_terms(motion, fitted(plain)))
-    assert not len(blurred_terms(motion, fitted({**plain, ("x^2", 1): 1e-6})))
-    blurred = blurred_terms(motion, fitted({**plain, ("v", 0): 2.0, ("x^2 v", 0): -1.0, ("v^3", 0): -0.25}))
-    assert {names[k // 2] for k in blurred} == {"v", "x^2 v", "v^3"}
+@pytest.fixture(scope="module")
+def motion():
+    return cindy.Integral().motion([orbit(1_000, 0)], cindy.Polynomial(3))
+
+
+def start(motion, coefficients):
+    support = np.array([2 * NAMES.index(term) + j for term, j in coefficients])
+    order = np.argsort(support)
+    return start_of(motion, support[order], np.array(list(coefficients.values()))[order], VARIANCE)
+
+
+def test_the_motion_tells_terms_apart_that_an_orbit_does_not(motion):
+    def blurred(coefficients):
+        begin = start(motion, coefficients)
+        error = motion.errors(1e-4, VARIANCE)
+        fitted = states_under(motion, begin.law, begin.coef, VARIANCE, error)
+        return {NAMES[k // 2] for k in blurred_terms(motion, fitted)}
+
+    assert blurred(PLAIN) == set()
+    assert blurred({**PLAIN, ("x^2", 1): 1e-6}) == set()
+    assert blurred(BLURRED) == {"v", "x^2 v", "v^3"}
+
+
+def test_a_law_that_only_noise_tells_apart_goes_on_without_the_noisiest_term(motion):
+    search = Search(motion, Options(Rows.none(2 * len(NAMES)), (), price=12.0))
+    met = search.fit(start(motion, BLURRED), NEARBY)
+    fit, _ = search.clearer(met)
+    left = {(NAMES[k // 2], k % 2) for k in motion.candidates[fit.support]}
+    assert left < set(BLURRED)
+    assert ("v^3", 0) not in left
+    held = replace(search, options=replace(search.options, faithful=True))
+    assert held.clearer(met) is None
 
 
 def test_the_truth_is_near_where_noise_hides_it():
