@@ -74,6 +74,24 @@ def _yearly(seed: int) -> list[cindy.Trajectory]:
     )
 
 
+def _bursts(seed: int) -> list[cindy.Trajectory]:
+    """Two time units measured, one not."""
+    return [_paused(one, burst=2.0, pause=1.0) for one in _lorenz(seed, samples=1500)]
+
+
+def _visits(seed: int) -> list[cindy.Trajectory]:
+    """Hares and lynxes, twenty times in every first half year: the motion is slow beside the pauses."""
+    times = np.arange(0.0, 26.0, 0.025)
+    start = np.array([[30.0, 4.0]])
+    data = HARES.simulate(seed=seed, noise=0.03, times=times, trajectories=1, initial=start)
+    return [_paused(one, burst=0.5, pause=0.5) for one in data]
+
+
+def _paused(one: cindy.Trajectory, *, burst: float, pause: float) -> cindy.Trajectory:
+    seen = one.t % (burst + pause) < burst
+    return cindy.Trajectory(one.t[seen], one.x[seen], one.states)
+
+
 def _with(one: cindy.Trajectory, x: Floats) -> cindy.Trajectory:
     return cindy.Trajectory(one.t, x, one.states)
 
@@ -86,6 +104,8 @@ CASES = {
     "lorenz 1 % outliers": Case(LORENZ, cindy.Polynomial(3), _outliers),
     "lorenz step 0.06": Case(LORENZ, cindy.Polynomial(3), lambda seed: _lorenz(seed, step=0.06, samples=500)),
     "lorenz unequal noise": Case(LORENZ, cindy.Polynomial(3), _unequal),
+    "lorenz with pauses": Case(LORENZ, cindy.Polynomial(3), _bursts),
+    "lotka-volterra with pauses": Case(HARES, cindy.Polynomial(2), _visits),
     "lotka-volterra 26 years": Case(HARES, cindy.Polynomial(2), _yearly),
 }
 
@@ -110,8 +130,9 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
         sorted(table, key=lambda row: list(CASES).index(row["data"])),
         "Lorenz, four trajectories of 1,000 samples, step 0.01, 2 % noise, polynomials to degree 3: as they "
         "are; three in ten entries missing; one entry in a hundred off by 3 to 10 times the spread; "
-        "a step of 0.06 (500 samples); 0.5, 2, 8 and 20 % noise in the four. Lotka-Volterra, 26 "
-        "yearly samples at 3 %, polynomials to degree 2. `near`: draws with the truth among the near-equal "
+        "a step of 0.06 (500 samples); 0.5, 2, 8 and 20 % noise in the four; pauses of 1 between stretches of 2. "
+        "Lotka-Volterra at 3 %, polynomials to degree 2, 26 years: measured in every first half year, and "
+        "once a year. `near`: draws with the truth among the near-equal "
         "models.",
         folder=subset.out,
     )

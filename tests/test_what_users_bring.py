@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import cindy
+from cindy.data import pauses
 from cindy.errors import DataError
 
 T = np.linspace(0, 1, 6)
@@ -188,6 +189,23 @@ def test_text_as_instruments_write_it_is_read(tmp_path, text, packed):
     same(cindy.read(file))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16"])
+def test_text_is_read_in_the_letters_of_older_instruments(tmp_path, encoding):
+    path = tmp_path / "log.txt"
+    path.write_bytes("t;T [°C];µ\n0;1,5;2\n1;2,5;3\n".encode(encoding))
+    (one,) = cindy.read(path)
+    assert one.states == ("T [°C]", "µ")
+    assert one.x.tolist() == [[1.5, 2], [2.5, 3]]
+
+
+def test_blanks_and_tabs_may_be_mixed(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text("# t x y\n0 1\t2\n1  3\t4\n")
+    (one,) = cindy.read(path)
+    assert one.states == ("x", "y")
+    assert one.x.tolist() == [[1, 2], [3, 4]]
+
+
 def test_a_wrong_cell_is_named_with_its_line_in_spite_of_comments(tmp_path):
     (tmp_path / "d.txt").write_text("# one\n# two\nt x\n0 1\n# three\n1 oops\n")
     with pytest.raises(DataError, match="line 6"):
@@ -224,6 +242,30 @@ def test_excel_and_matlab_files_are_read(tmp_path):
 def test_the_time_is_found_by_its_usual_names(name):
     pd = pytest.importorskip("pandas")
     same(cindy.read(pd.DataFrame({"x": X[:, 0], name: T, "y": X[:, 1]})))
+
+
+@pytest.mark.parametrize(
+    ("columns", "time"),
+    [
+        (("T", "t"), "t"),
+        (("T [°C]", "t"), "t"),
+        (("T", "time"), "time"),
+        (("t [°C]", "Time / s"), "Time / s"),
+        (("T (K)", "hour"), "hour"),
+        (("T", "x"), "T"),
+        (("T [s]", "x"), "T [s]"),
+    ],
+)
+def test_a_temperature_is_no_time(columns, time):
+    pd = pytest.importorskip("pandas")
+    (one,) = cindy.read(pd.DataFrame({name: (k + 1) * T for k, name in enumerate(columns)}))
+    assert one.states == tuple(name for name in columns if name != time)
+
+
+def test_a_temperature_alone_is_asked_about():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(DataError, match="`time`"):
+        cindy.read(pd.DataFrame({"T [K]": T, "x": T}))
 
 
 def test_the_index_of_a_frame_is_its_time():
@@ -281,9 +323,27 @@ def test_bursts_of_samples_are_stretches_of_their_own(pause):
     x = np.column_stack([np.cos(2 * t), -2 * np.sin(2 * t)])
     data = cindy.Trajectory(t, x + 0.001 * np.random.default_rng(0).standard_normal(x.shape), ("x", "v"))
     assert [len(part) for part in data.segments()] == [100, 100, 100]
-    model = cindy.identify(data, "poly:2", passes=1)
+    for passes in (1, None):
+        model = cindy.identify(data, "poly:2", passes=passes)
+        assert model.size == 2
+        assert model.coef[model.place("v", "x")] == pytest.approx(-4, abs=0.02)
+
+
+def test_a_slow_motion_is_bridged_and_a_fast_one_is_not():
+    t = np.concatenate([k + np.arange(0, 0.5, 0.02) for k in range(20)])
+    slow, fast = np.sin(0.3 * t)[:, None], np.sin(7 * t)[:, None]
+    ends = np.flatnonzero(np.diff(t) > 0.1)
+    assert pauses(t, slow, 12).tolist() == []
+    assert pauses(t, np.hstack([slow, fast]), 12).tolist() == ends.tolist()
+    assert pauses(np.sort(np.random.default_rng(0).exponential(size=500).cumsum()), fast, 12).tolist() == []
+
+
+def test_runs_one_after_the_other_with_a_pause_between_are_no_single_motion():
+    t = np.linspace(0, 10, 500)
+    x = np.column_stack([np.cos(t), -np.sin(t)])
+    noise = 0.001 * np.random.default_rng(0).standard_normal((1000, 2))
+    model = cindy.identify((np.concatenate([t, t + 12]), np.concatenate([x, x]) + noise), "poly:2")
     assert model.size == 2
-    assert model.coef[model.place("v", "x")] == pytest.approx(-4, abs=0.02)
 
 
 def test_a_grid_that_coarsens_by_and_by_stays_whole():

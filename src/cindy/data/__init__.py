@@ -6,6 +6,7 @@ from cindy.data.field_files import NETCDF
 from cindy.data.give_aways import oddities
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.lazy import Lazy, Part, glimpse
+from cindy.data.pauses import pauses
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
 from cindy.data.time_scales import (
@@ -40,6 +41,7 @@ __all__ = [
     "noise_level",
     "noise_variance",
     "oddities",
+    "pauses",
     "periods",
     "read",
     "same_variables",

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import re
 import zlib
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,8 @@ __all__ = ["from_csv"]
 
 
 _DELIMITERS = ",;\t"
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+"""Bytes that no text holds."""
 
 
 def from_csv(path: Path) -> Table:
@@ -92,18 +95,30 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
     try:
-        body = raw.decode("utf-8-sig")
+        body = _decoded(raw)
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{path}, line {line}: this is not text. Expected csv, csv.gz, parquet, npz, xlsx or mat."
-        ) from error
+        raise _no_text(path, raw[: error.start].count(b"\n")) from error
     if "\x00" in body:
-        line = body[: body.index("\x00")].count("\n") + 1
-        raise DataError(
-            f"{path}, line {line}: this is not text. Expected csv, csv.gz, parquet, npz, xlsx or mat."
-        )
+        raise _no_text(path, body[: body.index("\x00")].count("\n"))
     return body.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8; UTF-16 by its mark, as spreadsheets save it; or one byte a letter, as older instruments write °C."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if _CONTROL.search(raw):
+            raise
+        return raw.decode("cp1252")
+
+
+def _no_text(path: Path, lines_before: int) -> DataError:
+    return DataError(
+        f"{path}, line {lines_before + 1}: this is not text. Expected csv, csv.gz, parquet, npz, xlsx or mat."
+    )
 
 
 def _unpacked(path: Path, packed: int) -> bytes:
@@ -141,6 +156,9 @@ def _comment(line: str) -> bool:
 
 def _delimiter(line: str) -> str:
     found = max(_DELIMITERS, key=line.count)
+    cells = line.split(found)
+    if found == "\t" and len(line.split()) > len(cells) and all(map(_is_number, line.split())):
+        return " "  # numbers with blanks and tabs between them
     return " " if not line.count(found) and len(line.split()) > 1 else found
 
 

@@ -56,6 +56,7 @@ _USUAL = (
     *("second", "sec", "elapsed"),
 )
 """What a column of times is called, the surest first; plural, capitals and a unit behind it do not matter."""
+_UNITS = r"(s|sec|secs|seconds?|ms|us|µs|μs|ns|min|h|hr|hours?|d|days?|y|yr|years?)"
 _TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
 """Of these several may stand for one moment: then the user must say."""
 
@@ -263,9 +264,9 @@ def _table(source: Any) -> Table:
 def _column_of_times(table: Table) -> str:
     """The column that is called as times are; or the index of a frame, if it is more than a count of rows."""
     for names in (tuple(n for n in table.names if n not in table.index), table.index):
-        ranked = sorted((_USUAL.index(word), name) for name in names if (word := _word(name)) in _USUAL)
-        if ranked and _USUAL[ranked[0][0]] != "t":
-            parts = [name for rank, name in ranked if _USUAL[rank] in _TOGETHER]
+        ranked = sorted((rank, name) for name in names if (rank := _rank(name)) is not None)
+        if ranked and _word(ranked[0][1]) != "t":
+            parts = [name for _, name in ranked if _word(name) in _TOGETHER]
             if len(parts) > 1:
                 listed = " and ".join(f'"{name}"' for name in parts[:3])
                 raise DataError(
@@ -281,10 +282,29 @@ def _column_of_times(table: Table) -> str:
     )
 
 
+def _rank(name: str) -> tuple[int, bool] | None:
+    """How surely a column is that of times, the surest first; none where it is called otherwise.
+
+    T, and t with a unit that is none of time, may be a temperature: any other name goes before.
+    """
+    word = _word(name)
+    if word not in _USUAL:
+        return None
+    if word == "t":
+        unit = re.search(r"[\(\[{/]\s*([^\)\]}]*)", name)
+        odd = unit is not None and not re.fullmatch(_UNITS, unit[1].strip().lower())
+        capital = name.strip().startswith("T")
+        if capital and odd:
+            return None
+        if capital or odd:
+            return len(_USUAL), capital
+    return _USUAL.index(word), name != word
+
+
 def _word(name: str) -> str:
     """The name of a column without its unit: "Time (s)", "time_ms" and "t [h]" are time, time and t."""
     plain = re.sub(r"[\(\[{/].*$", "", name.strip().lower()).strip()
-    plain = re.sub(r"[_ .](s|sec|secs|seconds|ms|us|ns|min|h|hr|hours?|d|days?|y|yr|years?)$", "", plain)
+    plain = re.sub(rf"[_ .]{_UNITS}$", "", plain)
     return plain[:-1] if plain.endswith("s") and plain[:-1] in _USUAL and len(plain) > 2 else plain
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from cindy._types import Floats
-from cindy.data import Trajectory
+from cindy.data import Trajectory, pauses
 from cindy.states.grid import Grid
 from cindy.states.record import MISSING, Record
 from cindy.states.smoothing import roughness, smoothed
@@ -29,7 +29,8 @@ True motions of the 70 chaotic systems at 100 samples a period bend by 0.05 to 0
 _MOST_PARTS = 8
 """Beyond, what happens between two samples is guessed and not measured."""
 _LONGEST_HOLE = 12
-"""Instants in a row without any measurement beyond which a trajectory is split."""
+"""Instants in a row without any measurement beyond which a trajectory is split, and steps of the usual length
+that a pause is long; a hole is one whether or not its empty rows were written down."""
 
 
 def records_of(
@@ -75,7 +76,7 @@ def _spans(one: Trajectory, least: int) -> list[tuple[int, int]]:
     seen = np.flatnonzero(~empty)
     if not len(seen):
         return []
-    cuts = np.flatnonzero(np.diff(seen) > _LONGEST_HOLE) + 1
+    cuts = np.union1d(np.flatnonzero(np.diff(seen) > _LONGEST_HOLE), pauses(one.t[seen], one.x[seen], _LONGEST_HOLE)) + 1
     spans = []
     for run in np.split(seen, cuts):
         first, last = int(run[0]), int(run[-1]) + 1
