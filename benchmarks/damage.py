@@ -130,10 +130,10 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
         sorted(table, key=lambda row: list(CASES).index(row["data"])),
         "Lorenz, four trajectories of 1,000 samples, step 0.01, 2 % noise, polynomials to degree 3: as they "
         "are; three in ten entries missing; one entry in a hundred off by 3 to 10 times the spread; "
-        "a step of 0.06 (500 samples); 0.5, 2, 8 and 20 % noise in the four; pauses of 1 between stretches of 2. "
-        "Lotka-Volterra at 3 %, polynomials to degree 2, 26 years: measured in every first half year, and "
-        "once a year. `near`: draws with the truth among the near-equal "
-        "models.",
+        "a step of 0.06 (500 samples); 0.5, 2, 8 and 20 % noise in the four; pauses of 1 "
+        "between stretches of 2. Lotka-Volterra at 3 %, polynomials to degree 2, 26 years: "
+        "measured in every first half year, and once a year. `near`: draws with the truth among the "
+        "near-equal models.",
         folder=subset.out,
     )
 

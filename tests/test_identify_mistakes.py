@@ -55,6 +55,11 @@ WRONG = {
     "`basis` must be a basis": lambda: identify(SWING, 7),
     "`formulation` must be Integral": lambda: identify(SWING, Polynomial(2), formulation=7),
     "constraints are made by": lambda: identify(SWING, Polynomial(2), constraints=["x = 1"]),
+    "constraints are made by .*but one is 'x = 1'": lambda: identify(
+        SWING, Polynomial(2), constraints="x = 1"
+    ),
+    "constraints are made by .*but one is 5": lambda: identify(SWING, Polynomial(2), constraints=5),
+    "a ndarray of shape .*one argument": lambda: identify(np.ones((200, 2)), T),
     "list is empty": lambda: identify([], Polynomial(2)),
     "nothing is left": lambda: identify((T, np.full((200, 2), np.nan)), Polynomial(2)),
     "`problem` must be a Problem": lambda: cindy.solve(3),

@@ -408,3 +408,34 @@ def test_a_model_is_consistent_or_is_not_made(changes, sentence):
 def test_a_path_has_a_score_for_each_model():
     with pytest.raises(DataError, match="2 models need as many scores"):
         ModelPath((lorenz_model(), lorenz_model()), (1.0,))
+
+
+def test_values_with_names_are_found_by_their_names():
+    pd = pytest.importorskip("pandas")
+    model = random_model(Polynomial(2), Integral())
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    t = np.linspace(0, 1, 20)
+    frame = pd.DataFrame({"t": t, "y": rows[:, 1], "x": rows[:, 0]})
+    expected = model.predict(rows)
+    assert np.array_equal(model.predict(frame), expected)
+    assert model.predict(frame.iloc[3]) == pytest.approx(expected[3], rel=1e-12)
+    assert np.array_equal(model.predict({"y": rows[:, 1], "x": rows[:, 0]}), expected)
+    assert np.array_equal(model.predict(Trajectory(t, rows[:, ::-1], ("y", "x"))), expected)
+    assert np.array_equal(model.predict(pd.DataFrame(rows)), expected)
+    assert model.simulate({"y": 2, "x": 1}, [0, 0.01]).x[0].tolist() == [1, 2]
+    assert model.score(frame) == model.score(Trajectory(t, rows, STATES))
+    with pytest.raises(DataError, match='no value for "y"'):
+        model.predict(pd.DataFrame({"x": [1.0], "z": [2.0]}))
+    with pytest.raises(DataError, match="must be numbers"):
+        model.predict("x")
+    with pytest.raises(DataError, match="must be the times"):
+        model.simulate((1, 0), 10)
+
+
+def test_an_estimator_finds_columns_by_their_names():
+    pytest.importorskip("sklearn")
+    pd = pytest.importorskip("pandas")
+    t = np.linspace(0, 10, 200)
+    frame = pd.DataFrame({"a": np.cos(t), "b": -np.sin(t)})
+    fitted = cindy.CINDy("poly:1", passes=1).fit(frame, t=t)
+    assert np.array_equal(fitted.predict(frame[["b", "a"]]), fitted.predict(frame))

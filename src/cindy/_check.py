@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from cindy._types import Floats
 from cindy.errors import DataError
 
-__all__ = ["did_you_mean", "floats", "integer", "positive", "unique_names"]
+__all__ = ["did_you_mean", "floats", "integer", "numbers", "positive", "short", "unique_names"]
 
 
 def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:
@@ -45,6 +45,23 @@ def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False)
             f"({int(bad.sum())} such in all). Remove or repair those samples."
         )
     return array
+
+
+def numbers(values: ArrayLike, where: str) -> Floats:
+    """`values` as floats of any shape, whatever they are."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} must be numbers, but is {short(values)}.") from error
+
+
+def short(value: object) -> str:
+    """What was given, in a few words: arrays and tables by their size."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"a {type(value).__name__} of shape {shape}"
+    said = repr(value)
+    return said if len(said) <= 80 else f"{said[:77]}…"
 
 
 def positive(value: float, where: str) -> float:

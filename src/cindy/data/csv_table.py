@@ -104,7 +104,7 @@ def _text(path: Path) -> str:
 
 
 def _decoded(raw: bytes) -> str:
-    """UTF-8; UTF-16 by its mark, as spreadsheets save it; or one byte a letter, as older instruments write °C."""
+    """UTF-8; UTF-16 by its mark, as spreadsheets save it; or one byte a letter, as instruments write °C."""
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16")
     try:

@@ -10,9 +10,9 @@ from cindy._types import Floats
 __all__ = ["pauses"]
 
 _FAR = 0.7
-"""Of the spread of a state: what moves less far in a pause is bridged. `python -m benchmarks damage`: from 0.5 to 2
-Lorenz with pauses is right and slow hares are bridged; always bridged, Lorenz has 21 false terms; never bridged,
-hares have 3 to 15 times the error."""
+"""Of the spread of a state: what moves less far in a pause is bridged. `python -m benchmarks damage`: from
+0.5 to 2 Lorenz with pauses is right and slow hares are bridged; were all bridged, Lorenz would have 21
+false terms, were none, hares 3 to 15 times the error."""
 
 
 def pauses(t: Floats, x: Floats, longest: int) -> NDArray[np.intp]:
@@ -36,7 +36,7 @@ def pauses(t: Floats, x: Floats, longest: int) -> NDArray[np.intp]:
     spread = np.where(spread > 0, spread, np.inf)
     far = [enough[i] and enough[i + 1] and _moves(bursts, spread, float(steps[k])) > _FAR
            for i, k in enumerate(long)]  # fmt: skip
-    return long[np.array(far, dtype=bool)]
+    return np.asarray(long[np.array(far, dtype=bool)])
 
 
 def _moves(bursts: list[tuple[Floats, Floats]], spread: Floats, time: float) -> float:

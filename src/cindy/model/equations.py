@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cindy._check import did_you_mean, floats
+from cindy._check import did_you_mean, floats, numbers
 from cindy._extras import require
 from cindy._types import Floats
 from cindy.basis import Basis, compile_jacobian, compile_rhs, term_label
+from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Formulation
+from cindy.model.by_name import in_order, reordered
 from cindy.model.estimate import Estimate
 
 __all__ = ["Equations"]
@@ -72,14 +74,18 @@ class Equations:
                 raise DataError(f'The model has no {what} "{name}". {did_you_mean(name, known)}')
         return self.terms.index(term), self.states.index(state)
 
-    def predict(self, x: ArrayLike, u: ArrayLike | None = None) -> Floats:
+    def predict(self, x: ArrayLike | Trajectory, u: ArrayLike | None = None) -> Floats:
         """F at the rows of x: (n, states) for (n, states), (states,) for one row; u alike, for the inputs.
 
         Where terms may hold rates, x holds them too: (n, 2 · states), the positions and then their rates.
+        Columns of a frame, and states of a Trajectory, are found by their names.
         """
-        values = np.asarray(x, dtype=np.float64)
-        rows = np.atleast_2d(values)
         columns = self.states + self.rates
+        if isinstance(x, Trajectory) and u is None and not self.rates:
+            (x,) = reordered([x], self.states, self.inputs, "predict")
+            u = x.u
+        values = numbers(in_order(x, columns, "predict: x"), "predict: x")
+        rows = np.atleast_2d(values)
         if values.ndim not in (1, 2) or rows.shape[1] != len(columns):
             what = "states and rates" if self.rates else "states"
             raise DataError(

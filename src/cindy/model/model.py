@@ -183,7 +183,7 @@ class Model(Equations):
     @overload
     def simulate(
         self,
-        x0: ArrayLike,
+        x0: ArrayLike | Mapping[str, float],
         t: ArrayLike,
         u: Callable[[float], ArrayLike] | ArrayLike | None = ...,
         *,
@@ -208,9 +208,9 @@ class Model(Equations):
         A solution that blows up ends there: the trajectory holds the samples before, and `stopped` says
         where and why.
 
-        x0: (states,); for order 2 the positions, or positions and velocities (2 · states,). For equations of
-            fields a Field, such as field.first; it also gives the inputs, and by its first times the rates
-            for order 2
+        x0: (states,), or by name, as {"x": 1, "y": 0}; for order 2 the positions, or positions and velocities
+            (2 · states,). For equations of fields a Field, such as field.first; it also gives the inputs, and
+            by its first times the rates for order 2
         u: the inputs as a function of time, or (len(t), inputs), joined by straight lines
         v0: (states,) velocities for order 2; at rest if not given
         run: the trajectory whose coefficients count, where terms have one for each (`PerRun`)

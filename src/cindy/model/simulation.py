@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from cindy._types import Floats
 from cindy.basis import is_run
 from cindy.data import Trajectory
 from cindy.errors import DataError
+from cindy.model.by_name import in_order
 from cindy.model.equations import Equations
 from cindy.model.integration import Limits, RightHandSide, flow, step_through
 from cindy.model.unmeasured import unmeasured
@@ -24,7 +25,7 @@ Signal = Callable[[float], Sequence[float]]
 
 def simulate(
     model: Equations,
-    x0: ArrayLike,
+    x0: ArrayLike | Mapping[str, float],
     t: ArrayLike,
     u: Callable[[float], ArrayLike] | ArrayLike | None = None,
     *,
@@ -34,6 +35,10 @@ def simulate(
 ) -> Trajectory:
     """The solution of a model at the times t; see `Model.simulate`."""
     d, names = len(model.states), model.states
+    if np.ndim(t) != 1:
+        raise DataError(
+            "simulate: `t` must be the times of the solution, such as numpy.linspace(0, 10, 1001)."
+        )
     times = Trajectory(t, np.zeros(np.shape(t))).t
     start = _start(model, x0, v0)
     signal = _all_inputs(model, u, times, run)
@@ -50,12 +55,19 @@ def simulate(
     return Trajectory(times, rows[:, :d], model.states, u=known, inputs=model.inputs or None, stopped=stopped)
 
 
-def _start(model: Equations, x0: ArrayLike, v0: ArrayLike | None) -> Floats:
+def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike | None) -> Floats:
     """The state to start from: positions, and velocities after them for order 2."""
-    start = floats(x0, "simulate: x0", ndim=1)
     d = len(model.states)
+    names = model.states
+    if isinstance(x0, Mapping) and len(x0) == 2 * d and model.order == 2:
+        names += tuple(f"{name}'" for name in names)
+    start = floats(in_order(x0, names, "simulate: x0"), "simulate: x0", ndim=1)
     if model.order == 2 and len(start) == d:
-        velocity = np.zeros(d) if v0 is None else floats(v0, "simulate: v0", ndim=1)
+        velocity = (
+            np.zeros(d)
+            if v0 is None
+            else floats(in_order(v0, model.states, "simulate: v0"), "simulate: v0", ndim=1)
+        )
         start = np.concatenate([start, velocity])
     elif v0 is not None:
         why = "x0 holds velocities already" if model.order == 2 else "the equations are of first order"

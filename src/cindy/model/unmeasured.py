@@ -12,6 +12,7 @@ from cindy._types import Floats
 from cindy.basis import is_run
 from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
+from cindy.model.by_name import reordered
 from cindy.model.equations import Equations
 
 __all__ = ["TIME", "matched", "run_names", "unmeasured", "with_inputs"]
@@ -27,15 +28,9 @@ def unmeasured(name: str) -> bool:
 def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]:
     """Whatever a user may hold, as trajectories with the variables of the model; or an error."""
     data = as_trajectories(trajectories)
-    if data[0].states == model.states:
-        data = with_inputs(data, model.inputs)
-    about = model.states + model.inputs
-    if data[0].variables != about or data[0].states != model.states:
-        raise DataError(
-            f"{where}: the model is about {', '.join(about)}, but the data hold "
-            f"{', '.join(data[0].variables)}. Give the trajectories the names of the model."
-        )
-    return data
+    own = tuple(name for name in model.inputs if name in data[0].inputs or not unmeasured(name))
+    data = with_inputs(reordered(data, model.states, own, where), model.inputs)
+    return reordered(data, model.states, model.inputs, where)
 
 
 def run_names(data: Sequence[Trajectory]) -> tuple[str, ...]:

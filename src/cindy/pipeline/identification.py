@@ -93,7 +93,10 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
-    with refusals_explained(data, form), workers(executor, processes, (basis,), where="identify") as hands:
+    with (
+        refusals_explained(data, basis, form),
+        workers(executor, processes, (basis,), where="identify") as hands,
+    ):
         pieces = Pieces(source, hands, progress)
         request = Request(pieces, data, basis, form, pose, rule, correction, tol, max_iter, callback, seed)
         model = _with_fitted_states(request, passes)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.basis import listed, pretty
+from cindy.basis import Basis, listed, pretty
 from cindy.data import Trajectory, beginning, excerpt, noise_level, oddities, spread_over
 from cindy.errors import CindyError, NoModelError
 from cindy.formulation import Formulation
@@ -42,12 +42,14 @@ _DRIVEN = 1.0
 
 
 @contextmanager
-def refusals_explained(data: Sequence[Trajectory], form: Formulation) -> Iterator[None]:
+def refusals_explained(data: Sequence[Trajectory], basis: Basis, form: Formulation) -> Iterator[None]:
     """Where no law is found in the block, the error also says what the data give away."""
     try:
         yield
     except NoModelError as error:
-        odd = oddities(excerpt(data, _MOST_SAMPLES), order=form.order, discrete=form.discrete)
+        some = excerpt(data, _MOST_SAMPLES)
+        powers = _has_powers(basis, data[0].variables)
+        odd = oddities(some, order=form.order, discrete=form.discrete, powers=powers)
         if not odd:
             raise
         raise NoModelError(" ".join([str(error), *odd])) from error
@@ -56,7 +58,13 @@ def refusals_explained(data: Sequence[Trajectory], form: Formulation) -> Iterato
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     """The model with R² of its equations and solutions on some of the data, and all sentences of warning."""
     some, moved = inside_domain(model, excerpt(spread_over(data, _MOST_LOOKED_AT), _MOST_SAMPLES))
-    give_aways = partial(oddities, some, order=model.order, discrete=model.formulation.discrete)
+    give_aways = partial(
+        oddities,
+        some,
+        order=model.order,
+        discrete=model.formulation.discrete,
+        powers=_has_powers(model.basis, data[0].variables),
+    )
     try:
         found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
         compared = compare(model, [beginning(one, _MOST_SOLVED) for one in spread_over(some, _MOST_RUNS)])
@@ -79,6 +87,11 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         *(f"A solution did not reach the end of the data: {reason}." for reason in compared.stopped[:3]),
     ]
     return replace(model, warnings=tuple(dict.fromkeys(sentences)), explained=explained)
+
+
+def _has_powers(basis: Basis, variables: tuple[str, ...]) -> bool:
+    """Whether a term is a power or a product of variables."""
+    return any(sum(f.power for f in term if f.kind == "variable") > 1 for term in basis.terms(variables))
 
 
 def _loud(model: Model, equations: Floats, noisy: NDArray[np.bool_], compared: Comparison) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from cindy._check import did_you_mean
+from cindy._check import did_you_mean, short
 from cindy.basis import Basis, Custom, Derivatives, Fourier, Polynomial, Trigonometric
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Formulation, Integral
@@ -222,7 +222,14 @@ class Settings(NamedTuple):
 
         terms = made("basis", basis, basis_from_text, None)
         if not isinstance(terms, Basis):
-            raise DataError(f"identify: `basis` must be a basis such as Polynomial(3), but is {basis!r}.")
+            raise DataError(
+                f"identify: `basis` must be a basis such as Polynomial(3), but is {short(basis)}."
+                + (
+                    " Times and states are one argument: identify((t, x), basis)."
+                    if hasattr(basis, "shape")
+                    else ""
+                )
+            )
         return cls(
             terms,
             made("formulation", formulation, formulation_from_text, Integral()),

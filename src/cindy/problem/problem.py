@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from cindy._check import positive
+from cindy._check import positive, short
 from cindy._types import Floats
 from cindy.errors import ConstraintError, DataError
 from cindy.least_squares import LeastSquares
@@ -163,12 +163,12 @@ class Problem:
 
 
 def _all_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    if isinstance(constraints, Constraint):
+    if isinstance(constraints, (Constraint, str)) or not isinstance(constraints, Iterable):
         constraints = (constraints,)
     for one in constraints:
         if not isinstance(one, Constraint):
             raise ConstraintError(
                 "Problem: constraints are made by cindy.fix, bound, tie, conserve, exchange or linear, "
-                f"but one is {one!r}."
+                f"but one is {short(one)}."
             )
     return tuple(constraints)

@@ -111,8 +111,9 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
             inputs = [None] * len(X) if u is None else list(u)
             return [self.predict(one, known) for one, known in zip(X, inputs, strict=True)]
         if isinstance(X, Trajectory):
-            return self.model_.predict(X.x, X.u)
-        return self.model_.predict(_table(X, self.time)[0], u)
+            return self.model_.predict(X, u)
+        named = hasattr(X, "columns") and set(self.model_.states) <= set(X.columns)
+        return self.model_.predict(X if named else _table(X, self.time)[0], u)
 
     def simulate(
         self, x0: ArrayLike, t: ArrayLike, u: Callable[[float], ArrayLike] | ArrayLike | None = None

@@ -76,7 +76,12 @@ def _spans(one: Trajectory, least: int) -> list[tuple[int, int]]:
     seen = np.flatnonzero(~empty)
     if not len(seen):
         return []
-    cuts = np.union1d(np.flatnonzero(np.diff(seen) > _LONGEST_HOLE), pauses(one.t[seen], one.x[seen], _LONGEST_HOLE)) + 1
+    cuts = (
+        np.union1d(
+            np.flatnonzero(np.diff(seen) > _LONGEST_HOLE), pauses(one.t[seen], one.x[seen], _LONGEST_HOLE)
+        )
+        + 1
+    )
     spans = []
     for run in np.split(seen, cuts):
         first, last = int(run[0]), int(run[-1]) + 1

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from itertools import chain
 from typing import Any
 
-from cindy._check import integer
+from cindy._check import integer, short
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, as_fields, as_source, is_fields, same_variables
 from cindy.errors import DataError
@@ -91,7 +91,7 @@ def accumulate(
 
 def _check_arguments(basis: Basis, formulation: Formulation) -> None:
     if not isinstance(basis, Basis):
-        raise DataError(f"accumulate: `basis` must be a basis such as Polynomial(3), but is {basis!r}.")
+        raise DataError(f"accumulate: `basis` must be a basis such as Polynomial(3), but is {short(basis)}.")
     if not isinstance(formulation, Formulation):
         raise DataError(
             "accumulate: `formulation` must be Integral(), Differential() or Discrete(), "
