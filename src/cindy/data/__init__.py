@@ -6,7 +6,7 @@ from cindy.data.field_files import NETCDF
 from cindy.data.give_aways import oddities
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.lazy import Lazy, Part, glimpse
-from cindy.data.pauses import pauses
+from cindy.data.pause import pauses
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
 from cindy.data.time_scales import (
