@@ -19,7 +19,7 @@ from cindy.formulation import Formulation
 from cindy.model import TIME, Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
-from cindy.pipeline.judgement import judged, refusals_explained
+from cindy.pipeline.judgement import judged, refusals_told
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request
@@ -93,10 +93,7 @@ def identify(
     if is_fields(trajectories):
         return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
     source, data, basis = _opened(trajectories, basis)
-    with (
-        refusals_explained(data, basis, form),
-        workers(executor, processes, (basis,), where="identify") as hands,
-    ):
+    with refusals_told(data, basis, form), workers(executor, processes, (basis,), where="identify") as hands:
         pieces = Pieces(source, hands, progress)
         request = Request(pieces, data, basis, form, pose, rule, correction, tol, max_iter, callback, seed)
         model = _with_fitted_states(request, passes)

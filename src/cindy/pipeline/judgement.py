@@ -17,7 +17,7 @@ from cindy.errors import CindyError, NoModelError
 from cindy.formulation import Formulation
 from cindy.model import Comparison, Diagnostics, Model, compare, diagnose, inside_domain
 
-__all__ = ["judged", "refusals_explained"]
+__all__ = ["judged", "refusals_told"]
 
 _MOST_SAMPLES = 20_000
 """That residuals are looked at; a sentence needs no more."""
@@ -42,7 +42,7 @@ _DRIVEN = 1.0
 
 
 @contextmanager
-def refusals_explained(data: Sequence[Trajectory], basis: Basis, form: Formulation) -> Iterator[None]:
+def refusals_told(data: Sequence[Trajectory], basis: Basis, form: Formulation) -> Iterator[None]:
     """Where no law is found in the block, the error also says what the data give away."""
     try:
         yield
