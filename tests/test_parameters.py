@@ -6,11 +6,18 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import cindy
 from cindy.basis import Parameter, differentiate_by_parameter, term_name
 from cindy.cli.app import main
 from cindy.cli.settings import FitSettings
+from cindy.pipeline.moves import Move
+from cindy.pipeline.options import Options
+from cindy.pipeline.parametric import ParametricSearch
+from cindy.pipeline.scan import groups_of
+from cindy.rows import Rows
+from cindy.states import LEVELS, start_of
 from cindy.systems import integrate
 
 UPTAKE = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": (0.01, 10)})
@@ -328,3 +335,34 @@ def test_the_command_line_finds_shows_and_reports_a_parameter(tmp_path, monkeypa
 def test_a_range_that_cannot_be_read_is_named(text):
     with pytest.raises(cindy.DataError, match="--parameter"):
         FitSettings(parameter=[text]).parameters()
+
+
+def test_equations_of_different_models_are_put_together():
+    def force(t, z):
+        return [0.5 - 1.2 * z[0] / (0.4 + z[0]), 1.2 * z[0] / (0.4 + z[0]) - 0.7 * z[1]]
+
+    t = np.linspace(0, 6, 80)
+    rng = np.random.default_rng(3)
+    data = []
+    for start in ((2.0, 0.2), (0.1, 2.0)):
+        x = solve_ivp(force, (0, 6), start, t_eval=t, rtol=1e-9, atol=1e-9).y.T
+        data.append(cindy.Trajectory(t, x + 0.02 * rng.standard_normal(x.shape), ("x", "y")))
+    basis = cindy.Polynomial(1) + cindy.Custom({"uptake": "x/(K + x)"}, {"K": (0.05, 5)})
+    names = basis.names(("x", "y"))
+    motion = cindy.Integral().motion(data, basis)
+    rows = Rows.none(2 * len(names))
+    state = ParametricSearch(motion, Options(rows, (), price=9.0), groups_of(motion))
+    variance = np.full(2, 4e-4)
+
+    def met(law):
+        support = np.array(sorted(2 * names.index(term) + "xy".index(eq) for eq, term in law))
+        begin = start_of(motion, support[:0], np.zeros(0), variance)
+        return state.fit(begin, Move(support, np.zeros(len(support)), {"K": 1.0}, np.nan), LEVELS)
+
+    right_x = [("x", "1"), ("x", "uptake")]
+    right_y = [("y", "uptake"), ("y", "y")]
+    assert met([*right_x, *right_y, ("y", "x")])
+    assert met([*right_x, ("x", "x"), *right_y])
+    state.recombine()
+    best = min(state.met, key=lambda one: one.criterion)
+    assert {(("x", "y")[k % 2], names[k // 2]) for k in best.support} == {*right_x, *right_y}
