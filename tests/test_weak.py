@@ -213,7 +213,7 @@ def test_noise_shared_by_neighbours_is_noticed():
 @pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
 def test_the_noise_is_measured(share):
     sigma = share * np.sqrt(np.mean(carried() ** 2))
-    assert grid_noise(noisy(share)["u"], [X, T]) == pytest.approx(sigma, rel=0.08)
+    assert grid_noise(noisy(share)["u"], [X, T]) == pytest.approx(sigma, rel=0.03)
 
 
 def test_constraints_hold_by_name():
