@@ -158,3 +158,18 @@ def test_few_runs_that_differ_give_the_six_terms_of_competition_and_no_false_ala
 def test_a_refusal_says_what_the_data_give_away():
     with pytest.raises(cindy.NoModelError, match="steps of a map"):
         cindy.identify(of_a_map(), cindy.Polynomial(1))
+
+
+def test_a_law_that_a_smooth_curve_beats_is_told_of():
+    t = np.arange(50.0)
+    assert any("A term may be missing" in said for said in cindy.identify((t, t**2), "poly:2").warnings)
+
+
+def test_near_models_differ_and_so_do_their_names_in_a_page():
+    reaction = cindy.systems.michaelis_menten(binding=2.0, release=0.5)
+    data = reaction.simulate(seed=0, trajectories=6, points=300, horizon=5, noise=0.01)
+    totals = [cindy.conserve(["E", "ES"]), cindy.conserve(["S", "ES", "P"])]
+    model = cindy.identify(data, "poly:2", constraints=totals)
+    assert len({one.support.tobytes() for one in model.near}) == len(model.near)
+    assert "runs out of 6" in model.summary()
+    assert "<mo>·</mo>" in model._repr_html_()

@@ -183,7 +183,7 @@ def coefficients(
             ax.text(1.02, y, number, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
         if truth is not None:
             ax.plot(known[i, j], y, marker="x", ms=7, color="black", ls="none", zorder=3)
-    names = [f"{_sides(model)[j]}:  {pretty(model.terms[i])}" for j, i in rows]
+    names = [f"{_sides(model)[j]}:  {pretty(model.labels[i])}" for j, i in rows]
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlabel(f"coefficient, with {100 * level:g} % interval")
@@ -276,7 +276,7 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
                 ax.plot(i, j, marker=".", ms=2, mew=0, color="0.7")
             if wrong:
                 ax.plot(i, j, marker="x" if value else "o", ms=9, mfc="none", mec="black", mew=1.3)
-    ax.set_xticks(range(terms), [pretty(name) for name in model.terms], rotation=90)
+    ax.set_xticks(range(terms), [pretty(name) for name in model.labels], rotation=90)
     ax.set_yticks(range(states), _sides(model))
     ax.set_xlim(-0.7, terms - 0.3)
     ax.set_ylim(states - 0.4, -0.6)

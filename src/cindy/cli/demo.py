@@ -57,5 +57,5 @@ def _compare(model: Model) -> None:
         off = f"{abs(value - truth[i, j]) / error:.1f} σ" if error > 0 else ""
         found = format_value(value, error) if value else "absent"
         true = format_value(float(truth[i, j])) if truth[i, j] else "absent"
-        table.add_row(f"{model.states[j]}'", model.terms[i], found, true, off)
+        table.add_row(f"{model.states[j]}'", model.labels[i], found, true, off)
     screen.out.print(Padding(table, (0, 0, 0, 2), expand=False))

@@ -118,7 +118,8 @@ def show_path(model: Model) -> None:
     if len(rows) < 2:
         return
     by = f" by {path.criterion}" if path.criterion else ""
-    section(f"Path ({len(rows)} models compared{by})")
+    shown = f", {_PATH_ROWS} shown" if len(rows) > _PATH_ROWS else ""
+    section(f"Path ({len(rows)} models compared{by}{shown})")
     middle = rows.index(path.chosen) if path.chosen is not None else len(rows) - 1
     first = max(0, min(middle - _PATH_ROWS // 2, len(rows) - _PATH_ROWS))
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))

@@ -13,22 +13,24 @@ __all__ = ["definition", "left_side", "name", "number", "summand", "term_markup"
 
 _THIN = '<mspace width="0.17em"/>'
 _BETWEEN = '<mspace width="0.25em"/>'
+_DOT = "<mo>·</mo>"
 _APPLY = "<mo>&#x2061;</mo>"
 _RELATIONS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠"}
 
 
-def summand(value: float, error: float, what: Term, *, first: bool) -> str:
+def summand(value: float, error: float, what: Term, *, first: bool, dots: bool = False) -> str:
     """One signed summand of a right-hand side, as a whole `math` element.
 
     first: whether it opens the side, where a plus is left out
+    dots: whether factors stand apart by a dot, where names could be misread
     """
     sign = "−" if value < 0 else "" if first else "+"
     lead = f'<mo form="{"prefix" if first else "infix"}">{sign}</mo>' if sign else ""
-    return f"<math>{lead}{number(format_value(abs(value), error))}{_after_number(what)}</math>"
+    return f"<math>{lead}{number(format_value(abs(value), error))}{_after_number(what, dots)}</math>"
 
 
-def _after_number(what: Term) -> str:
-    return _THIN + term_markup(what) if what else ""
+def _after_number(what: Term, dots: bool) -> str:
+    return _THIN + term_markup(what, dots=dots) if what else ""
 
 
 def number(text: str) -> str:
@@ -77,9 +79,9 @@ def with_symbols(what: Term) -> Term:
     return tuple(f if f.symbolic is None else replace(f, expression=f.symbolic) for f in what)
 
 
-def term_markup(what: Term) -> str:
+def term_markup(what: Term, *, dots: bool = False) -> str:
     """A product of factors, or the number 1."""
-    return _BETWEEN.join(_factor(one) for one in what) or "<mn>1</mn>"
+    return (_DOT if dots else _BETWEEN).join(_factor(one) for one in what) or "<mn>1</mn>"
 
 
 def _factor(factor: Factor) -> str:

@@ -96,7 +96,8 @@ class Model(Equations):
     path: the smaller and larger models that were compared
     constraints, warnings: as sentences
     explained: R² on the data it came from: "equations", "solutions" started afresh where they must be, every
-        "span" of time, and solutions run "through"; empty where unknown
+        "span" of time, and solutions run "through"; in how many "runs" "of" how many, if not in all; empty
+        where unknown
     settings: what the run was asked for
 
     >>> from cindy.basis import Polynomial

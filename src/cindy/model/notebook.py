@@ -20,11 +20,12 @@ def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence
     from cindy.export import left_side, summand  # with `import cindy` it would cost a tenth of its time
 
     terms = model.basis.terms(model.variables)
+    dots = any("·" in label for label in model.labels)
     rows = []
     for j, state in enumerate(model.states):
         present = np.flatnonzero(model.coef[:, j])
         sides = [
-            summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0)
+            summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0, dots=dots)
             for k, i in enumerate(present[:_MOST])
         ]
         right = " ".join(sides) or "<math><mn>0</mn></math>"

@@ -101,13 +101,16 @@ def _explained(model: Known) -> Iterator[tuple[str, str]]:
     span, solutions, through = known["span"], known["solutions"], known["through"]
     if np.isnan(solutions):
         return
+    of = f" (of {known['runs']:.0f} runs out of {known['of']:.0f})" if {"runs", "of"} <= set(known) else ""
     if solutions == through:
-        yield "R² of solutions", f"{determination(solutions)}, over up to {span:.3g} time units at a stretch"
+        over = f"over up to {span:.3g} time units at a stretch"
+        yield "R² of solutions", f"{determination(solutions)}, {over}{of}"
     else:
         whole = determination(through) if np.isfinite(through) else "a blow-up"
         yield (
             "R² of solutions",
-            f"{determination(solutions)}, started afresh every {span:.3g} time units; without that, {whole}",
+            f"{determination(solutions)}, started afresh every {span:.3g} time units; "
+            f"without that, {whole}{of}",
         )
 
 

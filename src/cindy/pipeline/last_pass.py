@@ -164,14 +164,14 @@ class LastPass:
         Models that were fitted have their own criterion; others are judged by the rows at the best's states.
         """
         supports, own, best = self.supports, self.own, self.found.best
-        known: dict[bytes, tuple[SupportFit, float]] = {own.support.tobytes(): (own, 0.0)}
+        known: dict[bytes, tuple[SupportFit, float]] = {_terms(own): (own, 0.0)}
         for met in self.found.met[1:]:
             above = met.criterion - best.criterion
             fit = supports.possible(np.searchsorted(self.motion.candidates, met.support))
             if fit is not None and above <= NEAR and not met.blurred:
-                known.setdefault(fit.support.tobytes(), (fit, above))
+                known.setdefault(_terms(fit), (fit, above))
         for rival in rivals(supports, own, NEAR):
-            known.setdefault(rival.fit.support.tobytes(), (rival.fit, rival.above))
+            known.setdefault(_terms(rival.fit), (rival.fit, rival.above))
         ranked = sorted(known.values(), key=lambda pair: pair[1])
         ranked = [(own, 0.0)] + [(f, max(a, 0.0)) for f, a in ranked if f is not own]
         return [_Beside(*self._coefficients(f), a) for f, a in ranked[:_MOST_NEAR]]
@@ -193,6 +193,11 @@ class LastPass:
         rows = max(self.form.objective.rows, 1)
         scores = tuple(supports.criterion(fit) / rows for fit in ordered)
         return Path(models, scores, ordered.index(own), "χ² + z² k at the fitted states, per row")
+
+
+def _terms(fit: SupportFit) -> bytes:
+    """What tells one model from another: constraints may keep coefficients of a support at zero."""
+    return bytes(fit.support[fit.x != 0].tobytes())
 
 
 def _inclusion(coef: Floats, near: Sequence[_Beside]) -> Floats:

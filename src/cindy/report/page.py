@@ -98,12 +98,12 @@ def _lead(model: Model, data: Sequence[Trajectory]) -> str:
 
 
 def _equations(model: Model) -> list[dict[str, Any]]:
-    terms = _terms(model)
+    terms, dots = _terms(model), _dots(model)
     rows = []
     for j in range(len(model.states)):
         present = np.flatnonzero(model.coef[:, j])
         sides = [
-            summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0)
+            summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0, dots=dots)
             for k, i in enumerate(present)
         ]
         rows.append({"left": _left(model, j), "right": sides or ["<math><mn>0</mn></math>"]})
@@ -130,9 +130,14 @@ def _sides(model: Model) -> list[str]:
 
 
 def _typeset_terms(model: Model) -> dict[int, str]:
-    terms = _terms(model)
+    terms, dots = _terms(model), _dots(model)
     used = np.any([one.support.any(axis=1) for one in model.path], axis=0)
-    return {int(i): term_markup(terms[i]) if terms[i] else "" for i in np.flatnonzero(used)}
+    return {int(i): term_markup(terms[i], dots=dots) if terms[i] else "" for i in np.flatnonzero(used)}
+
+
+def _dots(model: Model) -> bool:
+    """Whether names could be misread, so that products have a dot as in text."""
+    return any("·" in label for label in model.labels)
 
 
 def _highlights(
