@@ -49,8 +49,9 @@ def test_a_signal_in_the_fastest_band_leaves_the_safe_level():
     assert white_level(checks + 0.1 * WHITE, 0.01, 0.03) == 0.01
 
 
-def test_short_axes_leave_the_safe_level():
-    assert white_level(WHITE[:20], 0.7, 0.03) == 0.7
+def test_short_axes_are_left_as_they_are():
+    assert white_level(WHITE[:20, :20], 0.7, 0.03) == 0.7
+    assert white_level(WHITE[:20], 1.1, 0.05) == pytest.approx(1.0, rel=3 * np.sqrt(2.0 / 1000))
 
 
 def test_smooth_values_have_next_to_no_noise():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import product
 from math import comb
 
 import numpy as np
@@ -42,8 +41,6 @@ def white_level(values: Floats, safe: float, doubt: float) -> float:
     fastest on, every band that agrees with those before it counts: all samples but a few of them. On a grid
     of 256 × 200 the level is then known three to four times better than by differences of high order.
     """
-    if min(values.shape) < 4 * _MOMENTS:
-        return safe
     total, count = 0.0, 0.0
     level, error = safe, doubt
     for band in _bands(values):
@@ -61,16 +58,23 @@ def white_level(values: Floats, safe: float, doubt: float) -> float:
 
 
 def _bands(values: Floats) -> Iterator[Floats]:
-    """The bands that are fast along an axis at least, those that are fast along most of them first."""
+    """The bands that are fast along an axis at least, those that are fast along most of them first.
+
+    An axis of few samples is left as it is.
+    """
     slow = _filter()
     fast = slow[::-1] * (-1.0) ** np.arange(len(slow))
-    axes = range(values.ndim)
-    for which in sorted(product((1, 0), repeat=values.ndim), key=lambda bits: -sum(bits)):
+    bands: dict[tuple[int, ...], Floats] = {(): values}
+    for axis in range(values.ndim):
+        if values.shape[axis] >= 4 * _MOMENTS:
+            bands = {
+                (*which, rate): _half(band, weights, axis)
+                for which, band in bands.items()
+                for rate, weights in ((1, fast), (0, slow))
+            }
+    for which in sorted(bands, key=lambda rates: -sum(rates)):
         if any(which):
-            band = values
-            for axis in axes:
-                band = _half(band, fast if which[axis] else slow, axis)
-            yield band
+            yield bands[which]
 
 
 def _half(values: Floats, weights: Floats, axis: int) -> Floats:

@@ -102,15 +102,21 @@ def _influence(
     low: int,
     high: int,
 ) -> Floats:
-    """(k, samples …): what the noise of one function at each sample moves the coefficients by."""
-    total: Floats | None = None
+    """(k, samples …): what the noise of one function at each sample moves the coefficients by.
+
+    From few rows to many samples: the last axis of space, which makes most of them, comes last, once for all
+    derivatives that are of the same order along it.
+    """
+    *space, time = rows.axes
+    gathered: dict[int, Floats] = {}
     for orders, weights in by_orders.items():
         part = np.tensordot(moved, weights, axes=(1, 0))
-        for axis, (of_axis, order) in enumerate(zip(rows.axes, orders, strict=True), 1):
-            matrix = of_axis.matrices[order]
-            if axis == len(orders):
-                matrix = matrix[near, low:high]
-            part = apply(np.ascontiguousarray(matrix.T), part, axis)
-        total = part if total is None else total + part
-    assert total is not None
-    return total
+        part = apply(np.ascontiguousarray(time.matrices[orders[-1]][near, low:high].T), part, len(orders))
+        for axis, (of_axis, order) in enumerate(zip(space[:-1], orders, strict=False), 1):
+            part = apply(np.ascontiguousarray(of_axis.matrices[order].T), part, axis)
+        gathered[orders[-2]] = gathered[orders[-2]] + part if orders[-2] in gathered else part
+    parts = [
+        apply(np.ascontiguousarray(space[-1].matrices[order].T), part, len(space))
+        for order, part in gathered.items()
+    ]
+    return np.asarray(sum(parts[1:], start=parts[0]))

@@ -79,8 +79,13 @@ class Unbiased:
         return np.ones(next(iter(self.values.values())).shape) if result is None else result
 
     def _power(self, name: str, power: int) -> Floats:
+        y, variance = self.values[name], self.noise.get(name, 0.0) ** 2
+        if power < 2:
+            return hermite(y, 0, variance) if power == 0 else y
         if (name, power) not in self._powers:
-            self._powers[name, power] = hermite(self.values[name], power, self.noise.get(name, 0.0) ** 2)
+            # The recursion of `hermite`, on what lower powers left behind.
+            before: Floats | float = self._power(name, power - 2) if power > 2 else 1.0
+            self._powers[name, power] = y * self._power(name, power - 1) - (power - 1) * variance * before
         return self._powers[name, power]
 
     def _averaged(self, factors: list[Factor], names: list[str]) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,10 +194,22 @@ def _thinning(looks: list[list[Field]]) -> tuple[int, ...]:
     return tuple(int(k) for k in np.median(np.array(found), axis=0))
 
 
+_MEASURED: WeakKeyDictionary[Field, dict[tuple[int, ...], dict[str, float]]] = WeakKeyDictionary()
+"""The noise of fields that were looked at, which is asked for several times on the way to a model."""
+
+
 def field_noise(field: Field, thin: tuple[int, ...] | None = None) -> dict[str, float]:
     """The noise of every field of one grid."""
+    known = _MEASURED.setdefault(field, {})
+    steps = thin or (1,) * len(field.shape)
+    if steps not in known:
+        known[steps] = _measured(field, steps)
+    return dict(known[steps])
+
+
+def _measured(field: Field, thin: tuple[int, ...]) -> dict[str, float]:
     slabs = looked_at(field)
-    steps = tuple(slice(None, None, k) for k in thin or (1,) * len(field.shape))
+    steps = tuple(slice(None, None, k) for k in thin)
     found = {}
     for state in field.states:
         levels = []
