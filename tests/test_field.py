@@ -150,3 +150,33 @@ def test_fields_with_other_axes_or_names_do_not_go_together():
         as_fields([one, cindy.Field(u=wave(), z=X, t=T)])
     with pytest.raises(cindy.DataError, match="mixed"):
         as_fields([one, cindy.Trajectory(T, T)])
+
+
+def heat() -> cindy.Field:
+    x, t = np.linspace(0, 2 * np.pi, 48, endpoint=False), np.linspace(0, 2, 61)
+    waves = [np.exp(-0.1 * k * k * t) * np.sin(k * x + k)[:, None] / k for k in (1, 2, 3)]
+    noise = 0.001 * np.random.default_rng(0).standard_normal((48, 61))
+    return cindy.Field(u=sum(waves) + noise, x=x, t=t, periodic="x")
+
+
+def test_an_equation_of_a_field_that_lacks_a_term_is_told_of_and_a_right_one_is_not():
+    right = cindy.identify(heat(), cindy.Derivatives(2, 2))
+    assert right.terms[np.flatnonzero(right.coef)[0]] == "u_xx"
+    assert not right.warnings
+    assert any("of its motion unexplained" in said for said in cindy.identify(heat(), "poly:2").warnings)
+
+
+def test_what_a_field_is_not_for_is_said():
+    xarray = pytest.importorskip("xarray")
+    u = wave()
+    array = xarray.DataArray(u, dims=("x", "t"), coords={"x": X, "t": T}, name="h")
+    assert cindy.Field(array).states == ("h",)
+    with pytest.raises(cindy.DataError, match="must be real"):
+        cindy.Field(u=u + 1j, x=X, t=T)
+    with pytest.raises(cindy.DataError, match="`periodic` must name axes"):
+        cindy.Field(u=u, x=X, t=T, periodic=True)
+    model = cindy.identify(heat(), "poly:1")
+    with pytest.raises(cindy.DataError, match="Use score"):
+        model.predict(heat())
+    with pytest.raises(cindy.DataError, match="along trajectories"):
+        model.smooth(heat())

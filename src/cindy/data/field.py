@@ -302,6 +302,11 @@ def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, .
     known = (*axes, field.time)
     lengths = {axis: len(field._coordinates[axis]) for axis in known}
     array = values if hasattr(values, "shape") and hasattr(values, "__getitem__") else np.asarray(values)
+    if getattr(getattr(array, "dtype", None), "kind", "") == "c":
+        raise DataError(
+            f"{field._where}: {name!r} must be real, but holds complex numbers. Pass real and imaginary "
+            "parts as two fields."
+        )
     dims = getattr(values, "dims", None)
     order = tuple(dims) if dims is not None and set(dims) == set(known) else order
     expected = tuple(lengths[axis] for axis in order)
@@ -332,6 +337,10 @@ def _broad(values: Any, name: str, field: Field) -> Any:
 
 def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) -> dict[str, float]:
     given: Mapping[str, float | None]
+    if not isinstance(periodic, Iterable):
+        raise DataError(
+            f"{field._where}: `periodic` must name axes, as in periodic='x', but is {periodic!r}."
+        )
     if isinstance(periodic, Mapping):
         given = periodic
     else:

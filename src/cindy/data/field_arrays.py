@@ -71,6 +71,8 @@ class Moved:
 
 def from_dataset(data: Any, time: str, where: str) -> dict[str, Any]:
     """Coordinates and fields of an xarray Dataset, the fields unread."""
+    if hasattr(data, "to_dataset"):
+        data = data.to_dataset(name=data.name or "u")
     if not (hasattr(data, "data_vars") and hasattr(data, "coords")):
         raise DataError(
             f"{where}: expected arrays by name or an xarray Dataset, but got {type(data).__name__}. "

@@ -11,7 +11,7 @@ from cindy._check import did_you_mean, floats, numbers
 from cindy._extras import require
 from cindy._types import Floats
 from cindy.basis import Basis, compile_jacobian, compile_rhs, term_label
-from cindy.data import Trajectory
+from cindy.data import Field, Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model.by_name import in_order, reordered
@@ -81,6 +81,10 @@ class Equations:
         Columns of a frame, and states of a Trajectory, are found by their names.
         """
         columns = self.states + self.rates
+        if isinstance(x, Field):
+            raise DataError(
+                "predict: a Field has no rates at single rows. Use score(field), or simulate(field.first, t)."
+            )
         if isinstance(x, Trajectory) and u is None and not self.rates:
             (x,) = reordered([x], self.states, self.inputs, "predict")
             u = x.u

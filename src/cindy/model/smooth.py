@@ -21,6 +21,8 @@ def smooth(model: Equations, trajectories: Any, noise: Any, model_error: Any) ->
 
     Where rates were fitted too, they are further states of these trajectories.
     """
+    if model.formulation.for_fields:
+        raise DataError("smooth: states are fitted along trajectories; values of fields are not fitted.")
     data = as_trajectories(trajectories)
     motion = model.formulation.motion(data, model.basis)
     if motion is None or not np.isfinite(noise).all() or not np.isfinite(model_error).all():

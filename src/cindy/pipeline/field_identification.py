@@ -17,6 +17,7 @@ from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model import Model, explained_rows
 from cindy.pipeline.field_errors import with_noise_errors
+from cindy.pipeline.field_judgement import left_over
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.pipeline.field_weighting import weighed
 from cindy.problem import Problem, at_samples
@@ -61,7 +62,10 @@ def identify_fields(
     model = run(problem)
     model = with_noise_errors(model, problem, fields)
     model = weighed(model, problem, fields) or model
-    noise, warnings = _noise(fields, summary), [*model.warnings, *_warnings(summary)]
+    noise, warnings = (
+        _noise(fields, summary),
+        [*model.warnings, *_warnings(summary), *left_over(model, summary)],
+    )
     settings = {**model.settings, "seed": seed}
     explained = {"equations": explained_rows(model, summary.total)}
     return replace(

@@ -1,0 +1,41 @@
+"""What a user must be told about equations of fields: how much they leave beside the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.basis import pretty
+from cindy.model import Model
+from cindy.summary import Summary
+
+__all__ = ["left_over"]
+
+_MUCH = 0.2
+"""Of the squares of the rows. Right equations of `python -m benchmarks pde` leave up to 0.13 beside the noise
+where that is 100 %, 0.04 at 50 %, nothing at 1 %; velocities that no term explains, beside vorticity, 0.3."""
+_TIMES_NOISE = 2.0
+"""What is left must be more than so many times what noise leaves: at that noise nobody can say."""
+
+
+def left_over(model: Model, summary: Summary) -> Iterator[str]:
+    """A sentence for every field whose equation lacks something that moves it."""
+    left, noise, whole = _squares(model, summary)
+    for j in np.flatnonzero((left - noise > _MUCH * whole) & (left > _TIMES_NOISE * noise)):
+        share = (left[j] - noise[j]) / whole[j]
+        yield (
+            f"The equation of {pretty(model.states[j])} leaves {share:.0%} of its motion unexplained, "
+            "far more than noise accounts for. A term may be missing from the basis, or a field "
+            "that was not measured."
+        )
+
+
+def _squares(model: Model, summary: Summary) -> tuple[Floats, Floats, Floats]:
+    """(states,) each: what the equations leave of the rows, what noise is expected to leave, and all."""
+    residual = np.hstack([-model.coef.T, np.eye(len(model.states))])
+    left = np.sum((summary.total.factor @ residual.T) ** 2, axis=0)
+    spurious = summary.spurious
+    noise = np.zeros_like(left) if spurious is None else np.sum((residual @ spurious) * residual, axis=1)
+    return left, noise, np.sum(summary.total.target**2, axis=0)
