@@ -111,9 +111,12 @@ def _pictures(model: Model, one: FieldComparison, units: Mapping[str, str]) -> d
         name = pretty(state)
         pictures = [(f"{name}, data", shown, low, high)]
         if one.solved:
-            half = 0.5 * (high - low)
             pictures.append((f"{name}, model", one.solved[state], low, high))
-            pictures.append(("data less model", shown - one.solved[state], -half, half))
+            left = shown - one.solved[state]
+            # On the scale of the data a good model leaves an empty picture, and on its own a structure shows.
+            known = np.abs(left[np.isfinite(left)])
+            half = (float(np.percentile(known, 99.5)) if len(known) else 0.0) or 0.5 * (high - low)
+            pictures.append(("data less model, magnified", left, -half, half))
         panels.append(
             [
                 {
