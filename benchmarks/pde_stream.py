@@ -40,7 +40,8 @@ def run() -> None:
         "A large field from a netCDF file",
         [row],
         "Two fields that are carried along, spread and exchange, u_t = −u_x + 0.1 Δu − 0.5 v and "
-        "v_t = −v_x + 0.1 Δv + 0.5 u, with 20 % noise.",
+        "v_t = −v_x + 0.1 Δv + 0.5 u, with 20 % noise. s: of one processor, all on one thread; the clock "
+        "counts what other programs took of the machine, too.",
     )
 
 
