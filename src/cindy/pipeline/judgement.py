@@ -48,7 +48,7 @@ def refusals_told(data: Sequence[Trajectory], basis: Basis, form: Formulation) -
         yield
     except NoModelError as error:
         some = excerpt(data, _MOST_SAMPLES)
-        powers = _has_powers(basis, data[0].variables)
+        powers = _has_powers(basis, form.variables(data[0].states, data[0].inputs))
         odd = oddities(some, order=form.order, discrete=form.discrete, powers=powers)
         if not odd:
             raise
@@ -63,7 +63,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         some,
         order=model.order,
         discrete=model.formulation.discrete,
-        powers=_has_powers(model.basis, data[0].variables),
+        powers=_has_powers(model.basis, model.variables),
     )
     try:
         found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
