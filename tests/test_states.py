@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy.integrate import odeint, solve_ivp
+from scipy.signal import lfilter
 
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
 from cindy.states import grid_of
+from cindy.states.autocorrelation import memory
 from cindy.states.linearised import Linearised
 from cindy.states.record import Record
 
@@ -198,3 +200,11 @@ def test_noise_that_grows_with_the_state_is_seen_and_weighed():
     model = identify(Trajectory(clean.t, clean.x * factor, clean.states), Polynomial(3))
     assert terms_of(model) == PREY
     assert any("grows with the state" in sentence for sentence in model.warnings)
+
+
+def test_white_noise_is_seldom_taken_for_something_smooth():
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((400, 500))
+    assert sum(not memory([rows]).white for rows in noise) < 20
+    drifting = lfilter([1.0], [1.0, -0.5], rng.standard_normal((100, 500)))
+    assert not any(memory([rows]).white for rows in drifting)
