@@ -38,7 +38,7 @@ _MOST_STARTS = 8
 """A bound on work: without agreement by then, the best of them is taken (parameters)."""
 _SOURCES, _CROSSED = 4, 8
 """Models that each equation is taken from where several are near, and laws made of them that are fitted.
-With them a chemostat at 5 % noise is found (benchmark: parameters)."""
+With them a chemostat at 5 % noise is found in one draw of five, else in none (benchmark: parameters)."""
 _LOOKS = 3
 """How often a better model is looked around from; one is typical."""
 _AROUND = 6
