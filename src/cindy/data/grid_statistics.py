@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cindy._types import Floats
-from cindy.data.subbands import white_level
+from cindy.data.subbands import boxes, white_level
 
 __all__ = ["corner", "grid_noise", "shared_by_neighbours", "without_noise"]
 
@@ -18,8 +18,6 @@ __all__ = ["corner", "grid_noise", "shared_by_neighbours", "without_noise"]
 _DIFFERENCE = 8
 """Order of the differences along every axis: with it the noise is within 2 to 4 % on the twelve equations of
 `python -m benchmarks pde`, at noise from 1 to 100 %."""
-_BOXES = 5
-"""Boxes along every axis over which the median is taken: fronts and edges fill a few of them."""
 _RISE = 1.25
 """A noise that rises by more when every second sample is left out is shared by neighbours: independent noise
 stays where it is, within the 4 % above."""
@@ -38,27 +36,22 @@ def grid_noise(values: Floats, coordinates: Sequence[Floats]) -> float:
     to 2 %. Where terms are bent and noise is large that is not enough (λ-ω at 50 %: the coefficients of u³
     lie three standard errors off, with the true level one): on even grids `white_level` makes it sharper.
     """
-    left = _differences(values, coordinates)
-    safe = _median_of_boxes(left * left)
+    safe, count = _safe_variance(values, coordinates)
     if not all(_even(x) for x in coordinates) or safe == 0.0:
         return float(np.sqrt(safe))
     # Squares of differences that overlap: Σ over lags of their squared correlation, an axis, and the median.
     overlap = comb(4 * _DIFFERENCE, 2 * _DIFFERENCE) / comb(2 * _DIFFERENCE, _DIFFERENCE) ** 2
-    doubt = np.sqrt(np.pi * overlap**values.ndim / max(int(np.isfinite(left).sum()), 1))
+    doubt = np.sqrt(np.pi * overlap**values.ndim / max(count, 1))
     return float(np.sqrt(white_level(values, safe, float(doubt))))
 
 
-def _differences(values: Floats, coordinates: Sequence[Floats]) -> Floats:
+def _safe_variance(values: Floats, coordinates: Sequence[Floats]) -> tuple[float, int]:
+    """Of the noise by high differences alone, and how many of them there are."""
     left = values
     for axis, x in enumerate(coordinates):
         left = _difference(left, x, axis)
-    return left
-
-
-def _safe_noise(values: Floats, coordinates: Sequence[Floats]) -> float:
-    """By high differences alone."""
-    left = _differences(values, coordinates)
-    return float(np.sqrt(_median_of_boxes(left * left)))
+    known = [float(part.mean()) for part in boxes(left * left)]
+    return (float(np.median(known)) if known else 0.0), int(np.isfinite(left).sum())
 
 
 def _even(x: Floats) -> bool:
@@ -69,18 +62,18 @@ def _even(x: Floats) -> bool:
 def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple[int, ...]:
     """For every axis, of how many samples one must be kept for the noise to be independent."""
     found = []
+    whole = np.sqrt(_safe_variance(values, coordinates)[0])
     for axis, x in enumerate(coordinates):
         step = 1
-        levels = [_safe_noise(values, coordinates)]
+        levels = [whole]
         for k in (2, 4, 8):
             # Two levels are needed to tell a rise that ends; few samples must do for the second.
             if len(x) // k < _DIFFERENCE + (5 if k > 4 else 2):
                 break
             thin = [slice(None)] * values.ndim
             thin[axis] = slice(None, None, k)
-            levels.append(
-                _safe_noise(values[tuple(thin)], [*coordinates[:axis], x[::k], *coordinates[axis + 1 :]])
-            )
+            others = [*coordinates[:axis], x[::k], *coordinates[axis + 1 :]]
+            levels.append(np.sqrt(_safe_variance(values[tuple(thin)], others)[0]))
         # It rises, by no more than averaging explains, and then stays: noise. A signal goes on rising.
         for k in range(1, len(levels) - 1):
             rises = _RISE < levels[k] / max(levels[k - 1], 1e-300) < _MOST_RISE
@@ -108,15 +101,6 @@ def _difference(values: Floats, x: Floats, axis: int) -> Floats:
     moved = np.moveaxis(values, axis, -1)
     seen = np.lib.stride_tricks.sliding_window_view(moved, order + 1, axis=-1)
     return np.moveaxis(np.einsum("...wk,wk->...w", seen, weights), -1, axis)
-
-
-def _median_of_boxes(squares: Floats) -> float:
-    parts = [squares]
-    for axis in range(squares.ndim):
-        count = max(1, min(_BOXES, squares.shape[axis] // 4))
-        parts = [piece for part in parts for piece in np.array_split(part, count, axis=axis)]
-    known = [float(np.nanmean(p)) for p in parts if np.isfinite(p).mean() > 0.25]
-    return float(np.median(known)) if known else 0.0
 
 
 def corner(values: Floats, axis: int, *, periodic: bool) -> float:

@@ -10,23 +10,30 @@ import numpy as np
 
 from cindy._types import Floats
 
-__all__ = ["white_level"]
+__all__ = ["boxes", "white_level"]
 
+# `python -m benchmarks constants` changes them one by one on five equations at 1 to 100 % noise: as they are,
+# the level is biased by 0.24 % at most and 0.40 % off in the root mean square.
 _MOMENTS = 8
-"""Polynomials of lower degree leave the fast half of the filters empty, as differences of this order do."""
+"""Polynomials of lower degree leave the fast half of the filters empty, as differences of this order do. With
+4 the largest bias doubles (benchmark: constants)."""
 _BOXES = 5
-"""Boxes along every axis: fronts and edges fill a few of them."""
+"""Boxes along every axis: fronts and edges fill a few of them. With 2 or 10 errors move by less than
+a tenth (benchmark: constants)."""
 _FRONT = 4.0
 """Standard deviations above the median at which a box holds more than noise; white noise almost never
-comes so far."""
+comes so far. With 2 errors are half as large again; without a limit they are no larger on these equations,
+whose fronts are slow enough for the filters (benchmark: constants)."""
 _FEW = 0.2
 """Share of such boxes up to which they are fronts; where there are more, the noise itself differs, and the
-median over boxes is what is meant."""
+median over boxes is what is meant. With 0 or 1 nothing moves (benchmark: constants)."""
 _ALIKE = 2.0
 """Standard deviations within which two bands have the same level: noise alone differs by more in one of
-twenty cases, and a signal that remains below changes the level by no more than chance does."""
+twenty cases, and a signal that remains below changes the level by no more than chance does. With 1 errors are
+half as large again, with 6 the largest bias is 1.8 % (benchmark: constants)."""
 _ROUGH = 3.0
-"""Likewise, for the fastest band above the level that no signal enters, which is known less well."""
+"""Likewise, for the fastest band above the level that no signal enters, which is known less well. With 1
+errors are a fifth larger (benchmark: constants)."""
 
 
 def white_level(values: Floats, safe: float, doubt: float) -> float:
@@ -99,14 +106,19 @@ def _filter() -> Floats:
     return np.asarray(weights / np.linalg.norm(weights))
 
 
+def boxes(values: Floats) -> list[Floats]:
+    """The known values of every box of a grid in which most are known."""
+    parts = [values]
+    for axis in range(values.ndim):
+        count = max(1, min(_BOXES, values.shape[axis] // 4))
+        parts = [piece for part in parts for piece in np.array_split(part, count, axis=axis)]
+    known = [(part[np.isfinite(part)], part.size) for part in parts]
+    return [part for part, whole in known if part.size > 0.25 * whole]
+
+
 def _level(squares: Floats) -> tuple[float, float]:
     """The mean of squares over boxes without fronts, and how many of them it is made of."""
-    parts = [squares]
-    for axis in range(squares.ndim):
-        count = max(1, min(_BOXES, squares.shape[axis] // 4))
-        parts = [piece for part in parts for piece in np.array_split(part, count, axis=axis)]
-    known = [p[np.isfinite(p)] for p in parts]
-    known = [p for p, whole in zip(known, parts, strict=True) if p.size > 0.25 * whole.size]
+    known = boxes(squares)
     if not known:
         return 0.0, 0.0
     means, sizes = np.array([p.mean() for p in known]), np.array([float(p.size) for p in known])

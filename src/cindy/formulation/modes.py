@@ -21,10 +21,13 @@ __all__ = ["Modes", "modes_of"]
 
 _SPACING = 0.35
 """Distance of test functions, in half-widths: what overlaps costs nothing here, and closer ones come nearer
-to the bound (by the variances of transport and heat, 0.5 makes errors 5 to 8 % larger)."""
+to the bound (by the variances of transport and heat, 0.5 makes errors 5 to 8 % larger; benchmark:
+pde_short)."""
 _MOST_ROWS = 60_000
+"""Modes of all fields together, ten times the rows that terms are chosen by: a bound on work and memory."""
 _DEPENDENT = 1e-6
-"""Variance of a mixture of test functions, relative to the largest, below which it is the others again."""
+"""Variance of a mixture of test functions, relative to the largest, below which it is the others again: of
+double precision half the digits are left."""
 _LEAST_NOISE = 0.25
 """Of the noise in a mode's target, the least that the whole residual is taken to have: covariances of powers
 are estimates, and in single modes may come out too small."""

@@ -25,10 +25,10 @@ from cindy.states import LEVELS, NEARBY, Fitted, Motion, blurred_terms, deviance
 __all__ = ["Met", "Search", "better", "rank"]
 
 # Where the benchmark `constants` is named, other values were tried one by one on its 12 data sets of noise
-# from 0.1 to 10 % with fitted states, before rivals were fitted.
+# from 0.1 to 10 % with fitted states.
 _ROUNDS = 12
-"""Passes from one start; three are typical, 8 not unheard of (benchmark: chaotic). With 2, one data set loses
-its terms (benchmark: constants)."""
+"""Passes from one start; three are typical, 8 not unheard of (benchmark: chaotic). With 2, terms are the same
+and the search takes half as long again (benchmark: constants)."""
 _STIFF = 2.0
 """‖h J‖ beyond which the samples do not resolve a model: true ones reach 2.0 (benchmark: chaotic)."""
 _RIDGE = 1e-2

@@ -58,14 +58,14 @@ class Factor:
         """L⁻¹ values, (size, columns)."""
         if values.shape[1] <= _FEW or self.band.shape[0] == 1:
             return _banded_solve(self.band, values, transposed=False)
-        out = np.array(values, order="C")
+        out = np.array(values, dtype=np.float64, order="C")
         wide, diagonals, lefts = self._blocks
         for k, diagonal in enumerate(diagonals):
             part = out[k * wide : (k + 1) * wide]
             rows = len(part)
             if k:
                 part -= lefts[k - 1, :rows] @ out[(k - 1) * wide : k * wide]
-            # Xᵀ Lᵀ = Bᵀ: row-major blocks are column-major transposes.
+            # Xᵀ Lᵀ = Bᵀ: row-major blocks are column-major transposes, solved where they are.
             blas.dtrsm(1.0, diagonal[:rows, :rows].T, part.T, side=1, lower=0, overwrite_b=1)
         return out
 

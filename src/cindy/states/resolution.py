@@ -17,7 +17,8 @@ _APART = 2.0
 """Below, errors of the states tell terms apart more than the motion does. True laws in 40 % noise keep 20 and
 more, false ones of a closed orbit have less than 1 (benchmarks: chaotic, honesty)."""
 _SHARE = 0.1
-"""Of the heaviest term of a combination: lighter ones do not count as part of it."""
+"""Of the heaviest term of a combination: lighter ones do not count as part of it. With 0.5 terms are the same
+(benchmark: constants)."""
 _POINTS = 4_000
 """Samples at which terms are compared."""
 
