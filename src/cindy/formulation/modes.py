@@ -48,15 +48,13 @@ class Modes:
 
     @property
     def known(self) -> bool:
-        """Whether the noise of every mode is: nothing is missing, and no derivative is estimated locally."""
+        """Whether the noise of every mode is: no row is left out, and no derivative is estimated locally."""
         if any(has_slope(g) for g, _ in self.rows.terms):
             return False
         states = self.rows.field.states
         if not all(self.rows.noise.get(state, 0.0) > 0 for state in states):
             return False
-        samples = self.rows.axes[-1].matrices[0].shape[1]
-        parts = stretches(self.rows, len(self.rows.field.variables))
-        return samples > 0 and all(self.rows.values(low, high)[1] is None for low, high in parts)
+        return self.rows.kept is None
 
     @cached_property
     def turns(self) -> list[Floats]:

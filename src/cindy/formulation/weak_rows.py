@@ -15,6 +15,7 @@ from cindy.calculus import derivative_weights
 from cindy.data import Field
 from cindy.errors import DataError
 from cindy.formulation.bumps import AxisRows, apply, bumps, integrals, reduce
+from cindy.formulation.fronts import alternating_sums, resolved
 from cindy.formulation.unbiased import Unbiased
 from cindy.formulation.weak import Weak
 
@@ -41,7 +42,7 @@ class Slab:
     boxes: one matrix (rows, terms + states) a box of space
     spurious: (terms + states, terms + states) what noise adds to the sum of their Gram matrices
     samples: values that were read for the first time
-    dropped: rows that touch missing values
+    dropped: rows that touch missing values, or fronts that the grid does not resolve
     """
 
     part: int
@@ -147,7 +148,7 @@ class FieldRows:
         for number, piece, low, high in self._pieces():
             fresh = max(0, high - max(read, low)) * place
             read = max(read, high)
-            yield self._slab(number, self._cut(piece, low, high), low, high, fresh)
+            yield self._slab(number, piece, low, high, fresh)
 
     @cached_property
     def table(self) -> Floats:
@@ -155,13 +156,29 @@ class FieldRows:
         value."""
         whole = np.empty((*(a.rows for a in self.axes), len(self.terms)))
         for _, piece, low, high in self._pieces():
-            values, keep = self.values(low, high)
+            values, _ = self.values(low, high)
             axes = self._cut(piece, low, high)
             rows, _ = self._table(axes, Unbiased(values, self.noise, self._slopes(values)))
-            if keep is not None:
-                rows = np.where(_untouched(axes, ~keep)[..., None], rows, 0.0)
+            if self.kept is not None:
+                rows = np.where(self.kept[..., piece, None], rows, 0.0)
             whole[..., piece, :] = rows
         return whole
+
+    @cached_property
+    def kept(self) -> NDArray[np.bool_] | None:
+        """(rows along space …, rows in time): which touch no missing value and no front that is steeper than
+        the grid can tell; None: all of them."""
+        states, order = self.field.states, self.form.order
+        shape = tuple(a.rows for a in self.axes)
+        sums, whole = np.zeros((len(states), len(shape) + 1, *shape)), np.ones(shape, dtype=bool)
+        for _, piece, low, high in self._pieces():
+            values, valid = self.values(low, high)
+            axes = self._cut(piece, low, high)
+            if valid is not None:
+                whole[..., piece] = _untouched(axes, ~valid)
+            sums[..., piece] = alternating_sums({state: values[state] for state in states}, axes, order)
+        kept = resolved(sums, whole, [self.noise[state] for state in states], self.axes, order)
+        return None if kept.all() else kept
 
     @cached_property
     def noise(self) -> dict[str, float]:
@@ -181,7 +198,7 @@ class FieldRows:
         """The rows along every axis, of those in time these alone."""
         time = self.axes[-1]
         cut = {a: m[piece, low:high] for a, m in time.matrices.items()}
-        return [*self.axes[:-1], AxisRows(cut, time.starts[piece], time.stops[piece])]
+        return [*self.axes[:-1], AxisRows(cut, time.starts[piece], time.stops[piece], time.even)]
 
     def _portions(self, part: Ints, place: int) -> list[Ints]:
         """Rows in time that are worked on together: as many as memory allows."""
@@ -195,9 +212,10 @@ class FieldRows:
             count += 1
         return [p for p in np.array_split(part, count) if len(p)]
 
-    def _slab(self, part: int, axes: list[AxisRows], low: int, high: int, fresh: int) -> Slab:
-        values, valid = self.values(low, high)
-        keep = None if valid is None else _untouched(axes, ~valid)
+    def _slab(self, part: int, piece: Ints, low: int, high: int, fresh: int) -> Slab:
+        axes = self._cut(piece, low, high)
+        values, _ = self.values(low, high)
+        keep = None if self.kept is None else self.kept[..., piece]
         unbiased = Unbiased(values, self.noise, self._slopes(values))
         table, evaluated = self._table(axes, unbiased)
         spurious = self._spurious(axes, keep, unbiased, evaluated)

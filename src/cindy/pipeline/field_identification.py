@@ -19,8 +19,10 @@ from cindy.model import Model, explained_rows
 from cindy.pipeline.field_errors import with_noise_errors
 from cindy.pipeline.field_judgement import left_over
 from cindy.pipeline.field_parameters import FieldSearch
+from cindy.pipeline.field_terms import borne_out
 from cindy.pipeline.field_weighting import weighed
 from cindy.problem import Problem, at_samples
+from cindy.selection import Selection
 from cindy.summary import Summary
 
 __all__ = ["identify_fields"]
@@ -36,7 +38,8 @@ def identify_fields(
     form: Formulation | None,
     gather: Callable[..., Summary],
     pose: Callable[..., Problem],
-    run: Callable[[Problem], Model],
+    run: Callable[..., Model],
+    rule: Selection,
     seed: int,
 ) -> Model:
     """The partial differential equations behind measured fields."""
@@ -49,7 +52,9 @@ def identify_fields(
         return pose(summary, floor=_INEXACT * target)
 
     if basis.unknowns():
-        known = partial(identify_fields, fields, form=form, gather=gather, pose=pose, run=run, seed=seed)
+        known = partial(
+            identify_fields, fields, form=form, gather=gather, pose=pose, run=run, rule=rule, seed=seed
+        )
         return FieldSearch(basis, known, posed, partial(with_noise_errors, fields=fields)).model()
     problem = posed(basis)
     summary = problem.summary
@@ -59,9 +64,12 @@ def identify_fields(
             "which fields do "
             "not give. Leave the tolerance out."
         )
-    model = run(problem)
-    model = with_noise_errors(model, problem, fields)
-    model = weighed(model, problem, fields) or model
+
+    def sure(some: Model) -> Model:
+        known = with_noise_errors(some, problem, fields)
+        return weighed(known, problem, fields) or known
+
+    model = borne_out(problem, rule, run, sure)
     noise, warnings = (
         _noise(fields, summary),
         [*model.warnings, *_warnings(summary), *left_over(model, summary)],

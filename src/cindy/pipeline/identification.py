@@ -91,7 +91,8 @@ def identify(
     run = partial(solve, selection=rule, correction=correction, tol=tol, max_iter=max_iter, callback=callback)
     sums = partial(accumulate, blocks=blocks, device=device, progress=progress)
     if is_fields(trajectories):
-        return identify_fields(trajectories, basis, form if formulation else None, sums, pose, run, seed)
+        chosen = form if formulation else None
+        return identify_fields(trajectories, basis, chosen, sums, pose, run, rule, seed)
     source, data, basis = _opened(trajectories, basis)
     with refusals_told(data, basis, form), workers(executor, processes, (basis,), where="identify") as hands:
         pieces = Pieces(source, hands, progress)

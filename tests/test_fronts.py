@@ -1,0 +1,89 @@
+"""Fronts steeper than the grid can tell, and terms that the noise at the samples does not bear out."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy.formulation import field_rows
+from cindy.pipeline.field_errors import with_noise_errors
+from cindy.pipeline.field_terms import borne_out
+from cindy.systems.fields import inviscid_burgers
+
+BASIS = cindy.Derivatives(4, 4)
+X, T = np.arange(96) * 2 * np.pi / 96, np.linspace(0, 2, 81)
+
+
+def kept(field: cindy.Field, **settings: float) -> np.ndarray | None:
+    """Which rows count, along x and t."""
+    basis = BASIS.on_axes(field.axes)
+    form = cindy.Weak(**settings).fit_to_fields([field], basis)
+    [rows] = field_rows([field], basis, form)
+    return rows.kept
+
+
+def wave(noise: float, seed: int = 0) -> cindy.Field:
+    """u_t = −u_x."""
+    u = np.sin(X[:, None] - T) + 0.5 * np.cos(3 * (X[:, None] - T))
+    return cindy.Field(
+        u=u + noise * np.random.default_rng(seed).standard_normal(u.shape), x=X, t=T, periodic="x"
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 1e-2])
+def test_a_shock_between_samples_leaves_no_false_terms(noise):
+    model = cindy.identify(inviscid_burgers().simulate(3, noise=noise), BASIS)
+    [term] = np.flatnonzero(model.coef)
+    assert model.terms[term] == "(u^2)_x"
+    assert abs(model.coef[term, 0] + 0.5) < max(4 * model.coef_error[term, 0], 1e-4)
+
+
+def test_rows_at_a_shock_are_left_out_and_those_before_and_beside_it_are_kept():
+    rows = kept(inviscid_burgers().simulate(3, noise=1e-2))
+    assert rows is not None
+    middle = len(rows) // 2
+    assert not rows[middle, rows.shape[1] // 2 + 1 : -2].any()
+    assert rows[:, 0].all()
+    assert rows[: middle // 2].all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 0.1, 1.0])
+def test_smooth_fields_keep_all_rows(noise):
+    assert kept(wave(noise)) is None
+
+
+def test_an_odd_number_of_samples_around_a_ring_is_no_front():
+    x = np.arange(95) * 2 * np.pi / 95
+    u = np.sin(x[:, None] - T)
+    assert kept(cindy.Field(u=u, x=x, t=T, periodic="x")) is None
+
+
+def test_a_grid_that_is_coarse_throughout_is_taken_as_it_is():
+    rough = np.random.default_rng(0).standard_normal((len(X), len(T)))
+    assert kept(cindy.Field(u=rough, x=X, t=T, periodic="x"), noise=0.0) is None
+
+
+def test_what_touches_a_hole_is_left_out_and_is_no_front():
+    field = wave(0.1)
+    u = field["u"].copy()
+    u[40:44, 30:34] = np.nan
+    rows = kept(cindy.Field(u=u, x=X, t=T, periodic="x"))
+    assert rows is not None
+    assert rows[0].all()
+    assert 0 < np.count_nonzero(~rows) < 0.3 * rows.size
+
+
+def test_terms_that_the_noise_does_not_bear_out_leave_and_the_path_goes_with_them():
+    field = wave(0.5)
+    problem = cindy.Problem(cindy.accumulate(field, basis=BASIS, formulation=cindy.Weak()))
+
+    def sure(model: cindy.Model) -> cindy.Model:
+        return with_noise_errors(model, problem, [field])
+
+    run = partial(cindy.solve, selection=cindy.Terms(4))
+    model = borne_out(problem, cindy.Significance(), run, sure)
+    assert [model.terms[k] for k in np.flatnonzero(model.coef)] == ["u_x"]
+    assert np.array_equal(model.path[model.path.chosen].coef, model.coef)
+    assert model.settings["selection"] == "Terms(k=4)"
+    assert np.count_nonzero(borne_out(problem, cindy.Terms(4), run, sure).coef) == 4
