@@ -54,7 +54,8 @@ class Modes:
         states = self.rows.field.states
         if not all(self.rows.noise.get(state, 0.0) > 0 for state in states):
             return False
-        return self.rows.kept is None
+        rows = self.rows
+        return FieldRows(rows.field, rows.basis, rows.form, rows.share, 1).kept is None
 
     @cached_property
     def turns(self) -> list[Floats]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,9 @@ _LOCAL_DEGREE = 4
 """Of the polynomials that slopes inside products are taken from."""
 _MODES = 24
 """Cosines in a window of the integral form in time."""
+
+_KEPT: WeakKeyDictionary[Field, dict[Hashable, NDArray[np.bool_] | None]] = WeakKeyDictionary()
+"""Which rows of fields count, which is asked for several times on the way to a model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,10 +168,16 @@ class FieldRows:
             whole[..., piece, :] = rows
         return whole
 
-    @cached_property
+    @property
     def kept(self) -> NDArray[np.bool_] | None:
         """(rows along space …, rows in time): which touch no missing value and no front that is steeper than
         the grid can tell; None: all of them."""
+        known, key = _KEPT.setdefault(self.field, {}), (self.form, self.share, self.spacing, self.most)
+        if key not in known:
+            known[key] = self._kept()
+        return known[key]
+
+    def _kept(self) -> NDArray[np.bool_] | None:
         states, order = self.field.states, self.form.order
         shape = tuple(a.rows for a in self.axes)
         sums, whole = np.zeros((len(states), len(shape) + 1, *shape)), np.ones(shape, dtype=bool)
