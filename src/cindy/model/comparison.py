@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
 from cindy._types import Floats
 from cindy.data import Trajectory, noise_level
-from cindy.formulation import Differential
 from cindy.model.equations import Equations
 from cindy.model.solution import Solution, solutions
 
 __all__ = ["Comparison", "compare"]
 
 _FOLLOWS = 0.9
-"""R² of every state, above which solutions run through."""
+"""R² of every state, as a share of what noise leaves to explain, above which solutions run through."""
 _OFF = 0.5
 """Of the spread, beyond the noise: a solution that is further off has left the data, at R² = 0.75."""
 _SHORTEST = 20
@@ -53,13 +51,13 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     least = 4 if model.order == 2 else 2
     # A stretch that is too short to start from has nothing to be compared with.
     kept = [one for one in data if one.segments() and min(len(part) for part in one.segments()) >= least]
-    smoother = cache(lambda: Differential().fit_to(kept))
-    whole = tuple(solutions(model, kept, smoother=smoother))
+    whole = tuple(solutions(model, kept))
     states = len(model.states)
     explained = through = _explained(whole, states)
     stopped = tuple(dict.fromkeys(one.simulated.stopped for one in whole if one.simulated.stopped))
     found, window = whole, None
-    if np.min(explained, initial=1.0) < _FOLLOWS and whole:
+    enough = _FOLLOWS * _explainable(whole, states)
+    if np.any(explained < enough) and whole:
         shortest = max(getattr(model.formulation, "window", 0) or 0, _SHORTEST)
         length = int(np.median([_follows(one) for one in whole]))
         longest = max(len(one.measured) for one in whole)
@@ -67,10 +65,10 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
             length = max(length, min(shortest, longest))
             if length >= longest:
                 break
-            again = tuple(solutions(model, kept, window=length, smoother=smoother))
+            again = tuple(solutions(model, kept, window=length))
             if np.min(_explained(again, states)) > np.min(explained):
                 found, window, explained = again, length, _explained(again, states)
-            if np.min(explained) >= _FOLLOWS or length == shortest:
+            if np.all(explained >= enough) or length == shortest:
                 break
             length //= 2
     span = max((float(one.measured.t[-1] - one.measured.t[0]) for one in found), default=np.nan)
@@ -89,6 +87,16 @@ def _follows(one: Solution) -> int:
     size = np.convolve(np.mean(off**2, axis=1), np.ones(few) / few, mode="same")
     lost = np.flatnonzero(size > allowed**2)
     return int(lost[0]) if len(lost) else len(one.simulated)
+
+
+def _explainable(found: Sequence[Solution], states: int) -> Floats:
+    """R² of each state that noise leaves to the best of solutions; 1 where samples are too few to tell."""
+    told = [one.measured for one in found if len(one.measured) >= 8]
+    if not told:
+        return np.ones(states)
+    noise = np.mean([noise_level(one) ** 2 for one in told], axis=0)
+    whole = np.vstack([one.x for one in told]).var(axis=0)
+    return np.asarray(1 - np.minimum(np.divide(noise, whole, out=np.zeros(states), where=whole > 0), 1.0))
 
 
 def _explained(found: Sequence[Solution], states: int) -> Floats:

@@ -29,6 +29,8 @@ class Equations:
     states: tuple[str, ...]
     inputs: tuple[str, ...]
     formulation: Formulation
+    noise: Floats
+    model_error: Floats
     scale: Floats
     parameters: Mapping[str, Estimate]
 

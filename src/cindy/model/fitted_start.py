@@ -13,7 +13,7 @@ from cindy.model.equations import Equations
 from cindy.model.integration import Limits
 from cindy.model.simulation import simulate
 
-__all__ = ["fitted_start"]
+__all__ = ["MOST", "fitted_start"]
 
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
 """Of the simulations along the way: far more accurate than data are, and given up soon."""
@@ -31,7 +31,7 @@ _MANY = 12
 """States beyond which differences are taken once per horizon and then brought up to date by Broyden's rule:
 a round by differences takes a simulation for each state, which was 43 of 111 s for a model of 50
 (`python -m benchmarks large`)."""
-_MOST = 400
+MOST = 400
 """Samples that a start is fitted to; more of them change it little and cost as much again."""
 
 
@@ -71,7 +71,7 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     def follows(samples: int, start: Floats) -> bool:
         return bool(np.sqrt(np.mean(missed(samples, start) ** 2)) <= _FOLLOWS)
 
-    whole = min(len(ahead), _MOST)
+    whole = min(len(ahead), MOST)
     horizon = min(max(first, 4 * model.order), whole)
     starts = [np.clip(guess, lower, upper) for guess in guesses if np.all(np.isfinite(guess))]
     guess = min(starts, key=lambda start: float(np.sum(missed(horizon, start) ** 2)))

@@ -244,7 +244,7 @@ class Model(Equations):
 
     def smooth(self, trajectories: Any) -> list[Trajectory]:
         """The trajectories with the states that the equations and the measurements agree on."""
-        return smooth(self, trajectories, self.noise, self.model_error)
+        return smooth(self, trajectories)
 
     def with_coef(
         self, coef: ArrayLike | Mapping[tuple[str, str], float], coef_error: ArrayLike | None = None

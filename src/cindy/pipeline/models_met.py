@@ -69,6 +69,7 @@ class Search:
 
     met: by support; None where the states do not settle; ends: where the way from a support ended
     bound: whether a path was all that terms could come from
+    kept: the problem posed at the states of the best model so far, which is asked for again
     """
 
     motion: Motion
@@ -76,6 +77,7 @@ class Search:
     met: dict[bytes, Met | None] = field(default_factory=dict)
     ends: dict[bytes, Met | None] = field(default_factory=dict)
     bound: bool = False
+    kept: tuple[Fitted, tuple[StandardForm, Supports]] | None = None
 
     @property
     def columns(self) -> Ints:
@@ -93,12 +95,22 @@ class Search:
             ridge=_RIDGE,
         )
 
-    def path(self, form: StandardForm) -> tuple[Result, list[Ints]]:
-        """A run of the solver, and the supports of its iterates."""
+    def path(self, form: StandardForm, supports: Supports | None = None) -> tuple[Result, list[Ints]]:
+        """A run of the solver, and the supports of its iterates.
+
+        supports: ends the run where no larger one can be of less criterion, unless the user's options may
+        """
         options = self.options
         limit = options.max_iter if options.faithful else min(options.max_iter, _MOST_STEPS)
+        usual = options.radius is None and options.max_iter > _MOST_STEPS and not options.faithful
         result = conditional_gradient(
-            form.objective, form.oracle, options.correction, tol=options.tol, max_iter=limit, quiet=True
+            form.objective,
+            form.oracle,
+            options.correction,
+            tol=options.tol,
+            max_iter=limit,
+            callback=supports.can_gain() if supports and usual and not supports.coupled else None,
+            quiet=True,
         )
         return result, [support for support, _ in result.path]
 
@@ -152,11 +164,17 @@ class Search:
 
     def posed(self, fitted: Fitted) -> tuple[StandardForm, Supports] | None:
         """The convex problem of the rows at fitted states, and the fits on its supports."""
+        if self.kept is not None and self.kept[0] is fitted:
+            return self.kept[1]
         blocks = self.motion.objectives(fitted, self.columns, blocks=1, apart=1e-6)
         if blocks is None:
             return None
         form = self.form(blocks)
-        return form, Supports(form, self.options.price)
+        made = form, Supports(form, self.options.price)
+        best = min((one for one in self.met.values() if one is not None), key=rank, default=None)
+        if best is not None and best.fitted is fitted:
+            self.kept = fitted, made
+        return made
 
     def choose(self, fitted: Fitted) -> tuple[SupportFit, StandardForm] | None:
         """The support that the rows at fitted states ask for."""
@@ -164,7 +182,7 @@ class Search:
         if posed is None:
             return None
         form, supports = posed
-        result, path = self.path(form)
+        result, path = self.path(form, supports)
         fits = [supports.best(path)]
         if not self.bound_to(form, result):
             own = supports.possible(np.searchsorted(self.columns, fitted.law.support))

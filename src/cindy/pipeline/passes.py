@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -18,6 +19,7 @@ from cindy.pipeline.options import Options
 from cindy.pipeline.rivals import rivals
 from cindy.selection import Supports
 from cindy.states import (
+    FEW_ROWS,
     LEVELS,
     NEARBY,
     Fitted,
@@ -41,10 +43,6 @@ _SHARES = (1.0, 0.5, 0.75, 1.5)
 With the first alone terms are the same (benchmark: constants)."""
 _MOST_FITTED = 40
 """Models after which no further start is made; chaotic systems need 5 in the median (benchmark: chaotic)."""
-_FEW_ROWS = 400
-"""Rows below which a walk that explains nothing fits as well as a law: there it gets no head start.
-
-Three runs of Paramecium, 108 rows, are a walk by 3 units of −2 log p, and a law to every reader."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +102,8 @@ def search(
         _with_rivals(state, min(reached, key=rank))
     if not (quiet and reached):
         # Every model must be worth more than none, whose variance is by likelihood too.
-        few = motion.rows < _FEW_ROWS
+        # Where it fits as well as a law it gets no head start.
+        few = motion.rows < FEW_ROWS
         state.fit(
             start_of(motion, motion.candidates[:0], np.zeros(0), variance)
             if few
@@ -163,8 +162,8 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
     """
     motion = state.motion
     seen: set[bytes] = set()
-    for drift in (drift_of_data(motion, variance), drift_of_nothing(motion)):
-        form = state.form((first_objective(motion, drift),))
+    for drift_of in (partial(drift_of_data, variance=variance), drift_of_nothing):
+        form = state.form((first_objective(motion, drift_of(motion)),))
         supports = Supports(form, state.options.price)
         result, path = state.path(form)
         best = supports.best(path, own_variance=state.options.price_of_likelihood)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from cindy.errors import InfeasibleError
 from cindy.least_squares import lengths
 from cindy.problem import StandardForm
 from cindy.rows import Equalities, connected
+from cindy.solver import Step
 
 __all__ = ["SupportFit", "Supports"]
 
@@ -141,19 +142,42 @@ class Supports:
         """
         found: tuple[float, SupportFit] | None = None
         rows = self.form.objective.rows
+
+        def value(loss: float, free: int) -> float:
+            if own_variance is None:
+                return loss + self.price * free
+            return rows * float(np.log(max(loss, 1e-300))) + own_variance * free
+
         for support in sorted(supports, key=len):
-            if found is not None and len(support) > 2 * len(found[1].support) + 15:
+            if found is not None and value(self.least, len(support) - len(self._equal)) > found[0]:
                 break
             fit = self.possible(support) if len(support) <= most else None
-            if fit is None:
-                continue
-            if own_variance is None:
-                value = self.criterion(fit)
-            else:
-                value = rows * float(np.log(max(fit.loss, 1e-300))) + own_variance * fit.free
-            if found is None or value < found[0]:
-                found = value, fit
+            if fit is not None and (found is None or value(fit.loss, fit.free) < found[0]):
+                found = value(fit.loss, fit.free), fit
         return None if found is None else found[1]
+
+    @cached_property
+    def least(self) -> float:
+        """χ² of all coefficients together: no support has less."""
+        design, goal = self._rows
+        directions = np.linalg.qr(design)[0]
+        left = goal - directions @ (directions.T @ goal)
+        return float(left @ left)
+
+    def can_gain(self) -> Callable[[Step], bool]:
+        """For a run of the solver: whether larger supports may still have a smaller criterion than those met.
+
+        An iterate has at least the χ² of its support, and no support less than all coefficients together.
+        """
+        unit = float(self.form.sizes[1][0]) ** 2
+        met = np.inf
+
+        def goes_on(step: Step) -> bool:
+            nonlocal met
+            met = min(met, unit * step.objective + self.price * step.atoms)
+            return self.least + self.price * step.atoms <= met
+
+        return goes_on
 
     def settle(self, fit: SupportFit, *, scale: float = 1.0, most: int = 300) -> SupportFit:
         """Add while an excluded term's |z| exceeds √price, drop while an included one's is below.

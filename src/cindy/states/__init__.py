@@ -3,7 +3,7 @@
 from cindy.states.autocorrelation import leaves_noise
 from cindy.states.doubts import doubted, growing, without_outliers
 from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of, start_of_nothing
-from cindy.states.fitting import LEVELS, NEARBY, fit_states, states_under
+from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_under
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
@@ -12,6 +12,7 @@ from cindy.states.record import Record
 from cindy.states.resolution import blurred_terms
 
 __all__ = [
+    "FEW_ROWS",
     "LEVELS",
     "NEARBY",
     "Fitted",

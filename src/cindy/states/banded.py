@@ -14,8 +14,8 @@ from cindy._types import Floats
 __all__ = ["Factor", "factored"]
 
 
-_FEW = 32
-"""Columns up to which one banded solve is faster than a loop over blocks."""
+_FEW = 900
+"""Columns times width of the band up to which one banded solve is faster than a loop over blocks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Factor:
         wide = max(height - 1, 1)
         count = -(-size // wide)
         # Element (r, c) lies at c · height + (r − c): dense matrices of leading dimension height − 1, one
-        # every `wide` columns, whose other triangle is other columns' and masked.
+        # every `wide` columns, whose other triangle is other columns': masked, unless nobody looks at it.
         flat = np.concatenate(
             [self.band.ravel(order="K"), np.zeros(count * wide * height + wide - self.band.size)]
         )
@@ -50,13 +50,13 @@ class Factor:
         along = (wide * height * item, item, wide * item)
         lower = np.tri(wide, dtype=bool)
         square = (count, wide, wide)
-        diagonal = np.where(lower, as_strided(flat, square, along, writeable=False), 0.0)
+        diagonal = np.ascontiguousarray(as_strided(flat, square, along, writeable=False))
         left = np.where(lower.T, as_strided(flat[wide:], square, along, writeable=False), 0.0)
         return wide, diagonal, left
 
     def whiten(self, values: Floats) -> Floats:
         """L⁻¹ values, (size, columns)."""
-        if values.shape[1] <= _FEW or self.band.shape[0] == 1:
+        if values.shape[1] * (self.band.shape[0] - 1) <= _FEW:
             return _banded_solve(self.band, values, transposed=False)
         out = np.array(values, dtype=np.float64, order="C")
         wide, diagonals, lefts = self._blocks

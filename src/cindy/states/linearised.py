@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from cindy._types import Floats
+from cindy._types import Floats, Ints
 from cindy.states.banded import Factor, factored
 from cindy.states.record import Record
 
@@ -71,7 +71,7 @@ class Linearised:
             first = int(grid.start[begin])
             for c in range(len(band)):
                 seen = kinds[:, c, first : first + at.stop - at.start + grid.width - 1]
-                sums = weights @ _shifted(seen, grid.width)[used]
+                sums = weights @ _shifted(seen, grid.width, used)
                 _enter(band[c : c + 1, at], sums.reshape(len(sums), 1, -1, d, d), drift[at])
         for at in (slice(0, rows.start), slice(rows.stop, grid.rows)):
             if at.stop > at.start:
@@ -91,14 +91,13 @@ class Linearised:
         return made
 
 
-def _shifted(kinds: Floats, width: int) -> Floats:
-    """(kinds · width, rows · entries): what each row meets at the samples it looks at, row by row."""
+def _shifted(kinds: Floats, width: int, used: Ints) -> Floats:
+    """(used, rows · entries): what each row meets at some of its kinds · width places, row by row."""
     count, samples, entries = kinds.shape
     step = kinds.itemsize
     along = (kinds.strides[0], entries * step, step)
-    return as_strided(kinds, (count, width, (samples - width + 1) * entries), along).reshape(
-        count * width, -1
-    )
+    places = as_strided(kinds, (count, width, (samples - width + 1) * entries), along)
+    return np.asarray(places[np.divmod(used, width)])
 
 
 def _enter(band: Floats, blocks: Floats, drift: Floats) -> None:
