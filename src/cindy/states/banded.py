@@ -55,19 +55,20 @@ class Factor:
         return wide, diagonal, left
 
     def whiten(self, values: Floats) -> Floats:
-        """L⁻¹ values, (size, columns)."""
+        """L⁻¹ values, (size, columns) row by row in memory, written over them."""
         if values.shape[1] * (self.band.shape[0] - 1) <= _FEW:
-            return _banded_solve(self.band, values, transposed=False)
-        out = np.array(values, dtype=np.float64, order="C")
+            values[...] = _banded_solve(self.band, values, transposed=False)
+            return values
+        assert values.flags.c_contiguous
         wide, diagonals, lefts = self._blocks
         for k, diagonal in enumerate(diagonals):
-            part = out[k * wide : (k + 1) * wide]
+            part = values[k * wide : (k + 1) * wide]
             rows = len(part)
             if k:
-                part -= lefts[k - 1, :rows] @ out[(k - 1) * wide : k * wide]
+                part -= lefts[k - 1, :rows] @ values[(k - 1) * wide : k * wide]
             # Xᵀ Lᵀ = Bᵀ: row-major blocks are column-major transposes, solved where they are.
             blas.dtrsm(1.0, diagonal[:rows, :rows].T, part.T, side=1, lower=0, overwrite_b=1)
-        return out
+        return values
 
     def whiten_back(self, values: Floats) -> Floats:
         """L⁻ᵀ values, (size, columns)."""

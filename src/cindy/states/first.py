@@ -142,6 +142,6 @@ def _white_and_log(record: Record, j: int, drift: float, step: float, rows: Floa
             factor = factored(np.asfortranarray(band.T[: min(grid.order + 1, grid.rows)]))
             last = spread
         assert factor is not None
-        made.append(factor.whiten(one))
+        made.append(factor.whiten(np.ascontiguousarray(one)))
         total += factor.log_det
     return np.concatenate(made), total

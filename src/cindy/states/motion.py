@@ -73,9 +73,11 @@ class Whitened:
         return sum(f.log_det for f in self.factors)
 
     def white(self, rows: Floats) -> Floats:
-        """L⁻¹ rows: (stretches · size, columns) from (stretches, rows, states, columns)."""
+        """L⁻¹ rows, written over them: (stretches · size, columns) from (stretches, rows, states, columns)."""
         flat = rows.reshape(len(rows), -1, rows.shape[-1])
-        return np.concatenate([f.whiten(one) for f, one in zip(self.factors, flat, strict=True)])
+        for factor, one in zip(self.factors, flat, strict=True):
+            factor.whiten(one)
+        return flat.reshape(-1, rows.shape[-1])
 
     def solved(self, white: Floats) -> Floats:
         """L⁻ᵀ white as (stretches, rows, states), from (stretches · size,): S⁻¹ r from L⁻¹ r."""
