@@ -73,7 +73,7 @@ class Whitened:
         return sum(f.log_det for f in self.factors)
 
     def white(self, rows: Floats) -> Floats:
-        """L⁻¹ rows, often written over them: (stretches · size, columns) of (stretches, rows, states, columns)."""
+        """L⁻¹ rows, often written over them: (stretches · size, columns)."""
         flat = rows.reshape(len(rows), -1, rows.shape[-1])
         for factor, one in zip(self.factors, flat, strict=True):
             factor.whiten(one)
