@@ -1,5 +1,6 @@
 """Fronts steeper than the grid can tell, and terms that the noise at the samples does not bear out."""
 
+import re
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from cindy.pipeline.field_errors import with_noise_errors
 from cindy.pipeline.field_terms import borne_out
 from cindy.systems.fields import inviscid_burgers
 
+FRONTS = "changes faster than the grid can tell"
 BASIS = cindy.Derivatives(4, 4)
 X, T = np.arange(96) * 2 * np.pi / 96, np.linspace(0, 2, 81)
 
@@ -37,6 +39,28 @@ def test_a_shock_between_samples_leaves_no_false_terms(noise):
     [term] = np.flatnonzero(model.coef)
     assert model.terms[term] == "(u^2)_x"
     assert abs(model.coef[term, 0] + 0.5) < max(4 * model.coef_error[term, 0], 1e-4)
+    [told] = [said for said in model.warnings if FRONTS in said]
+    assert re.match(r"In 1\d% of the rows .* left out", told)
+
+
+def past_the_shock(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """u_t = −u u_x long after a sine broke: nearly straight lines, and the jump between them at π."""
+    foot = np.zeros((len(x), len(t)))
+    away = (x - np.where(x < np.pi, 0, 2 * np.pi))[:, None]
+    for _ in range(60):
+        foot -= (foot + t * np.sin(foot) - away) / (1 + t * np.cos(foot))
+    return np.sin(foot)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-2])
+def test_a_shock_on_an_uneven_axis_leaves_no_false_terms(noise):
+    even = (np.arange(256) + 0.5) * 2 * np.pi / 256
+    x, t = even + 0.3 * np.sin(2 * even) + 0.002, np.linspace(1.6, 2.6, 101)
+    u = past_the_shock(x, t)
+    u += noise * u.std() * np.random.default_rng(0).standard_normal(u.shape)
+    model = cindy.identify(cindy.Field(u=u, x=x, t=t, periodic={"x": 2 * np.pi}), BASIS)
+    assert [model.terms[k] for k in np.flatnonzero(model.coef)] == ["(u^2)_x"]
+    assert any(FRONTS in said for said in model.warnings)
 
 
 def test_rows_at_a_shock_are_left_out_and_those_before_and_beside_it_are_kept():
@@ -51,6 +75,16 @@ def test_rows_at_a_shock_are_left_out_and_those_before_and_beside_it_are_kept():
 @pytest.mark.parametrize("noise", [0.0, 1e-3, 0.1, 1.0])
 def test_smooth_fields_keep_all_rows(noise):
     assert kept(wave(noise)) is None
+    assert not any(FRONTS in said for said in cindy.identify(wave(noise), BASIS).warnings)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 0.1])
+def test_smooth_fields_on_uneven_axes_keep_all_rows(noise):
+    draw = np.random.default_rng(0)
+    x, t = X + draw.uniform(-0.02, 0.02, len(X)), T + draw.uniform(-0.007, 0.007, len(T))
+    u = np.sin(x[:, None] - t) + 0.5 * np.cos(3 * (x[:, None] - t))
+    u += noise * draw.standard_normal(u.shape)
+    assert kept(cindy.Field(u=u, x=x, t=t, periodic={"x": 2 * np.pi})) is None
 
 
 def test_an_odd_number_of_samples_around_a_ring_is_no_front():
@@ -61,7 +95,11 @@ def test_an_odd_number_of_samples_around_a_ring_is_no_front():
 
 def test_a_grid_that_is_coarse_throughout_is_taken_as_it_is():
     rough = np.random.default_rng(0).standard_normal((len(X), len(T)))
-    assert kept(cindy.Field(u=rough, x=X, t=T, periodic="x"), noise=0.0) is None
+    field = cindy.Field(u=wave(0.0)["u"] + 0.1 * rough, x=X, t=T, periodic="x")
+    assert kept(field, noise=0.0) is None
+    model = cindy.identify(field, cindy.Derivatives(1, 2), formulation=cindy.Weak(noise=0.0))
+    [told] = [said for said in model.warnings if FRONTS in said]
+    assert "These are most, and were kept" in told
 
 
 def test_what_touches_a_hole_is_left_out_and_is_no_front():

@@ -1,5 +1,6 @@
 """Derivatives, integrals and differences of samples, as banded weights."""
 
+from cindy.calculus.differences import divided_differences
 from cindy.calculus.initial_polynomial import onto_samples, without_first, without_polynomials
 from cindy.calculus.local_polynomial import (
     Operator,
@@ -22,6 +23,7 @@ __all__ = [
     "cumulative",
     "derivative",
     "derivative_weights",
+    "divided_differences",
     "increments",
     "interval_weights",
     "nested",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cindy._types import Floats
+from cindy.calculus import divided_differences
 from cindy.data.subbands import boxes, white_level
 
 __all__ = ["corner", "grid_noise", "shared_by_neighbours", "without_noise"]
@@ -91,13 +92,7 @@ def _difference(values: Floats, x: Floats, axis: int) -> Floats:
         return values
     if _even(x):
         return np.asarray(np.diff(values, order, axis=axis) / np.sqrt(comb(2 * order, order)))
-    # On an uneven grid the weights of divided differences, each row of unit length.
-    windows = np.lib.stride_tricks.sliding_window_view(x, order + 1)
-    apart = windows[:, :, None] - windows[:, None, :]
-    scale = np.abs(apart).max(axis=(1, 2))[:, None, None]
-    apart = np.where(np.eye(order + 1, dtype=bool), 1.0, apart / scale)
-    weights = 1.0 / np.prod(apart, axis=2)
-    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    weights = divided_differences(x, order)
     moved = np.moveaxis(values, axis, -1)
     seen = np.lib.stride_tricks.sliding_window_view(moved, order + 1, axis=-1)
     return np.moveaxis(np.einsum("...wk,wk->...w", seen, weights), -1, axis)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from cindy._types import Floats, Ints
-from cindy.calculus import interval_weights
+from cindy.calculus import divided_differences, interval_weights
 
 __all__ = ["AxisRows", "apply", "bumps", "integrals", "reduce"]
 
@@ -22,6 +22,10 @@ Key = TypeVar("Key")
 _DENSE = 0.04
 """Share of entries from which a dense product is faster than a sparse one, on one core."""
 
+_NEIGHBOURS = 4
+"""Samples on each side that tell what a sample of an uneven grid should be: differences of the eighth order,
+as for the noise."""
+
 
 @dataclass(frozen=True, eq=False)
 class AxisRows:
@@ -29,13 +33,14 @@ class AxisRows:
 
     matrices: by order of the derivative that was moved onto the test function, (rows, samples)
     starts, stops: (rows,) the samples that a row looks at are start … stop − 1, unless it wraps around
-    even: whether rows are bumps on a grid of equal steps
+    rough: (samples, samples) what of a sample its neighbours do not say: on a grid of equal steps all of it,
+        as signs that alternate leave nothing else; None: no bumps, so that signs cannot tell
     """
 
     matrices: Mapping[int, Floats]
     starts: Ints
     stops: Ints
-    even: bool = False
+    rough: scipy.sparse.csr_array | None = None
 
     @property
     def rows(self) -> int:
@@ -51,15 +56,21 @@ class AxisRows:
         return self.matrices[a] * self.matrices[b]
 
     def alternating(self, order: int) -> Floats:
-        """(rows, samples): the weights with every second sign turned, of bumps on an even grid.
+        """(rows, samples): the weights with every second sign turned.
 
-        Half the difference between the sums over the even and the odd samples: noise stays as large as it
-        was, and of what the grid resolves nothing is left.
+        On a grid of equal steps half the difference between the sums over the even and the odd samples: noise
+        stays as large as it was, and of what the grid resolves nothing is left. On others signs alone would
+        leave what the steps differ by, so they stand before differences of neighbours.
         """
+        assert self.rough is not None
         samples = self.matrices[0].shape[1]
         away = np.arange(samples) - self.matrices[0].argmax(axis=1)[:, None]
         away -= samples * np.round(away / samples).astype(np.intp)
-        return np.where(away % 2 == 0, 1.0, -1.0) * self.matrices[order]
+        turned = np.where(away % 2 == 0, 1.0, -1.0) * self.matrices[order]
+        # A row looks at no sample beyond its own, however time is cut.
+        seen = self.rough.astype(bool).astype(np.float64)
+        turned[self.touched @ seen.T < seen.sum(axis=1)] = 0.0
+        return np.asarray(turned @ self.rough)
 
 
 def bumps(
@@ -71,7 +82,6 @@ def bumps(
     (−1)ᵏ ∫ φ⁽ᵏ⁾ g dx. Centres stand on samples, about `spacing` apart.
     """
     weight = _quadrature(x, period)
-    even = bool(np.ptp(weight) == 0.0)
     centres = _centres(x, half_width, spacing, period)
     away = x[None, :] - x[centres][:, None]
     if period is not None:
@@ -86,7 +96,21 @@ def bumps(
         shape = _bump(s, power, k) * (-1.0 / half_width) ** k / whole
         matrices[k] = np.where(inside, shape, 0.0) * weight
     starts, stops = inside.argmax(axis=1), len(x) - inside[:, ::-1].argmax(axis=1)
-    return AxisRows(matrices, starts.astype(np.intp), stops.astype(np.intp), even)
+    return AxisRows(matrices, starts.astype(np.intp), stops.astype(np.intp), _rough(x, period, weight))
+
+
+def _rough(x: Floats, period: float | None, weight: Floats) -> scipy.sparse.csr_array:
+    """As `AxisRows` has it, on uneven grids by divided differences around every sample."""
+    n, half = len(x), _NEIGHBOURS
+    if np.ptp(weight) == 0.0:
+        return scipy.sparse.csr_array(scipy.sparse.eye_array(n))
+    if period is not None:
+        x = np.concatenate([x[-half:] - period, x, x[:half] + period])
+    weights = divided_differences(x, 2 * half)
+    middle = np.arange(n) if period is not None else np.arange(half, n - half)
+    seen = (middle[:, None] + np.arange(-half, half + 1)) % n
+    places = (np.repeat(middle, 2 * half + 1), seen.ravel())
+    return scipy.sparse.csr_array((weights.ravel(), places), shape=(n, n))
 
 
 def _bump(s: Floats, p: int, order: int) -> Floats:

@@ -16,7 +16,7 @@ from cindy.calculus import derivative_weights
 from cindy.data import Field
 from cindy.errors import DataError
 from cindy.formulation.bumps import AxisRows, apply, bumps, integrals, reduce
-from cindy.formulation.fronts import alternating_sums, resolved
+from cindy.formulation.fronts import Counted, alternating_sums, counted
 from cindy.formulation.unbiased import Unbiased
 from cindy.formulation.weak import Weak
 
@@ -34,7 +34,7 @@ _LOCAL_DEGREE = 4
 _MODES = 24
 """Cosines in a window of the integral form in time."""
 
-_KEPT: WeakKeyDictionary[Field, dict[Hashable, NDArray[np.bool_] | None]] = WeakKeyDictionary()
+_COUNTED: WeakKeyDictionary[Field, dict[Hashable, Counted]] = WeakKeyDictionary()
 """Which rows of fields count, which is asked for several times on the way to a model."""
 
 
@@ -46,7 +46,6 @@ class Slab:
     boxes: one matrix (rows, terms + states) a box of space
     spurious: (terms + states, terms + states) what noise adds to the sum of their Gram matrices
     samples: values that were read for the first time
-    dropped: rows that touch missing values, or fronts that the grid does not resolve
     """
 
     part: int
@@ -55,7 +54,6 @@ class Slab:
     end: float
     spurious: Floats
     samples: int
-    dropped: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,12 +170,17 @@ class FieldRows:
     def kept(self) -> NDArray[np.bool_] | None:
         """(rows along space …, rows in time): which touch no missing value and no front that is steeper than
         the grid can tell; None: all of them."""
-        known, key = _KEPT.setdefault(self.field, {}), (self.form, self.share, self.spacing, self.most)
+        return self.counted.kept
+
+    @property
+    def counted(self) -> Counted:
+        """Which rows count, and why others do not."""
+        known, key = _COUNTED.setdefault(self.field, {}), (self.form, self.share, self.spacing, self.most)
         if key not in known:
-            known[key] = self._kept()
+            known[key] = self._counted()
         return known[key]
 
-    def _kept(self) -> NDArray[np.bool_] | None:
+    def _counted(self) -> Counted:
         states, order = self.field.states, self.form.order
         shape = tuple(a.rows for a in self.axes)
         sums, whole = np.zeros((len(states), len(shape) + 1, *shape)), np.ones(shape, dtype=bool)
@@ -187,8 +190,7 @@ class FieldRows:
             if valid is not None:
                 whole[..., piece] = _untouched(axes, ~valid)
             sums[..., piece] = alternating_sums({state: values[state] for state in states}, axes, order)
-        kept = resolved(sums, whole, [self.noise[state] for state in states], self.axes, order)
-        return None if kept.all() else kept
+        return counted(sums, whole, [self.noise[state] for state in states], self.axes, order)
 
     @cached_property
     def noise(self) -> dict[str, float]:
@@ -208,7 +210,8 @@ class FieldRows:
         """The rows along every axis, of those in time these alone."""
         time = self.axes[-1]
         cut = {a: m[piece, low:high] for a, m in time.matrices.items()}
-        return [*self.axes[:-1], AxisRows(cut, time.starts[piece], time.stops[piece], time.even)]
+        rough = None if time.rough is None else time.rough[low:high, low:high]
+        return [*self.axes[:-1], AxisRows(cut, time.starts[piece], time.stops[piece], rough)]
 
     def _portions(self, part: Ints, place: int) -> list[Ints]:
         """Rows in time that are worked on together: as many as memory allows."""
@@ -231,11 +234,8 @@ class FieldRows:
         spurious = self._spurious(axes, keep, unbiased, evaluated)
         scale = np.sqrt(self.field.weight)
         boxes = tuple(scale * box for box in self._boxes(table, keep))
-        t = self.field.t[:: (self.form.steps)[-1]]
-        dropped = 0 if keep is None else int(keep.size - keep.sum())
-        return Slab(
-            part, boxes, float(t[low]), float(t[high - 1]), spurious * self.field.weight, fresh, dropped
-        )
+        t = self.field.t[:: self.form.steps[-1]]
+        return Slab(part, boxes, float(t[low]), float(t[high - 1]), spurious * self.field.weight, fresh)
 
     def _table(self, axes: list[AxisRows], unbiased: Unbiased) -> tuple[Floats, dict[Term, Floats]]:
         """The rows, and the functions of the fields at the samples, which the noise asks for again."""

@@ -17,7 +17,7 @@ from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.model import Model, explained_rows
 from cindy.pipeline.field_errors import with_noise_errors
-from cindy.pipeline.field_judgement import left_over
+from cindy.pipeline.field_judgement import grid_told, left_over
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.pipeline.field_terms import borne_out
 from cindy.pipeline.field_weighting import weighed
@@ -70,19 +70,13 @@ def identify_fields(
         return weighed(known, problem, fields) or known
 
     model = borne_out(problem, rule, run, sure)
-    noise, warnings = (
-        _noise(fields, summary),
-        [*model.warnings, *_warnings(summary), *left_over(model, summary)],
-    )
-    settings = {**model.settings, "seed": seed}
-    explained = {"equations": explained_rows(model, summary.total)}
     return replace(
         model,
         scale=_scale(fields),
-        noise=noise,
-        warnings=tuple(warnings),
-        settings=settings,
-        explained=explained,
+        noise=_noise(fields, summary),
+        warnings=(*model.warnings, *grid_told(fields, summary), *left_over(model, summary)),
+        settings={**model.settings, "seed": seed},
+        explained={"equations": explained_rows(model, summary.total)},
     )
 
 
@@ -116,14 +110,3 @@ def _same(a: Floats, b: Floats) -> bool:
 def _still(field: Field, state: str) -> bool:
     values = field.slab(state, 0, min(len(field), 8))
     return bool(np.nanmax(np.ptp(values, axis=-1), initial=0.0) == 0.0)
-
-
-def _warnings(summary: Summary) -> list[str]:
-    found = []
-    if summary.formulation.thinned:
-        found.append(
-            f"Neighbouring samples share their noise; only every {summary.formulation.thinned} sample was "
-            f"used, so that "
-            "the noise in them is independent."
-        )
-    return found

@@ -1,23 +1,48 @@
-"""What a user must be told about equations of fields: how much they leave beside the noise."""
+"""What a user must be told about equations of fields: what they leave beside noise, what the grid hides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import pretty
+from cindy.data import Field
+from cindy.formulation import field_rows
 from cindy.model import Model
 from cindy.summary import Summary
 
-__all__ = ["left_over"]
+__all__ = ["grid_told", "left_over"]
 
 _MUCH = 0.2
 """Of the squares of the rows. Right equations of `python -m benchmarks pde` leave up to 0.13 beside the noise
 where that is 100 %, 0.04 at 50 %, nothing at 1 %; velocities that no term explains, beside vorticity, 0.3."""
 _TIMES_NOISE = 2.0
 """What is left must be more than so many times what noise leaves: at that noise nobody can say."""
+
+
+def grid_told(fields: Sequence[Field], summary: Summary) -> Iterator[str]:
+    """A sentence where neighbouring samples share their noise, and where fronts are narrower than a step."""
+    form: Any = summary.formulation
+    if form.thinned:
+        yield (
+            f"Neighbouring samples share their noise; only every {form.thinned} sample was used, so that "
+            "the noise in them is independent."
+        )
+    every = [rows.counted for rows in field_rows(fields, summary.basis, form)]
+    whole = sum(one.whole.sum() for one in every)
+    for coarse, done in (
+        (False, "These were left out: the equations are those of the rest"),
+        (True, "These are most, and were kept: terms of high order may come from the grid"),
+    ):
+        if fronts := sum(one.fronts.sum() for one in every if one.coarse == coarse):
+            yield (
+                f"In {max(fronts / whole, 0.01):.0%} of the rows (sums over boxes of space and time) a field "
+                f"changes faster than the grid can tell, as at a shock. {done}, and diffusion at such a "
+                "front cannot be told. A finer grid would show more."
+            )
 
 
 def left_over(model: Model, summary: Summary) -> Iterator[str]:
