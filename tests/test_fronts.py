@@ -78,6 +78,13 @@ def test_smooth_fields_keep_all_rows(noise):
     assert not any(FRONTS in said for said in cindy.identify(wave(noise), BASIS).warnings)
 
 
+def test_a_test_function_too_narrow_for_every_second_sample_makes_no_front():
+    x, t = np.linspace(0, 1, 16), np.linspace(0, 1, 50)
+    assert kept(cindy.Field(u=np.sin(6 * (x[:, None] - t)), x=x, t=t)) is None
+    decay = cindy.Field(u=np.exp(-t) + 0 * x[:, None], x=x, t=t)
+    assert not any(FRONTS in said for said in cindy.identify(decay, cindy.Derivatives(2, 2)).warnings)
+
+
 @pytest.mark.parametrize("noise", [0.0, 1e-3, 0.1])
 def test_smooth_fields_on_uneven_axes_keep_all_rows(noise):
     draw = np.random.default_rng(0)

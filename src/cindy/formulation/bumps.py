@@ -26,6 +26,10 @@ _NEIGHBOURS = 4
 """Samples on each side that tell what a sample of an uneven grid should be: differences of the eighth order,
 as for the noise."""
 
+_NARROW = 0.55
+"""Standard deviation of a bump's spectrum, in radians a sample, from which every second sample is too few for
+smooth fields: with what varies as fast as two of them, a bump reaches π by exp(−(π/s − 2)²/2), here 1e-3."""
+
 
 @dataclass(frozen=True, eq=False)
 class AxisRows:
@@ -34,7 +38,7 @@ class AxisRows:
     matrices: by order of the derivative that was moved onto the test function, (rows, samples)
     starts, stops: (rows,) the samples that a row looks at are start … stop − 1, unless it wraps around
     rough: (samples, samples) what of a sample its neighbours do not say: on a grid of equal steps all of it,
-        as signs that alternate leave nothing else; None: no bumps, so that signs cannot tell
+        as signs that alternate leave nothing else; None: no bumps, or narrow ones, so that signs cannot tell
     """
 
     matrices: Mapping[int, Floats]
@@ -95,8 +99,10 @@ def bumps(
     for k in orders:
         shape = _bump(s, power, k) * (-1.0 / half_width) ** k / whole
         matrices[k] = np.where(inside, shape, 0.0) * weight
+    spread = np.sqrt(2 * power + 3) * float(np.mean(np.diff(x))) / half_width
+    rough = _rough(x, period, weight) if spread < _NARROW else None
     starts, stops = inside.argmax(axis=1), len(x) - inside[:, ::-1].argmax(axis=1)
-    return AxisRows(matrices, starts.astype(np.intp), stops.astype(np.intp), _rough(x, period, weight))
+    return AxisRows(matrices, starts.astype(np.intp), stops.astype(np.intp), rough)
 
 
 def _rough(x: Floats, period: float | None, weight: Floats) -> scipy.sparse.csr_array:
