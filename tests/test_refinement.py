@@ -7,6 +7,7 @@ import pytest
 
 import cindy
 from cindy.pipeline import identification, refinement
+from cindy.rows import Rows
 
 BASIS = cindy.Polynomial(2)
 
@@ -57,6 +58,23 @@ def test_a_true_term_that_a_law_lacks_has_the_largest_score() -> None:
         outside = ~np.isin(motion.candidates, support)
         score = np.where(outside, gradient**2 / np.where(size > 0, size, np.inf), 0.0)
         assert full[left_out] in np.argsort(-score)[:3]
+
+
+@pytest.mark.parametrize(("left", "whole"), [(10.0, True), (1e-3, False)])
+def test_an_equation_that_leaves_much_gets_all_of_its_candidates(left, whole, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(refinement, "_LIKELY", 1)
+    truth = cindy.systems.lotka_volterra().coef
+    motion = cindy.Integral().motion(list(data()), BASIS)
+    assert motion is not None
+    support = np.flatnonzero((truth != 0) & [True, False])
+    states = tuple(record.y for record in motion.records)
+    variance = np.full(2, 1e-3)
+    error = variance / motion.step * [1e-4, left]
+    fitted = refinement.Fitted(motion.law(support), states, truth.ravel()[support], variance, error)
+    likely = refinement._likely(motion, Rows.none(truth.size), fitted)
+    assert likely is not None
+    second = motion.candidates[motion.candidates % 2 == 1]
+    assert np.isin(second, likely).all() == whole
 
 
 def test_too_much_work_is_left_alone_and_said(large, monkeypatch) -> None:  # type: ignore[no-untyped-def]
