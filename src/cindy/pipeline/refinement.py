@@ -31,7 +31,7 @@ __all__ = ["refined"]
 _LIKELY = 300
 """Candidates beside the terms of the law that rows are made for (benchmark: bound, kuramoto10)."""
 _POOR = 0.1
-"""Of the noise: model error from one sample to the next beyond which an equation lacks more than a term: it was
+"""Of the noise: model error from one sample to the next beyond which an equation lacks terms: it was
 2.6 where 16 of 20 terms were missing, and 4e-3 where none were (`cindy reproduce kuramoto10`, noise 1e-2)."""
 _WHOLE = 1_000
 """Candidates of such equations that rows are made for."""
