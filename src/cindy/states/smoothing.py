@@ -41,24 +41,22 @@ def smoothed(t: Floats, y: Floats) -> Smooth:
     for o in range(_ORDER + 1):
         product[o, : rows - o] = np.sum(d[: rows - o, o:] * d[o:, : d.shape[1] - o], axis=1)
     values, noise = y.copy(), np.zeros(y.shape[1])
-    for j in range(y.shape[1]):
-        z = _apply(d, y[:, j])
-        best = np.inf
-        for ratio in _RATIOS:
-            band = product.copy()
-            band[0] += ratio
-            try:
-                factor = cholesky_banded(band, lower=True, check_finite=False)
-            except np.linalg.LinAlgError:
-                # Steps that differ by orders leave no digits for so small a ratio: the next is larger.
-                continue
-            u = cho_solve_banded((factor, True), z, check_finite=False)
-            square = max(float(z @ u), 1e-300)
-            value = rows * np.log(square) + 2.0 * float(np.log(factor[0]).sum())
-            if value < best:
-                best = value
-                noise[j] = np.sqrt(square / rows)
-                values[:, j] = y[:, j] - _back(d, u, len(t))
+    z = np.stack([_apply(d, column) for column in y.T], axis=1)
+    best = np.full(y.shape[1], np.inf)
+    for ratio in _RATIOS:
+        band = product.copy()
+        band[0] += ratio
+        try:
+            factor = cholesky_banded(band, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            # Steps that differ by orders leave no digits for so small a ratio: the next is larger.
+            continue
+        u = cho_solve_banded((factor, True), z, check_finite=False)
+        square = np.maximum(np.sum(z * u, axis=0), 1e-300)
+        value = rows * np.log(square) + 2.0 * float(np.log(factor[0]).sum())
+        for j in np.flatnonzero(value < best):
+            best[j], noise[j] = value[j], np.sqrt(square[j] / rows)
+            values[:, j] = y[:, j] - _back(d, u[:, j], len(t))
     return Smooth(values, noise)
 
 
