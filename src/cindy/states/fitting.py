@@ -29,8 +29,8 @@ Ints = NDArray[np.intp]
 LEVELS = (1e-1, 1e-2, 1e-4)
 """Model error in units of σ²/h: at the first the problem is nearly convex, the last negligible (chaotic)."""
 NEARBY = (1e-3, 1e-4)
-"""The same from states that another support has fitted. Without the first, three more of 140 systems at 10 and
-40 % noise end in a law that another beats (benchmark: chaotic)."""
+"""The same from states that another support has fitted. Without the first, three more systems of 140, at
+10 and 40 % noise, end in a law that another beats (benchmark: chaotic)."""
 FEW_ROWS = 400
 """Rows below which a walk that explains nothing fits as well as a law.
 
