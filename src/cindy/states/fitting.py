@@ -45,6 +45,9 @@ _WORTH = 1.0
 """Units of −2 log p that a further step of noise and model error must promise."""
 _NEGLIGIBLE = 2e-4
 """Model error from one sample to the next, as a share of σ², that changes nothing (benchmark: chaotic)."""
+_BY_CHANCE = 10.0
+"""Over √rows: by how much a model error seems too small by chance, with the traces below. With 0 one data set
+of five loses its terms (examples/oscillators.py)."""
 _PROBES = 2
 """Random signs by which traces are estimated (Hutchinson, Commun. Stat. Simul. Comput. 18, 1989), to about
 √(2 / rows) with one."""
@@ -231,7 +234,8 @@ def _shared(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     factor = np.where(motion.measured, np.clip(ratio, 0.1, 100.0), 1.0)
     variance = np.maximum(now.variance * factor, motion.floor)
     noise, error = np.split(pull.quadratic / np.maximum(pull.trace, 1e-300), 2)
-    enough = bool(np.any((error > noise) & motion.measured & ~motion.known))
+    by_chance = 1 + _BY_CHANCE / np.sqrt(motion.rows)
+    enough = bool(np.any((error > by_chance * noise) & motion.measured & ~motion.known))
     return replace(now, variance=variance, error=now.error * (variance / now.variance), settled=enough)
 
 
