@@ -115,8 +115,8 @@ def search(
     if state.bound:
         every.sort(key=lambda m: not len(m.support))
     elif every and not len(every[0].support):
-        # Nothing that can be told apart is worth more than none: then what cannot be, if that is.
-        every.sort(key=lambda m: m.criterion)
+        # Nothing that can be told apart is worth more than none: then what cannot be, if that clearly is.
+        every.sort(key=lambda m: m.criterion + NEAR * m.blurred)
     return Found(every[0], tuple(every), agreed, options) if every else None
 
 
