@@ -53,10 +53,19 @@ def test_a_tenth_of_the_plane_may_be_missing():
     ]
     for model in models:
         assert set(found(model)) == {"u_x", "u_xx", "u_yy"}
+        assert not any("missing values" in said for said in model.warnings)
     whole, holed = (m.coef_error[m.coef != 0] for m in models)
     assert (holed < 2.5 * whole).all()
     truth = np.array([-1.0, 0.2, 0.2])
     assert (abs(models[1].coef[models[1].coef != 0] - truth) < 4 * holed).all()
+
+
+def test_holes_that_take_most_rows_are_told_of():
+    u, axes = carried((32, 32), 31, noise=0.2)
+    holes = np.zeros((32, 32), dtype=bool)
+    holes[::16, ::12] = holes[8, 6] = True
+    model = cindy.identify(cindy.Field(u=u, **axes, periodic=("x", "y"), mask=holes), cindy.Derivatives(2, 2))
+    assert any("touch missing values" in said for said in model.warnings)
 
 
 def test_noise_shared_by_neighbours_in_the_plane_is_noticed():
