@@ -4,6 +4,7 @@ from cindy.formulation.base import Formulation
 from cindy.formulation.differential import Differential
 from cindy.formulation.discrete import Discrete
 from cindy.formulation.feedback import feedback_of_model
+from cindy.formulation.fronts import INEXACT
 from cindy.formulation.integral import Integral
 from cindy.formulation.modes import Modes, modes_of
 from cindy.formulation.propagation import noise_covariance
@@ -13,6 +14,7 @@ from cindy.formulation.weak import Weak
 from cindy.formulation.weak_rows import field_rows
 
 __all__ = [
+    "INEXACT",
     "Differential",
     "Discrete",
     "Formulation",

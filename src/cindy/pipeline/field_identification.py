@@ -14,7 +14,7 @@ from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.data import Field, as_fields
 from cindy.errors import DataError
-from cindy.formulation import Formulation
+from cindy.formulation import INEXACT, Formulation
 from cindy.model import Model, explained_rows
 from cindy.pipeline.field_errors import with_noise_errors
 from cindy.pipeline.field_judgement import grid_told, left_over
@@ -27,11 +27,8 @@ from cindy.summary import Summary
 
 __all__ = ["identify_fields"]
 
-_INEXACT = 1e-3
-"""Of the target: an error of the rows below this is no matter for terms. Data of solvers and images are no
-better, and on the twelve equations of `python -m benchmarks pde` at 1 % noise it costs nothing."""
-
 _ROUNDING = 4 * float(np.finfo(float).eps)
+"""Of the largest value: what two samples that should be equal differ by after a few operations."""
 
 
 def identify_fields(
@@ -51,7 +48,7 @@ def identify_fields(
     def posed(some: Basis) -> Problem:
         summary = gather(fields, basis=some, formulation=form)
         target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
-        return pose(summary, floor=_INEXACT * target)
+        return pose(summary, floor=INEXACT * target)
 
     if basis.unknowns():
         known = partial(

@@ -98,7 +98,7 @@ class Search:
     def path(self, form: StandardForm, supports: Supports | None = None) -> tuple[Result, list[Ints]]:
         """A run of the solver, and the supports of its iterates.
 
-        supports: ends the run where no larger one can be of less criterion, unless the user's options may
+        supports: the run ends where no larger one can have less criterion, unless a user's options shape it
         """
         options = self.options
         limit = options.max_iter if options.faithful else min(options.max_iter, _MOST_STEPS)

@@ -34,9 +34,10 @@ _POOR = 0.1
 """Of the noise: model error from one sample to the next beyond which an equation lacks terms: it was
 2.6 where 16 of 20 terms were missing, and 4e-3 where none were (`cindy reproduce kuramoto10`, noise 1e-2)."""
 _WHOLE = 1_000
-"""Candidates of such equations that rows are made for."""
+"""Candidates of such equations that rows are made for at most: three times `_LIKELY`, a bound on work. Ten
+oscillators have 211 an equation."""
 _ROUNDS = 8
-"""States and terms in turn; a support that comes back ends it sooner. Five were needed for those 16 terms."""
+"""States and terms in turn; a support that comes back ends it sooner. Four were needed for those 16 terms."""
 _STRETCHES = 4
 """Stretches by which lengths of columns are judged: they only rank candidates."""
 _ROWS = 20_000

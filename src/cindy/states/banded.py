@@ -15,7 +15,8 @@ __all__ = ["Factor", "factored"]
 
 
 _FEW = 900
-"""Columns times width of the band up to which one banded solve is faster than a loop over blocks."""
+"""Columns times width of the band up to which one banded solve is faster than a loop over blocks. Timed for
+widths of 1 to 39 and 9 to 281 columns the two cross at 350 to 520, and the blocks must be made first."""
 
 
 @dataclass(frozen=True, eq=False)
