@@ -1,8 +1,10 @@
 """What `import cindy` loads, and what it does not."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,18 @@ def test_rooms_are_attributes_without_an_import_of_their_own(room):
 def test_what_was_taken_at_the_door_pickles():
     code = "import pickle, cindy; print(pickle.loads(pickle.dumps(cindy.Polynomial(2))).degree)"
     assert run(code) == "2"
+
+
+def test_the_version_stands_in_one_place_and_the_citation_and_the_changelog_repeat_it():
+    root = Path(__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "version" not in project
+    assert project["dynamic"] == ["version"]
+    citation = (root / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.*)$", citation, re.M) == [cindy.__version__]
+    changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = [title for title in re.findall(r"^## (\S+)", changelog, re.M) if title != "Unreleased"]
+    assert released[0] == cindy.__version__
 
 
 def test_an_unknown_name_is_an_attribute_error():
