@@ -14,7 +14,8 @@ from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
 from cindy import systems
 from cindy.basis import Listed
-from cindy.data import give_aways, noise_level, oddities, periods
+from cindy.data import noise_level, oddities, periods
+from cindy.data.plausibility import roughness, unknown_rates, unknown_steps
 
 __all__ = ["run"]
 
@@ -265,10 +266,10 @@ def _looked_at(**cell: Any) -> Row:
     swings = [len(one) / turns for one in data if (turns := periods(one)) >= 2]
     return {
         "spreads from zero": float(np.max(_from_zero(data))),
-        "roughness": float(np.max(give_aways.roughness(data))),
+        "roughness": float(np.max(roughness(data))),
         "seen per swing": float(np.median(swings)) if swings else float("nan"),
-        "next unknown": give_aways.unknown_steps(data),
-        "rates unknown": give_aways.unknown_rates(data),
+        "next unknown": unknown_steps(data),
+        "rates unknown": unknown_rates(data),
         **_alarms(oddities(data)),
     }
 

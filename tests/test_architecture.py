@@ -35,7 +35,7 @@ EXTRAS = {
     "typer",
     "xarray",
 }
-LONGEST_FILE, LONGEST_FUNCTION, MOST_IN_ROOT = 400, 60, 12
+LONGEST_FILE, LONGEST_FUNCTION, MOST_IN_ROOT = 500, 60, 12
 
 
 @dataclass(frozen=True)

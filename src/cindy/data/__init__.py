@@ -1,19 +1,20 @@
 """Measurements and how they are read."""
 
-from cindy.data.excerpts import beginning, excerpt
 from cindy.data.field import Field, as_fields, is_fields
-from cindy.data.field_files import NETCDF
-from cindy.data.give_aways import oddities
+from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
-from cindy.data.lazy import Lazy, Part, glimpse
-from cindy.data.pause import pauses
+from cindy.data.parts import Lazy, Part, glimpse
+from cindy.data.plausibility import oddities
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
 from cindy.data.time_scales import (
     LOOK,
     LOOK_SAMPLES,
+    beginning,
+    excerpt,
     noise_level,
     noise_variance,
+    pauses,
     periods,
     some_segments,
     spread_over,

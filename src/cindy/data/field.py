@@ -8,10 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cindy._check import did_you_mean, positive, unique_names
+from cindy._check import did_you_mean, floats, positive, unique_names
 from cindy._types import Floats
-from cindy.data.field_arrays import Moved, floats_any, from_dataset, increasing, sorted_out
-from cindy.data.field_files import arrays_of_file
+from cindy.data.files import arrays_of_file, from_dataset
 from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.errors import DataError
 
@@ -85,7 +84,7 @@ class Field:
                 raise DataError(f"{self._where}: pass a Dataset or arrays by name, not both.")
             is_path = isinstance(data, (str, PathLike))
             arrays = (arrays_of_file if is_path else from_dataset)(data, self.time, self._where)
-        order, values = sorted_out(arrays, self._where)
+        order, values = _sorted_out(arrays, self._where)
         if self.time not in order:
             raise DataError(
                 f'{self._where}: the coordinate of time "{self.time}" is missing; there are '
@@ -99,7 +98,7 @@ class Field:
                 "Values at one place are a Trajectory."
             )
         self._coordinates = {
-            axis: increasing(order[axis], axis, self._where) for axis in (*self.axes, self.time)
+            axis: _increasing(order[axis], axis, self._where) for axis in (*self.axes, self.time)
         }
         self.states = unique_names(values, f"{self._where}: fields")
         if not self.states:
@@ -126,7 +125,7 @@ class Field:
                 shape[axis] = -1
                 values = np.broadcast_to(self._coordinates[what].reshape(shape), self.shape)
             else:
-                values = _broad(floats_any(what, f"{self._where}: input {name!r}"), name, self)
+                values = _broad(_floats_any(what, f"{self._where}: input {name!r}"), name, self)
             self._grids[name] = values
         names = tuple(named)
         unique_names((*self.states, *names), f"{self._where}: fields and inputs together")
@@ -318,7 +317,7 @@ def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, .
         )
     if order == known and isinstance(array, np.ndarray):
         return array
-    return Moved(array, tuple(order.index(axis) for axis in known))
+    return _Moved(array, tuple(order.index(axis) for axis in known))
 
 
 def _broad(values: Any, name: str, field: Field) -> Any:
@@ -365,3 +364,58 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
             )
         found[axis] = float(length)
     return found
+
+
+def _floats_any(values: Any, where: str) -> Floats:
+    """Numbers of any shape; masked ones become NaN."""
+    try:
+        return np.ma.filled(np.ma.asarray(values).astype(np.float64), np.nan)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} must be numbers: {error}.") from error
+
+
+def _sorted_out(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Coordinates and fields, each in the order given."""
+    coordinates: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    for name, array in arrays.items():
+        dimensions = getattr(array, "ndim", None)
+        dimensions = np.ndim(array) if dimensions is None else dimensions
+        if dimensions == 0:
+            raise DataError(f"{where}: {name!r} must be an array, but is {array!r}.")
+        (coordinates if dimensions == 1 else values)[name] = array
+    return coordinates, values
+
+
+def _increasing(values: Any, axis: str, where: str) -> Floats:
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        array = (array - array[0]) / np.timedelta64(1, "s")
+    result = floats(array, f"{where}: `{axis}`", ndim=1)
+    bad = np.flatnonzero(np.diff(result) <= 0)
+    if len(bad):
+        i = int(bad[0])
+        raise DataError(
+            f"{where}: `{axis}` must increase, but {axis}[{i}] = {result[i]:g} is followed by "
+            f"{axis}[{i + 1}] = {result[i + 1]:g}. Sort the grid along this axis."
+        )
+    return result
+
+
+class _Moved:
+    """A grid whose axes come in another order, read slab by slab."""
+
+    def __init__(self, grid: Any, order: tuple[int, ...]) -> None:
+        self._grid, self._order = grid, order
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._grid.shape[k] for k in self._order)
+
+    def __getitem__(self, key: Any, /) -> Any:
+        times = key[-1]
+        inner = [slice(None)] * len(self._order)
+        inner[self._order[-1]] = times
+        raw = self._grid[tuple(inner)]
+        raw = getattr(raw, "values", raw)
+        return raw.transpose(self._order)

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from cindy._check import did_you_mean, unique_names
 from cindy._types import Floats
-from cindy.data.accepted import as_trajectory
-from cindy.data.csv_table import from_csv
-from cindy.data.dask_parts import is_dask_frame, is_lazy_dataset, parts_of_dataset, parts_of_frame
-from cindy.data.foreign_files import from_excel, from_matlab
-from cindy.data.lazy import Lazy
-from cindy.data.tables import Table, from_frame, from_npz, from_parquet, is_frame
+from cindy.data.device_trajectory import as_trajectory
+from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
+from cindy.data.parts import Lazy, is_dask_frame, is_lazy_dataset, parts_of_dataset, parts_of_frame
+from cindy.data.tables import Table, from_frame, is_frame
+from cindy.data.text_table import from_csv
 from cindy.data.trajectory import Trajectory, is_pair, same_variables
 from cindy.errors import DataError
 

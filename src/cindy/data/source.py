@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy.data.dask_parts import is_dask_frame, is_lazy_dataset, parts_of
-from cindy.data.lazy import Held, Lazy, Part, glimpse
+from cindy.data.parts import Held, Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, parts_of
 from cindy.data.readers import as_trajectories, read
 from cindy.data.tables import is_frame
 from cindy.data.time_scales import LOOK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,6 @@ __all__ = [
     "Table",
     "from_arrays",
     "from_frame",
-    "from_npz",
-    "from_parquet",
     "is_frame",
     "parsed",
 ]
@@ -86,11 +83,6 @@ class Table:
             raise DataError(f'{self.source} has no column "{name}". {did_you_mean(name, self.names)}')
 
 
-def from_npz(path: Path) -> Table:
-    """Arrays t (n,) and x (n, d), with u, states and inputs where there are any; or one array per column."""
-    return from_arrays(str(path), _arrays(path))
-
-
 def from_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> Table:
     """Named arrays: x and u may be matrices, with names in states and inputs; all others are columns."""
     inputs: tuple[str, ...] = ()
@@ -113,21 +105,6 @@ def from_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> Table:
         elif not any(name == labels[key] for key in matrices):
             add(name, values)
     return _from_columns(path, columns, inputs)
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            unpacked = sum(entry.file_size for entry in file.zip.infolist())
-            if unpacked > max(LEAST_SUSPECT, MOST_PACKED * path.stat().st_size):
-                raise DataError(f"{path} would unpack to {unpacked:,} bytes, which is no measurement.")
-            return {name: np.asarray(file[name]) for name in file.files}
-    except DataError:
-        raise
-    # A damaged file may fail in any part of numpy, zipfile or zlib, each with errors of its own.
-    except (Exception, MemoryError) as error:
-        said = str(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{path} is not an npz file of plain arrays: {said}.") from error
 
 
 def _column_names(
@@ -184,35 +161,6 @@ def _from_columns(
         inputs=inputs,
         index=index,
     )
-
-
-def from_parquet(path: Path, rows: int | None = None) -> Table:
-    """A parquet file, through pandas; with `rows`, no more than its first so many."""
-    try:
-        import pandas as pd
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading parquet needs pandas and pyarrow, and {error.name} is missing. "
-            'Install them with pip install "cindy[data]".'
-        ) from error
-    try:
-        frame = pd.read_parquet(path) if rows is None else _first_rows(path, rows)
-    # A damaged file may fail in any part of pandas, pyarrow or a codec, each with errors of its own.
-    except (Exception, MemoryError) as error:
-        raise DataError(f"{path} cannot be read as parquet: {str(error).rstrip('.')}.") from error
-    return from_frame(frame, str(path))
-
-
-def _first_rows(path: Path, rows: int) -> Any:
-    """A data frame of the first rows of a parquet file; an empty one where it has none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        batch = next(file.iter_batches(batch_size=rows), None)
-        table = file.schema_arrow.empty_table() if batch is None else pa.Table.from_batches([batch])
-    return table.to_pandas()
 
 
 def is_frame(data: Any) -> bool:

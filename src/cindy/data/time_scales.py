@@ -1,16 +1,30 @@
-"""What data say about themselves: their noise, and how often they swing."""
+"""What data say about themselves: their noise, how often they swing, where they pause; excerpts of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cindy._types import Floats
 from cindy.calculus import derivative_weights
 from cindy.data.trajectory import Trajectory
 
-__all__ = ["LOOK", "LOOK_SAMPLES", "noise_level", "noise_variance", "periods", "some_segments", "spread_over"]
+__all__ = [
+    "LOOK",
+    "LOOK_SAMPLES",
+    "beginning",
+    "excerpt",
+    "noise_level",
+    "noise_variance",
+    "pauses",
+    "periods",
+    "some_segments",
+    "spread_over",
+]
+
 
 LOOK = 12
 """Segments looked at, spread over the data: the settings need no more, and no second pass."""
@@ -73,3 +87,75 @@ def spread_over(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
     """At most so many trajectories, spread evenly over the data, with both ends."""
     places = np.unique(np.linspace(0, len(data) - 1, min(most, len(data))).round().astype(int))
     return [data[int(k)] for k in places]
+
+
+_FAR = 0.7
+"""Of the spread of a state: what moves less far in a pause is bridged. `python -m benchmarks damage`: from
+0.5 to 2 Lorenz with pauses is right and slow hares are bridged; were all bridged, Lorenz would have 21
+false terms, were none, hares 3 to 15 times the error."""
+
+
+def pauses(t: Floats, x: Floats, longest: int) -> NDArray[np.intp]:
+    """Numbers k of the steps from t[k] to t[k + 1] that nothing can be said about.
+
+    A step is one when it is longer than `longest` of its neighbours and of the usual steps, when as
+    many samples lie on either side (a lone sample or a few would be lost for good), and when a
+    state moves far in such a time: a slow motion is bridged.
+
+    x: (samples, states), missing entries nan
+    """
+    steps = np.diff(t)
+    if len(steps) < 2 * longest:
+        return np.zeros(0, dtype=np.intp)
+    near = np.maximum(np.append(steps[0], steps[:-1]), np.append(steps[1:], steps[-1]))
+    long = np.flatnonzero(steps > longest * np.maximum(near, np.median(steps)))
+    edges = np.concatenate([[0], long + 1, [len(t)]])
+    enough = np.diff(edges) >= longest
+    bursts = [(t[a:b], x[a:b]) for a, b in zip(edges[:-1][enough], edges[1:][enough], strict=True)]
+    spread = np.nanstd(x, axis=0)
+    spread = np.where(spread > 0, spread, np.inf)
+    far = [enough[i] and enough[i + 1] and _moves(bursts, spread, float(steps[k])) > _FAR
+           for i, k in enumerate(long)]  # fmt: skip
+    return np.asarray(long[np.array(far, dtype=bool)])
+
+
+def _moves(bursts: list[tuple[Floats, Floats]], spread: Floats, time: float) -> float:
+    """How far a state moves in such a time, at most, in units of its spread.
+
+    √12 times the standard deviation of a straight line is its range; half the mean square of
+    differences is the variance of white noise and a little more. A burst that is shorter than the
+    time is thought to go on as it does.
+    """
+    found = []
+    for t, x in bursts:
+        length = t[-1] - t[0]
+        pieces = np.array_split(x, max(int(length / time), 1))
+        noise = 0.5 * np.nanmean(np.diff(x, axis=0) ** 2, axis=0)
+        variance = np.nanmean([np.nanvar(piece, axis=0) for piece in pieces], axis=0) - noise
+        found.append(np.sqrt(12.0 * np.maximum(variance, 0.0)) * max(time / length, 1.0))
+    return float(np.nanmax(np.nanmedian(found, axis=0) / spread, initial=0.0))
+
+
+_PER_SWING = 40
+"""Samples to a swing that thinning leaves: solutions are compared at them, and need no more."""
+
+
+def excerpt(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
+    """About so many samples: trajectories spread evenly, of long ones the beginnings."""
+    total = sum(len(one) for one in data)
+    if total <= most:
+        return list(data)
+    kept = spread_over(data, max(1, round(len(data) * most / total)))
+    each = max(200, most // len(kept))
+    return [one.part(0, min(len(one), each)) for one in kept]
+
+
+def beginning(one: Trajectory, most: int) -> Trajectory:
+    """At most so many samples: every few as far as the motion allows, then cut."""
+    if len(one) <= most:
+        return one
+    seen = min(len(one), 50 * most)
+    turns = max([periods(part) for part in one.part(0, seen).segments()], default=1.0) or 1.0
+    every = max(1, min(len(one) // most, int(seen / (_PER_SWING * turns))))
+    rows = slice(0, every * most, every)
+    return replace(one, t=one.t[rows], x=one.x[rows], u=None if one.u is None else one.u[rows])
