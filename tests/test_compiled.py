@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 from tests.test_export import HOSTILE_NAMES
 
 from cindy.basis import Custom, Polynomial
-from cindy.basis.compiled import compile_jacobian, compile_rhs, scalar_source
+from cindy.basis.code import compile_jacobian, compile_rhs, scalar_source
 from cindy.errors import DataError
 
 

@@ -12,7 +12,7 @@ mpl.use("Agg")
 from matplotlib import pyplot
 
 from cindy import plot
-from cindy.basis.labels import axis_label, equation_label, pretty
+from cindy.basis.term import axis_label, equation_label, pretty
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
 from cindy.model.model import Model, Path

@@ -9,7 +9,7 @@ import numpy as np
 from tests.basis.bases import FORMULAS, VARIABLES, every_basis, saturation, saved_bases, states, whole
 
 from cindy.basis import Custom, Fourier, Polynomial, Trigonometric, basis_from_dict, term_variables
-from cindy.basis.compiled import compile_jacobian, compile_rhs
+from cindy.basis.code import compile_jacobian, compile_rhs
 from cindy.basis.plan import BLOCK
 
 KNOWN = {name: str(text).replace("^", "**") for name, text in FORMULAS.functions}

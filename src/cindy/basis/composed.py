@@ -1,49 +1,72 @@
-"""Bases made of bases: sums, products, and restrictions to some of the variables."""
+"""Bases made of bases: sums, products, restrictions to some variables, and terms of single runs."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cindy import _check
-from cindy.basis.base import Basis, Functions, check_size, from_dict
-from cindy.basis.parameter import Parameter, merged
-from cindy.basis.term import Term, product
+from cindy.basis.base import Basis, Functions, Parameter, check_size, from_dict, merged
+from cindy.basis.term import Factor, Term, product
 from cindy.errors import DataError
 
-__all__ = ["Product", "Subset", "Sum", "Without"]
+__all__ = ["RUN", "PerRun", "Product", "Subset", "Sum", "Without", "is_run"]
+
+RUN = "[]"
+"""What a basis asks for that must know the run."""
+
+
+class Composed(Basis, abstract=True):
+    """A basis made of others: what is asked of it is asked of its parts."""
+
+    @property
+    @abstractmethod
+    def _bases(self) -> tuple[Basis, ...]:
+        """The parts, in order."""
+
+    @abstractmethod
+    def _of(self, bases: tuple[Basis, ...]) -> Basis:
+        """The same composition of other parts."""
+
+    def asks_for(self, name: str) -> bool:
+        return any(part.asks_for(name) for part in self._bases)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return self._of(tuple(part.apart_from(hidden) for part in self._bases))
+
+    def unknowns(self) -> tuple[Parameter, ...]:
+        return merged([part.unknowns() for part in self._bases], repr(self))
+
+    def parameter_names(self) -> frozenset[str]:
+        return frozenset().union(*(part.parameter_names() for part in self._bases))
+
+    def on_axes(self, axes: tuple[str, ...]) -> Basis:
+        return self._of(tuple(part.on_axes(axes) for part in self._bases))
+
+    def _at(self, values: Mapping[str, float]) -> Basis:
+        return self._of(tuple(part._at(values) for part in self._bases))
 
 
 @dataclass(frozen=True)
-class Sum(Basis):
+class Sum(Composed):
     """The terms of several bases, each term once, in order of first occurrence; usually written a + b."""
 
     parts: tuple[Basis, ...]
 
+    @property
+    def _bases(self) -> tuple[Basis, ...]:
+        return self.parts
+
+    def _of(self, bases: tuple[Basis, ...]) -> Basis:
+        return Sum(bases)
+
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         return tuple(dict.fromkeys(term for part in self.parts for term in part.terms(variables)))
 
-    def asks_for(self, name: str) -> bool:
-        return any(part.asks_for(name) for part in self.parts)
-
-    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
-        return Sum(tuple(part.apart_from(hidden) for part in self.parts))
-
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return merged([part.unknowns() for part in self.parts], repr(self))
-
-    def parameter_names(self) -> frozenset[str]:
-        return frozenset().union(*(part.parameter_names() for part in self.parts))
-
     def _summands(self) -> tuple[Basis, ...]:
         return self.parts
-
-    def _at(self, values: Mapping[str, float]) -> Basis:
-        return Sum(tuple(part._at(values) for part in self.parts))
-
-    def on_axes(self, axes: tuple[str, ...]) -> Basis:
-        return Sum(tuple(part.on_axes(axes) for part in self.parts))
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Sum", "parts": [part.to_dict() for part in self.parts]}
@@ -60,31 +83,23 @@ class Sum(Basis):
 
 
 @dataclass(frozen=True)
-class Product(Basis):
+class Product(Composed):
     """Every product of a term of `left` and a term of `right`, each once; usually written a * b."""
 
     left: Basis
     right: Basis
 
+    @property
+    def _bases(self) -> tuple[Basis, ...]:
+        return (self.left, self.right)
+
+    def _of(self, bases: tuple[Basis, ...]) -> Basis:
+        return Product(*bases)
+
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         left, right = self.left.terms(variables), self.right.terms(variables)
         check_size(len(left) * len(right), self)
         return tuple(dict.fromkeys(product((*a, *b), variables) for a in left for b in right))
-
-    def asks_for(self, name: str) -> bool:
-        return self.left.asks_for(name) or self.right.asks_for(name)
-
-    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
-        return Product(self.left.apart_from(hidden), self.right.apart_from(hidden))
-
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return merged([part.unknowns() for part in (self.left, self.right)], repr(self))
-
-    def parameter_names(self) -> frozenset[str]:
-        return self.left.parameter_names() | self.right.parameter_names()
-
-    def _at(self, values: Mapping[str, float]) -> Basis:
-        return Product(self.left._at(values), self.right._at(values))
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Product", "left": self.left.to_dict(), "right": self.right.to_dict()}
@@ -104,10 +119,23 @@ class Product(Basis):
 
 
 @dataclass(frozen=True)
-class Subset(Basis):
-    """A basis in some of the variables, in the order given; usually written basis.on("x", "y")."""
+class Wrapped(Composed, abstract=True):
+    """A composition of one basis."""
 
     basis: Basis
+
+    @property
+    def _bases(self) -> tuple[Basis, ...]:
+        return (self.basis,)
+
+    def _of(self, bases: tuple[Basis, ...]) -> Basis:
+        return replace(self, basis=bases[0])
+
+
+@dataclass(frozen=True)
+class Subset(Wrapped):
+    """A basis in some of the variables, in the order given; usually written basis.on("x", "y")."""
+
     variables: tuple[str, ...]
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
@@ -124,18 +152,6 @@ class Subset(Basis):
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return self
-
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return self.basis.unknowns()
-
-    def parameter_names(self) -> frozenset[str]:
-        return self.basis.parameter_names()
-
-    def _at(self, values: Mapping[str, float]) -> Basis:
-        return Subset(self.basis._at(values), self.variables)
-
-    def on_axes(self, axes: tuple[str, ...]) -> Basis:
-        return Subset(self.basis.on_axes(axes), self.variables)
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Subset", "of": self.basis.to_dict(), "variables": list(self.variables)}
@@ -155,23 +171,16 @@ class Subset(Basis):
 
 
 @dataclass(frozen=True)
-class Without(Basis):
+class Without(Wrapped):
     """A basis in all variables but some."""
 
-    basis: Basis
     hidden: tuple[str, ...]
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         return self.basis.terms(tuple(name for name in variables if name not in self.hidden))
 
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return self.basis.unknowns()
-
-    def parameter_names(self) -> frozenset[str]:
-        return self.basis.parameter_names()
-
-    def _at(self, values: Mapping[str, float]) -> Basis:
-        return Without(self.basis._at(values), self.hidden)
+    def asks_for(self, name: str) -> bool:
+        return name not in self.hidden and self.basis.asks_for(name)
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Without", "of": self.basis.to_dict(), "hidden": list(self.hidden)}
@@ -183,3 +192,47 @@ class Without(Basis):
 
     def __repr__(self) -> str:
         return repr(self.basis)
+
+
+def is_run(name: str) -> bool:
+    """Whether a variable says, by 1 and 0, which run a sample belongs to."""
+    return name.startswith("[") and name.endswith("]")
+
+
+@dataclass(frozen=True)
+class PerRun(Wrapped):
+    """The terms of a basis with a coefficient of its own for every trajectory; all others are shared.
+
+    Eleven balls that fall with one g and a drag each: `Polynomial(0) + PerRun(Custom({"v": "v"}))`. The term
+    v of the run called "golf" is "v [golf]". Only `identify` knows the runs; a simulation is told by `run`.
+
+    >>> from cindy.basis import Polynomial
+    >>> PerRun(Polynomial(1)).names(("v", "[a]", "[b]"))
+    ('[a]', '[b]', 'v [a]', 'v [b]')
+    """
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        runs = [name for name in variables if is_run(name)]
+        if not runs:
+            raise DataError(f"{self!r} needs to know the runs. Use it with `identify`, which does.")
+        inner = self.basis.terms(tuple(name for name in variables if not is_run(name)))
+        check_size(len(inner) * len(runs), self)
+        return tuple(
+            product((*term, Factor("variable", (run,))), variables) for term in inner for run in runs
+        )
+
+    def asks_for(self, name: str) -> bool:
+        return name == RUN or self.basis.asks_for(name)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return PerRun(self.basis.apart_from(tuple(name for name in hidden if not is_run(name))))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "PerRun", "of": self.basis.to_dict()}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        return cls(from_dict(data["of"], functions, depth + 1))
+
+    def __repr__(self) -> str:
+        return f"PerRun({self.basis!r})"

@@ -6,11 +6,9 @@ Every exporter takes `RightHandSides.of(terms, coef, states, inputs)`.
 from cindy.export.code import to_c, to_python
 from cindy.export.latex import to_latex
 from cindy.export.mathml import definition, left_side, summand, term_markup, with_symbols
-from cindy.export.number import format_value
-from cindy.export.right_hand_sides import RightHandSides
 from cindy.export.sbml import to_sbml
+from cindy.export.sides import RightHandSides, format_value, to_text
 from cindy.export.symbolic import to_sympy
-from cindy.export.text import to_text
 
 __all__ = [
     "RightHandSides",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cindy.basis import Language, Plan, statements, term_variables
-from cindy.export.right_hand_sides import RightHandSides
+from cindy.export.sides import RightHandSides
 
 __all__ = ["to_c", "to_python"]
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
-from cindy.export.number import format_value
-from cindy.export.right_hand_sides import RightHandSides
+from cindy.export.sides import RightHandSides, format_value
 
 __all__ = ["to_latex"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from html import escape
 
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
-from cindy.export.number import format_value
+from cindy.export.sides import format_value
 
 __all__ = ["definition", "left_side", "name", "number", "summand", "term_markup", "with_symbols"]
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from cindy._check import floats
 from cindy.basis import COMPARISONS, Expression, Factor
 from cindy.errors import DataError
-from cindy.export.right_hand_sides import RightHandSides
+from cindy.export.sides import RightHandSides
 
 __all__ = ["to_sbml"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cindy._extras import require
 from cindy.basis import COMPARISONS, Expression, Factor
-from cindy.export.right_hand_sides import RightHandSides
+from cindy.export.sides import RightHandSides
 
 __all__ = ["to_sympy"]
 

@@ -1,0 +1,299 @@
+"""Families of terms: monomials, sines and cosines, and their derivatives in space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, combinations_with_replacement
+from math import comb
+from typing import Any
+
+from cindy import _check
+from cindy.basis.base import Basis, Functions, Parameter, check_size
+from cindy.basis.term import Factor, Term, product, shortest, spatial, term_variables
+from cindy.errors import DataError
+
+__all__ = ["Derivatives", "Fourier", "Listed", "Polynomial", "Trigonometric"]
+
+
+HIGHEST = 100
+"""Powers beyond leave the range of floats for states of a thousand."""
+
+
+@dataclass(frozen=True)
+class Polynomial(Basis):
+    """The monomials up to a degree, by degree and then in the order of the variables.
+
+    bias: whether the constant 1 is among them
+    interaction: whether products of different variables are; if not, only pure powers
+
+    >>> Polynomial(2).names(("x", "y"))
+    ('1', 'x', 'y', 'x^2', 'x y', 'y^2')
+    """
+
+    degree: int
+    bias: bool = True
+    interaction: bool = True
+
+    def __post_init__(self) -> None:
+        _check.integer(self.degree, "Polynomial: degree", least=0)
+        if self.degree > HIGHEST:
+            raise DataError(f"Polynomial: degree must be at most {HIGHEST}, but is {self.degree}.")
+        for name in ("bias", "interaction"):
+            if not isinstance(getattr(self, name), bool):
+                raise DataError(f"Polynomial: {name} must be True or False, but is {getattr(self, name)!r}.")
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        d = len(variables)
+        check_size(comb(d + self.degree, d) if self.interaction else d * self.degree, self)
+        monomials = [Factor("variable", (name,)) for name in variables]
+        result: list[Term] = [()] if self.bias else []
+        for degree in range(1, self.degree + 1):
+            pure = [(m,) * degree for m in monomials]
+            choices = combinations_with_replacement(monomials, degree) if self.interaction else pure
+            result.extend(product(choice, variables) for choice in choices)
+        return tuple(result)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "basis": "Polynomial",
+            "degree": self.degree,
+            "bias": self.bias,
+            "interaction": self.interaction,
+        }
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        return cls(**data)
+
+    def __repr__(self) -> str:
+        options = [f"{name}=False" for name in ("bias", "interaction") if not getattr(self, name)]
+        return f"Polynomial({', '.join([f'degree={self.degree}', *options])})"
+
+
+@dataclass(frozen=True)
+class Trigonometric(Basis):
+    """The products of at most `degree` distinct factors out of sin s, cos s for every variable s.
+
+    The constant 1 (no factor) and sin(x) cos(x) of one variable are among them, sin(x)^2 is not;
+    Trigonometric(1) * Trigonometric(1) has all three.
+
+    >>> Trigonometric(2).names(("x",))
+    ('1', 'sin(x)', 'cos(x)', 'sin(x) cos(x)')
+    """
+
+    degree: int = 1
+
+    def __post_init__(self) -> None:
+        _check.integer(self.degree, "Trigonometric: degree", least=1)
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        waves = [factor for name in variables for factor in (Factor("sin", (name,)), Factor("cos", (name,)))]
+        highest = min(self.degree, len(waves))
+        check_size(sum(comb(len(waves), k) for k in range(highest + 1)), self)
+        return tuple(choice for k in range(highest + 1) for choice in combinations(waves, k))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "Trigonometric", "degree": self.degree}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        return cls(**data)
+
+    def __repr__(self) -> str:
+        return f"Trigonometric(degree={self.degree})"
+
+
+@dataclass(frozen=True)
+class Fourier(Basis):
+    """sin(k s) and cos(k s) for every variable s and frequency k; without the constant 1.
+
+    frequencies: positive numbers, or a whole number n for 1, 2, …, n
+
+    >>> Fourier([1, 2]).names(("x",))
+    ('sin(x)', 'cos(x)', 'sin(2 x)', 'cos(2 x)')
+    """
+
+    frequencies: Sequence[float] | int
+
+    def __post_init__(self) -> None:
+        given = self.frequencies
+        if isinstance(given, int):
+            count = _check.integer(given, "Fourier: frequencies", least=1)
+            check_size(count, self)
+            given = range(1, count + 1)
+        try:
+            values = tuple(given)
+        except TypeError as error:
+            raise DataError(f"Fourier: frequencies must be a list of numbers, but is {given!r}.") from error
+        values = tuple(_check.positive(k, f"Fourier: frequencies[{i}]") for i, k in enumerate(values))
+        if not values or len(set(values)) < len(values):
+            raise DataError(f"Fourier: frequencies must be some distinct numbers, but are {list(values)}.")
+        object.__setattr__(self, "frequencies", values)
+
+    @property
+    def _values(self) -> tuple[float, ...]:
+        assert isinstance(self.frequencies, tuple)
+        return self.frequencies
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        check_size(2 * len(variables) * len(self._values), self)
+        return tuple(
+            (factor,)
+            for name in variables
+            for k in self._values
+            for factor in (Factor("sin", (name,), frequency=k), Factor("cos", (name,), frequency=k))
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "Fourier", "frequencies": list(self._values)}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        return cls(**data)
+
+    def __repr__(self) -> str:
+        given = self.frequencies
+        listed = [shortest(k) for k in given] if isinstance(given, tuple) else [str(given)]
+        return f"Fourier([{', '.join(listed)}])"
+
+
+HIGHEST_ORDER = 8
+"""Each order takes a smoother test function, and noise drowns what lies beyond."""
+
+
+@dataclass(frozen=True)
+class Derivatives(Basis):
+    """Derivatives up to an order of the monomials up to a degree, in the fields and the inputs.
+
+    A term is D^a g(u): "u_xx", "(u^2)_x", "u"; products such as u u_x stand here as (u^2)_x.
+
+    degree: of the monomials; 0: none, where `of` says it all
+    order: of the derivatives, over all axes together
+    of: further functions to take derivatives of, such as Trigonometric(1) or Custom({"decay": "exp(-u)"})
+    products: also the products that are no derivative of a function: u_x^2, u_x v_x, u v_x. Their
+        derivatives are estimated at the samples, so they bear much less noise than the others
+    bias: whether the constant 1 is among the terms
+    axes: names of the axes of space; those of the data if not given
+
+    >>> Derivatives(2, 2).on_axes(("x",)).names(("u",))
+    ('1', 'u', 'u^2', 'u_x', '(u^2)_x', 'u_xx', '(u^2)_xx')
+    """
+
+    degree: int
+    order: int
+    of: Basis | None = None
+    products: bool = False
+    bias: bool = True
+    axes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check.integer(self.degree, "Derivatives: degree", least=0)
+        _check.integer(self.order, "Derivatives: order", least=0)
+        if self.order > HIGHEST_ORDER:
+            raise DataError(f"Derivatives: order must be at most {HIGHEST_ORDER}, but is {self.order}.")
+        if self.of is not None and not isinstance(self.of, Basis):
+            raise DataError(
+                f"Derivatives: `of` must be a basis such as Trigonometric(1), but is {self.of!r}."
+            )
+        if self.degree == 0 and self.of is None:
+            raise DataError(
+                "Derivatives: a degree of 0 leaves only the constant. Give a degree of at least 1."
+            )
+        object.__setattr__(
+            self, "axes", _check.unique_names(self.axes, "Derivatives: axes") if self.axes else ()
+        )
+
+    def on_axes(self, axes: tuple[str, ...]) -> Derivatives:
+        """The basis on data with these axes of space."""
+        if any(axis not in axes for axis in self.axes):
+            raise DataError(
+                f"{self!r} speaks of the axes {', '.join(self.axes)}, but the data have {', '.join(axes)}."
+            )
+        return self if self.axes else replace(self, axes=axes)
+
+    def unknowns(self) -> tuple[Parameter, ...]:
+        return () if self.of is None else self.of.unknowns()
+
+    def parameter_names(self) -> frozenset[str]:
+        return frozenset() if self.of is None else self.of.parameter_names()
+
+    def _at(self, values: Mapping[str, float]) -> Basis:
+        return self if self.of is None else replace(self, of=self.of._at(values))
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        axes = self.axes or ("x",)
+        inner = [g for g in Polynomial(self.degree).terms(variables) if g]
+        if self.of is not None:
+            inner += [g for g in self.of.terms(variables) if g]
+        inner = list(dict.fromkeys(inner))
+        orders = [by for order in range(self.order + 1) for by in combinations_with_replacement(axes, order)]
+        check_size(len(inner) * len(orders), self)
+        found: list[Term] = [()] if self.bias else []
+        for by in orders:
+            # A derivative of coordinates alone is a constant, or a power that is there already.
+            found += [
+                (spatial(g, by),) if by else g for g in inner if not by or term_variables(g) - set(axes)
+            ]
+        if self.products:
+            found += self._products(variables, axes)
+        return tuple(dict.fromkeys(found))
+
+    def _products(self, variables: tuple[str, ...], axes: tuple[str, ...]) -> list[Term]:
+        """Products of first derivatives, and of a field and another's first derivative."""
+        fields = [Factor("variable", (name,)) for name in variables if name not in axes]
+        slopes = [spatial((f,), (axis,)) for f in fields for axis in axes]
+        pairs = [product(pair, variables) for pair in combinations_with_replacement(slopes, 2)]
+        # u v_x + v u_x is (u v)_x, so one of the two is enough.
+        mixed = [
+            product((f, spatial((g,), (axis,))), variables)
+            for i, f in enumerate(fields)
+            for g in fields[i + 1 :]
+            for axis in axes
+        ]
+        return [*mixed, *pairs]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "basis": "Derivatives",
+            "degree": self.degree,
+            "order": self.order,
+            "of": None if self.of is None else self.of.to_dict(),
+            "products": self.products,
+            "bias": self.bias,
+            "axes": list(self.axes),
+        }
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        of = data["of"]
+        inner = None if of is None else cls.from_dict(of, functions)
+        rest = {key: data[key] for key in ("degree", "order", "products", "bias")}
+        return cls(**rest, of=inner, axes=tuple(data["axes"]))
+
+    def __repr__(self) -> str:
+        options = [f"of={self.of!r}"] if self.of is not None else []
+        options += ["products=True"] if self.products else []
+        options += [] if self.bias else ["bias=False"]
+        options += [f"axes={self.axes!r}"] if self.axes else []
+        return f"Derivatives({', '.join([f'degree={self.degree}', f'order={self.order}', *options])})"
+
+
+@dataclass(frozen=True)
+class Listed(Basis):
+    """Exactly these terms, made for exactly the variables they name; not to be saved."""
+
+    given: tuple[Term, ...]
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        return self.given
+
+    def to_dict(self) -> dict[str, Any]:
+        raise DataError("basis: terms listed one by one cannot be saved. Save the basis they came from.")
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        raise DataError("basis: terms listed one by one cannot be read from a file.")
+
+    def __repr__(self) -> str:
+        return f"<{len(self.given)} terms>"

@@ -1,0 +1,191 @@
+"""Right-hand sides, what every exporter starts from, and how a person reads them in a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+
+import numpy as np
+
+from cindy._check import floats, unique_names
+from cindy._types import Floats
+from cindy.basis import Term, spatial, term_label, term_variables, variable_label
+from cindy.errors import DataError
+
+__all__ = ["RightHandSides", "format_value", "to_text"]
+
+
+@dataclass(frozen=True, eq=False)
+class RightHandSides:
+    """Terms with coefficients (terms, states), checked.
+
+    errors: of the shape of coef; nan where unknown; with_errors: whether they are to be written
+    order: 1 for x' = F, 2 for x'' = F
+    discrete: whether F gives the next state instead of a derivative
+    """
+
+    terms: tuple[Term, ...]
+    coef: Floats
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    errors: Floats
+    with_errors: bool
+    order: int
+    discrete: bool
+
+    @classmethod
+    def of(
+        cls,
+        terms: Sequence[Term],
+        coef: Floats,
+        states: Sequence[str],
+        inputs: Sequence[str] = (),
+        *,
+        errors: Floats | None = None,
+        order: int = 1,
+        discrete: bool = False,
+    ) -> RightHandSides:
+        """errors: (terms, states), standard errors of the coefficients, for exporters that write them."""
+        values = floats(coef, "export: coef", ndim=2)
+        names = unique_names((*states, *inputs), "export: states and inputs")
+        if values.shape != (len(terms), len(states)):
+            raise DataError(
+                f"export: coef must have shape ({len(terms)}, {len(states)}), terms by states, "
+                f"but has {values.shape}."
+            )
+        spread = np.full(values.shape, np.nan) if errors is None else np.asarray(errors, dtype=np.float64)
+        if spread.shape != values.shape:
+            raise DataError(f"export: errors must have shape {values.shape}, but have {spread.shape}.")
+        if order not in (1, 2):
+            raise DataError(f"export: order must be 1 or 2, but is {order!r}.")
+        d = len(states)
+        return cls(tuple(terms), values, names[:d], names[d:], spread, errors is not None, order, discrete)
+
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """Of all states where a term of x'' = F(x, x') holds one; none otherwise."""
+        named = tuple(f"{state}'" for state in self.states)
+        used = frozenset().union(*map(term_variables, self.terms)) - set(self.inputs)
+        return named if self.order == 2 and used & set(named) else ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.states + self.rates + self.inputs
+
+    def summands(self, equation: int) -> Iterator[tuple[float, float, Term]]:
+        """(coefficient, its error, term) of one equation, where the coefficient is not zero."""
+        for i in np.flatnonzero(self.coef[:, equation]):
+            times, term = _shorter(self.terms[int(i)])
+            yield times * float(self.coef[i, equation]), times * float(self.errors[i, equation]), term
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of space by which terms have derivatives; none for ordinary equations."""
+        return tuple(dict.fromkeys(axis for term in self.terms for f in term for axis in f.by))
+
+
+def _shorter(term: Term) -> tuple[float, Term]:
+    """2 u u_x for (u^2)_x, which is longer to read; other terms as they are."""
+    whole = term[0] if len(term) == 1 and term[0].power == 1 else None
+    if whole is not None and whole.kind == "derivative" and len(whole.by) == 1 and len(whole.of) == 1:
+        inner = whole.of[0]
+        if inner.kind == "variable" and inner.power == 2:
+            return 2.0, (inner.base, spatial((inner.base,), whole.by))
+    return 1.0, term
+
+
+MOST_DIGITS = 12
+"""Beyond this many digits an error is too small to be worth printing."""
+_WIDE = Context(prec=800)
+"""Enough digits for the largest float over the smallest."""
+
+
+def format_value(value: float, error: float | None = None) -> str:
+    """The value to the last digit that its error leaves certain, the error in that digit in parentheses.
+
+    At least one digit of the value is shown, small and large values in scientific form; an error that dwarfs
+    the value stands beside it; without an error (none, zero or nan) there are six significant digits.
+
+    >>> format_value(28.0, 0.02), format_value(-2e-4, 3e-6), format_value(1234.0, 56.0), format_value(1 / 3)
+    ('28.00(2)', '-2.00(3)e-4', '1.23(6)e3', '0.333333')
+    """
+    if error is None or not math.isfinite(error) or error <= 0 or not math.isfinite(value):
+        return _plain(value, 6)
+    last = _exponent(error)
+    if value and last > _exponent(value) + 1:
+        return f"({_plain(value, 2)} ± {_plain(error, 1)})"
+    if value:
+        last = min(last, _exponent(value))
+    # decimals, for rounding may carry into a new leading digit
+    rounded = Decimal(value).quantize(Decimal(1).scaleb(last), context=_WIDE)
+    first = rounded.adjusted() if value else last
+    if first - last >= MOST_DIGITS:
+        return _plain(value, MOST_DIGITS)
+    uncertain = f"({round(error / 10.0**last)})"
+    if _is_scientific(first) or last > 0:
+        return f"{rounded.scaleb(-first, context=_WIDE):f}{uncertain}e{first}"
+    return f"{rounded:f}{uncertain}"
+
+
+def _plain(value: float, digits: int) -> str:
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    if not _is_scientific(int(power)):
+        return f"{value:.{digits}g}"
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(power)}"
+
+
+def _exponent(value: float) -> int:
+    """The power of ten of the leading digit, once the value is rounded to that digit."""
+    return int(f"{value:.0e}".partition("e")[2])
+
+
+def _is_scientific(exponent: int) -> bool:
+    return exponent < -3 or exponent > 4
+
+
+def to_text(
+    equations: RightHandSides,
+    *,
+    align: bool = True,
+    parameters: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """One line per state, such as "x' = -10.00(1) x + 10.00(1) y"; a name cannot break its line.
+
+    parameters: (value, error) of numbers inside terms by name, a line each below the equations
+    align: whether equality signs and first digits stand below each other
+    """
+    order, errors = equations.order, equations.with_errors
+    mark = "[k+1]" if equations.discrete else "_" + "t" * order if equations.axes else "'" * order
+    left = [_printable(variable_label(state)) + mark for state in equations.states]
+    below = dict(parameters or {})
+    right = [_right_hand_side(equations, j) for j in range(len(left))]
+    left += [_printable(name) for name in below]
+    right += [format_value(value, error if errors else None) for value, error in below.values()]
+    width = max(map(len, left)) if align else 0
+    signed = align and any(side.startswith("-") for side in right)
+    return "\n".join(
+        f"{name:<{width}} = {' ' if signed and not side.startswith('-') else ''}{side}"
+        for name, side in zip(left, right, strict=True)
+    )
+
+
+def _right_hand_side(equations: RightHandSides, equation: int) -> str:
+    pieces: list[str] = []
+    for value, error, term in equations.summands(equation):
+        lead = " - " if value < 0 else " + "
+        if not pieces:
+            lead = lead.replace("+", "").strip()
+        number = format_value(abs(value), error)
+        pieces.append(
+            lead + (f"{number} {_printable(term_label(term, equations.variables))}" if term else number)
+        )
+    return "".join(pieces) or "0"
+
+
+def _printable(text: str) -> str:
+    """The text with line breaks and control characters written out, so that a name stays on its line."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
