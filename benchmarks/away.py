@@ -11,9 +11,8 @@ from benchmarks import problems
 from benchmarks.table import best_of, write
 from cindy.least_squares import LeastSquares
 from cindy.solver import Atom, Blended, Correction, Direct, Oracle, conditional_gradient, oracle_for
-from cindy.solver.atom_groups import Group
 from cindy.solver.correction import Advance, Start
-from cindy.solver.iterate import Iterate
+from cindy.solver.iterate import Group, Iterate
 
 __all__ = ["run"]
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import cindy
 from cindy.errors import CindyError, ConstraintError
-from cindy.problem.constraint import at_samples, bound, conserve, exchange, fix, linear, tie
-from cindy.problem.names import Names
+from cindy.problem.constraint import Names, at_samples, bound, conserve, exchange, fix, linear, tie
 from cindy.systems import fput, kuramoto, michaelis_menten, spring_masses
 
 NAMES = Names(cindy.Polynomial(2), ("S", "ES", "P"))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import cindy
 from cindy.cli.app import app
-from cindy.problem.names import Names
+from cindy.problem.constraint import Names
 
 FORM = cindy.Integral(order=2, rates=True)
 T = np.linspace(0.0, 15.0, 500)

@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 
 from cindy import systems
 from cindy.errors import CindyError, DataError
-from cindy.problem.names import Names
+from cindy.problem.constraint import Names
 from cindy.systems import integrate
 from cindy.systems.collocation import collocate
 

@@ -129,7 +129,7 @@ _HOME = {name: module for module, names in _FROM.items() for name in names.split
 # name: (module, attribute or None for the module itself, extra that it needs)
 _EXTRA = {
     "CINDy": ("cindy.sklearn.estimator", "CINDy", "sklearn"),
-    "ConditionalGradientRegressor": ("cindy.sklearn.regressor", "ConditionalGradientRegressor", "sklearn"),
+    "ConditionalGradientRegressor": ("cindy.sklearn.estimator", "ConditionalGradientRegressor", "sklearn"),
     "pysindy": ("cindy.pysindy", None, "pysindy"),
     "report": ("cindy.report", None, "report"),
     "plot": ("cindy.plot", None, "plot"),

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from cindy.errors import DataError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
 from cindy.solver import Region, conditional_gradient, oracle_for
-from cindy.solver.closed_form import Ball, Rays
 from cindy.solver.linear_program import LinearProgram
+from cindy.solver.oracle import Ball, Rays
 
 EYE = np.eye(4)
 

@@ -19,7 +19,7 @@ from cindy.solver import (
     oracle_for,
     sampled_rows,
 )
-from cindy.solver.file_rows import rows_in_file
+from cindy.solver.sampled_rows import rows_in_file
 
 SIZES = (3000, 12, 3)
 

@@ -1,9 +1,9 @@
 """A summary, known physics and a radius: the scaled problem that the solver gets."""
 
-from cindy.problem.ball_weights import Adaptive, Uniform, Weights
 from cindy.problem.constraint import (
     Conservation,
     Constraint,
+    Names,
     Row,
     at_samples,
     bound,
@@ -11,12 +11,11 @@ from cindy.problem.constraint import (
     exchange,
     fix,
     linear,
+    preserve_energy,
     tie,
 )
-from cindy.problem.energy import preserve_energy
-from cindy.problem.names import Names
 from cindy.problem.problem import Problem
-from cindy.problem.standard_form import StandardForm
+from cindy.problem.standard_form import Adaptive, StandardForm, Uniform, Weights
 
 __all__ = [
     "Adaptive",

@@ -13,10 +13,8 @@ from cindy._check import positive, short
 from cindy._types import Floats
 from cindy.errors import ConstraintError, DataError
 from cindy.least_squares import LeastSquares
-from cindy.problem.ball_weights import Adaptive, Weights
-from cindy.problem.constraint import Conservation, Constraint, at_samples
-from cindy.problem.names import Names
-from cindy.problem.standard_form import StandardForm
+from cindy.problem.constraint import Conservation, Constraint, Names, at_samples
+from cindy.problem.standard_form import Adaptive, StandardForm, Weights
 from cindy.regression import Regression
 from cindy.rows import Rows
 from cindy.solver import Oracle, Region

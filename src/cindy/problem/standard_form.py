@@ -2,24 +2,69 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import vstack
 
+from cindy._check import positive
 from cindy._types import Floats
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
-from cindy.problem.ball_weights import Adaptive, Weights
-from cindy.problem.conflict import name_conflict
 from cindy.regression import Regression
 from cindy.rows import Rows
 from cindy.solver import Oracle, Region, Result, gap_at, oracle_for
 
-__all__ = ["StandardForm"]
+__all__ = ["Adaptive", "StandardForm", "Uniform", "Weights"]
+
+
+_STEEPEST = 1e6
+"""Ratio of the largest weight to the smallest: beyond it a term is as good as forbidden."""
+
+
+class Weights(ABC):
+    """How the weights follow from a pilot estimate of the scaled coefficients.
+
+    adapts: whether the path that they make leads to the terms that matter, so that more may be asked of it
+    """
+
+    adapts: ClassVar[bool] = False
+
+    @abstractmethod
+    def of(self, pilot: Floats) -> Floats:
+        """(terms, targets), positive."""
+
+
+@dataclass(frozen=True)
+class Uniform(Weights):
+    """All coefficients cost the same: the plain l1 ball."""
+
+    def of(self, pilot: Floats) -> Floats:
+        return np.ones_like(pilot)
+
+
+@dataclass(frozen=True)
+class Adaptive(Weights):
+    """A coefficient costs the less, the larger it is in the pilot: 1 / |pilot| ** power."""
+
+    adapts: ClassVar[bool] = True
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(self.power, "Adaptive: `power`")
+
+    def of(self, pilot: Floats) -> Floats:
+        size = np.abs(pilot)
+        top = float(size.max(initial=0.0))
+        if top == 0.0:
+            return np.ones_like(pilot)
+        return np.asarray(np.maximum(size / top, 1.0 / _STEEPEST) ** -self.power)
 
 
 _RIDGE = 1e-6
@@ -172,3 +217,45 @@ def _solved(objective: LeastSquares) -> Floats:
 
 def _region(weights: Floats, radius: float, rows: Rows) -> Region:
     return Region(weights.size, radius, weights, rows.matrix if len(rows) else None, rows.lower, rows.upper)
+
+
+def name_conflict(constraints: Sequence[object], rows: Rows, error: InfeasibleError) -> InfeasibleError:
+    """The error again, in the texts of the constraints that exclude each other.
+
+    Each constraint is left out in turn, and stays out if the rest is still impossible:
+    what remains is impossible only as a whole. Where the constraints are possible
+    together, it is the radius that is too small, and the error already says so.
+    """
+    rows = rows.scaled(np.ones(rows.matrix.shape[1]))
+    if _possible(rows, np.ones(len(rows.owner), dtype=bool)):
+        return error
+    kept = list(range(len(constraints)))
+    for k in range(len(constraints)):
+        trial = [i for i in kept if i != k]
+        if not _possible(rows, np.isin(rows.owner, trial)):
+            kept = trial
+    texts = [f'"{constraints[i]}"' for i in kept]
+    if len(texts) == 1:
+        return InfeasibleError(f"the constraint {texts[0]} cannot be satisfied by any coefficients.")
+    which = "these two constraints exclude" if len(texts) == 2 else f"these {len(texts)} constraints exclude"
+    return InfeasibleError(f"{which} each other: {', '.join(texts)}. Drop or change one of them.")
+
+
+def _possible(rows: Rows, keep: NDArray[np.bool_]) -> bool:
+    from scipy.optimize import linprog
+
+    if not keep.any():
+        return True
+    matrix, lower, upper = rows.matrix[keep], rows.lower[keep], rows.upper[keep]
+    equal = lower == upper
+    high, low = ~equal & np.isfinite(upper), ~equal & np.isfinite(lower)
+    parts = [m for m in (matrix[high], -matrix[low]) if m.shape[0]]
+    solution = linprog(
+        np.zeros(matrix.shape[1]),
+        A_ub=vstack(parts) if parts else None,
+        b_ub=np.concatenate([upper[high], -lower[low]]) if parts else None,
+        A_eq=matrix[equal] if equal.any() else None,
+        b_eq=lower[equal] if equal.any() else None,
+        bounds=(None, None),
+    )
+    return bool(solution.status != 2)

@@ -1,4 +1,4 @@
-"""ConditionalGradient: this library's solver and selection as an optimizer of pysindy."""
+"""The conditional gradient method as an optimizer of pysindy, and pysindy's fitted models as ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+import pysindy
+from numpy.typing import ArrayLike, NDArray
 from pysindy.optimizers import BaseOptimizer
 from sklearn.exceptions import ConvergenceWarning as LearnWarning
 from sklearn.utils.validation import check_is_fitted
@@ -20,16 +21,16 @@ from cindy import errors
 from cindy._check import floats, integer, positive
 from cindy._types import Floats
 from cindy.errors import ConstraintError, DataError, SolverError
+from cindy.formulation import Differential, Discrete
 from cindy.least_squares import LeastSquares
-from cindy.model import Run
+from cindy.model import Model, Run
 from cindy.problem import Adaptive, StandardForm, Weights
-from cindy.pysindy.differencing import difference_error
-from cindy.pysindy.matrices import Order, constraint_rows, constraint_texts
+from cindy.pysindy.libraries import Order, basis_of, constraint_rows, constraint_texts, terms_of
 from cindy.rows import Rows
 from cindy.selection import Beyond, Choice, Gap, Selection, Significance, choose
 from cindy.solver import Correction, Step
 
-__all__ = ["ConditionalGradient", "NotConverged"]
+__all__ = ["ConditionalGradient", "difference_error", "from_pysindy"]
 
 
 _EXACT = 1e-9
@@ -302,3 +303,103 @@ def _shown(verbose: bool) -> Iterator[Callable[[Step], bool | None] | None]:
     finally:
         log.removeHandler(screen)
         log.setLevel(level)
+
+
+def from_pysindy(model: Any) -> Model:
+    """A fitted `pysindy.SINDy` or `DiscreteSINDy` as a `Model`: to simulate, export, save.
+
+    Coefficients, names and inputs are taken over, a feature that stands in the library twice as one term.
+    Errors, gap and violation are those of `ConditionalGradient`, and unknown for other optimizers.
+    """
+    if not isinstance(model, (pysindy.SINDy, pysindy.DiscreteSINDy)):
+        raise DataError(f"from_pysindy: expected a fitted pysindy.SINDy or DiscreteSINDy, but got {model!r}.")
+    check_is_fitted(model)
+    theirs = np.asarray(model.coefficients(), dtype=np.float64)
+    names = tuple(model.feature_names)
+    states = names[: len(names) - model.n_control_features_]
+    if len(theirs) != len(states):
+        raise DataError(
+            f"from_pysindy: the model has {len(theirs)} equations for {len(states)} states, so its "
+            "equations are not those of the states. Implicit models cannot be taken over."
+        )
+    terms = terms_of(model.feature_library, names)
+    if len(terms) != theirs.shape[1]:
+        raise DataError(
+            f"from_pysindy: the library has {len(terms)} features, but the coefficients {theirs.shape[1]}."
+        )
+    basis = basis_of(model.feature_library, names)
+    place = {term: i for i, term in enumerate(basis.terms(names))}
+    rows = np.array([place[term] for term in terms], dtype=np.intp)
+    optimizer = model.optimizer
+    ours = isinstance(optimizer, ConditionalGradient)
+    return Model(
+        _gathered(theirs, rows, len(place)),
+        basis,
+        states,
+        inputs=names[len(states) :],
+        coef_error=_errors(optimizer, rows, len(place))
+        if ours
+        else np.full((len(place), len(states)), np.nan),
+        formulation=Discrete() if isinstance(model, pysindy.DiscreteSINDy) else Differential(),
+        gap=optimizer.gap_ if ours else np.nan,
+        radius=optimizer.radius_ if ours else np.nan,
+        violation=optimizer.violation_ if ours else 0.0,
+        result=optimizer.result_ if ours else None,
+        constraints=tuple(optimizer.constraints_) if ours else (),
+        settings={"optimizer": " ".join(repr(optimizer).split())},
+    )
+
+
+def _gathered(values: Floats, rows: NDArray[np.intp], terms: int) -> Floats:
+    """(targets, features) as (terms, targets), features of the same term added up."""
+    table = np.zeros((terms, len(values)))
+    np.add.at(table, rows, values.T)
+    return table
+
+
+def _errors(optimizer: ConditionalGradient, rows: NDArray[np.intp], terms: int) -> Floats:
+    # Of a feature that stands there twice at most one is kept: the data cannot tell the two apart.
+    return _gathered(optimizer.coef_error_, rows, terms)
+
+
+_FEWEST = 20
+"""Rows below which products of differences average over too few pairs to tell anything."""
+_APART = 5
+"""Steps at which second differences of centred differences have no sample in common."""
+_SMOOTH = 0.5
+"""Second differences in units of the signal; of rows in no order they are larger by a factor of 5."""
+_TAIL = 0.02
+"""Share of the samples left aside on either side: where one trajectory ends and the next begins."""
+
+
+def difference_error(target: Floats) -> Floats:
+    """(targets,) root mean square error of derivatives by centred differences, from the derivatives.
+
+    The leading error, step² x''' / 6, is a sixth of the second difference of x'. Noise has
+    second differences too, but at samples next to each other they have opposite signs, and at
+    samples some steps apart nothing in common: what the products of such pairs agree on is
+    not noise. Rows that do not follow each other in time, or that are coarse or noisy beyond
+    use, tell nothing, and the error is then taken as 0.
+
+    >>> t = 0.01 * np.arange(500)
+    >>> x = np.sin(3 * t)
+    >>> wrong = (x[2:] - x[:-2]) / 0.02 - 3 * np.cos(3 * t)[1:-1]
+    >>> estimate = difference_error(((x[2:] - x[:-2]) / 0.02)[:, None])
+    >>> bool(0.8 < estimate[0] / np.sqrt(np.mean(wrong**2)) < 1.2)
+    True
+    """
+    if len(target) < _FEWEST:
+        return np.zeros(target.shape[1])
+    second = np.diff(target, n=2, axis=0)
+    near, _ = _middle(second[1:] * second[:-1])
+    far, doubt = _middle(second[_APART:] * second[:-_APART])
+    agreed = np.maximum(near, far - 2.0 * doubt)
+    agreed[np.mean(second**2, axis=0) > _SMOOTH**2 * np.mean(target**2, axis=0)] = 0.0
+    return np.asarray(np.sqrt(np.maximum(agreed, 0.0)) / 6.0)
+
+
+def _middle(products: Floats) -> tuple[Floats, Floats]:
+    """Mean of all but the extremes, and its standard error."""
+    aside = int(_TAIL * len(products))
+    middle = np.sort(products, axis=0)[aside : len(products) - aside]
+    return np.mean(middle, axis=0), np.std(middle, axis=0) / np.sqrt(len(middle))

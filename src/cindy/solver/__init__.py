@@ -1,10 +1,9 @@
 """Conditional gradients for least squares over a weighted l1 ball cut by linear rows."""
 
 from cindy.solver.basis_pursuit import Pursuit, basis_pursuit
-from cindy.solver.cheapest_oracle import oracle_for
 from cindy.solver.correction import Blended, Correction, Direct, FullyCorrective, Plain
 from cindy.solver.device_rows import DeviceRows
-from cindy.solver.linear_program import smallest_radius
+from cindy.solver.linear_program import oracle_for, smallest_radius
 from cindy.solver.loop import conditional_gradient, gap_at
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region

@@ -8,8 +8,8 @@ from cindy._check import integer, positive
 from cindy._types import Floats
 from cindy.errors import DataError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
-from cindy.solver.cheapest_oracle import oracle_for
 from cindy.solver.correction import Correction
+from cindy.solver.linear_program import oracle_for
 from cindy.solver.loop import conditional_gradient
 from cindy.solver.oracle import Oracle
 from cindy.solver.region import Region

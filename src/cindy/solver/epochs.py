@@ -9,10 +9,9 @@ from cindy.least_squares import triangle
 from cindy.solver.certificate import Sizes
 from cindy.solver.correction import Correction
 from cindy.solver.iterate import Iterate
-from cindy.solver.local_model import LocalModel
 from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.sampled_rows import Reading, SampledRows
-from cindy.solver.trace import Snapshot
+from cindy.solver.result import Snapshot
+from cindy.solver.sampled_rows import LocalModel, Reading, SampledRows
 
 __all__ = ["Epochs"]
 

@@ -1,4 +1,6 @@
-"""Linear minimisation over a region by HiGHS: built once, then only the costs change."""
+"""Linear minimisation over a region by HiGHS, and the choice of the cheapest oracle for a region."""
+
+from typing import cast
 
 import highspy
 import numpy as np
@@ -6,12 +8,64 @@ import scipy.sparse
 
 from cindy._types import Floats
 from cindy.errors import InfeasibleError, SolverError
-from cindy.solver.highs import optimum, quiet_model
-from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.refinement import Refinement
+from cindy.solver.oracle import Atom, Ball, Oracle, Rays
+from cindy.solver.presolve import presolve
 from cindy.solver.region import Region
 
-__all__ = ["LinearProgram", "smallest_radius"]
+__all__ = ["LinearProgram", "oracle_for", "smallest_radius"]
+
+
+_TOLERANCE = 1e-10
+"""HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms."""
+_DUAL, _PRIMAL = 1, 4
+# Answers that an ill-conditioned last basis gives to programs that have an optimum.
+_DOUBTFUL = (
+    highspy.HighsModelStatus.kUnknown,
+    highspy.HighsModelStatus.kUnbounded,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible,
+    highspy.HighsModelStatus.kSolveError,
+)
+
+
+def quiet_model(
+    rows: scipy.sparse.csr_array, low: Floats, high: Floats, row_low: Floats, row_high: Floats
+) -> highspy.Highs:
+    """A program without costs: low ≤ x ≤ high, row_low ≤ rows x ≤ row_high; infinite where free."""
+    model = highspy.HighsLp()
+    model.num_row_, model.num_col_ = rows.shape
+    model.col_cost_ = np.zeros(rows.shape[1])
+    model.col_lower_, model.col_upper_ = low, high
+    model.row_lower_, model.row_upper_ = row_low, row_high
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_ = rows.indptr
+    model.a_matrix_.index_ = rows.indices
+    model.a_matrix_.value_ = rows.data
+    highs = highspy.Highs()
+    for option, value in (
+        ("output_flag", False),
+        ("threads", 1),
+        ("solver", "simplex"),
+        ("simplex_strategy", _PRIMAL),
+        ("presolve", "off"),
+        ("primal_feasibility_tolerance", _TOLERANCE),
+        ("dual_feasibility_tolerance", _TOLERANCE),
+    ):
+        highs.setOptionValue(option, value)
+    highs.passModel(model)
+    return highs
+
+
+def optimum(highs: highspy.Highs) -> highspy.HighsModelStatus:
+    """Run, by the primal method from the last basis; in doubt once more from scratch, by the dual."""
+    highs.run()
+    status = highs.getModelStatus()
+    if status in _DOUBTFUL:
+        highs.clearSolver()
+        highs.setOptionValue("simplex_strategy", _DUAL)
+        highs.run()
+        highs.setOptionValue("simplex_strategy", _PRIMAL)
+        status = highs.getModelStatus()
+    return cast(highspy.HighsModelStatus, status)
 
 
 class LinearProgram(Oracle):
@@ -125,3 +179,121 @@ def _model(region: Region, *, budget: float) -> highspy.Highs:
         np.append(region.lower * row_scale, -highspy.kHighsInf),
         np.append(region.upper * row_scale, budget),
     )
+
+
+_ROUNDS = 8
+"""Each brings nine or ten digits, so that costs from 1e-30 to 1 are all heard; more are never needed."""
+_STEEPEST = 1e7
+"""Costs beyond this many times the one that matters are cut: their columns stay out of the basis anyway."""
+
+
+class Refinement:
+    """A region as a linear program whose rows have columns of their own, so that these may have costs.
+
+    Iterative refinement as by Gleixner, Steffy and Wolter (Iterative refinement for linear
+    programming, 2016), of the dual side: the prices of one solution change the costs to
+    reduced costs, which are small where the solver was right; enlarged, they are the costs
+    of the next program. The prices add up.
+    """
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        size, rows = region.size, region.rows
+        self._corner = region.radius / region.weights
+        half = region.matrix @ scipy.sparse.diags_array(self._corner)
+        largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if rows else np.zeros(0)
+        self._row_scale = 1.0 / np.where(largest > 0, largest, 1.0)
+        half = scipy.sparse.diags_array(self._row_scale) @ half
+        ones, less = scipy.sparse.csr_array(np.ones((1, size))), scipy.sparse.csr_array([[-1.0]])
+        self._matrix = scipy.sparse.csr_array(
+            scipy.sparse.block_array(
+                [[half, -half, -scipy.sparse.eye_array(rows), None], [ones, ones, None, less]]
+            )
+        )
+        self._low = np.concatenate([np.zeros(2 * size), region.lower * self._row_scale, [0.0]])
+        self._high = np.concatenate([np.full(2 * size, np.inf), region.upper * self._row_scale, [1.0]])
+        nothing = np.zeros(rows + 1)
+        self._highs = quiet_model(self._matrix, self._low, self._high, nothing, nothing)
+
+    def minimise(self, gradient: Floats, origin: Floats) -> tuple[Floats, float]:
+        """A point of the region, (size,), and a bound from below on ⟨gradient, x − origin⟩ over it."""
+        size = self.region.size
+        cost = np.concatenate([gradient * self._corner, -gradient * self._corner])
+        cost = np.concatenate([cost, np.zeros(self._matrix.shape[0])])
+        prices, point = np.zeros(self._matrix.shape[0]), origin
+        best = lower_bound(self.region, gradient, origin, prices[:-1])
+        reduced, unit = cost, float(np.abs(cost).max(initial=0.0))
+        for _ in range(_ROUNDS):
+            if unit == 0.0:
+                break
+            found = self._solve(np.clip(reduced / unit, -_STEEPEST, _STEEPEST))
+            if found is None:
+                break
+            trial = (found[0][:size] - found[0][size : 2 * size]) * self._corner
+            prices = prices + unit * found[1]
+            bound = lower_bound(self.region, gradient, origin, prices[:-1] * self._row_scale)
+            if gradient @ (trial - point) < 0.0:
+                point = trial
+            better = bound > best
+            best = max(best, bound)
+            value = float(gradient @ (point - origin))
+            if not better or value - best <= 1e-14 * abs(value):
+                break
+            reduced = cost - self._matrix.T @ prices
+            unit = self._amiss(found[0], reduced)
+        return point, best
+
+    def _amiss(self, values: Floats, reduced: Floats) -> float:
+        """The largest reduced cost of the wrong sign: what the solver did not hear."""
+        may_rise = values < self._high - 1e-9
+        may_fall = values > self._low + 1e-9
+        return float(np.max(np.maximum(-reduced * may_rise, reduced * may_fall), initial=0.0))
+
+    def _solve(self, cost: Floats) -> tuple[Floats, Floats] | None:
+        """Values of the columns and prices of the rows; None where HiGHS finds no optimum."""
+        highs = self._highs
+        highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
+        if optimum(highs) != highspy.HighsModelStatus.kOptimal:
+            return None
+        solution = highs.getSolution()
+        return np.array(solution.col_value), np.array(solution.row_dual)
+
+
+def lower_bound(region: Region, gradient: Floats, origin: Floats, prices: Floats) -> float:
+    """On ⟨gradient, x − origin⟩ over the region, by any prices of its rows: weak duality.
+
+    The rows give at least Σ prices · (a bound − matrix origin), the ball at least
+    −radius · max |gradient − matrixᵀ prices| / weights; worked out with the longest numbers
+    that the machine has, and less what these may be off by.
+    """
+    wide = np.longdouble
+    slack = np.where(prices > 0, region.lower, region.upper)
+    prices = np.where(np.isfinite(slack), prices, 0.0).astype(wide)
+    slack = np.where(np.isfinite(slack), slack, 0.0).astype(wide)
+    matrix = region.matrix.astype(wide)
+    rest = gradient.astype(wide) - matrix.T @ prices
+    of_rows = prices * (slack - matrix @ origin.astype(wide))
+    of_ball = region.radius * np.max(np.abs(rest) / region.weights, initial=0.0)
+    bound = of_rows.sum() - of_ball - rest @ origin
+    unit = (region.rows + region.size + 4) * np.finfo(wide).eps
+    size = np.abs(gradient) + abs(matrix).T @ np.abs(prices)
+    off = (
+        np.abs(of_rows).sum()
+        + region.radius * np.max(size / region.weights, initial=0.0)
+        + size @ np.abs(origin)
+    )
+    off += np.abs(prices) @ (np.abs(slack) + abs(matrix) @ np.abs(origin))
+    return float(bound - unit * off)
+
+
+def oracle_for(region: Region) -> Oracle:
+    """The cheapest oracle that is exact on the region.
+
+    Without rows: closed form. Rows that fall apart into small homogeneous
+    blocks (ties, conservation laws, signs): closed form over the corners of the
+    blocks, after presolve. Anything else: a linear program, kept between calls.
+    """
+    if region.rows == 0:
+        return Ball(region)
+    hull = presolve(region)
+    return LinearProgram(region) if hull is None else Rays(region, hull)

@@ -15,9 +15,8 @@ from cindy.solver.correction import Correction, Direct
 from cindy.solver.epochs import Epochs
 from cindy.solver.iterate import Iterate
 from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.result import Result, Status, Step
+from cindy.solver.result import Result, Status, Step, Trace
 from cindy.solver.sampled_rows import SampledRows
-from cindy.solver.trace import Trace
 
 __all__ = ["conditional_gradient", "gap_at"]
 

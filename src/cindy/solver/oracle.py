@@ -1,17 +1,20 @@
-"""Oracles: linear minimisation over a region, and the atoms they return."""
+"""Oracles: linear minimisation over a region, and the atoms that they return."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from cindy._check import floats
 from cindy._types import Floats, Ints
 from cindy.errors import DataError
+from cindy.solver.presolve import Presolved
 from cindy.solver.region import Region
 
-__all__ = ["Atom", "Oracle"]
+__all__ = ["Atom", "Ball", "Oracle", "Rays"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,3 +95,102 @@ class Oracle(ABC):
                 f"Oracle: the gradient must have {self.region.size} entries, but has {len(flat)}."
             )
         return self.minimise(flat)
+
+
+_ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Relative error of a slope, a product of few numbers."""
+_PRESOLVED = 8 * float(np.finfo(np.float64).eps)
+"""Relative error of the corners that presolve computes: ties are exact, blocks are small and balanced."""
+
+
+class Ball(Oracle):
+    """The weighted l1 ball: the atoms are its corners ± radius / weights_i."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.origin = np.zeros(region.size)
+        self._corner = region.radius / region.weights
+        self._slopes = np.empty(region.size)
+
+    def minimise(self, gradient: Floats) -> Atom:
+        np.multiply(gradient, self._corner, out=self._slopes)
+        best = int(np.abs(self._slopes, out=self._slopes).argmax())
+        value = -self._corner[best] if gradient[best] > 0 else self._corner[best]
+        return Atom(np.array([best]), np.array([value]), self.origin)
+
+    def proved(self, gradient: Floats) -> tuple[Atom, float]:
+        atom = self.minimise(gradient)
+        return atom, (1.0 + _ROUNDING) * atom.slope(gradient)
+
+    def price(self, gradient: Floats) -> float:
+        return float(np.max(np.abs(gradient) / self.region.weights))
+
+    def components(self, targets: int) -> Ints:
+        return np.arange(targets)
+
+    def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
+        corners = np.copysign(self._corner, x)
+        return [
+            (Atom(np.array([i]), corners[i : i + 1], self.origin), float(x[i] / corners[i]))
+            for i in np.flatnonzero(x)
+        ]
+
+
+class Rays(Oracle):
+    """A presolved region: the hull of its origin and of short displacements from it."""
+
+    def __init__(self, region: Region, hull: Presolved) -> None:
+        self.region = region
+        self.origin = hull.origin
+        self._room = hull.room
+        # Zero where a row has a say: a product over all is faster than picking out the free ones.
+        self._corner = np.zeros(region.size)
+        self._corner[hull.free] = hull.room / region.weights[hull.free]
+        self._indices = hull.indices
+        self._values = hull.values
+        self._length = np.count_nonzero(hull.values, axis=1)
+
+    def minimise(self, gradient: Floats) -> Atom:
+        slopes = gradient * self._corner
+        best = int(np.abs(slopes).argmax())
+        least = -abs(float(slopes[best]))
+        if len(self._indices):
+            along = np.einsum("ij,ij->i", self._values, gradient[self._indices])
+            ray = int(along.argmin())
+            if along[ray] < least:
+                end = self._length[ray]
+                return Atom(self._indices[ray, :end], self._values[ray, :end], self.origin)
+        chosen = np.array([best] if least < 0.0 else [], dtype=np.intp)
+        return Atom(chosen, -np.copysign(self._corner[chosen], slopes[chosen]), self.origin)
+
+    def proved(self, gradient: Floats) -> tuple[Atom, float]:
+        atom = self.minimise(gradient)
+        steepest = float(np.max(np.abs(gradient) * self._corner))
+        if len(self._indices):
+            along = np.einsum("ij,ij->i", np.abs(self._values), np.abs(gradient)[self._indices])
+            steepest = max(steepest, float(along.max()))
+        return atom, atom.slope(gradient) - _PRESOLVED * steepest
+
+    def price(self, gradient: Floats) -> float:
+        return -self.minimise(gradient).slope(gradient) / self._room if self._room > 0.0 else 0.0
+
+    def components(self, targets: int) -> Ints:
+        used = self._values != 0
+        touched = self._indices % targets
+        first = np.broadcast_to(touched[:, :1], used.shape)
+        links = coo_array((used[used], (first[used], touched[used])), shape=(targets, targets))
+        return connected_components(links, directed=False)[1].astype(np.intp)
+
+    def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
+        # The region is a sum of cones cut at a common length, so the part of the
+        # displacement in each component is an atom once stretched to that length.
+        displacement = x - self.origin
+        label = self.components(targets)[np.arange(len(x)) % targets]
+        parts = []
+        for k in range(int(label.max()) + 1):
+            indices = np.flatnonzero((label == k) & (displacement != 0.0))
+            length = float(self.region.weights[indices] @ np.abs(displacement[indices]))
+            share = length / self._room if length > 0.0 else 0.0
+            if share > 0.0:
+                parts.append((Atom(indices, displacement[indices] / share, self.origin), share))
+        return parts

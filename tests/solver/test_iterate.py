@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cindy.solver.simplex import accelerated, accelerated_strongly, project
+from cindy.solver.iterate import accelerated, accelerated_strongly, project
 
 numbers = st.floats(-1e3, 1e3, allow_nan=False)
 prices = st.floats(1e-2, 1e2)

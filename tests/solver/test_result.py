@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cindy.solver.trace import Trace
+from cindy.solver.result import Trace
 
 
 def growing(count):

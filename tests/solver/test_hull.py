@@ -4,7 +4,7 @@ import numpy as np
 from tests.solver.problems import objective, region
 
 from cindy.solver import Atom, conditional_gradient, oracle_for
-from cindy.solver.atom_pool import Pool
+from cindy.solver.hull import Pool
 
 ORIGIN = np.zeros(5)
 
