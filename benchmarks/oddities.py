@@ -258,7 +258,7 @@ def data_of(cell: Row) -> list[cindy.Trajectory]:
 
 
 def _alarms(sentences: Any) -> Row:
-    return {name: int(any(piece in one for one in sentences)) for name, piece in SAID.items()}
+    return {name: int(any(piece in str(one) for one in sentences)) for name, piece in SAID.items()}
 
 
 def _looked_at(**cell: Any) -> Row:
@@ -288,16 +288,17 @@ def _fits(subset: Subset) -> list[Row]:
 
 
 SENTENCES = {
-    "do not use": "do not explain the data",
-    "mostly noise": "within a stretch of data is noise",
-    "do not follow": "Solutions do not follow",
-    "driven": "that the equations do not hold",
-    "beyond noise": "what the noise in the data accounts for",
-    "correlated": "correlated in time",
-    "collinear": "nearly a combination",
-    "exchangeable": "move together",
-    "includes zero": "includes zero",
+    "do not use": "not-explained",
+    "mostly noise": "mostly-noise",
+    "do not follow": "not-predictive",
+    "driven": "unexplained-steps",
+    "beyond noise": "large-residuals",
+    "correlated": "correlated-residuals",
+    "collinear": "collinear-terms",
+    "exchangeable": "exchangeable-terms",
+    "includes zero": "uncertain-terms",
 }
+"""Findings about models, by their codes."""
 
 
 def _judged(**cell: Any) -> Row:
@@ -310,7 +311,8 @@ def _judged(**cell: Any) -> Row:
     extra, missing = support_of(got.coef, truth)
     explained = {} if got.model is None else got.model.explained
     right = extra + missing == 0 and cell["kind"] != "a term missing"
-    said = {name: int(any(piece in one for one in got.warnings)) for name, piece in SENTENCES.items()}
+    codes = set() if got.model is None else {one.code for one in got.model.findings}
+    said = {name: int(code in codes) for name, code in SENTENCES.items()}
     return {
         "right": int(right),
         "no model": int(got.model is None),

@@ -16,6 +16,7 @@ from cindy.cli.app import main
 from cindy.cli.settings import FitSettings, read_settings
 from cindy.cli.studies import levels
 from cindy.errors import CindyError, ConstraintError, DataError
+from cindy.findings import Finding
 from cindy.model.model import Model, Path, Run
 from cindy.systems import lorenz
 from cindy.systems.bundled import KINETICS, kinetics, make
@@ -51,7 +52,7 @@ def model_file(tmp_path):
         gap=1e-5,
         radius=4.0,
         constraints=("x + y is conserved",),
-        warnings=("a word of caution",),
+        findings=(Finding("uncoded", "a word of caution"),),
         result=Run(1e-7, 2.0, "converged", 12, 15, 0.05),
     )
     smaller = model.with_coef({("y", "x z"): 0.0})

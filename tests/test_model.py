@@ -16,6 +16,7 @@ import cindy
 from cindy.basis import Custom, Fourier, Polynomial, Trigonometric
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
+from cindy.findings import Finding
 from cindy.formulation import Differential, Discrete, Integral
 from cindy.model.model import Model, Run
 from cindy.model.model import Path as ModelPath
@@ -59,7 +60,8 @@ def full_model():
         ),
         path=ModelPath((small, small.with_coef({("x", "y"): 2.0})), (1.0, -np.inf), 1),
         constraints=("x + y conserved",),
-        warnings=("a sentence",),
+        findings=(Finding("outliers", "a sentence", {"count": 3}),),
+        denoised=True,
         settings={"tol": 1e-6, "selection": object, "nested": {"a": [1, np.float64(2), None]}},
     )
 
@@ -209,7 +211,7 @@ def test_a_score_refuses_other_states_other_kinds_and_too_little_data(measured):
 def assert_same(a, b):
     for name in ("coef", "coef_error", "noise", "scale", "gap", "radius", "violation"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
-    for name in ("basis", "states", "inputs", "formulation", "constraints", "warnings", "result"):
+    for name in ("basis", "states", "inputs", "formulation", "constraints", "findings", "denoised", "result"):
         assert getattr(a, name) == getattr(b, name), name
     assert (len(a.path), a.path.scores, a.path.chosen) == (len(b.path), b.path.scores, b.path.chosen)
     for one, other in zip(a.path, b.path, strict=True):

@@ -46,7 +46,7 @@ ODD = {
 def test_data_that_betray_a_mistake_are_told_in_one_sentence(name):
     (t, x), sentence = ODD[name]
     [found] = oddities([cindy.Trajectory(t, x)])
-    assert re.search(sentence, found)
+    assert re.search(sentence, found.message)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,9 @@ def test_the_summary_tells_of_laws_noise_and_the_run():
 
 
 def test_a_notebook_shows_the_equations_as_markup_that_obeys_no_name():
-    model = Model([[0.0], [-1.0]], cindy.Polynomial(1), ("<script>",), warnings=("a <b> c",))
+    model = Model(
+        [[0.0], [-1.0]], cindy.Polynomial(1), ("<script>",), findings=(cindy.Finding("uncoded", "a <b> c"),)
+    )
     html = model._repr_html_()
     assert "<math>" in html
     assert "<script>" not in html

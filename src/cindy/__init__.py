@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         SolverError,
         WorkerError,
     )
+    from cindy.findings import Finding
     from cindy.formulation import Differential, Discrete, Formulation, Integral, Weak
     from cindy.least_squares import LeastSquares
     from cindy.model import Limits, Model, Path, Run, load
@@ -57,6 +58,7 @@ __all__ = [
     "Discrepancy",
     "Discrete",
     "Field",
+    "Finding",
     "Formulation",
     "Fourier",
     "FullyCorrective",
@@ -112,6 +114,7 @@ _FROM = {
         "CindyError ConstraintError ConvergenceWarning DataError InfeasibleError MissingExtraError "
         "NoModelError SolverError WorkerError"
     ),
+    "cindy.findings": "Finding",
     "cindy.formulation": "Differential Discrete Formulation Integral Weak",
     "cindy.least_squares": "LeastSquares",
     "cindy.model": "Limits Model Path Run load",

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cindy.findings import Finding
 from cindy.formulation import Integral
 from cindy.model.model import Model, Path, Run
 from cindy.solver import Step
@@ -43,7 +44,7 @@ def hunters():
             1e-7, 1e-4, "converged", 3, 3, 0.01, tuple(Step(k, 10.0**-k, 1.0, k, 0.0) for k in range(4))
         ),
         constraints=("x is <conserved> & kept",),
-        warnings=("A sentence with <b>marks</b>.",),
+        findings=(Finding("uncoded", "A sentence with <b>marks</b>."),),
         settings={"selection": "Significance(level=0.05)", "tol": 1e-6},
     )
     return model, data

@@ -6,6 +6,7 @@ from tests.report.models import SYSTEM, true_model
 
 from cindy.basis import Polynomial
 from cindy.data.trajectory import Trajectory
+from cindy.findings import Finding
 from cindy.model import compare
 from cindy.model.diagnostics import diagnose
 from cindy.model.model import Model
@@ -55,7 +56,7 @@ def test_a_term_whose_interval_holds_zero_is_named(data):
 
 
 def test_the_models_own_warnings_come_first_and_none_twice(data):
-    model = true_model(SYSTEM, warnings=("One.", "Two.", "One."))
+    model = true_model(SYSTEM, findings=[Finding("uncoded", text) for text in ("One.", "Two.", "One.")])
     assert diagnose(model, data).warnings == ("One.", "Two.")
 
 

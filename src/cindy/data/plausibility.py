@@ -9,6 +9,7 @@ import numpy as np
 from cindy._types import Floats
 from cindy.data.time_scales import noise_level, periods, some_segments
 from cindy.data.trajectory import Trajectory
+from cindy.findings import Finding
 
 __all__ = ["oddities", "roughness", "unknown_rates", "unknown_steps"]
 
@@ -47,8 +48,8 @@ def oddities(
     discrete: bool = False,
     followed: bool = False,
     powers: bool = True,
-) -> list[str]:
-    """Sentences about what the data can tell of themselves, each with what to do.
+) -> list[Finding]:
+    """Findings about what the data can tell of themselves, each with what to do.
 
     order: of the equations that are sought; discrete: whether they step from sample to sample
     followed: whether solutions of a law in these states follow them, so that no state is missing
@@ -63,7 +64,7 @@ def oddities(
     return found
 
 
-def _wrapped(segments: Sequence[Trajectory]) -> Iterator[str]:
+def _wrapped(segments: Sequence[Trajectory]) -> Iterator[Finding]:
     for j, state in enumerate(segments[0].states):
         jumps = np.concatenate([np.diff(one.x[:, j]) for one in segments])
         reach = max(float(np.ptp(one.x[:, j])) for one in segments)
@@ -72,15 +73,17 @@ def _wrapped(segments: Sequence[Trajectory]) -> Iterator[str]:
             rest = np.abs(jumps[~back])
             if back.any() and reach <= 1.01 * turn and len(rest) and float(rest.max()) < 0.25 * turn:
                 times = "once" if back.sum() == 1 else f"{back.sum()} times"
-                yield (
+                yield Finding(
+                    "wrapped-angle",
                     f'"{state}" jumps by about {name} {times}, as an angle does that is kept within a turn. '
                     "No equation explains such jumps: unwrap it first, with numpy.unwrap"
-                    + ("." if name == "2π" else "(…, period=360).")
+                    + ("." if name == "2π" else "(…, period=360)."),
+                    {"state": state, "turn": turn},
                 )
                 break
 
 
-def _quantised(segments: Sequence[Trajectory]) -> list[str]:
+def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
     found = []
     for j, state in enumerate(segments[0].states):
         values = np.concatenate([one.x[:, j] for one in segments])
@@ -97,38 +100,43 @@ def _quantised(segments: Sequence[Trajectory]) -> list[str]:
             )
     if not found:
         return []
-    return [
+    message = (
         f"The data are rounded: {', '.join(found[:4])}{', …' if len(found) > 4 else ''}. They move by "
         "little more from one sample to the next, so that their error is no white noise. "
         "Record more digits, or keep only every few samples."
-    ]
+    )
+    return [Finding("rounded-data", message)]
 
 
-def _coarse(segments: Sequence[Trajectory]) -> list[str]:
+def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
     """Samples too far apart, or no samples of a motion at all."""
     rough = roughness(segments)
     if np.max(rough) > _ROUGH:
         j = int(np.argmax(rough))
         if unknown_steps(segments) < _KNOWN:
-            return [
+            message = (
                 "No smooth curve runs through the samples, yet each follows from the one before: they "
                 "look like the steps of a map. If they are, use Discrete(); if a motion was measured, sample "
                 "faster."
-            ]
-        return [
-            f'"{segments[0].states[j]}" changes from sample to sample by about as much as it ever does: the '
+            )
+            return [Finding("looks-like-a-map", message)]
+        state = segments[0].states[j]
+        message = (
+            f'"{state}" changes from sample to sample by about as much as it ever does: the '
             "samples are too far apart for equations of motion, or mostly noise. Sample faster, or average."
-        ]
+        )
+        return [Finding("rough-samples", message, {"state": state})]
     swings = [(len(one) / turns) for one in segments if (turns := periods(one)) >= 2]
     if swings and float(np.median(swings)) < _PER_SWING:
-        return [
+        message = (
             f"There are only {np.median(swings):.1f} samples to a swing, so that what happens between them "
             "is guessed. Sample faster; coefficients may be off by more than their errors say."
-        ]
+        )
+        return [Finding("few-samples-a-swing", message, {"samples": float(np.median(swings))})]
     return []
 
 
-def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[str]:
+def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[Finding]:
     """States that hardly vary beside their size: no two powers of them can be told apart."""
     x = np.vstack([one.x for one in segments])
     middle, spread = x.mean(axis=0), x.std(axis=0)
@@ -136,22 +144,27 @@ def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[str]:
     far = np.flatnonzero((spread > 0) & (np.abs(middle) > limit * spread))
     alike = "powers and products of it are hard to tell apart" if powers else "it is almost a constant"
     return [
-        f'"{segments[0].states[j]}" varies by {spread[j]:.2g} about {middle[j]:.6g}: {alike}. '
-        "Count it from another zero: subtract a typical value first."
+        Finding(
+            "far-from-zero",
+            f'"{segments[0].states[j]}" varies by {spread[j]:.2g} about {middle[j]:.6g}: {alike}. '
+            "Count it from another zero: subtract a typical value first.",
+            {"state": segments[0].states[j], "mean": float(middle[j]), "spread": float(spread[j])},
+        )
         for j in far[:3]
     ]
 
 
-def _state_missing(segments: Sequence[Trajectory]) -> list[str]:
+def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
     """Like states that move apart: what was measured does not tell what comes next."""
     if np.max(roughness(segments)) > _CALM or sum(periods(one) for one in segments) < 2:
         return []
     if unknown_rates(segments) > _UNKNOWN:
         named = ", ".join(f'"{name}"' for name in segments[0].variables[:4])
-        return [
+        message = (
             f"The same values of {named} move on in different directions at different times: a state is "
             "missing, a velocity perhaps. Measure it, or seek x'' = F with order=2."
-        ]
+        )
+        return [Finding("missing-state", message)]
     return []
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.basis import equation_label, listed, pretty
 from cindy.data import Trajectory, noise_level
+from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.model.domain import inside_domain
@@ -58,7 +59,7 @@ class Diagnostics:
     residuals: per window; rms: (states,) their root mean square
     correlation: (lags + 1, states) autocorrelation of the residuals; band: 95 % of white noise stays within
     noise: (states,) standard deviation of the measurements
-    warnings: sentences, the model's own first
+    findings: the model's own first
     """
 
     formulation: Formulation
@@ -69,7 +70,12 @@ class Diagnostics:
     correlation: Floats
     band: float
     noise: Floats
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The messages of the findings."""
+        return tuple(one.message for one in self.findings)
 
     def relative_loss(self, coef: Floats) -> float:
         """The squares that coefficients leave over those of the data, in equal parts for every state."""
@@ -88,17 +94,17 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
     lags = min(_LAGS, max(len(one.values) for one in left) // 3)
     correlation = autocorrelation(left, max(lags, 1))
     band = 1.96 / np.sqrt(len(values))
-    sentences = [
-        *model.warnings,
+    findings = [
+        *model.findings,
         *_uncertain(model),
         *_unsure(model),
         *_alike(model, total),
     ]
-    if len(model.near):  # fitted states: the residuals at measured ones know of the noise in terms
-        sentences += _left_over(model, data, form, model.noise)
+    if model.denoised:  # residuals at the measured states would include the noise inside the terms
+        findings += _left_over(model, data, form, model.noise)
     else:
         size = np.sqrt(np.mean(np.vstack([part.x for one in data for part in one.segments()]) ** 2, axis=0))
-        sentences += [
+        findings += [
             *(_left_over(model, data, form, rms) if form.order == 1 else ()),
             *_correlated(model, form, correlation, band, rms > _EXACT * size),
         ]
@@ -111,7 +117,7 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         correlation=correlation,
         band=float(band),
         noise=_noise(model, form, rms),
-        warnings=tuple(dict.fromkeys(sentences)),
+        findings=without_repeats(findings),
     )
 
 
@@ -127,20 +133,22 @@ def _noise(model: Model, form: Formulation, rms: Floats) -> Floats:
     return np.asarray(np.where(known, model.noise, rms if form.integrates else np.nan))
 
 
-def _uncertain(model: Model) -> Iterator[str]:
+def _uncertain(model: Model) -> Iterator[Finding]:
     """Terms that the data do not tell from zero."""
     with np.errstate(invalid="ignore", divide="ignore"):
         weak = model.support & (np.abs(model.coef) < 1.96 * model.coef_error)
     if weak.any():
         named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
         one = len(named) == 1
-        yield (
+        yield Finding(
+            "uncertain-terms",
             f"The 95 % interval of {listed(named)} includes zero: "
-            f"the data do not show that {'this term is' if one else 'these terms are'} there."
+            f"the data do not show that {'this term is' if one else 'these terms are'} there.",
+            {"terms": _places(model, weak)},
         )
 
 
-def _unsure(model: Model) -> Iterator[str]:
+def _unsure(model: Model) -> Iterator[Finding]:
     """Terms without which other models are almost as likely."""
     with np.errstate(invalid="ignore", divide="ignore"):
         clear = np.abs(model.coef) >= 1.96 * model.coef_error
@@ -150,13 +158,15 @@ def _unsure(model: Model) -> Iterator[str]:
         named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in places[:_MOST_NAMED]]
         more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
         least = float(np.min(model.inclusion[open_calls]))
-        yield (
+        yield Finding(
+            "unsure-terms",
             f"Models without {listed(named)}{more} explain the data almost as well "
-            f"(`inclusion` {least:.2g}{' or more' if len(places) > 1 else ''}; see `near`)."
+            f"(`inclusion` {least:.2g}{' or more' if len(places) > 1 else ''}; see `near`).",
+            {"terms": _places(model, open_calls), "inclusion": least},
         )
 
 
-def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
+def _alike(model: Model, total: LeastSquares) -> Iterator[Finding]:
     """Collinear terms: pairs that move together, and terms that the others of an equation imitate."""
     size = np.linalg.norm(total.design, axis=0)
     unit = total.design / np.where(size > 0, size, 1.0)
@@ -167,9 +177,11 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
     pairs.sort(key=lambda pair: -float(cosine[pair]))
     if pairs:
         named = [f"{pretty(model.labels[i])} and {pretty(model.labels[k])}" for i, k in pairs]
-        yield (
+        yield Finding(
+            "exchangeable-terms",
             f"In these data {listed(named)} move together almost exactly: a model with the one in place "
-            "of the other would fit nearly as well. Data that explore more states would tell them apart."
+            "of the other would fit nearly as well. Data that explore more states would tell them apart.",
+            {"pairs": [[model.terms[i], model.terms[k]] for i, k in pairs]},
         )
     for j in range(model.coef.shape[1]):
         rows = np.flatnonzero(model.support[:, j])
@@ -182,9 +194,11 @@ def _alike(model: Model, total: LeastSquares) -> Iterator[str]:
         if poor.any():
             named = [pretty(model.labels[i]) for i in rows[poor]]
             verb = "is" if len(named) == 1 else "are"
-            yield (
+            yield Finding(
+                "collinear-terms",
                 f"In {_equation(model, j)}, {listed(named)} {verb} nearly a combination of the other terms. "
-                f"That makes errors up to {factor.max():.0f} times as large as they would be otherwise."
+                f"That makes errors up to {factor.max():.0f} times as large as they would be otherwise.",
+                {"state": model.states[j], "inflation": float(factor.max())},
             )
 
 
@@ -204,10 +218,12 @@ def _exchangeable(model: Model, total: LeastSquares, i: int, k: int) -> bool:
     return False
 
 
-def _left_over(model: Model, data: Sequence[Trajectory], form: Formulation, left: Floats) -> Iterator[str]:
+def _left_over(
+    model: Model, data: Sequence[Trajectory], form: Formulation, left: Floats
+) -> Iterator[Finding]:
     """Residuals, or noise about fitted states, beyond what the roughness of the data accounts for."""
-    fitted = len(model.near) > 0
-    told = any("model_error" in said or "not noise but smooth" in said for said in model.warnings)
+    fitted = model.denoised
+    told = has_finding(model.findings, "unexplained-motion", "smooth-residual")
     segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
     samples = sum(map(len, segments))
     if not form.integrates or not segments or (fitted and (told or samples < _ENOUGH)):
@@ -217,15 +233,17 @@ def _left_over(model: Model, data: Sequence[Trajectory], form: Formulation, left
     ratio = left / np.maximum(rough, np.maximum(floor, np.finfo(float).tiny))
     limit = _TOO_LARGE * (1 + _FEW / samples) if fitted else _TOO_LARGE
     for j in np.flatnonzero(ratio > limit):
-        yield (
+        yield Finding(
+            "large-residuals",
             f"The equations miss {pretty(model.states[j])} by {ratio[j]:.1f} times what the noise in the "
-            "data accounts for. A term may be missing from the basis."
+            "data accounts for. A term may be missing from the basis.",
+            {"state": model.states[j], "ratio": float(ratio[j])},
         )
 
 
 def _correlated(
     model: Model, form: Formulation, correlation: Floats, band: float, matters: NDArray[np.bool_]
-) -> Iterator[str]:
+) -> Iterator[Finding]:
     """Residuals that remember: only where the form does not itself make neighbours alike."""
     if not form.integrates or len(correlation) < 2:
         return
@@ -233,10 +251,17 @@ def _correlated(
     slow = [j for j in range(len(model.states)) if matters[j] and first[j] > max(_CORRELATED, 2 * band)]
     if slow:
         named = listed([pretty(model.states[j]) for j in slow])
-        yield (
+        yield Finding(
+            "correlated-residuals",
             f"The residuals of {named} are correlated in time (up to {np.max(first[slow]):.2f} from one "
-            "sample to the next): the equations miss something slow, or the noise is not white."
+            "sample to the next): the equations miss something slow, or the noise is not white.",
+            {"states": [model.states[j] for j in slow], "correlation": float(np.max(first[slow]))},
         )
+
+
+def _places(model: Model, where: NDArray[np.bool_]) -> list[list[str]]:
+    """[state, term] of each coefficient that is marked."""
+    return [[model.states[j], model.terms[i]] for i, j in np.argwhere(where)]
 
 
 def _equation(model: Model, state: int) -> str:

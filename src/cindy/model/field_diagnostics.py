@@ -53,7 +53,7 @@ def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
         correlation=nothing[None, :],
         band=0.0,
         noise=np.asarray(model.noise),
-        warnings=model.warnings,
+        findings=model.findings,
     )
 
 

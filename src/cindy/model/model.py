@@ -17,6 +17,7 @@ from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.data import Field, Trajectory
 from cindy.errors import DataError
+from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
 from cindy.model.equations import Equations
 from cindy.model.estimate import Estimate
@@ -94,7 +95,9 @@ class Model(Equations):
     violation: the largest over all constraints, in the units of each
     result: the record of the solver's run
     path: the smaller and larger models that were compared
-    constraints, warnings: as sentences
+    constraints: as sentences
+    findings: what to beware of, each with a code; `warnings` are their sentences
+    denoised: whether the noise-free states were estimated together with the equations
     explained: R² on the data it came from: "equations", "solutions" started afresh where they must be, every
         "span" of time, and solutions run "through"; in how many "runs" "of" how many, if not in all; empty
         where unknown
@@ -129,7 +132,8 @@ class Model(Equations):
     result: Run | None = None
     path: Path = field(default_factory=Path)
     constraints: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    denoised: bool = False
     explained: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -159,6 +163,11 @@ class Model(Equations):
 
     def __str__(self) -> str:
         return self.to_text()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The sentences of the findings."""
+        return tuple(one.message for one in self.findings)
 
     def summary(self) -> str:
         """The whole story as text: equations, how much they explain, how sure they are, what to beware of."""
@@ -270,6 +279,7 @@ class Model(Equations):
             result=None,
             path=Path(),
             near=Path(),
+            denoised=False,
             explained={},
             inclusion=None,  # type: ignore[arg-type]
             covariance=None,
@@ -304,7 +314,11 @@ class Model(Equations):
             "radius": number(self.radius),
             "violation": number(self.violation),
             "constraints": list(self.constraints),
-            "warnings": list(self.warnings),
+            "findings": [
+                {"code": one.code, "message": one.message, "values": plain(one.values)}
+                for one in self.findings
+            ],
+            "denoised": self.denoised,
             "explained": {name: number(value) for name, value in self.explained.items()},
             "settings": plain(self.settings),
             "result": None if self.result is None else self.result.to_dict(),

@@ -13,6 +13,7 @@ import numpy as np
 from cindy._types import Floats
 from cindy.basis import basis_from_dict
 from cindy.errors import DataError
+from cindy.findings import Finding
 from cindy.formulation import formulation_from_dict
 from cindy.model.estimate import Estimate
 from cindy.model.json_values import no_constant, to_float, to_mapping, to_names
@@ -88,7 +89,8 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         covariance=_numbers(data.get("covariance"), "covariance"),
         scale=np.array([to_float(v, "scale") for v in data["scale"]]),
         constraints=to_names(data["constraints"], "constraints"),
-        warnings=to_names(data["warnings"], "warnings"),
+        findings=_findings(data),
+        denoised=bool(data.get("denoised", to_mapping(data.get("near", {}), "near").get("models"))),
         explained={
             name: to_float(value, "explained")
             for name, value in to_mapping(data.get("explained") or {}, "explained").items()
@@ -97,6 +99,16 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         result=None if data["result"] is None else _run_from_dict(to_mapping(data["result"], "result")),
         path=path("path"),
         near=path("near") if "near" in data else Path(),
+    )
+
+
+def _findings(data: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Files written before 0.3 have sentences without a code."""
+    if "findings" not in data:
+        return tuple(Finding("uncoded", text) for text in to_names(data["warnings"], "warnings"))
+    parts = [to_mapping(part, "findings") for part in data["findings"]]
+    return tuple(
+        Finding(part["code"], part["message"], to_mapping(part["values"], "values")) for part in parts
     )
 
 

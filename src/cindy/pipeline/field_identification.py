@@ -73,7 +73,7 @@ def identify_fields(
         model,
         scale=_scale(fields),
         noise=_noise(fields, summary),
-        warnings=(*model.warnings, *grid_told(fields, summary), *left_over(model, summary)),
+        findings=(*model.findings, *grid_told(fields, summary), *left_over(model, summary)),
         settings={**model.settings, "seed": seed},
         explained={"equations": explained_rows(model, summary.total)},
     )

@@ -10,6 +10,7 @@ import numpy as np
 from cindy._types import Floats
 from cindy.basis import pretty
 from cindy.data import Field
+from cindy.findings import Finding
 from cindy.formulation import field_rows
 from cindy.model import Model
 from cindy.summary import Summary
@@ -25,43 +26,50 @@ _TIMES_NOISE = 2.0
 """What is left must be more than so many times what noise leaves: at that noise nobody can say."""
 
 
-def grid_told(fields: Sequence[Field], summary: Summary) -> Iterator[str]:
-    """A sentence where neighbours share their noise, where holes take most rows, and where fronts are."""
+def grid_told(fields: Sequence[Field], summary: Summary) -> Iterator[Finding]:
+    """A finding where neighbours share their noise, where holes take most rows, and where fronts are."""
     form: Any = summary.formulation
     if form.thinned:
-        yield (
+        yield Finding(
+            "shared-noise",
             f"Neighbouring samples share their noise; only every {form.thinned} sample was used, so that "
-            "the noise in them is independent."
+            "the noise in them is independent.",
         )
     every = [rows.counted for rows in field_rows(fields, summary.basis, form)]
     whole = sum(one.whole.sum() for one in every)
     missing = 1 - whole / sum(one.whole.size for one in every)
     if missing > _HOLES:
-        yield (
+        yield Finding(
+            "missing-rows",
             f"{missing:.0%} of the rows (sums over boxes of space and time) touch missing values and were "
-            "left out: the rest says little, and weak terms may be lost. Fill small holes, or cut the field."
+            "left out: the rest says little, and weak terms may be lost. Fill small holes, or cut the field.",
+            {"share": float(missing)},
         )
     for coarse, done in (
         (False, "These were left out: the equations are those of the rest"),
         (True, "These are most, and were kept: terms of high order may come from the grid"),
     ):
         if fronts := sum(one.fronts.sum() for one in every if one.coarse == coarse):
-            yield (
+            yield Finding(
+                "fronts",
                 f"In {max(fronts / whole, 0.01):.0%} of the rows (sums over boxes of space and time) a field "
                 f"changes faster than the grid can tell, as at a shock. {done}, and diffusion at such a "
-                "front cannot be told. A finer grid would show more."
+                "front cannot be told. A finer grid would show more.",
+                {"share": float(fronts / whole)},
             )
 
 
-def left_over(model: Model, summary: Summary) -> Iterator[str]:
-    """A sentence for every field whose equation lacks something that moves it."""
+def left_over(model: Model, summary: Summary) -> Iterator[Finding]:
+    """A finding for every field whose equation lacks something that moves it."""
     left, noise, whole = _squares(model, summary)
     for j in np.flatnonzero((left - noise > _MUCH * whole) & (left > _TIMES_NOISE * noise)):
         share = (left[j] - noise[j]) / whole[j]
-        yield (
+        yield Finding(
+            "unexplained-motion",
             f"The equation of {pretty(model.states[j])} leaves {share:.0%} of its motion unexplained, "
             "far more than noise accounts for. A term may be missing from the basis, or a field "
-            "that was not measured."
+            "that was not measured.",
+            {"states": [model.states[j]], "share": float(share)},
         )
 
 

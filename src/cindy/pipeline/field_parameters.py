@@ -18,6 +18,7 @@ import numpy as np
 from cindy._types import Floats, Ints
 from cindy.basis import Basis, Listed, Parameter, Term, differentiate_by_parameter, term_name
 from cindy.errors import DataError, NoModelError
+from cindy.findings import Finding
 from cindy.model import Estimate, Model, Path
 from cindy.pipeline.parametric_model import end_of_range
 from cindy.problem import Problem, linear
@@ -188,20 +189,21 @@ class _Tangents:
             **changed,
             covariance=covariance,
             path=replace(model.path, models=tuple(path)),
-            warnings=(*model.warnings, *said, *self._tied()),
+            findings=(*model.findings, *said, *self._tied()),
         )
 
-    def _tied(self) -> list[str]:
+    def _tied(self) -> list[Finding]:
         """Parameters whose slope is a combination of the terms of its equation."""
         design, d = self.problem.regression.total.design, len(self.problem.summary.states)
         said = []
         for one, flat in zip(self.unknown, self.first, strict=True):
             beside = self.support[self.support % d == flat % d] // d
             if independent(design[:, beside]) < len(beside):
-                said.append(
+                message = (
                     f"The parameter {one.name} cannot be told from the coefficients beside it: its slope is "
                     "a combination of their terms. Leave one of them out."
                 )
+                said.append(Finding("tied-parameter", message, {"parameter": one.name}))
         return said
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from cindy._types import Floats
 from cindy.errors import DataError, NoModelError
+from cindy.findings import Finding, has_finding
 from cindy.formulation import Formulation
 from cindy.model import Model
 from cindy.pipeline.confirmation import confirmed
@@ -16,7 +17,7 @@ from cindy.pipeline.last_pass import LastPass
 from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found, search
 from cindy.pipeline.request import Request
-from cindy.pipeline.second_look import SMOOTH, Look, second_look
+from cindy.pipeline.second_look import Look, second_look
 from cindy.pipeline.sizes import screened, some_of
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Problem
@@ -24,7 +25,7 @@ from cindy.regression import independent
 from cindy.selection import Selection
 from cindy.states import Motion, quadrature_error, start_of
 
-__all__ = ["identify_with_states", "warnings_of"]
+__all__ = ["findings_of", "identify_with_states"]
 
 
 def identify_with_states(request: Request) -> Model | None:
@@ -44,8 +45,8 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     if here.samples < whole.samples or request.pieces.source.whole is None:
         here, found = confirmed(request, replace(whole, candidates=here.candidates), here, found)
     model = LastPass.of(problem, here, found, request.callback).model()
-    told = warnings_of(look, found, model, problem.summary.skipped)
-    return replace(model, warnings=(*look.said, *model.warnings, *told), settings=request.settings)
+    told = findings_of(look, found, model, problem.summary.skipped)
+    return replace(model, findings=(*look.findings, *model.findings, *told), settings=request.settings)
 
 
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:
@@ -93,25 +94,28 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
     return motion.parts if wrong < 1.0 else motion.parts * min(int(np.ceil((10 * wrong) ** (1 / 18))), 4)
 
 
-def warnings_of(look: Look, found: Found, model: Model, skipped: int) -> tuple[str, ...]:
+def findings_of(look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:
     """What a user must know of the model."""
     said = []
     if skipped:
-        said.append(f"{skipped} stretch(es) of data were too short to use and were left out.")
+        message = f"{skipped} stretch(es) of data were too short to use and were left out."
+        said.append(Finding("short-stretches", message, {"count": skipped}))
     if model.result is not None and model.result.status != "converged":
-        said.append(f"The solver ended before its gap fell below the tolerance: {model.result.status}.")
+        status = model.result.status
+        message = f"The solver ended before its gap fell below the tolerance: {status}."
+        said.append(Finding("not-converged", message, {"status": status}))
     assert look.found is not None
     motion, fitted, terms = look.motion, found.best.fitted, len(model.terms)
     rank = independent(motion.values(look.found.best.fitted, 4 * terms + 1_000))
     if rank < terms:
-        said.append(
-            f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
-        )
+        message = f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
+        said.append(Finding("dependent-terms", message, {"independent": rank, "terms": terms}))
     large = (fitted.error * motion.step > 1e-2 * fitted.variance)[motion.sought]
-    if large.any() and SMOOTH not in look.said:
-        names = ", ".join(n for n, big in zip(model.states, large, strict=True) if big)
-        said.append(
-            f"The equations of {names} leave more than noise unexplained (see `model_error`): "
+    if large.any() and not has_finding(look.findings, "smooth-residual"):
+        names = [n for n, big in zip(model.states, large, strict=True) if big]
+        message = (
+            f"The equations of {', '.join(names)} leave more than noise unexplained (see `model_error`): "
             "a term may be missing."
         )
+        said.append(Finding("unexplained-motion", message, {"states": names}))
     return tuple(said)

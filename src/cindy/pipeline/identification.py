@@ -15,6 +15,7 @@ from cindy._types import Floats
 from cindy.basis import RUN, Basis
 from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance
 from cindy.errors import DataError
+from cindy.findings import Finding
 from cindy.formulation import Formulation
 from cindy.model import TIME, Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
@@ -101,7 +102,7 @@ def identify(
         if model is None:
             gather = partial(sums, basis=basis, executor=hands)
             model = _then_states(request, _one_pass(request, gather, run), passes)
-    return judged(_with_scales(_with_warnings(model, source, constraints, passes, device), data, seed), data)
+    return judged(_with_scales(_with_findings(model, source, constraints, passes, device), data, seed), data)
 
 
 def _with_fitted_states(request: Request, passes: int | None) -> Model | None:
@@ -173,35 +174,38 @@ def _with_unmeasured(data: list[Trajectory], basis: Basis, *, whole: bool) -> tu
     return with_inputs(data, (*data[0].inputs, *hidden)), basis.apart_from(hidden)
 
 
-def _with_warnings(
+def _with_findings(
     model: Model, source: Source, constraints: Sequence[Constraint], passes: int | None, device: Any
 ) -> Model:
     """The model that says what could not be done with data that are not in memory."""
     found = []
     if not source.again:
-        found.append(
+        message = (
             "The data came from a generator and were read only once: nothing was refined from a first model. "
             "Pass a list, or read(paths, lazy=True), to have that."
         )
-    elif passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE and not model.near:
-        found.append(
-            f"States were not fitted: with {model.coef.size:,} coefficients to choose from that would "
-            "take long: terms are at measured states. Give passes=2 or more to have them fitted."
+        found.append(Finding("read-once", message))
+    elif (
+        passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE and not model.denoised
+    ):
+        message = (
+            f"States were not fitted: with {model.coef.size:,} coefficients to choose from that would take "
+            "long. The terms were evaluated at the measured states. Give passes=2 to have the states fitted."
         )
-    if device is not None and len(model.near):
-        found.append(_NO_DEVICE)
+        found.append(Finding("not-denoised", message, {"coefficients": model.coef.size}))
+    if device is not None and model.denoised:
+        found.append(Finding("device-unused", _NO_DEVICE))
     if source.whole is None and any(at_samples(c) for c in constraints):
-        found.append(
-            f"A conservation law with a tolerance was imposed at {_SOME:,} samples at most, not at all."
-        )
-    return replace(model, warnings=model.warnings + tuple(found))
+        message = f"A conservation law with a tolerance was imposed at {_SOME:,} samples at most, not at all."
+        found.append(Finding("tolerance-at-samples", message, {"samples": _SOME}))
+    return replace(model, findings=model.findings + tuple(found))
 
 
 def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
     return replace(
         model,
         scale=np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0),
-        noise=model.noise if model.near else _measured_noise(model, data),
+        noise=model.noise if model.denoised else _measured_noise(model, data),
         settings={**model.settings, "seed": seed},
     )
 

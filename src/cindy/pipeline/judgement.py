@@ -14,6 +14,7 @@ from cindy._types import Floats
 from cindy.basis import Basis, listed, pretty
 from cindy.data import Trajectory, beginning, excerpt, noise_level, oddities, spread_over
 from cindy.errors import CindyError, NoModelError
+from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation
 from cindy.model import Comparison, Diagnostics, Model, compare, diagnose, inside_domain
 
@@ -52,11 +53,11 @@ def refusals_told(data: Sequence[Trajectory], basis: Basis, form: Formulation) -
         odd = oddities(some, order=form.order, discrete=form.discrete, powers=powers)
         if not odd:
             raise
-        raise NoModelError(" ".join([str(error), *odd])) from error
+        raise NoModelError(" ".join([str(error), *(one.message for one in odd)])) from error
 
 
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
-    """The model with R² of its equations and solutions on some of the data, and all sentences of warning."""
+    """The model with R² of its equations and solutions on some of the data, and everything to beware of."""
     some, moved = inside_domain(model, excerpt(spread_over(data, _MOST_LOOKED_AT), _MOST_SAMPLES))
     give_aways = partial(
         oddities,
@@ -69,8 +70,8 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
         compared = compare(model, [beginning(one, _MOST_SOLVED) for one in spread_over(some, _MOST_RUNS)])
     except CindyError as error:
-        told = (*model.warnings, *give_aways(), f"The model could not be compared with the data: {error}")
-        return replace(model, warnings=tuple(dict.fromkeys(told)))
+        failed = Finding("not-compared", f"The model could not be compared with the data: {error}")
+        return replace(model, findings=without_repeats((*model.findings, *give_aways(), failed)))
     equations = 1 - found.loss
     explained = {
         "equations": float(np.mean(equations)),
@@ -79,15 +80,18 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         "span": compared.span,
         **({"runs": float(_MOST_RUNS), "of": float(len(data))} if len(data) > _MOST_RUNS else {}),
     }
-    sentences = [
+    findings = [
         *_loud(model, equations, _as_noise(found, some), compared),
         *give_aways(followed=bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)),
-        *found.warnings,
+        *found.findings,
         *_outside(moved),
         *_driven(model, data),
-        *(f"A solution did not reach the end of the data: {reason}." for reason in compared.stopped[:3]),
+        *(
+            Finding("solution-stopped", f"A solution did not reach the end of the data: {reason}.")
+            for reason in compared.stopped[:3]
+        ),
     ]
-    return replace(model, warnings=tuple(dict.fromkeys(sentences)), explained=explained)
+    return replace(model, findings=without_repeats(findings), explained=explained)
 
 
 def _has_powers(basis: Basis, variables: tuple[str, ...]) -> bool:
@@ -95,29 +99,37 @@ def _has_powers(basis: Basis, variables: tuple[str, ...]) -> bool:
     return any(sum(f.power for f in term if f.kind == "variable") > 1 for term in basis.terms(variables))
 
 
-def _loud(model: Model, equations: Floats, noisy: NDArray[np.bool_], compared: Comparison) -> Iterator[str]:
+def _loud(
+    model: Model, equations: Floats, noisy: NDArray[np.bool_], compared: Comparison
+) -> Iterator[Finding]:
     # Noise inside the terms spoils equations at measured states; solutions that follow the data speak louder.
     follows = bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)
     poor = [] if follows else [j for j, value in enumerate(equations) if value < _LOW]
     drowned = [j for j in poor if noisy[j]]
     if drowned and len(drowned) == len(poor):
         named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in drowned])
-        yield (
+        yield Finding(
+            "mostly-noise",
             f"Most of what was measured of {named} within a stretch of data is noise. The equations do as "
-            "well as that allows; longer stretches or more of them would show more."
+            "well as that allows; longer stretches or more of them would show more.",
+            {model.states[j]: float(equations[j]) for j in drowned},
         )
     elif poor:
         named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in poor])
-        yield (
+        yield Finding(
+            "not-explained",
             f"These equations do not explain the data: {named}. Do not use them. The law needs terms that "
-            "the basis lacks or a state that was not measured, or the samples are too few or too coarse."
+            "the basis lacks or a state that was not measured, or the samples are too few or too coarse.",
+            {model.states[j]: float(equations[j]) for j in poor},
         )
     elif np.min(compared.explained, initial=1.0) < _LOW:
         worst = float(np.min(compared.explained))
         over = f"over {compared.span:.3g} time units" if compared.window else "over the whole length"
-        yield (
+        yield Finding(
+            "not-predictive",
             f"Solutions do not follow the data even {over} (R² = {worst:.2g}): "
-            "do not predict with these equations."
+            "do not predict with these equations.",
+            {"explained": worst, "span": compared.span},
         )
 
 
@@ -130,24 +142,28 @@ def _as_noise(found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool
     return np.asarray(found.rms < _NOISY * rough)
 
 
-def _outside(moved: int) -> Iterator[str]:
+def _outside(moved: int) -> Iterator[Finding]:
     if moved:
-        yield (
-            f"{moved} measurement(s) lie where a term is not defined, as noise may have it. States were "
-            "fitted to them as they are; for R² they stand where their neighbours are."
+        yield Finding(
+            "outside-domain",
+            f"{moved} measurement(s) lie where a term is not defined, probably because of noise. The states "
+            "were fitted to them as they are; for R² they were replaced by values between their neighbours.",
+            {"count": moved},
         )
 
 
-def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[str]:
+def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[Finding]:
     """Model error, as fitted states have it, beside the noise."""
     steps = [np.median(np.diff(one.t)) for one in data if len(one) > 1]
-    told = any("model_error" in said or "not noise but smooth" in said for said in model.warnings)
+    told = has_finding(model.findings, "unexplained-motion", "smooth-residual")
     if told or not steps or not np.any(np.isfinite(model.model_error)):
         return
     kick = model.model_error * float(np.median(steps)) ** (model.order - 0.5)
     for j in np.flatnonzero(kick > _DRIVEN * model.noise):
-        yield (
-            f"From one sample to the next {pretty(model.states[j])} is moved by about {kick[j]:.2g} that the "
-            f"equations do not hold, more than its noise ({model.noise[j]:.2g}): a term may be missing, or "
-            "something random drives it."
+        yield Finding(
+            "unexplained-steps",
+            f"From one sample to the next {pretty(model.states[j])} changes by about {kick[j]:.2g} that the "
+            f"equations do not explain, more than its noise ({model.noise[j]:.2g}). A term may be missing, "
+            "or a random force drives it.",
+            {"state": model.states[j], "change": float(kick[j]), "noise": float(model.noise[j])},
         )

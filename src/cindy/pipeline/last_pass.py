@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cindy._types import Floats, Ints
+from cindy.findings import Finding
 from cindy.model import Model, Path, Run
 from cindy.pipeline.confirmation import BLOCKS
 from cindy.pipeline.models_met import Search
@@ -81,11 +82,12 @@ class LastPass:
         motion, best, radius = self.motion, self.found.best, self.found.options.radius
         chosen = np.searchsorted(motion.candidates, best.support)
         coef = self._physical(chosen, best.fitted.coef / self.form.unit.ravel()[chosen])
-        said: tuple[str, ...] = ()
+        findings: tuple[Finding, ...] = ()
         if radius is not None and self.form.region.norm(self._scaled(coef)) > radius:
             inside = within_radius(self.form, chosen)
             coef = self._physical(np.arange(inside.size), inside.ravel())
-            said = (f"The radius {radius:g} binds: it keeps the coefficients smaller than they fit.",)
+            message = f"The radius {radius:g} binds: it keeps the coefficients smaller than they fit."
+            findings = (Finding("radius-binds", message, {"radius": radius}),)
         covariance, error = self._covariance()
         model = self._made(coef, error)
         near = self._near()
@@ -103,7 +105,8 @@ class LastPass:
             ),
             path=self._path(model),
             result=Run.of(self.result),
-            warnings=said,
+            findings=findings,
+            denoised=True,
         )
 
     def _made(self, coef: Floats, error: Floats) -> Model:

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from cindy._types import Floats
 from cindy.basis import Basis, Parameter, listed, term_parameters
 from cindy.errors import ConstraintError, DataError, NoModelError
+from cindy.findings import Finding
 from cindy.least_squares import LeastSquares, lengths, triangle
 from cindy.model import Estimate, Model
 from cindy.pipeline.confirmation import BLOCKS
@@ -138,7 +139,7 @@ def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options
         parameters=own.parameters,
         path=replace(model.path, models=tuple(path)),
         near=replace(model.near, models=tuple(near)),
-        warnings=(*model.warnings, *_warnings(model, best, joint)),
+        findings=(*model.findings, *_findings(model, best, joint)),
     )
 
 
@@ -226,27 +227,29 @@ def _spread(factor: Floats, rows: Rows) -> Floats:
     return np.asarray(basis @ (inverse / size[:, None]))
 
 
-def _warnings(model: Model, best: Met, joint: _Joint) -> list[str]:
-    law, said = best.fitted.law, []
+def _findings(model: Model, best: Met, joint: _Joint) -> list[Finding]:
+    law, said = best.fitted.law, list[Finding]()
     places = best.fitted.coef[len(law.support) :]
     for p, (one, place) in enumerate(zip(law.unknown, places, strict=True)):
         said += end_of_range(one, float(place)) or _vague(model, best, joint, p)
     return said + _coalesced(model, best, joint) + _doubted(model)
 
 
-def end_of_range(one: Parameter, place: float) -> list[str]:
-    """A sentence where a parameter has come to the end of its range."""
+def end_of_range(one: Parameter, place: float) -> list[Finding]:
+    """A finding where a parameter has come to the end of its range."""
     first, last = one.places
     if min(place - first, last - place) > 1e-6 * (last - first):
         return []
     end = one.lower if abs(one.value(place) - one.lower) < abs(one.value(place) - one.upper) else one.upper
-    return [
-        f"The parameter {one.name} sits at the end {end:g} of its range ({one.lower:g}, {one.upper:g}): "
-        "it is wanted beyond, or the term is not the right one. Widen the range, or leave the term out."
-    ]
+    message = (
+        f"The parameter {one.name} sits at the end {end:g} of its range ({one.lower:g}, {one.upper:g}): a "
+        "value beyond would fit better, or the term is not the right one. Widen the range, or leave the "
+        "term out."
+    )
+    return [Finding("parameter-at-end", message, {"parameter": one.name, "end": end})]
 
 
-def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[str]:
+def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[Finding]:
     """Where the data leave a parameter open, and with which coefficient it then goes."""
     law = best.fitted.law
     one, k = law.unknown[p], len(law.support)
@@ -257,20 +260,25 @@ def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[str]:
     error = joint.error
     correlation = joint.covariance[k + p, :k] / np.maximum(error[k + p] * error[:k], 1e-300)
     partner = int(np.argmax(np.abs(correlation)))
-    told = f"{one.name} = {law.values_of(best.fitted.coef)[one.name]:.3g} ± {error[k + p]:.2g}"
+    value = law.values_of(best.fitted.coef)[one.name]
+    told = f"{one.name} = {value:.3g} ± {error[k + p]:.2g}"
+    values = {"parameter": one.name, "value": float(value), "error": float(error[k + p])}
     if abs(correlation[partner]) < _TIED:
-        return [f"The data hardly determine the parameter {one.name}: {told}."]
+        return [
+            Finding("vague-parameter", f"The data hardly determine the parameter {one.name}: {told}.", values)
+        ]
     pair = int(law.support[partner])
     term, state = model.terms[pair // law.states], model.states[pair % law.states % len(model.states)]
-    return [
+    message = (
         f'The parameter {one.name} cannot be told from the coefficient of "{term}" in {state}\': {told}, '
         f"correlation {correlation[partner]:.3f}. Only a combination of the two is known; data where the "
         "term bends more would tell them apart."
-    ]
+    )
+    return [Finding("tied-parameter", message, {**values, "correlation": float(correlation[partner])})]
 
 
-def _coalesced(model: Model, best: Met, joint: _Joint) -> list[str]:
-    law, d, said = best.fitted.law, best.fitted.law.states, []
+def _coalesced(model: Model, best: Met, joint: _Joint) -> list[Finding]:
+    law, d, said = best.fitted.law, best.fitted.law.states, list[Finding]()
     columns = joint.factor / np.maximum(np.linalg.norm(joint.factor, axis=0), 1e-300)
     basis = model.basis.terms(model.variables)
     for a, first in enumerate(law.support):
@@ -282,14 +290,15 @@ def _coalesced(model: Model, best: Met, joint: _Joint) -> list[str]:
             if cosine > _COALESCED:
                 one, other = model.terms[second // d], model.terms[first // d]
                 state = model.states[first % d % len(model.states)]
-                said.append(
+                message = (
                     f'The terms "{one}" and "{other}" in {state}\' have coalesced (cosine '
                     f"{cosine:.5f}): the data do not tell them apart. Keep one of them."
                 )
+                said.append(Finding("coalesced-terms", message, {"terms": [one, other], "state": state}))
     return said
 
 
-def _doubted(model: Model) -> list[str]:
+def _doubted(model: Model) -> list[Finding]:
     """Whether terms of the model could be left out or exchanged for others at hardly any loss."""
 
     def told(which: NDArray[np.bool_]) -> str:
@@ -299,8 +308,9 @@ def _doubted(model: Model) -> list[str]:
         lost, gained = (model.coef != 0) & (other.coef == 0), (model.coef == 0) & (other.coef != 0)
         if above <= _DOUBT and lost.any():
             instead = f"With {told(gained)} in place of" if gained.any() else "Without"
-            return [
+            message = (
                 f"{instead} {told(lost)} the equations would fit almost as well (criterion {above:.1f} "
                 "higher, see `near`): these data hardly tell the two apart. Data from other states would."
-            ]
+            )
+            return [Finding("rival-model", message, {"above": float(above)})]
     return []

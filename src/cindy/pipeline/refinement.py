@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from cindy._types import Floats, Ints
 from cindy.model import Model
-from cindy.pipeline.fitted import warnings_of
+from cindy.pipeline.fitted import findings_of
 from cindy.pipeline.last_pass import LastPass
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
@@ -69,8 +69,8 @@ def refined(request: Request, model: Model, *, anyway: bool) -> Model:
     if found is None:
         return model
     made = LastPass.of(problem, here, found, request.callback).model()
-    said = (*made.warnings, *warnings_of(Look(here, found), found, made, problem.summary.skipped))
-    return replace(made, warnings=said, settings=model.settings)
+    said = (*made.findings, *findings_of(Look(here, found), found, made, problem.summary.skipped))
+    return replace(made, findings=said, settings=model.settings)
 
 
 def _followed(motion: Motion, options: Options, start: Fitted) -> tuple[Motion, Found | None]:

@@ -13,14 +13,16 @@ import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import listed
+from cindy.findings import Finding
 from cindy.pipeline.passes import Found, search
 from cindy.states import Motion, doubted, growing, leaves_noise, without_outliers
 
-__all__ = ["SMOOTH", "Look", "second_look"]
+__all__ = ["Look", "second_look"]
 
-SMOOTH = (
+_SMOOTH = Finding(
+    "smooth-residual",
     "What these equations leave unexplained is not noise but smooth, as from the tolerance of a solver, a "
-    "filter or a missing term: only terms that matter more than it were kept."
+    "filter or a missing term: only terms that matter more than it were kept.",
 )
 
 
@@ -30,13 +32,13 @@ class Look:
 
     motion: Motion
     found: Found | None
-    said: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
-    def again(self, motion: Motion, variance: Floats, sentence: str) -> Look:
+    def again(self, motion: Motion, variance: Floats, finding: Finding) -> Look:
         """The search once more, from where it ended."""
         assert self.found is not None
         found = search(motion, self.found.options, variance, self.found.best.fitted) or self.found
-        return Look(motion, found, (*self.said, sentence))
+        return Look(motion, found, (*self.findings, finding))
 
 
 def second_look(first: Look, variance: Floats) -> Look:
@@ -44,7 +46,7 @@ def second_look(first: Look, variance: Floats) -> Look:
     if first.found is None or not len(first.found.best.support):
         return first
     if first.found.options.likely is not None:
-        return replace(first, said=(*first.said, SMOOTH))
+        return replace(first, findings=(*first.findings, _SMOOTH))
     fitted = first.found.best.fitted
     # Where the law is wrong by more than the noise, it cannot judge the measurements.
     wrong = bool(np.any(fitted.error * first.motion.step > fitted.variance))
@@ -58,7 +60,7 @@ def second_look(first: Look, variance: Floats) -> Look:
     found = search(first.motion, resolved, variance, known=first.found.best)
     if found is None or not len(found.best.support):
         return look
-    return Look(first.motion, found, (*first.said, SMOOTH))
+    return Look(first.motion, found, (*first.findings, _SMOOTH))
 
 
 def _each_by_its_own(look: Look, variance: Floats) -> Look:
@@ -67,20 +69,20 @@ def _each_by_its_own(look: Look, variance: Floats) -> Look:
     uneven, which = growing(look.motion, look.found.best.fitted)
     if which:
         names = listed([look.motion.variables[j] for j in which])
-        sentence = f"The noise of {names} grows with the state; each measurement counts by its own."
-        look = look.again(uneven, variance, sentence)
+        message = f"The noise of {names} grows with the state; each measurement is weighted by its own noise."
+        states = [look.motion.variables[j] for j in which]
+        look = look.again(uneven, variance, Finding("growing-noise", message, {"states": states}))
     assert look.found is not None
     clean, count = without_outliers(look.motion, look.found.best.fitted)
     if count:
-        sentence = (
+        message = (
             f"{count} measurement(s) lie more than 6 standard deviations from the fitted states "
             "and were left out as outliers."
         )
-        look = look.again(clean, variance, sentence)
+        look = look.again(clean, variance, Finding("outliers", message, {"count": count}))
     assert look.found is not None
     unequal = doubted(look.motion, look.found.best.fitted)
     if unequal is not None:
-        look = look.again(
-            unequal, variance, "The trajectories differ in their noise; each counts by its own."
-        )
+        message = "The trajectories differ in their noise; each is weighted by its own noise."
+        look = look.again(unequal, variance, Finding("unequal-noise", message))
     return look

@@ -10,6 +10,7 @@ import numpy as np
 from cindy._check import integer, positive
 from cindy._types import Floats
 from cindy.errors import DataError
+from cindy.findings import Finding
 from cindy.model import Model, Path, Run
 from cindy.problem import Problem
 from cindy.regression import Refit
@@ -46,7 +47,7 @@ def solve(
         model,
         result=Run.of(result),
         path=path,
-        warnings=_warnings(problem, fit.x, result.status.value if not result.converged else ""),
+        findings=_findings(problem, fit.x, result.status.value if not result.converged else ""),
         settings={
             "selection": repr(rule),
             "correction": repr(choice.correction),
@@ -116,22 +117,24 @@ def check_settings(
     integer(seed, "identify: `seed`", least=0)
 
 
-def _warnings(problem: Problem, x: Floats, status: str) -> tuple[str, ...]:
+def _findings(problem: Problem, x: Floats, status: str) -> tuple[Finding, ...]:
     summary, found = problem.summary, []
     if summary.skipped:
-        found.append(f"{summary.skipped} stretch(es) of data were too short to use and were left out.")
+        message = f"{summary.skipped} stretch(es) of data were too short to use and were left out."
+        found.append(Finding("short-stretches", message, {"count": summary.skipped}))
     rank, terms = problem.regression.independent, len(summary.terms)
-    if rank < terms and summary.spurious is not None:
-        found.append(
-            f"At this noise the data tell only {rank} of the {terms} terms apart: models with other terms "
-            "may fit as well."
-        )
-    elif rank < terms:
-        found.append(
-            f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
-        )
+    if rank < terms:
+        message = f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
+        if summary.spurious is not None:
+            message = (
+                f"At this noise the data tell only {rank} of the {terms} terms apart: models with other "
+                "terms may fit as well."
+            )
+        found.append(Finding("dependent-terms", message, {"independent": rank, "terms": terms}))
     if problem.radius is not None and problem.region.norm(x) >= problem.radius * (1 - 1e-9):
-        found.append(f"The radius {problem.radius:g} binds: it keeps the coefficients smaller than they fit.")
+        message = f"The radius {problem.radius:g} binds: it keeps the coefficients smaller than they fit."
+        found.append(Finding("radius-binds", message, {"radius": problem.radius}))
     if status:
-        found.append(f"The solver ended before its gap fell below the tolerance: {status}.")
+        message = f"The solver ended before its gap fell below the tolerance: {status}."
+        found.append(Finding("not-converged", message, {"status": status}))
     return tuple(found)

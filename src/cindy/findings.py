@@ -1,0 +1,56 @@
+"""What identification has to say about a model: findings with a code to decide by and a sentence to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cindy.errors import DataError
+
+__all__ = ["Finding", "has_finding", "without_repeats"]
+
+_CODE = re.compile(r"[a-z]+(-[a-z]+)*")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a user should know about a model or its data.
+
+    Two findings are equal if code and message are.
+
+    code: short, the same in every version, for programs to compare; docs/findings.md lists all of them
+    message: a sentence or two, for people to read; its wording may change
+    values: the numbers and names in the message
+
+    >>> found = Finding("outliers", "3 measurements were left out as outliers.", {"count": 3})
+    >>> found.code, str(found)
+    ('outliers', '3 measurements were left out as outliers.')
+    """
+
+    code: str
+    message: str
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.code, str) or not _CODE.fullmatch(self.code):
+            raise DataError(
+                'Finding: `code` must be lower-case words joined by hyphens, such as "dependent-terms", '
+                f"but is {self.code!r}."
+            )
+        if not isinstance(self.message, str) or not self.message:
+            raise DataError(f"Finding: `message` must be a sentence, but is {self.message!r}.")
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def has_finding(findings: Iterable[Finding], *codes: str) -> bool:
+    """Whether one of the findings has one of the codes."""
+    return any(one.code in codes for one in findings)
+
+
+def without_repeats(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings in order, each once."""
+    return tuple(dict.fromkeys(findings))
