@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import RESULTS
+from benchmarks.table import RESULTS, append_row, mend, read_table, shown, write_table
 
 __all__ = ["Subset", "measured", "subset_of"]
 
@@ -79,6 +79,7 @@ def measured(
     if not cells:
         return _read(path)
     keys = list(cells[0])
+    mend(path)
     known = {} if subset.anew else {_key(row, keys): row for row in _read(path)}
     for cell in cells:
         if _key(cell, keys) in known:
@@ -90,42 +91,27 @@ def measured(
             print("   " + ", ".join(f"{key} {_short(value)}" for key, value in row.items()), flush=True)
     last = {_key(row, keys): row for row in _read(path)}
     if len(last) < len(_read(path)):
-        _rewrite(path, list(last.values()))
+        rows = list(last.values())
+        write_table(path, list(rows[0]), rows)
     return list(last.values())
 
 
 def _key(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(row.get(key, "")) for key in keys)
+    return tuple(shown(row.get(key, "")) for key in keys)
 
 
 def _append(path: Path, row: Row) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     columns = list(row)
     if path.exists():
         with path.open(newline="") as file:
             columns = next(csv.reader(file))
         if set(columns) != set(row):
             raise SystemExit(f"{path}: its columns are {columns}, not {list(row)}; move it away.")
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        if fresh:
-            writer.writeheader()
-        writer.writerow(row)
-
-
-def _rewrite(path: Path, rows: list[Row]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    append_row(path, columns, row)
 
 
 def _read(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [{key: _value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+    return [{key: _value(text) for key, text in row.items()} for row in read_table(path)]
 
 
 def _value(text: str) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import cindy
 from benchmarks.attempt import relative
 from benchmarks.hard_data import FEW, excess, truth_in
+from benchmarks.pde_systems import pde_systems
 from benchmarks.table import write
 from cindy import systems
 from cindy.data import grid_noise, subbands
@@ -188,7 +189,7 @@ def _table(
 
 def _levels(names: tuple[str, ...], seeds: range) -> Callable[[], dict[str, Any]]:
     cells = []
-    for system in (one for one in systems.pde_systems() if one.name in names):
+    for system in (one for one in pde_systems() if one.name in names):
         exact = system.exact
         u = exact[exact.states[0]]
         grid = [*(exact.coordinate(axis) for axis in exact.axes), exact.t]

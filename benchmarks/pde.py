@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import cindy
 from benchmarks.cells import Subset
+from benchmarks.pde_systems import FieldSystem, pde_systems
 from benchmarks.table import write
-from cindy.systems import FieldSystem, pde_systems
 
 __all__ = ["run"]
 

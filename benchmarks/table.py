@@ -1,14 +1,18 @@
-"""Timing on one thread, and tables as csv and markdown."""
+"""Timing on one thread, and tables as csv and markdown: read, extended by a row, written whole."""
 
 import csv
 import gc
+import io
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "best_of", "write"]
+from cindy._files import make_folder, write_text
+from cindy.errors import DataError
+
+__all__ = ["RESULTS", "append_row", "best_of", "mend", "read_table", "shown", "write", "write_table"]
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -48,12 +52,8 @@ def write(
     """
     if not rows:
         return
-    folder.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    with (folder / f"{name}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
+    write_table(folder / f"{name}.csv", columns, rows)
     lines = [f"# {title}", ""]
     if notes:
         lines += [notes, ""]
@@ -63,6 +63,55 @@ def write(
     (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
     if show:
         print("\n".join(lines[2:]), flush=True)
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in a table; six digits hide the last bits, in which machines differ."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a table as text; none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Write all rows, whole or not at all."""
+    make_folder(path.parent)
+    write_text(path, _lines(columns, rows, header=True), "a table of results")
+    return path
+
+
+def append_row(path: Path, columns: Sequence[str], row: Mapping[str, Any]) -> None:
+    """Add one row, after the names of the columns where the file is new."""
+    make_folder(path.parent)
+    try:
+        fresh = not path.exists() or path.stat().st_size == 0
+        # One write for one row: a run that is killed leaves a whole one, or a last line without its end.
+        with path.open("ab") as file:
+            file.write(_lines(columns, [row], header=fresh).encode("utf-8"))
+    except OSError as error:
+        raise DataError(f"Cannot write to {path}: {error.strerror or error}.") from error
+
+
+def mend(path: Path) -> None:
+    """Drop a last line that a killed run left half written."""
+    if path.exists():
+        text = path.read_text(encoding="utf-8")
+        if text and not text.endswith("\n"):
+            path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
+
+
+def _lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, header: bool) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows({key: shown(value) for key, value in row.items()} for row in rows)
+    return text.getvalue()
 
 
 def _text(value: Any) -> str:

@@ -18,14 +18,14 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 def on_files(files: Any, config: Any) -> Any:
     """Take in the figures of the reproduction, which stand beside its tables."""
-    for figure in sorted((ROOT / "results" / "figures").glob("*.png")):
+    for figure in sorted((ROOT / "benchmarks" / "results" / "paper" / "figures").glob("*.png")):
         files.append(File.generated(config, FIGURES + figure.name, abs_src_path=str(figure)))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put every table of benchmarks/results where a page says <!-- results -->; find the figures taken in."""
-    markdown = markdown.replace("](../results/figures/", "](" + FIGURES)
+    markdown = markdown.replace("](../benchmarks/results/paper/figures/", "](" + FIGURES)
     if "<!-- results -->" not in markdown:
         return markdown
     # Where pages are read as they are, links to the tables stand in their place.

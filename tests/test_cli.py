@@ -425,6 +425,7 @@ def test_a_mistake_is_one_sentence_and_status_2(cli, model_file, tmp_path):
         ["fit"],
         ["fit", "nowhere.csv"],
         ["bench"],
+        ["reproduce", "michaelis"],
     ]
     for mistake in mistakes:
         status, _, err = cli(*mistake)

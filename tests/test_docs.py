@@ -10,7 +10,7 @@ from tests.pages import BLOCK, ROOT, UPDATE, executed, keep_pictures, same
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
-TABLE = re.compile(r"(<!-- from (results/\w+\.md) -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- from (benchmarks/results/paper/\w+\.md) -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)|(?:src|href)=\"([^\"#]+)\"")
 
 
@@ -38,7 +38,7 @@ def test_the_reproduction_page_prints_the_tables_of_its_results():
     if UPDATE:
         page.write_text(now, encoding="utf-8")
     assert len(TABLE.findall(text)) == 6
-    assert UPDATE or now == text, "the tables are not those of results/: see `make outputs`"
+    assert UPDATE or now == text, "the tables are not those of benchmarks/results/paper/: see `make outputs`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -5,12 +5,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from benchmarks.pde_systems import inviscid_burgers
 
 import cindy
 from cindy.formulation import field_rows
 from cindy.pipeline.field_errors import with_noise_errors
 from cindy.pipeline.field_terms import borne_out
-from cindy.systems.fields import inviscid_burgers
 
 FRONTS = "changes faster than the grid can tell"
 BASIS = cindy.Derivatives(4, 4)

@@ -44,7 +44,6 @@ FORBIDDEN = {
     "xarray",
     "cindy.cli",
     "cindy.sklearn.estimator",
-    "cindy.experiments",
     "cindy.export",
     "cindy.plot",
     "cindy.report",

@@ -4,13 +4,13 @@ from functools import cache
 
 import numpy as np
 import pytest
+from benchmarks.pde_systems import _grid
 
 import cindy
 from cindy.basis import Factor
 from cindy.data import grid_noise, shared_by_neighbours
 from cindy.formulation import modes_of
 from cindy.formulation.unbiased import Unbiased, hermite
-from cindy.systems.fields import _grid
 
 N, T = 128, np.linspace(0, 2, 81)
 X = _grid(0, 2 * np.pi, N)

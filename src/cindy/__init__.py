@@ -137,7 +137,6 @@ _EXTRA = {
     "report": ("cindy.report", None, "report"),
     "plot": ("cindy.plot", None, "plot"),
     "systems": ("cindy.systems", None, "all"),
-    "experiments": ("cindy.experiments", None, "bench"),
     "export": ("cindy.export", None, "all"),
 }
 

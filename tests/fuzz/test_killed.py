@@ -31,14 +31,15 @@ while True:
 
 ROWS = """
 import sys, pathlib
-from cindy.experiments import runner
+from benchmarks.paper import runner
+from benchmarks.table import append_row, mend
 out = pathlib.Path(sys.argv[1]) / "table.csv"
 key = runner.Case("kuramoto5", "integral", 1e-3, 0).key
 print("ready", flush=True)
 k = 0
-runner._mend(out)
+mend(out)
 while True:
-    runner._append(out, runner.COLUMNS, runner._row(key(f"method {k}"), error="a long sentence " * 8))
+    append_row(out, runner.COLUMNS, runner._row(key(f"method {k}"), error="a long sentence " * 8))
     k += 1
 """
 
@@ -78,12 +79,11 @@ def test_a_model_and_a_summary_are_whole_whenever_the_writer_is_killed(tmp_path)
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system cannot kill")
 def test_a_table_that_a_killed_run_left_is_resumed_without_a_torn_row(tmp_path):
-    from cindy.experiments import runner
-    from cindy.experiments.table import read_table
+    from benchmarks.table import mend, read_table
 
     for delay in (0.01, 0.03, 0.05):
         killed(ROWS, str(tmp_path), delay)
-    runner._mend(tmp_path / "table.csv")
+    mend(tmp_path / "table.csv")
     rows = read_table(tmp_path / "table.csv")
     assert rows
     assert all(row["error"] == "a long sentence " * 8 for row in rows)

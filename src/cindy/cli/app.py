@@ -199,7 +199,10 @@ def reproduce(
     experiment: Annotated[str, typer.Argument(help="The study, as kuramoto5, fput10 or michaelis; or all.")],
     repetitions: Annotated[int | None, typer.Option(help="How often each cell is repeated.")] = None,
     noise: Annotated[str | None, typer.Option(help='Noise levels, as "1e-8:1e-2:13".')] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the tables and figures.")] = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for tables and figures; by default that of the repository."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
     processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 2,
 ) -> None:

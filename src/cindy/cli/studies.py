@@ -3,7 +3,6 @@
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +17,21 @@ __all__ = ["levels", "run_bench", "run_reproduce"]
 
 
 def run_reproduce(
-    experiment: str, repetitions: int | None, noise: str | None, out: Path, *, quick: bool, processes: int
+    experiment: str,
+    repetitions: int | None,
+    noise: str | None,
+    out: Path | None,
+    *,
+    quick: bool,
+    processes: int,
 ) -> None:
     """Repeat one experiment of the paper."""
-    experiments = require("cindy.experiments", "bench", "cindy reproduce")
+    folder = _checkout("reproduce", "experiments of the paper")
+    experiments = require("benchmarks.paper", "bench", "cindy reproduce")
     with screen.bar(f"Reproducing {experiment}") as progress:
         files = experiments.reproduce(
             experiment,
-            out=out,
+            out=out or folder / "benchmarks" / "results" / "paper",
             repetitions=repetitions,
             noise=None if noise is None else levels(noise),
             quick=quick,
@@ -58,12 +64,20 @@ def levels(text: str) -> tuple[float, ...]:
 
 
 def run_bench(sections: Sequence[str]) -> None:
-    """Run the benchmarks of the checkout in the current folder."""
-    sys.path.insert(0, str(Path.cwd()))
-    if not Path("benchmarks", "__main__.py").is_file() or find_spec("benchmarks") is None:
-        raise DataError(
-            "bench: the benchmarks are part of the repository, not of the installed package. "
-            "Run this in a checkout."
-        )
+    """Run the benchmarks of the checkout."""
+    _checkout("bench", "benchmarks")
     sys.argv = ["benchmarks", *sections]
     runpy.run_module("benchmarks", run_name="__main__")
+
+
+def _checkout(command: str, what: str) -> Path:
+    """The checkout that the current folder lies in, and from now on the place of the package `benchmarks`."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "benchmarks" / "paper").is_dir() and (folder / "src" / "cindy").is_dir():
+            sys.path.insert(0, str(folder))
+            return folder
+    raise DataError(
+        f"{command}: the {what} are part of the repository and not of the installed package, so clone the "
+        'repository, run pip install -e ".[bench]" in it and repeat this command there.'
+    )

@@ -1,14 +1,11 @@
 """Reference systems with known coefficients: those of the paper, and the classics."""
 
 from cindy.systems.classics import duffing, lorenz, lotka_volterra, rossler, sir, van_der_pol
-from cindy.systems.field_system import FieldSystem
-from cindy.systems.fields import pde_systems
 from cindy.systems.paper import fput, kuramoto, michaelis_menten, spring_masses
 from cindy.systems.reference_solution import integrate
 from cindy.systems.system import System
 
 __all__ = [
-    "FieldSystem",
     "System",
     "duffing",
     "fput",
@@ -17,7 +14,6 @@ __all__ = [
     "lorenz",
     "lotka_volterra",
     "michaelis_menten",
-    "pde_systems",
     "rossler",
     "sir",
     "spring_masses",

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.paper.figures import subplots, title
+from benchmarks.paper.methods import METHODS
+from benchmarks.paper.setting import SYSTEMS, prepare
 from cindy._types import Floats
-from cindy.experiments.figures import subplots, title
-from cindy.experiments.methods import METHODS
-from cindy.experiments.setting import SYSTEMS, prepare
 from cindy.formulation import Integral
 from cindy.model import Model
 

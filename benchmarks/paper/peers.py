@@ -1,19 +1,125 @@
-"""Peers that need only the matrices, up to a rotation of their rows; each tuned on the validation set."""
+"""The peers, each tuned on the validation set.
+
+First how parameters are chosen, then the peers that need only the matrices, up to a rotation of their rows,
+then pysindy's weak form and its ensembles, which need the samples themselves.
+"""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks.paper.lasso import interior_point, l1_limit, proximal_gradient
+from benchmarks.paper.setting import Setting
 from cindy._types import Floats
-from cindy.experiments.interior_point import interior_point
-from cindy.experiments.setting import Setting
-from cindy.experiments.tuning import Range, Tuned, tune
-from cindy.least_squares import LeastSquares
+from cindy.calculus import derivative_weights
+from cindy.least_squares import triangle
 
-__all__ = ["fista", "frols", "ipm", "lars", "sindy", "sindy_ridge", "sr3", "ssr", "true_support"]
+__all__ = [
+    "Range",
+    "Tuned",
+    "ensemble",
+    "fista",
+    "frols",
+    "ipm",
+    "lars",
+    "sindy",
+    "sindy_ridge",
+    "sr3",
+    "ssr",
+    "true_support",
+    "tune",
+    "weak",
+]
+
+EDGE = 0.02
+
+
+@dataclass(frozen=True)
+class Range:
+    """A logarithmic interval of a parameter.
+
+    closed: ends beyond which the method cannot change any more (a threshold below the smallest
+        coefficient keeps everything, one above the largest drops everything): a value there is not an edge
+    """
+
+    low: float
+    high: float
+    closed: tuple[str, ...] = ()
+
+    def edge(self, value: float) -> str:
+        """The open end that `value` stands at, within 2 % of the range; empty where there is none."""
+        place = np.log(value / self.low) / np.log(self.high / self.low)
+        end = "low" if place < EDGE else "high" if place > 1.0 - EDGE else ""
+        return "" if end in self.closed else end
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """The best model that was tried, its parameters, and whether one of them wants to leave its range."""
+
+    coef: Floats
+    parameters: Mapping[str, float]
+    loss: float
+    trials: int
+    edge: str
+    note: str = ""
+
+
+def tune(
+    fit: Callable[[Mapping[str, float]], Floats],
+    loss: Callable[[Floats], float],
+    ranges: Mapping[str, Range],
+    *,
+    trials: int,
+    seed: int,
+) -> Tuned:
+    """Fit `trials` times and keep what has the smallest loss.
+
+    Half of the trials lie on a line through the ranges from end to end, so that no
+    optimum is missed by chance; the tree-structured Parzen estimator places the rest.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    spread = trials // 2
+    study = optuna.create_study(
+        sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=spread, multivariate=len(ranges) > 1)
+    )
+    for parameters in _spread(ranges, spread, seed):
+        study.enqueue_trial(parameters)
+    best: dict[str, Any] = {"loss": np.inf}
+
+    def attempt(trial: Any) -> float:
+        chosen = {k: trial.suggest_float(k, r.low, r.high, log=True) for k, r in ranges.items()}
+        coef = fit(chosen)
+        value = loss(coef)
+        if not np.isfinite(value):
+            return float("inf")
+        if value < best["loss"]:
+            best.update(loss=value, coef=coef, parameters=chosen)
+        return value
+
+    study.optimize(attempt, n_trials=trials)
+    if "coef" not in best:
+        raise ArithmeticError(f"none of the {trials} trials gave a finite validation loss")
+    edges = [f"{k}:{end}" for k, r in ranges.items() if (end := r.edge(best["parameters"][k]))]
+    return Tuned(best["coef"], best["parameters"], float(best["loss"]), trials, " ".join(edges))
+
+
+def _spread(ranges: Mapping[str, Range], count: int, seed: int) -> list[dict[str, float]]:
+    """`count` points: evenly spaced in every parameter, the parameters shuffled against each other."""
+    rng = np.random.default_rng(seed)
+    points: list[dict[str, float]] = [{} for _ in range(count)]
+    for k, (name, r) in enumerate(ranges.items()):
+        at = (np.arange(count) + 0.5) / count
+        at = at if k == 0 else rng.permutation(at)
+        for point, place in zip(points, at, strict=True):
+            point[name] = float(r.low * (r.high / r.low) ** place)
+    return points
 
 
 TINY_RIDGE = 1e-15
@@ -145,11 +251,6 @@ def _constrained_sr3() -> Any:
     return FactoredOnce
 
 
-def l1_limit(train: LeastSquares) -> float:
-    """The smallest l1 penalty of ‖A x − B‖² under which zero is the minimiser."""
-    return 2.0 * float(np.abs(train.design.T @ train.target).max())
-
-
 def fista(setting: Setting, trials: int, seed: int) -> Tuned:
     """min ‖A x − B‖² + λ‖x‖₁ by the accelerated proximal gradient, restarted when it overshoots."""
     train = setting.scaled_train
@@ -160,30 +261,6 @@ def fista(setting: Setting, trials: int, seed: int) -> Tuned:
         return proximal_gradient(train, p["penalty"] * limit, lipschitz)
 
     return tune(fit, setting.validation_loss, {"penalty": SHRINKAGE}, trials=trials, seed=seed)
-
-
-def proximal_gradient(
-    train: LeastSquares, penalty: float, lipschitz: float, *, tol: float = 1e-8, max_iter: int = 5000
-) -> Floats:
-    """FISTA until no coefficient moves by more than `tol` of the largest, or `max_iter` steps."""
-    gram, goal = (
-        2.0 * train.design.T @ train.design / lipschitz,
-        2.0 * train.design.T @ train.target / lipschitz,
-    )
-    shrink = penalty / lipschitz
-    x = ahead = np.zeros((train.terms, train.targets))
-    momentum = 1.0
-    for _ in range(max_iter):
-        moved = ahead - gram @ ahead + goal
-        new = np.sign(moved) * np.maximum(np.abs(moved) - shrink, 0.0)
-        step = new - x
-        if np.vdot(ahead - new, step) > 0:
-            momentum = 1.0
-        after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
-        x, ahead, momentum = new, new + (momentum - 1.0) / after * step, after
-        if np.abs(step).max() <= tol * np.abs(x).max():
-            break
-    return x
 
 
 def ipm(*, constrained: bool) -> Callable[[Setting, int, int], Tuned]:
@@ -252,3 +329,93 @@ def _cut(setting: Setting, paths: list[Any]) -> Tuned:
         coef[:, j] = path[best]
         chosen[f"step{j + 1}"] = float(best)
     return Tuned(coef, chosen, setting.validation_loss(coef), max(len(p) for p in paths), "")
+
+
+MODELS, ROWS_A_TERM = 10, 4
+WIDTHS = 5
+"""Subdomains of the weak form, from 4 samples wide, the fewest that mean anything, to most of the horizon."""
+
+
+@contextmanager
+def global_seed(seed: int) -> Iterator[None]:
+    """pysindy draws from numpy's global generator: seed it here, and leave it as it was."""
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
+
+
+def ensemble(setting: Setting, trials: int, seed: int) -> Tuned:
+    """The median of thresholded least squares over random subsets of the rows (pysindy.EnsembleOptimizer)."""
+    from pysindy.optimizers import STLSQ, EnsembleOptimizer
+
+    design, target = setting.rows()
+    subset = min(len(design), ROWS_A_TERM * design.shape[1])
+
+    def fit(p: Mapping[str, float]) -> Floats:
+        inner = STLSQ(threshold=p["threshold"], alpha=TINY_RIDGE * subset, max_iter=50)
+        with quietly(), global_seed(seed):
+            model = EnsembleOptimizer(inner, bagging=True, n_models=MODELS, n_subset=subset)
+            return np.asarray(model.fit(design, target).coef_.T)
+
+    ranges = {"threshold": thresholds(setting)}
+    return tune(fit, setting.validation_loss, ranges, trials=max(trials // 2, 2), seed=seed)
+
+
+def weak(setting: Setting, trials: int, seed: int) -> Tuned:
+    """Thresholded least squares on pysindy's weak form (WeakPDELibrary), its width of subdomains tuned too.
+
+    The library integrates whatever columns it is handed against its test functions, so
+    it is handed the dictionary's. It knows first-order equations only: for order 2 the
+    velocities are estimated and stand for the states on the left-hand side.
+    """
+    from pysindy.optimizers import STLSQ
+
+    t = setting.training[0].t
+    best: Tuned | None = None
+    for width in np.geomspace(4 * (t[1] - t[0]), 0.8 * (t[-1] - t[0]), WIDTHS):
+        design, target = _weak_matrices(setting, float(width), seed)
+
+        def fit(p: Mapping[str, float], design: Floats = design, target: Floats = target) -> Floats:
+            with quietly():
+                model = STLSQ(threshold=p["threshold"], alpha=TINY_RIDGE, max_iter=50)
+                return np.asarray(model.fit(design, target).coef_.T)
+
+        ranges = {"threshold": thresholds(setting)}
+        tuned = tune(fit, setting.validation_loss, ranges, trials=max(trials // 2, 2), seed=seed)
+        if best is None or tuned.loss < best.loss:
+            best = replace(tuned, parameters={**tuned.parameters, "width": float(width)})
+    assert best is not None
+    return replace(best, trials=best.trials * WIDTHS)
+
+
+def _weak_matrices(setting: Setting, width: float, seed: int) -> tuple[Floats, Floats]:
+    """(k, terms) scaled as the other peers' columns, and (k, states): the triangular factor of the weak rows.
+
+    Trajectories share one time grid and so one library, as in pysindy itself; the
+    columns of all of them go through it side by side, since setting it up is what costs.
+    """
+    from pysindy import IdentityLibrary, WeakPDELibrary
+
+    system, runs = setting.system, setting.training
+    terms, states, count = len(setting.scale), len(system.states), len(runs)
+    columns = np.hstack([system.basis.evaluate(run.x, system.states) / setting.scale for run in runs])
+    left = np.hstack([run.x if system.order == 1 else _velocity(run.t, run.x) for run in runs])
+    with quietly(), global_seed(seed):
+        library = WeakPDELibrary(
+            function_library=IdentityLibrary(),
+            spatiotemporal_grid=runs[0].t,
+            K=max(len(runs[0]) // 2, 10),
+            H_xt=width / 2,
+        )
+        design = np.asarray(library.fit_transform(columns)).reshape(-1, count, terms)
+        target = np.asarray(library.convert_u_dot_integral(left)).reshape(-1, count, states)
+    rows = np.concatenate([design, target], axis=2).reshape(-1, terms + states)
+    factor = triangle(rows)
+    return factor[:, :terms], factor[:, terms:]
+
+
+def _velocity(t: Floats, x: Floats) -> Floats:
+    return np.asarray(derivative_weights(t, order=1, degree=6, half_width=3) @ x)

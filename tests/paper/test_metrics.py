@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from benchmarks.paper.setting import measure, prepare
 
 from cindy.errors import DataError
-from cindy.experiments.metrics import measure
-from cindy.experiments.setting import prepare
 
 
 @pytest.fixture(scope="module")

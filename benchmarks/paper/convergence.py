@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from benchmarks.paper.figures import subplots, title
+from benchmarks.paper.lasso import l1_limit, proximal_gradient
+from benchmarks.paper.setting import PAPER_FORMULATIONS, Setting, prepare
 from cindy._types import Floats
 from cindy.errors import ConvergenceWarning
-from cindy.experiments.figures import subplots, title
-from cindy.experiments.peers import l1_limit, proximal_gradient
-from cindy.experiments.setting import PAPER_FORMULATIONS, Setting, prepare
 from cindy.solver import Blended, Direct, FullyCorrective, Plain, Region, conditional_gradient, oracle_for
 
 __all__ = ["COLUMNS", "SECONDS", "draw_convergence", "objective_along_runs"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,12 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.basis import Derivatives, Factor, Trigonometric
+from cindy.basis import Basis, Derivatives, Factor, Trigonometric
 from cindy.data import Field
 from cindy.model import Spectral, Summand, spectral_solution
-from cindy.systems.field_system import FieldSystem
 
 __all__ = [
+    "FieldSystem",
     "allen_cahn",
     "burgers",
     "fisher_kpp",
@@ -35,6 +37,55 @@ Truth = Mapping[tuple[str, str], float]
 
 _TOLERANCE = 1e-10
 """Of the solutions that are called exact: far below any noise that is added to them."""
+
+
+@dataclass(frozen=True, eq=False)
+class FieldSystem:
+    """A partial differential equation, its dictionary, its true coefficients, and one solution of it.
+
+    solution: makes the exact field; called once
+    equations: the true coefficient of each (field, term) that is not zero
+    known: fields whose equations are known; the others are measured, but no equation of the dictionary moves
+        them
+    order: 2 for u_tt = F
+    """
+
+    name: str
+    basis: Basis
+    equations: Mapping[tuple[str, str], float]
+    solution: Callable[[], Field]
+    known: tuple[str, ...]
+    order: int = 1
+
+    @cached_property
+    def exact(self) -> Field:
+        """The solution without noise, to 1e-10 of its size."""
+        return _once(self.solution)
+
+    @cached_property
+    def coef(self) -> Floats:
+        """The true coefficients, (terms, fields)."""
+        field = self.exact
+        names = self.basis.on_axes(field.axes).names(field.variables)
+        coef = np.zeros((len(names), len(field.states)))
+        for (state, term), value in self.equations.items():
+            coef[names.index(term), field.states.index(state)] = value
+        return coef
+
+    def simulate(self, seed: int = 0, *, noise: float = 0.0) -> Field:
+        """The solution with white Gaussian noise, of `noise` times the root mean square of each field."""
+        field = self.exact
+        draw = np.random.default_rng(seed)
+        values = {}
+        for state in field.states:
+            u = field[state]
+            values[state] = u + noise * np.sqrt(np.mean(u**2)) * draw.standard_normal(u.shape)
+        return field.with_values(field.t, values)
+
+
+@lru_cache(maxsize=32)
+def _once(solution: Callable[[], Field]) -> Field:
+    return solution()
 
 
 def _grid(low: float, high: float, n: int) -> Floats:

@@ -1,5 +1,5 @@
 """The paper's experiments, its peers and its figures; needs the extra `[bench]`."""
 
-from cindy.experiments.studies import STUDIES, failures, reproduce
+from benchmarks.paper.studies import STUDIES, failures, reproduce
 
 __all__ = ["STUDIES", "failures", "reproduce"]

@@ -1,7 +1,5 @@
 """The runner: cases × methods over processes, into a csv that a broken run resumes from."""
 
-import csv
-import io
 import multiprocessing
 import os
 import time
@@ -12,12 +10,10 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from benchmarks.paper.methods import METHODS
+from benchmarks.paper.setting import measure, prepare
+from benchmarks.table import append_row, mend, read_table, shown, write_table
 from cindy._files import alone, make_folder
-from cindy.errors import DataError
-from cindy.experiments.methods import METHODS
-from cindy.experiments.metrics import measure
-from cindy.experiments.setting import prepare
-from cindy.experiments.table import read_table, shown, write_table
 
 __all__ = ["COLUMNS", "Case", "CaseProgress", "run"]
 
@@ -94,7 +90,8 @@ def _run(
     processes: int,
     progress: CaseProgress | None,
 ) -> list[Record]:
-    _mend(out)
+    for path in (out, _seconds_file(out)):
+        mend(path)
     finished = {_identity(row) for row in read_table(out)}
     work: list[tuple[Case, list[str]]] = []
     for case in cases:
@@ -104,8 +101,8 @@ def _run(
             work.append((case, missing))
     total = sum(len(m) for _, m in work)
     for done, (row, seconds) in enumerate(_results(work, trials, processes), start=1):
-        _append(out, COLUMNS, row)
-        _append(
+        append_row(out, COLUMNS, row)
+        append_row(
             _seconds_file(out), (*KEY, "seconds"), {**{k: row[k] for k in KEY}, "seconds": f"{seconds:.3f}"}
         )
         if progress is not None:
@@ -239,26 +236,3 @@ def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _seconds_file(out: Path) -> Path:
     return out.with_suffix(".seconds.csv")
-
-
-def _mend(out: Path) -> None:
-    """Drop a last line that a killed run left half written."""
-    for path in (out, _seconds_file(out)):
-        if path.exists():
-            text = path.read_text(encoding="utf-8")
-            if text and not text.endswith("\n"):
-                path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
-
-
-def _append(path: Path, columns: Sequence[str], row: Record) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    try:
-        if not path.exists() or path.stat().st_size == 0:
-            writer.writeheader()
-        writer.writerow(row)
-        # One write for one row: a run that is killed leaves a whole one, or a last line without its end.
-        with path.open("ab") as file:
-            file.write(text.getvalue().encode("utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot write to {path}: {error.strerror or error}.") from error

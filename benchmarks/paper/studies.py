@@ -6,16 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.paper import convergence, estimates, figures, motion
+from benchmarks.paper.methods import METHODS
+from benchmarks.paper.runner import Case, CaseProgress, run
+from benchmarks.paper.setting import FORMULATIONS, PAPER_FORMULATIONS
+from benchmarks.paper.tables import FRONT_NOISE, anchors_table, front_table
+from benchmarks.table import RESULTS, read_table, write_table
 from cindy._check import did_you_mean, integer, positive
 from cindy._files import write_text
 from cindy.errors import DataError
-from cindy.experiments import convergence, estimates, figures, motion
-from cindy.experiments.anchors import anchors_table
-from cindy.experiments.front import FRONT_NOISE, front_table
-from cindy.experiments.methods import METHODS
-from cindy.experiments.runner import Case, CaseProgress, run
-from cindy.experiments.setting import FORMULATIONS, PAPER_FORMULATIONS
-from cindy.experiments.table import read_table, write_table
 
 __all__ = ["STUDIES", "failures", "reproduce"]
 
@@ -84,7 +83,7 @@ class Request:
 def reproduce(
     system: str,
     *,
-    out: Path | str = "results",
+    out: Path | str = RESULTS / "paper",
     repetitions: int | None = None,
     noise: Sequence[float] | None = None,
     quick: bool = False,

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.paper import methods, reproduce, studies
+from benchmarks.paper.methods import METHODS, Method
+from benchmarks.paper.runner import Case, run
+from benchmarks.paper.tables import anchors_table
+from benchmarks.table import read_table
 
 from cindy.cli.app import main
 from cindy.errors import DataError
-from cindy.experiments import methods, reproduce, studies
-from cindy.experiments.anchors import anchors_table
-from cindy.experiments.methods import METHODS, Method
-from cindy.experiments.runner import Case, run
-from cindy.experiments.table import read_table
 
 CASES = [
     Case("michaelis", f, eta, 0, trajectories=10) for f in ("differential", "free") for eta in (1e-6, 1e-3)
@@ -133,9 +133,9 @@ def test_the_large_systems_are_the_same_studies_as_the_small_ones(system):
 
 
 def test_identified_models_are_set_in_motion_and_drawn(tmp_path, monkeypatch):
-    from cindy.experiments import motion
-    from cindy.experiments.figures import save
-    from cindy.experiments.table import write_table
+    from benchmarks.paper import motion
+    from benchmarks.paper.figures import save
+    from benchmarks.table import write_table
 
     monkeypatch.setitem(motion.TIMES, "fput5", np.linspace(0, 2, 9))
     monkeypatch.setitem(motion.SHOWN, "fput5", (1.0, 2.0))
@@ -147,8 +147,8 @@ def test_identified_models_are_set_in_motion_and_drawn(tmp_path, monkeypatch):
 
 
 def test_objectives_along_the_run_fall_and_are_drawn(tmp_path):
-    from cindy.experiments import convergence
-    from cindy.experiments.figures import save
+    from benchmarks.paper import convergence
+    from benchmarks.paper.figures import save
 
     rows = convergence.objective_along_runs("michaelis", iterations=20, points=3, trajectories=10)
     for name in convergence.ALGORITHMS:
@@ -192,7 +192,7 @@ def test_the_anchors_tell_medians_worst_and_by_what_factor():
 
 
 def test_the_front_table_has_a_line_for_every_method_and_tells_exact_supports(tmp_path):
-    from cindy.experiments.front import front_table
+    from benchmarks.paper.tables import front_table
 
     rows = run([Case("michaelis", "free", 1e-4, 0)], ("floor", "sindy"), tmp_path / "a.csv", trials=4)
     text = front_table(rows, read_table(tmp_path / "a.seconds.csv"))

@@ -1,20 +1,21 @@
-"""CINDy in three guises: the paper's letter, with its authors' early stop, and this library's defaults."""
+"""CINDy in three guises, and the table of all methods: their formulations and how they are drawn."""
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from benchmarks.paper import peers
+from benchmarks.paper.peers import Tuned
+from benchmarks.paper.setting import Setting
 from cindy.errors import ConvergenceWarning, DataError
-from cindy.experiments.setting import Setting
-from cindy.experiments.tuning import Tuned
 from cindy.formulation import Integral
 from cindy.solver import Blended, Region, Result, conditional_gradient, oracle_for
 
-__all__ = ["default", "early", "letter", "paper_run"]
-
+__all__ = ["METHODS", "Method", "default", "early", "letter", "paper_run"]
 
 GAP = 1e-6
 MOST_ITERATIONS = 2000
@@ -89,3 +90,51 @@ def default(*, constrained: bool, passes: int | None = None) -> Callable[[Settin
         return Tuned(coef, {}, setting.validation_loss(coef), 0, "", " ".join(model.warnings)[:200])
 
     return method
+
+
+PAPER = ("differential", "integral")
+MATRICES = (*PAPER, "free")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of every figure.
+
+    fit: from a setting, a number of trials and a seed to scaled coefficients
+    colour, marker, line: the same in every figure; colours of Okabe and Ito, their yellow darkened
+    """
+
+    label: str
+    fit: Callable[[Setting, int, int], Tuned]
+    formulations: tuple[str, ...]
+    colour: str
+    marker: str
+    line: str = "-"
+
+
+ORANGE, SKY, GREEN, OLIVE = "#E69F00", "#56B4E9", "#009E73", "#8F7700"
+BLUE, RED, PINK, BLACK, GREY = "#0072B2", "#D55E00", "#CC79A7", "#000000", "#888888"
+
+METHODS: dict[str, Method] = {
+    "floor": Method("true support", peers.true_support, MATRICES, GREY, "", ":"),
+    "sindy": Method("SINDy", peers.sindy, MATRICES, RED, "o"),
+    "sindy-ridge": Method("SINDy (ridge)", peers.sindy_ridge, PAPER, RED, "v", "--"),
+    "sr3-l0": Method("SR3 (c-ℓ0)", peers.sr3("l0"), PAPER, PINK, "s"),
+    "sr3-l1": Method("SR3 (c-ℓ1)", peers.sr3("l1"), PAPER, PINK, "D", "--"),
+    "fista": Method("FISTA", peers.fista, PAPER, GREEN, "^"),
+    "ipm": Method("IPM", peers.ipm(constrained=False), PAPER, ORANGE, "P"),
+    "ipm-c": Method("IPM (c)", peers.ipm(constrained=True), PAPER, ORANGE, "X", "--"),
+    "lars": Method("LARS", peers.lars, PAPER, GREEN, "<", "--"),
+    "ssr": Method("SSR", peers.ssr, PAPER, OLIVE, "h"),
+    "frols": Method("FROLS", peers.frols, PAPER, OLIVE, "p", "--"),
+    "ensemble": Method("ensemble SINDy", peers.ensemble, PAPER, PINK, "*", "-."),
+    "weak": Method("weak SINDy", peers.weak, ("weak",), ORANGE, ">", "-."),
+    "cindy": Method("CINDy", letter(constrained=False), PAPER, SKY, "o"),
+    "cindy-c": Method("CINDy (c)", letter(constrained=True), PAPER, SKY, "s", "--"),
+    "cindy-early": Method("CINDy, early stop", early(constrained=False), PAPER, BLUE, "^"),
+    "cindy-early-c": Method("CINDy (c), early stop", early(constrained=True), PAPER, BLUE, "v", "--"),
+    "default": Method("one pass", default(constrained=False, passes=1), MATRICES, BLACK, "o"),
+    "default-c": Method("one pass (c)", default(constrained=True, passes=1), MATRICES, BLACK, "s", "--"),
+    "states": Method("fitted states", default(constrained=False), ("free",), BLACK, "^", "-."),
+    "states-c": Method("fitted states (c)", default(constrained=True), ("free",), BLACK, "v", ":"),
+}

@@ -1,10 +1,11 @@
-"""Setting: one measured data set, split by whole trajectories, as the matrices that every method gets."""
+"""Setting: one data set, split by whole trajectories, as the matrices that every method gets; its metrics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.linalg
 
 from cindy import systems
 from cindy._types import Floats
@@ -12,10 +13,20 @@ from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation, Integral
 from cindy.least_squares import LeastSquares
+from cindy.problem import Names
 from cindy.summary import accumulate
 from cindy.systems import System
 
-__all__ = ["FORMULATIONS", "PAPER_FORMULATIONS", "SYSTEMS", "Setting", "prepare"]
+__all__ = [
+    "FORMULATIONS",
+    "PAPER_FORMULATIONS",
+    "SYSTEMS",
+    "Scores",
+    "Setting",
+    "equality_rows",
+    "measure",
+    "prepare",
+]
 
 
 SYSTEMS: dict[str, Callable[[int], System]] = {
@@ -78,8 +89,6 @@ class Setting:
     @cached_property
     def equalities(self) -> Floats:
         """Independent rows C of the physics: C z = 0 for scaled coefficients z, flattened."""
-        from cindy.experiments.physics import equality_rows
-
         return equality_rows(self.system, self.scale)
 
     def rows(self) -> tuple[Floats, Floats]:
@@ -165,3 +174,48 @@ def prepare(
 
 def objective(runs: list[Trajectory], system: System, form: Formulation) -> LeastSquares:
     return accumulate(runs, system.basis, formulation=form, blocks=1).total
+
+
+def equality_rows(system: System, scale: Floats) -> Floats:
+    """Independent rows C with C · flat(z) = 0, where z are the coefficients of columns divided by `scale`."""
+    names = Names(system.basis, system.states)
+    found = [row.weights for law in system.constraints() for row in law.rows(names)]
+    rows = np.zeros((len(found), len(names.terms) * len(system.states)))
+    for row, weights in zip(rows, found, strict=True):
+        row[list(weights)] = list(weights.values())
+    rows /= np.repeat(scale, len(system.states))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    # Ties around a circle repeat each other, and peers that invert C Cᵀ cannot take repeats.
+    r, order = scipy.linalg.qr(rows.T, mode="r", pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(r)) > 1e-10))
+    return np.asarray(rows[np.sort(order[:rank])])
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How far a model is from the truth.
+
+    recovery: E_R = ‖Ω − Ξ‖
+    flow: E_D = ‖Ψ(Y_test)(Ω − Ξ)‖
+    path: E_T = ‖Γ(Y_test)(Ω − Ξ)‖
+    extra, missing: S_E and S_M, the entries of Ω that should be zero, or should not
+    """
+
+    recovery: float
+    flow: float
+    path: float
+    extra: int
+    missing: int
+
+
+def measure(coef: Floats, setting: Setting) -> Scores:
+    """The metrics of physical coefficients, (terms, states)."""
+    truth = setting.system.coef
+    error = coef - truth
+    return Scores(
+        recovery=float(np.linalg.norm(error)),
+        flow=float(np.linalg.norm(setting.flow @ error)),
+        path=float(np.linalg.norm(setting.path @ error)),
+        extra=int(np.count_nonzero((coef != 0) & (truth == 0))),
+        missing=int(np.count_nonzero((coef == 0) & (truth != 0))),
+    )

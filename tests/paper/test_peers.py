@@ -4,14 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+from benchmarks.paper import methods, peers
+from benchmarks.paper.lasso import interior_point
+from benchmarks.paper.methods import METHODS
+from benchmarks.paper.peers import Range, tune
+from benchmarks.paper.setting import SYSTEMS, measure, prepare
 from sklearn.linear_model import Lasso
-
-from cindy.experiments import ours, peers
-from cindy.experiments.interior_point import interior_point
-from cindy.experiments.methods import METHODS
-from cindy.experiments.metrics import measure
-from cindy.experiments.setting import SYSTEMS, prepare
-from cindy.experiments.tuning import Range, tune
 
 SMALL = {"trajectories": 30, "points": 900}
 
@@ -111,7 +109,7 @@ def test_the_papers_run_and_the_public_interface_reach_the_same_loss(settings):
         selection=Gap(1e-6),
     )
     zero = setting.train.value(np.zeros_like(model.coef))
-    run = ours.paper_run(setting, False)
+    run = methods.paper_run(setting, False)
     assert abs(setting.train.value(model.coef) - run.objective) < 3e-6 * zero
 
 

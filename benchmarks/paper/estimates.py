@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.paper.figures import subplots
 from cindy._types import Floats
 from cindy.calculus import (
     central_differences,
@@ -15,7 +16,6 @@ from cindy.calculus import (
     trapezoid_weights,
 )
 from cindy.data import Trajectory
-from cindy.experiments.figures import subplots
 from cindy.formulation import Differential
 from cindy.systems import fput, integrate
 
