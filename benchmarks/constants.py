@@ -14,7 +14,7 @@ from benchmarks.hard_data import FEW, excess, truth_in
 from benchmarks.pde_systems import pde_systems
 from benchmarks.table import write
 from cindy import systems
-from cindy.data import grid_noise, subbands
+from cindy.data import grid_noise, grid_statistics
 from cindy.formulation import feedback, scales
 from cindy.pipeline import models_met, options, passes, settle
 from cindy.regression import standard_errors
@@ -105,17 +105,17 @@ FITTED: list[tuple[Callable[[], systems.System], dict[str, Any]]] = [
 
 
 NOISE_OF_FIELDS: list[tuple[ModuleType, str, Any]] = [
-    (subbands, "_MOMENTS", 4),
-    (subbands, "_BOXES", 2),
-    (subbands, "_BOXES", 10),
-    (subbands, "_FRONT", 2.0),
-    (subbands, "_FRONT", 100.0),
-    (subbands, "_FEW", 0.0),
-    (subbands, "_FEW", 1.0),
-    (subbands, "_ALIKE", 1.0),
-    (subbands, "_ALIKE", 6.0),
-    (subbands, "_ROUGH", 1.0),
-    (subbands, "_ROUGH", 100.0),
+    (grid_statistics, "_MOMENTS", 4),
+    (grid_statistics, "_BOXES", 2),
+    (grid_statistics, "_BOXES", 10),
+    (grid_statistics, "_FRONT", 2.0),
+    (grid_statistics, "_FRONT", 100.0),
+    (grid_statistics, "_FEW", 0.0),
+    (grid_statistics, "_FEW", 1.0),
+    (grid_statistics, "_ALIKE", 1.0),
+    (grid_statistics, "_ALIKE", 6.0),
+    (grid_statistics, "_ROUGH", 1.0),
+    (grid_statistics, "_ROUGH", 100.0),
 ]
 LINES = ("Burgers", "inviscid Burgers", "Kuramoto-Sivashinsky", "Fisher-KPP", "Korteweg-de Vries")
 
@@ -200,13 +200,13 @@ def _levels(names: tuple[str, ...], seeds: range) -> Callable[[], dict[str, Any]
 
     def work() -> dict[str, Any]:
         began = time.process_time()
-        subbands._filter.cache_clear()
+        grid_statistics._filter.cache_clear()
         errors = np.zeros((len(cells), len(seeds)))
         for i, (u, grid, size) in enumerate(cells):
             for k, seed in enumerate(seeds):
                 noise = size * np.random.default_rng(seed).standard_normal(u.shape)
                 errors[i, k] = grid_noise(u + noise, grid) / float(np.sqrt(np.mean(noise**2))) - 1.0
-        subbands._filter.cache_clear()
+        grid_statistics._filter.cache_clear()
         return {
             "largest bias": float(np.abs(errors.mean(axis=1)).max()),
             "root mean square": float(np.sqrt(np.mean(errors**2))),

@@ -8,9 +8,9 @@ import pytest
 from benchmarks.pde_systems import inviscid_burgers
 
 import cindy
-from cindy.formulation import field_rows
-from cindy.pipeline.field_errors import with_noise_errors
-from cindy.pipeline.field_terms import borne_out
+from cindy.evidence import WeakRows
+from cindy.pipeline.field_estimates import with_noise_errors
+from cindy.pipeline.field_identification import chosen_model
 
 FRONTS = "changes faster than the grid can tell"
 BASIS = cindy.Derivatives(4, 4)
@@ -19,9 +19,7 @@ X, T = np.arange(96) * 2 * np.pi / 96, np.linspace(0, 2, 81)
 
 def kept(field: cindy.Field, **settings: float) -> np.ndarray | None:
     """Which rows count, along x and t."""
-    basis = BASIS.on_axes(field.axes)
-    form = cindy.Weak(**settings).fit_to_fields([field], basis)
-    [rows] = field_rows([field], basis, form)
+    [rows] = WeakRows.of([field], BASIS, cindy.Weak(**settings)).rows
     return rows.kept
 
 
@@ -121,14 +119,15 @@ def test_what_touches_a_hole_is_left_out_and_is_no_front():
 
 def test_terms_that_the_noise_does_not_bear_out_leave_and_the_path_goes_with_them():
     field = wave(0.5)
+    evidence = WeakRows.of([field], BASIS, cindy.Weak())
     problem = cindy.Problem(cindy.accumulate(field, basis=BASIS, formulation=cindy.Weak()))
 
     def sure(model: cindy.Model) -> cindy.Model:
-        return with_noise_errors(model, problem, [field])
+        return with_noise_errors(model, problem, evidence)
 
     run = partial(cindy.solve, selection=cindy.Terms(4))
-    model = borne_out(problem, cindy.Significance(), run, sure)
+    model = chosen_model(problem, cindy.Significance(), run, sure)
     assert [model.terms[k] for k in np.flatnonzero(model.coef)] == ["u_x"]
     assert np.array_equal(model.path[model.path.chosen].coef, model.coef)
     assert model.settings["selection"] == "Terms(k=4)"
-    assert np.count_nonzero(borne_out(problem, cindy.Terms(4), run, sure).coef) == 4
+    assert np.count_nonzero(chosen_model(problem, cindy.Terms(4), run, sure).coef) == 4

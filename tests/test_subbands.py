@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cindy.data import grid_noise
-from cindy.data.subbands import white_level
+from cindy.data.grid_statistics import white_level
 
 X, T = np.linspace(0.0, 1.0, 160), np.linspace(0.0, 1.0, 120)
 SIZE = len(X) * len(T)

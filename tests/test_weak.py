@@ -9,8 +9,8 @@ from benchmarks.pde_systems import _grid
 import cindy
 from cindy.basis import Factor
 from cindy.data import grid_noise, shared_by_neighbours
-from cindy.formulation import modes_of
-from cindy.formulation.unbiased import Unbiased, hermite
+from cindy.evidence import WeakRows, modes_of
+from cindy.evidence.noise_in_terms import Unbiased, hermite
 
 N, T = 128, np.linspace(0, 2, 81)
 X = _grid(0, 2 * np.pi, N)
@@ -84,7 +84,7 @@ def test_rows_weighed_by_their_noise_tell_more_than_rows_that_count_alike(monkey
     u = sum(np.exp(-0.16 * k**2 * t) * np.cos(k * x[:, None] + k**2) for k in (0.6, 1.3, 2.5, 3.8))
     field = cindy.Field(u=u + 0.1 * np.random.default_rng(0).standard_normal(u.shape), x=x, t=t)
     weighed = cindy.identify(field, cindy.Derivatives(1, 2))
-    monkeypatch.setattr("cindy.pipeline.field_identification.weighed", lambda *_: None)
+    monkeypatch.setattr("cindy.pipeline.field_estimates.weighed", lambda *_: None)
     alike = cindy.identify(field, cindy.Derivatives(1, 2))
     assert found(weighed)["u_xx"] == pytest.approx(0.16, abs=4 * weighed.coef_error.max())
     assert weighed.coef_error.max() < 0.93 * alike.coef_error.max()
@@ -95,19 +95,20 @@ def test_where_values_are_missing_all_rows_count_alike(monkeypatch):
     mask[50, 40] = True
     field = cindy.Field(u=noisy(0.2)["u"], x=X, t=T, periodic="x", mask=mask)
     model = cindy.identify(field, cindy.Derivatives(1, 2))
-    monkeypatch.setattr("cindy.pipeline.field_identification.weighed", lambda *_: None)
+    monkeypatch.setattr("cindy.pipeline.field_estimates.weighed", lambda *_: None)
     np.testing.assert_array_equal(model.coef, cindy.identify(field, cindy.Derivatives(1, 2)).coef)
 
 
 def test_the_noise_of_different_modes_is_nearly_independent():
     """Draws of the noise alone: their mean square in every mode is what the modes tell, and no two agree."""
     basis = cindy.Derivatives(1, 2).on_axes(("x",))
-    form = cindy.Weak(noise=0.5).fit_to_fields([noisy(0.3)], basis)
+    form = WeakRows.of([noisy(0.3)], basis, cindy.Weak(noise=0.5)).form
     residual, tables = np.array([[1.0, -0.1, 1.0]]), []
     for seed in range(60):
         white = 0.5 * np.random.default_rng(seed).standard_normal((N, len(T)))
         columns = tuple(basis.names(("u",)).index(name) for name in ("u_x", "u_xx"))
-        [modes] = modes_of([cindy.Field(u=white, x=X, t=T, periodic="x")], basis, form, columns)
+        evidence = WeakRows.of([cindy.Field(u=white, x=X, t=T, periodic="x")], basis, form)
+        [modes] = modes_of(evidence, columns)
         tables.append(modes.table @ residual[0])
     scaled = np.array(tables) / np.sqrt(modes.variance(residual)[0])
     assert np.mean(scaled**2) == pytest.approx(1.0, abs=0.02)
@@ -125,7 +126,7 @@ def test_a_summary_tells_how_much_of_a_field_its_equations_explain():
 
 def test_errors_by_noise_do_not_depend_on_how_time_is_cut(monkeypatch):
     whole = cindy.identify(noisy(0.3), cindy.Derivatives(2, 2))
-    monkeypatch.setattr("cindy.formulation.propagation._HELD", 1)
+    monkeypatch.setattr("cindy.evidence.modes._HELD", 1)
     cut = cindy.identify(noisy(0.3), cindy.Derivatives(2, 2))
     np.testing.assert_allclose(cut.covariance, whole.covariance, rtol=1e-9)
 
@@ -160,7 +161,7 @@ def test_a_saved_summary_has_the_same_calibrated_blocks(tmp_path):
 def test_slabs_of_any_length_give_the_same_rows(monkeypatch):
     basis = cindy.Derivatives(2, 2)
     whole = cindy.accumulate(noisy(0.3), basis)
-    monkeypatch.setattr("cindy.formulation.weak_rows._SLAB", 1)
+    monkeypatch.setattr("cindy.evidence.weak._SLAB", 1)
     cut = cindy.accumulate(noisy(0.3), basis)
     assert [b.rows for b in whole.blocks] == [b.rows for b in cut.blocks]
     largest = abs(whole.spurious).max()

@@ -13,7 +13,7 @@ from cindy._check import integer
 from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.calculus import derivative
-from cindy.data import Field, Trajectory
+from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.states import Motion
 
@@ -69,16 +69,6 @@ class Formulation(ABC):
     @abstractmethod
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         """The same formulation with every setting that is None chosen from the data."""
-
-    def fit_to_fields(self, fields: Sequence[Field], basis: Basis) -> Self:
-        """As `fit_to`, for fields on a grid of space and time; not every form has rows for them."""
-        raise DataError(
-            f"{type(self).__name__} is for trajectories; fields on a grid of space and time take Weak()."
-        )
-
-    def noise_of(self, field: Field) -> dict[str, float]:
-        """The standard deviation of the noise of every field; as for `fit_to_fields`."""
-        raise DataError(f"{type(self).__name__} is for trajectories, and knows no noise of fields.")
 
     @property
     def needs_states(self) -> bool:

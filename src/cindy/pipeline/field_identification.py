@@ -4,28 +4,27 @@ have."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._types import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import Field, as_fields
 from cindy.errors import DataError
-from cindy.formulation import INEXACT, Formulation
+from cindy.evidence import INEXACT, WeakRows
+from cindy.formulation import Formulation, Weak
 from cindy.model import Model, explained_rows
-from cindy.pipeline.field_errors import with_noise_errors
-from cindy.pipeline.field_judgement import grid_told, left_over
+from cindy.pipeline.field_estimates import estimated, with_noise_errors
+from cindy.pipeline.field_findings import grid_told, left_over
 from cindy.pipeline.field_parameters import FieldSearch
-from cindy.pipeline.field_terms import borne_out
-from cindy.pipeline.field_weighting import weighed
 from cindy.problem import Problem, at_samples
-from cindy.selection import Selection
+from cindy.selection import Candidates, Selection
 from cindy.summary import Summary
 
-__all__ = ["identify_fields"]
+__all__ = ["chosen_model", "identify_fields"]
 
 _ROUNDING = 4 * float(np.finfo(float).eps)
 """Of the largest value: what two samples that should be equal differ by after a few operations."""
@@ -45,17 +44,18 @@ def identify_fields(
     fields = as_fields(data)
     _check_motion(fields)
 
-    def posed(some: Basis) -> Problem:
-        summary = gather(fields, basis=some, formulation=form)
+    def posed(some: Basis) -> tuple[WeakRows, Problem]:
+        evidence = WeakRows.of(fields, some, Weak() if form is None else form)
+        summary = gather(evidence)
         target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
-        return pose(summary, floor=INEXACT * target)
+        return evidence, pose(summary, floor=INEXACT * target)
 
     if basis.unknowns():
         known = partial(
             identify_fields, fields, form=form, gather=gather, pose=pose, run=run, rule=rule, seed=seed
         )
-        return FieldSearch(basis, known, posed, partial(with_noise_errors, fields=fields)).model()
-    problem = posed(basis)
+        return FieldSearch(basis, known, posed, with_noise_errors).model()
+    evidence, problem = posed(basis)
     summary = problem.summary
     if any(at_samples(c) for c in problem.constraints):
         raise DataError(
@@ -64,24 +64,61 @@ def identify_fields(
             "not give. Leave the tolerance out."
         )
 
-    def sure(some: Model) -> Model:
-        known = with_noise_errors(some, problem, fields)
-        return weighed(known, problem, fields) or known
-
-    model = borne_out(problem, rule, run, sure)
+    model = chosen_model(problem, rule, run, partial(estimated, problem=problem, evidence=evidence))
     return replace(
         model,
         scale=_scale(fields),
-        noise=_noise(fields, summary),
-        findings=(*model.findings, *grid_told(fields, summary), *left_over(model, summary)),
+        noise=_noise(evidence),
+        findings=(*model.findings, *grid_told(evidence), *left_over(model, summary)),
         settings={**model.settings, "seed": seed},
         explained={"equations": explained_rows(model, summary.total)},
     )
 
 
-def _noise(fields: Sequence[Field], summary: Summary) -> Floats:
+def chosen_model(
+    problem: Problem, rule: Selection, run: Callable[..., Model], sure: Callable[[Model], Model]
+) -> Model:
+    """What a rule picks, less the terms that are no longer worth their price, with the surest errors.
+
+    A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth; of
+    many terms the one whose error came out too small stays. Errors by the noise are known far better:
+
+        ξ_i² / error_i² > price of a parameter (Bonferroni's quantile, squared, for Significance)
+
+    `python -m benchmarks pde` has no true term below this where all terms are found.
+
+    sure: a model with such errors
+    """
+    model = sure(run(problem))
+    price = rule.price(problem.summary.total.rows, model.coef.size)
+    while price is not None:
+        support = np.flatnonzero(model.coef)
+        x, error = model.coef.ravel()[support], model.coef_error.ravel()[support]
+        worth = np.full(len(support), np.inf)
+        np.divide(x**2, error**2, out=worth, where=error > 0)
+        if worth.min() > price or len(support) == 1:
+            break
+        smaller = run(problem, selection=_Given(np.delete(support, worth.argmin())))
+        if np.count_nonzero(smaller.coef) >= len(support):
+            # A constraint needs the term.
+            break
+        model = sure(replace(smaller, settings=model.settings))
+    return model
+
+
+@dataclass(frozen=True, eq=False)
+class _Given(Selection):
+    """A support that was chosen before, and what constraints need beside it."""
+
+    support: Ints
+
+    def pick(self, candidates: Candidates) -> Ints:
+        return candidates.with_needed(self.support)
+
+
+def _noise(evidence: WeakRows) -> Floats:
     """(fields,) root mean square over all grids."""
-    levels = [list(summary.formulation.noise_of(f).values()) for f in fields]
+    levels = [list(noise.values()) for noise in evidence.noise]
     return np.asarray(np.sqrt(np.mean(np.square(levels), axis=0)))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from cindy._types import Floats, Ints
 from cindy.basis import Basis, Listed, Parameter, Term, differentiate_by_parameter, term_name
 from cindy.errors import DataError, NoModelError
+from cindy.evidence import WeakRows
 from cindy.findings import Finding
 from cindy.model import Estimate, Model, Path
 from cindy.pipeline.parametric_model import end_of_range
@@ -42,14 +43,15 @@ _STILL = 1e-3
 class FieldSearch:
     """How laws of fields with unknown parameters are found.
 
-    at: the law of a basis without unknowns; pose: the problem of a basis
-    sure: a model with its errors by the noise
+    at: the law of a basis without unknowns
+    pose: the evidence for a basis, and its problem
+    errors: a model with its errors by the noise
     """
 
     basis: Basis
     at: Callable[[Basis], Model]
-    pose: Callable[[Basis], Problem]
-    sure: Callable[[Model, Problem], Model]
+    pose: Callable[[Basis], tuple[WeakRows, Problem]]
+    errors: Callable[[Model, Problem, WeakRows], Model]
 
     def model(self) -> Model:
         """The law at the values that leave least, with errors that know of each other."""
@@ -61,7 +63,7 @@ class FieldSearch:
             if np.array_equal(model.coef != 0, before.coef != 0):
                 break
         last = _Tangents.of(model, self.basis.unknowns(), values, self.pose)
-        return model if last is None else last.told(model, self.sure)
+        return model if last is None else last.told(model, self.errors)
 
     def _scanned(self) -> Values:
         """Where the criterion of the law is least, of a few values of each parameter."""
@@ -107,6 +109,7 @@ class _Tangents:
     first: (p,) a slope of each parameter; size: (p,) its coefficient for a unit of the parameter's place
     """
 
+    evidence: WeakRows
     problem: Problem
     unknown: tuple[Parameter, ...]
     values: Values
@@ -117,7 +120,11 @@ class _Tangents:
 
     @classmethod
     def of(
-        cls, model: Model, unknown: Sequence[Parameter], values: Values, pose: Callable[[Basis], Problem]
+        cls,
+        model: Model,
+        unknown: Sequence[Parameter],
+        values: Values,
+        pose: Callable[[Basis], tuple[WeakRows, Problem]],
     ) -> _Tangents | None:
         """None where the model has no term with a parameter."""
         terms = list(model.basis.at(values).terms(model.variables))
@@ -131,11 +138,11 @@ class _Tangents:
         for one in held:
             (first, size), *others = slopes[one].items()
             ties += [linear({names[k]: size, names[first]: -amount}, 0.0, 0.0) for k, amount in others]
-        problem = pose(Listed(tuple(terms)))
+        evidence, problem = pose(Listed(tuple(terms)))
         problem = replace(problem, constraints=(*problem.constraints, *ties))
         every = np.union1d(own, [flat for one in held for flat in slopes[one]])
         leading = np.array([next(iter(slopes[one].items())) for one in held])
-        return cls(problem, held, values, own, every, leading[:, 0].astype(np.intp), leading[:, 1])
+        return cls(evidence, problem, held, values, own, every, leading[:, 0].astype(np.intp), leading[:, 1])
 
     @cached_property
     def fit(self) -> Refit:
@@ -164,12 +171,12 @@ class _Tangents:
         pairs = zip(self.unknown, step, strict=True)
         return self.values | {one.name: one.value(one.place(self.values[one.name]) + by) for one, by in pairs}
 
-    def told(self, model: Model, sure: Callable[[Model, Problem], Model]) -> Model:
+    def told(self, model: Model, errors_of: Callable[[Model, Problem, WeakRows], Model]) -> Model:
         """The model with its parameters, and errors of both that know of each other."""
         coef, error = self.problem.physical(self.fit.x), self.problem.physical(self.fit.error)
         basis = self.problem.summary.basis
         whole = Model(coef, basis, model.states, inputs=model.inputs, coef_error=error)
-        whole = sure(replace(whole, path=Path((whole,), (0.0,), 0)), self.problem)
+        whole = errors_of(replace(whole, path=Path((whole,), (0.0,), 0)), self.problem, self.evidence)
         unit = np.array([one.slope(self.values[one.name]) for one in self.unknown]) / self.size
         errors = np.abs(unit) * whole.coef_error.ravel()[self.first]
         named = zip(self.unknown, errors, strict=True)

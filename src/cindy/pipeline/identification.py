@@ -31,7 +31,7 @@ from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Constraint, Problem, Weights, at_samples
 from cindy.selection import Selection
 from cindy.solver import Correction, Step
-from cindy.summary import Summary, accumulate, workers
+from cindy.summary import Summary, accumulate, summary_of_fields, workers
 
 __all__ = ["identify"]
 
@@ -92,8 +92,8 @@ def identify(
     run = partial(solve, selection=rule, correction=correction, tol=tol, max_iter=max_iter, callback=callback)
     sums = partial(accumulate, blocks=blocks, device=device, progress=progress)
     if is_fields(trajectories):
-        chosen = form if formulation else None
-        return identify_fields(trajectories, basis, chosen, sums, pose, run, rule, seed)
+        add = partial(summary_of_fields, blocks=blocks, progress=progress)
+        return identify_fields(trajectories, basis, form if formulation else None, add, pose, run, rule, seed)
     source, data, basis = _opened(trajectories, basis)
     with refusals_told(data, basis, form), workers(executor, processes, (basis,), where="identify") as hands:
         pieces = Pieces(source, hands, progress)

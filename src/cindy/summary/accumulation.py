@@ -11,15 +11,15 @@ from cindy._check import integer, short
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, as_fields, as_source, is_fields, same_variables
 from cindy.errors import DataError
+from cindy.evidence import WeakRows
 from cindy.formulation import Formulation, Integral, Weak
 from cindy.summary.backends.executor import map_in_order, workers
 from cindy.summary.blocks import Gathering
 from cindy.summary.factoring import Factored, Factoring, Glimpse
-from cindy.summary.field_blocks import summarise_fields
 from cindy.summary.pieces import Load, Task, tasks
 from cindy.summary.summary import Summary
 
-__all__ = ["accumulate"]
+__all__ = ["accumulate", "summary_of_fields"]
 
 Progress = Callable[[int, int | None], None]
 
@@ -65,10 +65,10 @@ def accumulate(
     if formulation is None:
         formulation = Weak() if is_fields(trajectories) else Integral()
     _check_arguments(basis, formulation)
-    integer(blocks, "accumulate: `blocks`", least=1)
     integer(chunk, "accumulate: `chunk`", least=1)
     if is_fields(trajectories):
-        return summarise_fields(as_fields(trajectories), basis, formulation, blocks=blocks, progress=progress)
+        return summary_of_fields(WeakRows.of(as_fields(trajectories), basis, formulation), blocks, progress)
+    integer(blocks, "accumulate: `blocks`", least=1)
     source = as_source(trajectories)
     with workers(executor, processes, (basis,), where="accumulate") as hands:
         look = _look(source, hands)
@@ -87,6 +87,23 @@ def accumulate(
             if progress is not None:
                 progress(done, total)
     return gathering.summary(first, basis, fitted)
+
+
+def summary_of_fields(evidence: WeakRows, blocks: int = 50, progress: Progress | None = None) -> Summary:
+    """The summary of fields in the weak form, in one pass over their values."""
+    gathered = evidence.gathered(integer(blocks, "accumulate: `blocks`", least=1), progress)
+    first = evidence.fields[0]
+    return Summary(
+        gathered.blocks,
+        gathered.labels,
+        first.states,
+        first.inputs,
+        evidence.basis,
+        evidence.form,
+        gathered.samples,
+        0,
+        gathered.spurious,
+    )
 
 
 def _check_arguments(basis: Basis, formulation: Formulation) -> None:

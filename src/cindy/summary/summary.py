@@ -17,9 +17,9 @@ from cindy._files import whole_file
 from cindy._types import Floats
 from cindy.basis import Basis, basis_from_dict
 from cindy.errors import DataError
+from cindy.evidence import calibrated, calibration
 from cindy.formulation import Formulation, formulation_from_dict
 from cindy.least_squares import LeastSquares, stacked
-from cindy.summary.calibration import calibrated, calibration
 
 __all__ = ["Summary"]
 

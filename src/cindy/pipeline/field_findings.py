@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import pretty
-from cindy.data import Field
+from cindy.evidence import WeakRows
 from cindy.findings import Finding
-from cindy.formulation import field_rows
 from cindy.model import Model
 from cindy.summary import Summary
 
@@ -26,16 +24,16 @@ _TIMES_NOISE = 2.0
 """What is left must be more than so many times what noise leaves: at that noise nobody can say."""
 
 
-def grid_told(fields: Sequence[Field], summary: Summary) -> Iterator[Finding]:
+def grid_told(evidence: WeakRows) -> Iterator[Finding]:
     """A finding where neighbours share their noise, where holes take most rows, and where fronts are."""
-    form: Any = summary.formulation
+    form = evidence.form
     if form.thinned:
         yield Finding(
             "shared-noise",
             f"Neighbouring samples share their noise; only every {form.thinned} sample was used, so that "
             "the noise in them is independent.",
         )
-    every = [rows.counted for rows in field_rows(fields, summary.basis, form)]
+    every = [rows.counted for rows in evidence.rows]
     whole = sum(one.whole.sum() for one in every)
     missing = 1 - whole / sum(one.whole.size for one in every)
     if missing > _HOLES:

@@ -1,14 +1,25 @@
-"""Functions of noisy values whose mean over the noise is the function of the true values.
+"""Noise inside the terms: functions without its bias, and rows without what it adds to their Gram matrix.
 
-With Gaussian noise of standard deviation σ the mean of g over the noise is exp(σ²/2 ∂²) g, so exp(−σ²/2 ∂²)
-g has the mean g itself. For powers these are Hermite polynomials, Σ_j (−σ²/2)^j n! / (j! (n − 2j)!) y^(n −
-2j); for other analytic functions the mean of g(y + iσz) over a standard normal z, by quadrature.
+Two steps take the bias of measurement noise out of the weak rows.
+
+1. `Unbiased` evaluates a function g of noisy values so that its mean over the noise is g of the true
+   values. With Gaussian noise of standard deviation σ the mean of g is exp(σ²/2 ∂²) g, so exp(−σ²/2 ∂²) g
+   has the mean g. For powers these are Hermite polynomials, Σ_j (−σ²/2)^j n! / (j! (n − 2j)!) y^(n − 2j);
+   for other analytic functions the mean of g(y + iσz) over a standard normal z, by quadrature.
+2. `calibration` maps the rows [X | Y]. With G = XᵀX and C the known mean of what noise adds to [X | Y]ᵀ[X |
+   Y],
+
+       X → X (I − G⁻¹ C_xx),   Y → Y − X G⁻¹ C_xy
+
+   makes least squares solve (G − C_xx) ξ = XᵀY − C_xy, the equations without noise (total least squares
+   with known covariance; Fuller, Measurement Error Models, 1987).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product as cartesian
 from typing import Any
 
@@ -17,10 +28,12 @@ import numpy as np
 from cindy._types import Floats
 from cindy.basis import Factor, Term, call
 from cindy.errors import DataError
+from cindy.least_squares import LeastSquares, lengths, triangle
 
-__all__ = ["Unbiased", "hermite"]
+__all__ = ["Unbiased", "Whitened", "calibrated", "calibration", "hermite"]
 
-
+_ROUNDING = 1e-10
+"""Directions of the terms below this share of the largest are not told apart by the data."""
 _NODES = 9
 """Of the quadrature over the noise: exact for polynomials of degree 17, to 1e-9 for sin(y) at a noise of
 1."""
@@ -136,3 +149,60 @@ def _complex_call(factor: Factor, columns: list[Any]) -> Any:
             f"numbers ({error}). Use formulas that do, or give noise=0 to Weak."
         ) from error
     return made
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened:
+    """The directions of the columns of some rows, by the singular values of the design X.
+
+    They whiten the terms without forming G = XᵀX, whose condition number is the square of that of X.
+    """
+
+    design: Floats
+
+    @cached_property
+    def size(self) -> Floats:
+        """(terms,) lengths of the columns."""
+        return lengths(self.design)
+
+    @cached_property
+    def _svd(self) -> tuple[Floats, Floats]:
+        """Right singular vectors of the scaled columns divided by, and times, their singular values."""
+        _, values, turn = np.linalg.svd(self.design / self.size, full_matrices=False)
+        known = values > _ROUNDING * values[0]
+        return turn[known].T / values[known], turn[known].T * values[known]
+
+    def without_noise(self, noise: Floats) -> Floats:
+        """I − G⁻¹ C, for the part C of the Gram matrix that noise adds.
+
+        C is an estimate, but no direction can hold less than no noise or more than all: the eigenvalues of
+        G⁻¹ C are clipped to [0, 1].
+        """
+        white, back = self._svd
+        share, directions = np.linalg.eigh(white.T @ (noise / np.outer(self.size, self.size)) @ white)
+        fraction = white @ (directions * np.clip(share, 0.0, 1.0)) @ directions.T @ back.T
+        return np.asarray((np.eye(len(self.size)) - fraction) * self.size[None, :] / self.size[:, None])
+
+    def solve(self, right: Floats) -> Floats:
+        """G⁻¹ times a right-hand side (terms, k)."""
+        white, _ = self._svd
+        return np.asarray(white @ (white.T @ (right / self.size[:, None])) / self.size[:, None])
+
+
+def calibration(blocks: tuple[LeastSquares, ...], spurious: Floats) -> Floats:
+    """(terms + states, terms + states): the matrix that takes the bias of noise out of blocks of rows.
+
+    spurious: C, what noise adds to the Gram matrix of all blocks
+    """
+    terms = blocks[0].terms
+    total = triangle(np.vstack([b.factor for b in blocks]))
+    whitened = Whitened(total[: min(terms, len(total)), :terms])
+    matrix = np.eye(total.shape[1])
+    matrix[:terms, :terms] = whitened.without_noise(spurious[:terms, :terms])
+    matrix[:terms, terms:] = -whitened.solve(spurious[:terms, terms:])
+    return matrix
+
+
+def calibrated(blocks: tuple[LeastSquares, ...], matrix: Floats) -> tuple[LeastSquares, ...]:
+    """Blocks times the matrix of `calibration`."""
+    return tuple(LeastSquares(triangle(b.factor @ matrix), b.terms, b.rows) for b in blocks)

@@ -1,8 +1,14 @@
-"""Coefficients of fields once more, with every mode of the rows weighed by its noise."""
+"""Coefficients of fields on chosen terms, with standard errors that come from the noise at every sample.
+
+1. `with_noise_errors` gives the errors of least squares by propagating the noise of every sample. Where
+   residuals are larger than noise explains, a share of the scatter between blocks of rows is added.
+2. `weighed` estimates the coefficients once more by generalized least squares over modes, each weighed by
+   its noise, where the noise of every row is known and explains what is left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats, Ints
-from cindy.data import Field
-from cindy.formulation import Modes, modes_of
+from cindy.evidence import Modes, WeakRows, Whitened, modes_of, noise_covariance
 from cindy.model import Model
 from cindy.problem import Problem
 from cindy.regression import Regression, binding
 
-__all__ = ["weighed"]
+__all__ = ["estimated", "weighed", "with_noise_errors"]
 
+_SCATTER = 1.5
+"""Residuals over what noise explains, as squares, up to which noise explains them: the right models of
+`python -m benchmarks pde` stay within 0.7 and 1.4, as there are few independent rows."""
 _ROUNDS = 2
 """Weights depend on the coefficients, little enough that the second round hardly moves them."""
 _EXPLAINED = 1.3
@@ -33,7 +41,79 @@ _DEPENDENT = 1e12
 are not told apart."""
 
 
-def weighed(model: Model, problem: Problem, fields: Sequence[Field]) -> Model | None:
+def estimated(model: Model, problem: Problem, evidence: WeakRows) -> Model:
+    """The model with the best coefficients and errors that the noise of its rows allows."""
+    by_samples = with_noise_errors(model, problem, evidence)
+    return weighed(by_samples, problem, evidence) or by_samples
+
+
+def with_noise_errors(model: Model, problem: Problem, evidence: WeakRows) -> Model:
+    """The model with errors and covariance that come from the noise at every sample.
+
+    Where residuals are larger than noise explains, equations lack something: then that share of the scatter
+    between blocks of rows is added.
+    """
+    summary = problem.summary
+    support = np.flatnonzero(model.coef)
+    if summary.calibration is None or summary.spurious is None or not len(support):
+        return model
+    residual = np.hstack([-model.coef.T, np.eye(len(model.states))])
+    influence = _influence(problem, summary.calibration, support)
+    parts = [noise_covariance(rows, influence, residual) for rows in evidence.rows]
+    known = [part for part in parts if part is not None]
+    total = np.sum(known, axis=0)
+    if len(known) < len(parts) or not (np.diagonal(total) > 0).all():
+        return model
+    by_noise = np.sqrt(np.diagonal(total))
+    by_blocks = model.coef_error.ravel()[support]
+    share = _unexplained(summary.total.factor, summary.spurious, residual)[support % len(model.states)]
+    error = np.sqrt(by_noise**2 + share * by_blocks**2)
+    # What an equality holds fast has no error, and rounding is none.
+    error[by_blocks == 0] = 0.0
+    scale = error / by_noise
+    errors = np.zeros(model.coef.size)
+    errors[support] = error
+    covariance = total * np.outer(scale, scale)
+    return _with(model, coef_error=errors.reshape(model.coef.shape), covariance=covariance)
+
+
+def _with(model: Model, **changes: Any) -> Model:
+    """The model with other numbers, in its path too."""
+    models = tuple(replace(m, **changes) if k == model.path.chosen else m for k, m in enumerate(model.path))
+    return replace(model, path=replace(model.path, models=models), **changes)
+
+
+def _influence(problem: Problem, calibration: Floats, support: Ints) -> Floats:
+    """(k, states, terms): by how much the residual of a state, times a row's terms, moves each coefficient.
+
+    Least squares on the support moves by M Zᵀ r, with Z the calibrated columns and M the inverse of ZᵀZ under
+    the equalities that hold, all in the units of the standard form.
+    """
+    regression = binding(problem.regression, support)
+    terms, width = regression.shape
+    columns, targets = problem.form.sizes
+    found = np.zeros((terms * width, width, terms))
+    for group in regression.groups:
+        fit = regression.fit(support[np.isin(support % width, group)], group)
+        inverse = fit.spread @ fit.spread.T
+        for j in group:
+            here = np.flatnonzero(fit.support % width == j)
+            term = fit.support[here] // width
+            scaled = calibration[:terms, term] / columns[term]
+            size = regression.noise[j] ** 2 * targets[j]
+            found[fit.support, j] += inverse[:, here] @ scaled.T / size
+    return (found * problem.form.unit.ravel()[:, None, None])[support]
+
+
+def _unexplained(factor: Floats, spurious: Floats, residual: Floats) -> Floats:
+    """(states,): the share of the squared residuals that is beyond what noise explains."""
+    left = np.sum((factor @ residual.T) ** 2, axis=0)
+    noise = np.sum((residual @ spurious) * residual, axis=1)
+    share = 1.0 - _SCATTER * np.divide(noise, left, out=np.zeros_like(left), where=left > 0)
+    return np.asarray(np.clip(share, 0.0, 1.0))
+
+
+def weighed(model: Model, problem: Problem, evidence: WeakRows) -> Model | None:
     """The model with coefficients by generalized least squares on its terms, and errors by the noise at
     every sample; None where the noise is not known in every row, or does not explain what is left.
 
@@ -47,8 +127,7 @@ def weighed(model: Model, problem: Problem, fields: Sequence[Field]) -> Model | 
         return None
     width = len(model.states)
     terms = np.unique(support // width)
-    form: Any = summary.formulation
-    modes = modes_of(fields, summary.basis, form, tuple(terms.tolist()))
+    modes = modes_of(evidence, tuple(terms.tolist()))
     if not all(one.known for one in modes):
         return None
     fit = _Weighing(modes, model.coef[terms])
@@ -97,15 +176,7 @@ def _replaced(
     if model.covariance is not None:
         whole[np.ix_(~within, ~within)] = model.covariance[np.ix_(~within, ~within)]
     whole[np.ix_(within, within)] = covariance
-    sure: dict[str, Any] = {
-        "coef": table,
-        "coef_error": errors.reshape(model.coef.shape),
-        "covariance": whole,
-    }
-    models = tuple(
-        replace(one, **sure) if k == model.path.chosen else one for k, one in enumerate(model.path)
-    )
-    return replace(model, path=replace(model.path, models=models), **sure)
+    return _with(model, coef=table, coef_error=errors.reshape(model.coef.shape), covariance=whole)
 
 
 def _directions(regression: Regression, unit: Floats, support: Ints, within: NDArray[np.bool_]) -> Floats:
@@ -193,11 +264,11 @@ class _Filtered:
                 mean[:, k] += self.residual[j, b] * self.mode.shared(int(a), int(b))
         filtered = np.zeros_like(columns)
         for band in _bands(weight) if len(terms) else ():
-            gram = (columns[band] * weight[band, None]).T @ columns[band]
             noise = [
                 [np.sum((weight * self.mode.shared(int(a), int(b)))[band]) for b in terms] for a in terms
             ]
-            keep = _kept(gram, np.array(noise))
+            scaled = columns[band] * np.sqrt(weight[band, None])
+            keep = Whitened(scaled).without_noise(np.array(noise))
             filtered[band], mean[band] = columns[band] @ keep, mean[band] @ keep
         return here, filtered, mean
 
@@ -245,17 +316,3 @@ def _bands(weight: Floats) -> Iterator[Ints]:
         if (end - begin >= _BAND and len(order) - end >= _BAND) or end == len(order):
             yield order[begin:end]
             begin = end
-
-
-def _kept(gram: Floats, noise: Floats) -> Floats:
-    """I − G⁻¹C, no direction less than nothing or more than all noise."""
-    size = np.sqrt(np.diagonal(gram))
-    size = np.where(size > 0, size, 1.0)
-    gram, noise = gram / np.outer(size, size), noise / np.outer(size, size)
-    values, turn = np.linalg.eigh(gram)
-    known = values > 1e-10 * values[-1]
-    white = turn[:, known] / np.sqrt(values[known])
-    share, directions = np.linalg.eigh(white.T @ noise @ white)
-    directions = white @ directions
-    kept = directions * np.clip(1.0 - share, 0.0, 1.0) @ directions.T @ gram
-    return np.asarray(kept * size[None, :] / size[:, None])

@@ -1,11 +1,25 @@
-"""The rows of fields in the weak form, slab by slab of time, and what noise adds to their Gram matrix."""
+"""The evidence of fields: the rows of the weak form, and what noise adds to their Gram matrix.
+
+For every test function φ on a lattice over space and time there is one row
+
+    ∫ φ ∂_t^r u  =  Σ_k ξ_k ∫ φ D^{a_k} g_k(u)
+
+whose derivatives stand on φ. `WeakRows` is all rows of a run: the fields, the settings chosen from them,
+their noise, and one `FieldRows` a field, each made once.
+
+1. Settings and noise are chosen from the fields (`fit_weak`).
+2. A field is read in slabs of time; terms are evaluated without the bias of noise and summed against φ.
+3. Rows that touch a missing value, or a front that the grid does not resolve, are left out.
+4. Rows are gathered as triangles, one a box of space and time, with Σ over rows of the covariance of the
+   noise in their columns (`Gathered`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +29,22 @@ from cindy.basis import Basis, Factor, Term, product
 from cindy.calculus import derivative_weights
 from cindy.data import Field
 from cindy.errors import DataError
-from cindy.formulation.bumps import AxisRows, apply, bumps, integrals, reduce
-from cindy.formulation.fronts import Counted, alternating_sums, counted
-from cindy.formulation.unbiased import Unbiased
-from cindy.formulation.weak import Weak
+from cindy.evidence.grid_operators import (
+    AxisRows,
+    Counted,
+    alternating_sums,
+    apply,
+    bumps,
+    counted,
+    integrals,
+    reduce,
+)
+from cindy.evidence.noise_in_terms import Unbiased
+from cindy.evidence.weak_settings import Noise, fit_weak
+from cindy.formulation import Formulation, Weak
+from cindy.least_squares import LeastSquares, triangle
 
-__all__ = ["FieldRows", "Slab", "field_rows", "has_slope"]
-
+__all__ = ["FieldRows", "Gathered", "WeakRows", "has_slope"]
 
 _MOST_ROWS = 6000
 """Rows of all fields together: neighbouring test functions say nearly the same."""
@@ -33,9 +56,6 @@ _LOCAL_DEGREE = 4
 """Of the polynomials that slopes inside products are taken from."""
 _MODES = 24
 """Cosines in a window of the integral form in time."""
-
-_COUNTED: WeakKeyDictionary[Field, dict[Hashable, Counted]] = WeakKeyDictionary()
-"""Which rows of fields count, which is asked for several times on the way to a model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +80,8 @@ class Slab:
 class FieldRows:
     """How one field becomes rows: test functions along every axis, in slabs of time.
 
+    noise: standard deviation by field
     share: of the rows that this field may have among all fields
-    blocks: how many blocks of rows are wanted
     columns: of the terms those that are wanted; None: all
     spacing: distance of test functions, in half-widths
     most: rows of all fields together
@@ -70,8 +90,8 @@ class FieldRows:
     field: Field
     basis: Basis
     form: Weak
+    noise: Noise
     share: float
-    blocks: int
     columns: tuple[int, ...] | None = None
     spacing: float = _LATTICE
     most: int = _MOST_ROWS
@@ -128,15 +148,21 @@ class FieldRows:
             )
         return made
 
-    @cached_property
-    def divisions(self) -> tuple[int, ...]:
-        """Into how many boxes the rows are divided along every axis."""
+    def only(self, columns: tuple[int, ...]) -> FieldRows:
+        """The same rows for some of the terms."""
+        some = replace(self, columns=columns)
+        # Which rows count does not depend on the terms, and is known here.
+        some.__dict__["counted"] = self.counted
+        return some
+
+    def divisions(self, blocks: int) -> tuple[int, ...]:
+        """Into how many boxes the rows are divided along every axis, for about so many blocks."""
         rows = np.array([a.rows for a in self.axes], dtype=float)
         cuts = np.ones(len(rows), dtype=int)
         if self.form.time == "integral":
             # Rows of one window share their initial state.
             rows[-1] = len(np.unique(self.axes[-1].starts))
-        while np.prod(cuts) < self.blocks:
+        while np.prod(cuts) < blocks:
             each = rows / cuts
             k = int(np.argmax(np.where(cuts < rows, each, 0.0)))
             if cuts[k] >= rows[k]:
@@ -144,13 +170,14 @@ class FieldRows:
             cuts[k] += 1
         return tuple(int(c) for c in cuts)
 
-    def slabs(self) -> Iterator[Slab]:
-        """The rows, one stretch of time after the other."""
+    def slabs(self, blocks: int) -> Iterator[Slab]:
+        """The rows, one stretch of time after the other, for about so many blocks."""
         place, read = int(np.prod(self.field.shape[:-1])), 0
-        for number, piece, low, high in self._pieces():
+        cuts = self.divisions(blocks)
+        for number, piece, low, high in self._pieces(cuts[-1]):
             fresh = max(0, high - max(read, low)) * place
             read = max(read, high)
-            yield self._slab(number, piece, low, high, fresh)
+            yield self._slab(number, piece, low, high, fresh, cuts[:-1])
 
     @cached_property
     def table(self) -> Floats:
@@ -172,15 +199,9 @@ class FieldRows:
         the grid can tell; None: all of them."""
         return self.counted.kept
 
-    @property
+    @cached_property
     def counted(self) -> Counted:
         """Which rows count, and why others do not."""
-        known, key = _COUNTED.setdefault(self.field, {}), (self.form, self.share, self.spacing, self.most)
-        if key not in known:
-            known[key] = self._counted()
-        return known[key]
-
-    def _counted(self) -> Counted:
         states, order = self.field.states, self.form.order
         shape = tuple(a.rows for a in self.axes)
         sums, whole = np.zeros((len(states), len(shape) + 1, *shape)), np.ones(shape, dtype=bool)
@@ -192,17 +213,12 @@ class FieldRows:
             sums[..., piece] = alternating_sums({state: values[state] for state in states}, axes, order)
         return counted(sums, whole, [self.noise[state] for state in states], self.axes, order)
 
-    @cached_property
-    def noise(self) -> dict[str, float]:
-        """Standard deviation by field."""
-        return self.form.noise_of(self.field)
-
-    def _pieces(self) -> Iterator[tuple[int, Ints, int, int]]:
+    def _pieces(self, stretches: int = 1) -> Iterator[tuple[int, Ints, int, int]]:
         """(stretch of time, rows in time that are worked on together, the samples low … high − 1)."""
         time = self.axes[-1]
         order = np.argsort(time.starts, kind="stable")
         place = int(np.prod(self.field.shape[:-1]))
-        for number, part in enumerate(np.array_split(order, self.divisions[-1])):
+        for number, part in enumerate(np.array_split(order, stretches)):
             for piece in self._portions(part, place):
                 yield number, piece, int(time.starts[piece].min()), int(time.stops[piece].max())
 
@@ -225,7 +241,7 @@ class FieldRows:
             count += 1
         return [p for p in np.array_split(part, count) if len(p)]
 
-    def _slab(self, part: int, piece: Ints, low: int, high: int, fresh: int) -> Slab:
+    def _slab(self, part: int, piece: Ints, low: int, high: int, fresh: int, cuts: tuple[int, ...]) -> Slab:
         axes = self._cut(piece, low, high)
         values, _ = self.values(low, high)
         keep = None if self.kept is None else self.kept[..., piece]
@@ -233,7 +249,7 @@ class FieldRows:
         table, evaluated = self._table(axes, unbiased)
         spurious = self._spurious(axes, keep, unbiased, evaluated)
         scale = np.sqrt(self.field.weight)
-        boxes = tuple(scale * box for box in self._boxes(table, keep))
+        boxes = tuple(scale * box for box in _boxes(table, keep, cuts))
         t = self.field.t[:: self.form.steps[-1]]
         return Slab(part, boxes, float(t[low]), float(t[high - 1]), spurious * self.field.weight, fresh)
 
@@ -329,23 +345,14 @@ class FieldRows:
         names = {v for f in g for v in f.variables if self.noise.get(v, 0.0) > 0}
         return any(v in names for f in h for v in f.variables)
 
-    def _boxes(self, table: Floats, keep: NDArray[np.bool_] | None) -> Iterator[Floats]:
-        """The rows box by box of space, in order."""
-        cuts = self.divisions[:-1]
-        edges = [np.linspace(0, n, c + 1).astype(int) for n, c in zip(table.shape, cuts, strict=False)]
-        for corner_ in np.ndindex(*cuts):
-            inside = tuple(slice(e[i], e[i + 1]) for e, i in zip(edges, corner_, strict=True))
-            rows = table[inside].reshape(-1, table.shape[-1])
-            yield rows if keep is None else rows[keep[inside].ravel()]
 
-
-def field_rows(fields: Sequence[Field], basis: Basis, form: Weak, *, blocks: int = 1) -> list[FieldRows]:
-    """The rows of every field, as many as its share of the values allows."""
-    sizes = np.array([np.prod(f.shape) for f in fields], dtype=float)
-    shares = (sizes / sizes.sum()).tolist()
-    return [
-        FieldRows(f, basis, form, s, max(1, round(blocks * s))) for f, s in zip(fields, shares, strict=True)
-    ]
+def _boxes(table: Floats, keep: NDArray[np.bool_] | None, cuts: tuple[int, ...]) -> Iterator[Floats]:
+    """The rows box by box of space, in order."""
+    edges = [np.linspace(0, n, c + 1).astype(int) for n, c in zip(table.shape, cuts, strict=False)]
+    for corner in np.ndindex(*cuts):
+        inside = tuple(slice(e[i], e[i + 1]) for e, i in zip(edges, corner, strict=True))
+        rows = table[inside].reshape(-1, table.shape[-1])
+        yield rows if keep is None else rows[keep[inside].ravel()]
 
 
 def _squares(axis: AxisRows, *, summed: bool) -> dict[tuple[int, int], Floats]:
@@ -377,3 +384,92 @@ def _slope_weights(x: Floats, half: int, period: float | None) -> Floats:
     folded[:, -half:] += wide[:, :half]
     folded[:, :half] += wide[:, -half:]
     return np.asarray(folded)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Rows as triangles that add up.
+
+    blocks, labels: one a box of space and time, and where it is
+    spurious: (terms + states, terms + states) what noise adds to the Gram matrix of all blocks
+    samples: how many values were read
+    """
+
+    blocks: tuple[LeastSquares, ...]
+    labels: tuple[str, ...]
+    spurious: Floats
+    samples: int
+
+
+@dataclass(frozen=True, eq=False)
+class WeakRows:
+    """All rows of a run in the weak form.
+
+    fields: with the same variables and axes
+    basis: on these axes; form: with all settings chosen
+    noise: of every field, standard deviation by state
+    """
+
+    fields: tuple[Field, ...]
+    basis: Basis
+    form: Weak
+    noise: tuple[Noise, ...]
+
+    @classmethod
+    def of(cls, fields: Sequence[Field], basis: Basis, form: Formulation) -> WeakRows:
+        """The rows of fields for a basis, with settings that follow from the fields."""
+        if not isinstance(basis, Basis):
+            raise DataError(
+                f"accumulate: `basis` must be a basis such as Derivatives(3, 2), but is {basis!r}."
+            )
+        if not form.for_fields:
+            raise DataError(
+                f"{type(form).__name__} is for trajectories; fields on a grid of space and time take Weak()."
+            )
+        weak: Any = form
+        basis = basis.on_axes(fields[0].axes)
+        fitted, noise = fit_weak(weak, fields, basis)
+        return cls(tuple(fields), basis, fitted, tuple(noise))
+
+    @cached_property
+    def rows(self) -> tuple[FieldRows, ...]:
+        """The rows of every field, as many as its share of the values allows."""
+        sizes = np.array([np.prod(f.shape) for f in self.fields], dtype=float)
+        return tuple(
+            FieldRows(field, self.basis, self.form, noise, float(share))
+            for field, noise, share in zip(self.fields, self.noise, sizes / sizes.sum(), strict=True)
+        )
+
+    def gathered(self, blocks: int, progress: Callable[[int, int | None], None] | None = None) -> Gathered:
+        """The rows in about so many blocks, in one pass over the values."""
+        first, size = self.fields[0], int(sum(np.prod(f.shape) for f in self.fields))
+        terms = len(self.basis.names(first.variables))
+        spurious = np.zeros((terms + len(first.states),) * 2)
+        parts: list[LeastSquares] = []
+        labels: list[str] = []
+        samples = 0
+        for i, (field, rows) in enumerate(zip(self.fields, self.rows, strict=True)):
+            name = field.name or (f"field {i}" if len(self.fields) > 1 else "field")
+            boxes: dict[tuple[int, int], LeastSquares] = {}
+            times: dict[tuple[int, int], tuple[float, float]] = {}
+            for slab in rows.slabs(max(1, round(blocks * rows.share))):
+                spurious += slab.spurious
+                samples += slab.samples
+                for k, box in enumerate(slab.boxes):
+                    if len(box):
+                        key = slab.part, k
+                        lot = LeastSquares(triangle(box), terms, len(box))
+                        boxes[key] = boxes[key] + lot if key in boxes else lot
+                        times[key] = times.get(key, (slab.begin,))[0], slab.end
+                if progress is not None:
+                    progress(samples, size)
+            for key, block in boxes.items():
+                begin, end = times[key]
+                parts.append(block)
+                labels.append(f"{name}, box {key[1]}, {field.time} = {begin:.6g} … {end:.6g}")
+        if not parts:
+            raise DataError(
+                "accumulate: nothing is left: every test function touches a missing value. Give smaller "
+                "half_widths to Weak, or fill small holes."
+            )
+        return Gathered(tuple(parts), tuple(labels), spurious, samples)
