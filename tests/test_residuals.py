@@ -8,8 +8,8 @@ from cindy.calculus.initial_polynomial import onto_samples, without_polynomials
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
+from cindy.model.comparison import Residual, autocorrelation, residuals
 from cindy.model.model import Model
-from cindy.model.residual import Residual, autocorrelation, residuals
 from cindy.model.solution import solutions
 from cindy.systems import lorenz, lotka_volterra, spring_masses
 

@@ -6,8 +6,8 @@ import pytest
 from cindy.basis import Custom, Polynomial
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model.integration import Limits
 from cindy.model.model import Model
+from cindy.model.simulation import Limits
 from cindy.systems import fput, kuramoto, lorenz, michaelis_menten, rossler, spring_masses, van_der_pol
 
 SYSTEMS = [

@@ -1,20 +1,17 @@
 """Equations and what can be done with them: simulate, score, diagnose, save."""
 
-from cindy.model.comparison import Comparison, compare
+from cindy.model.comparison import Comparison, compare, residuals
 from cindy.model.diagnostics import Diagnostics, diagnose
-from cindy.model.domain import between, inside_domain, outside_domain
-from cindy.model.estimate import Estimate
 from cindy.model.field_comparison import explained_rows, matched_fields
 from cindy.model.field_diagnostics import FieldComparison, compare_fields, diagnose_fields
-from cindy.model.integration import Limits
+from cindy.model.matching import TIME, between, inside_domain, matched, outside_domain, run_names, with_inputs
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
-from cindy.model.residual import residuals
-from cindy.model.run import Run
+from cindy.model.records import Estimate, Run
+from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
 from cindy.model.story import determination, facts
-from cindy.model.unmeasured import TIME, matched, run_names, with_inputs
 
 __all__ = [
     "TIME",

@@ -1,18 +1,89 @@
-"""Data beside solutions for as long as the model can predict."""
+"""A model beside data: residuals sample by sample, R², and solutions for as long as the model can predict."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from cindy._check import integer
 from cindy._types import Floats
+from cindy.calculus import derivative
 from cindy.data import Trajectory, noise_level
+from cindy.errors import DataError
+from cindy.formulation import Differential, Formulation
 from cindy.model.equations import Equations
+from cindy.model.field_comparison import score_fields
+from cindy.model.matching import inside_domain, matched
 from cindy.model.solution import Solution, solutions
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["KINDS", "Comparison", "Residual", "autocorrelation", "compare", "residuals", "score"]
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """Data less equations, in the form the model was fitted in, on one window without gaps.
+
+    trajectory: the place of its trajectory in the data
+    t: (n,) times; values: (n, states), in the units of the states for the integral form, of their rates
+        for the differential one
+    """
+
+    trajectory: int
+    t: Floats
+    values: Floats
+
+
+def residuals(model: Equations, trajectories: Any) -> list[Residual]:
+    """The residuals of every window of the data, in order.
+
+    In the integral form a window has an initial state of its own, the one that leaves the least residual.
+
+    >>> from cindy.basis import Polynomial
+    >>> from cindy.model import Model
+    >>> t = np.linspace(0, 2, 50)
+    >>> decay = Model([[0.0], [-1.0]], Polynomial(1), ("x",))
+    >>> [one] = residuals(decay, Trajectory(t, np.exp(-t), ("x",)))
+    >>> one.values.shape, bool(abs(one.values).max() < 1e-8)
+    ((50, 1), True)
+    """
+    data = inside_domain(model, matched(model, trajectories, "residuals"))[0]
+    form = model.formulation.fit_to(data)
+    found: list[Residual] = []
+    for i, one in enumerate(data):
+        for segment in one.segments():
+            if len(segment) >= form.min_samples:
+                # A weight says how much a row counts, not how large its residual is.
+                windows = _windows(model, form, replace(segment, weight=1.0))
+                found.extend(Residual(i, t, values) for t, values in windows)
+    if not found:
+        raise DataError("residuals: no trajectory has enough complete samples in a row.")
+    return found
+
+
+def _windows(model: Equations, form: Formulation, segment: Trajectory) -> Iterator[tuple[Floats, Floats]]:
+    measured, modelled = form.compared(segment, model.basis, model.coef)
+    return form.at_samples(segment, measured - modelled)
+
+
+def autocorrelation(found: Sequence[Residual], lags: int) -> Floats:
+    """(lags + 1, states): the correlation of residuals that many samples apart within a window.
+
+    NaN where no window is long enough, or nothing varies.
+    """
+    states = found[0].values.shape[1]
+    products, counts = np.zeros((lags + 1, states)), np.zeros(lags + 1)
+    for one in found:
+        n = len(one.values)
+        for lag in range(min(lags, n - 1) + 1):
+            products[lag] += np.sum(one.values[: n - lag] * one.values[lag:], axis=0)
+            counts[lag] += n - lag
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = products / counts[:, None]
+        return np.asarray(means / means[0])
+
 
 _FOLLOWS = 0.9
 """R² of every state, as a share of what noise leaves to explain, above which solutions run through."""
@@ -109,3 +180,71 @@ def _explained(found: Sequence[Solution], states: int) -> Floats:
     left = np.sum((x - np.vstack([one.simulated.x for one in found])) ** 2, axis=0)
     whole = np.sum((x - x.mean(axis=0)) ** 2, axis=0)
     return np.asarray(1 - np.divide(left, whole, out=np.zeros(states), where=whole > 0))
+
+
+Compared = tuple[Floats, Floats]
+
+KINDS = ("equation", "trajectory", "derivative")
+
+
+def score(model: Equations, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
+    """R², the mean over the states; see `Model.score`."""
+    if kind not in KINDS:
+        raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
+    if model.formulation.for_fields:
+        return score_fields(model, trajectories, kind, window=window)
+    data = inside_domain(model, matched(model, trajectories, "score"))[0]
+    if kind == "trajectory":
+        pairs = list(_solutions(model, data, window))
+    elif kind == "derivative" and model.formulation.discrete:
+        raise DataError('score: a discrete model has no derivatives. Use kind="equation".')
+    else:
+        form = model.formulation if kind == "equation" else Differential(order=model.order)
+        compared = _slopes if kind == "derivative" and model.rates else _rows
+        pairs = list(compared(model, data, form.fit_to(data).unweighted()))
+    if not pairs:
+        raise DataError("score: no trajectory has enough complete samples in a row to be compared.")
+    # The integral form has taken the unknown initial state out already: there is no mean left to take out.
+    centred = not (kind == "equation" and model.formulation.integrates)
+    return _determination(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)), centred=centred)
+
+
+def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Compared]:
+    """(what the data say, what the equations say), for each stretch without gaps."""
+    for segment in (part for one in data for part in one.segments()):
+        if len(segment) >= form.min_samples:
+            yield form.compared(segment, model.basis, model.coef)
+
+
+def _slopes(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Compared]:
+    """The same for derivatives where terms hold rates: those are estimated as the derivatives are."""
+    settings = form.to_dict()
+    how = {"degree": settings["degree"], "half_width": settings["half_width"]}
+    for segment in (part for one in data for part in one.segments()):
+        if len(segment) >= form.min_samples:
+            rates, slopes = (
+                derivative(segment.t, segment.x, 0, len(segment), order=k, **how) for k in (1, 2)
+            )
+            yield slopes, model.predict(np.hstack([segment.x, rates]), segment.u)
+
+
+def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> Iterator[Compared]:
+    """(measured, simulated) states; those after a blow-up are NaN."""
+    if window is not None:
+        integer(window, "score: `window`", least=2)
+    for one in solutions(model, data, window=window):
+        simulated = np.full(one.measured.x.shape, np.nan)
+        simulated[: len(one.simulated)] = one.simulated.x
+        yield np.asarray(one.measured.x), simulated
+
+
+def _determination(measured: Floats, modelled: Floats, *, centred: bool) -> float:
+    if not np.all(np.isfinite(modelled)):
+        return -np.inf
+    spread = measured - measured.mean(axis=0) if centred else measured
+    total = np.sum(spread**2, axis=0)
+    rest = np.sum((measured - modelled) ** 2, axis=0)
+    # A state that does not vary is explained if the model says so too, up to rounding.
+    exact = rest <= 1e-24 * np.sum(measured**2, axis=0)
+    ratio = np.divide(rest, total, out=np.ones(len(rest)), where=total > 0)
+    return float(np.mean(np.where(exact, 1.0, 1.0 - ratio)))

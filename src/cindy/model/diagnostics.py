@@ -14,9 +14,9 @@ from cindy.data import Trajectory, noise_level
 from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
-from cindy.model.domain import inside_domain
+from cindy.model.comparison import Residual, autocorrelation, residuals
+from cindy.model.matching import inside_domain
 from cindy.model.model import Model
-from cindy.model.residual import Residual, autocorrelation, residuals
 from cindy.model.story import SURE
 from cindy.summary import accumulate
 

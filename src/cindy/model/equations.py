@@ -1,6 +1,8 @@
 """Equations: a right-hand side F(x) = Ξᵀ ψ(x), evaluated, compiled and written down."""
 
-from collections.abc import Callable, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,15 +15,15 @@ from cindy._types import Floats
 from cindy.basis import Basis, compile_jacobian, compile_rhs, term_label
 from cindy.data import Field, Trajectory
 from cindy.errors import DataError
+from cindy.findings import Finding
 from cindy.formulation import Formulation
-from cindy.model.by_name import in_order, reordered
-from cindy.model.estimate import Estimate
+from cindy.model.records import Estimate, Run
 
-__all__ = ["Equations"]
+__all__ = ["Equations", "in_order", "reordered"]
 
 
 class Equations:
-    """The part of a model that is mathematics: nothing here knows how the coefficients were found."""
+    """What a model is by its equations alone; `Model` describes the attributes, which are its fields."""
 
     coef: Floats
     coef_error: Floats
@@ -33,6 +35,21 @@ class Equations:
     model_error: Floats
     scale: Floats
     parameters: Mapping[str, Estimate]
+    inclusion: Floats
+    near: Any
+    gap: float
+    radius: float
+    violation: float
+    result: Run | None
+    constraints: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    denoised: bool
+    explained: Mapping[str, float]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The sentences of the findings."""
+        return tuple(one.message for one in self.findings)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -201,3 +218,52 @@ class Equations:
             {"coef": (axes, self.coef), "error": (axes, self.coef_error)},
             coords={"term": list(self.terms), "state": list(self.states)},
         )
+
+
+def in_order(values: Any, names: Sequence[str], where: str) -> ArrayLike:
+    """One value, or column, for each name, of a dict, a Series, a frame or a Trajectory; else as it came.
+
+    Frames whose columns have no names, only numbers, are taken as arrays.
+    """
+    if isinstance(values, Trajectory):
+        (one,) = reordered([values], tuple(names), (), where)
+        return one.x
+    keys = _keys(values)
+    if not keys or not all(isinstance(key, str) for key in keys):
+        return values  # type: ignore[no-any-return]
+    for name in names:
+        if name not in keys:
+            raise DataError(f'{where} has no value for "{name}". {did_you_mean(name, keys)}')
+    return np.stack([np.asarray(values[name]) for name in names], axis=-1)
+
+
+def _keys(values: Any) -> list[Any]:
+    if isinstance(values, Mapping):
+        return list(values)
+    if hasattr(values, "columns"):  # a frame
+        return list(values.columns)
+    return list(values.index) if hasattr(values, "to_frame") and hasattr(values, "index") else []
+
+
+def reordered(
+    data: list[Trajectory], states: tuple[str, ...], inputs: tuple[str, ...], where: str
+) -> list[Trajectory]:
+    """The trajectories with these states and inputs, in this order; what else they hold is left out."""
+    found = []
+    for one in data:
+        if (one.states, one.inputs) != (states, inputs):
+            lacks = [name for name in states + inputs if name not in one.variables]
+            if lacks:
+                raise DataError(
+                    f"{where}: the model is about {', '.join(states + inputs)}, but the data hold "
+                    f"{', '.join(one.variables)}. Give the trajectories the names of the model."
+                )
+            place = {name: k for k, name in enumerate(one.variables)}
+            x, u = (one.values[:, [place[name] for name in names]] for names in (states, inputs))
+            known = u if inputs else None
+            one = Trajectory(
+                one.t, x, states,
+                u=known, inputs=inputs or None, stopped=one.stopped, name=one.name, weight=one.weight,
+            )  # fmt: skip
+        found.append(one)
+    return found

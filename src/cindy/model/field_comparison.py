@@ -15,7 +15,7 @@ from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
-from cindy.model.integration import Limits
+from cindy.model.simulation import Limits
 from cindy.summary import accumulate
 
 __all__ = ["explained_rows", "field_rows_of", "matched_fields", "score_fields", "solved_field"]

@@ -14,8 +14,8 @@ from cindy.calculus import derivative_weights
 from cindy.data import Field
 from cindy.errors import DataError
 from cindy.model.equations import Equations
-from cindy.model.integration import Limits
 from cindy.model.lines import Boundary, Lines, lines_solution
+from cindy.model.simulation import Limits
 from cindy.model.spectral import Spectral, Summand, spectral_solution
 
 __all__ = ["simulate_field", "summands"]

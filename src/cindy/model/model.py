@@ -19,18 +19,14 @@ from cindy.data import Field, Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
+from cindy.model.comparison import score
 from cindy.model.equations import Equations
-from cindy.model.estimate import Estimate
 from cindy.model.field_simulation import simulate_field
-from cindy.model.integration import Limits
-from cindy.model.json_values import number, plain
 from cindy.model.lines import Boundary
-from cindy.model.notebook import shown
-from cindy.model.run import Run
-from cindy.model.score import score
-from cindy.model.simulation import simulate
-from cindy.model.smooth import smooth
-from cindy.model.story import facts, told
+from cindy.model.records import Estimate, Run, number, plain
+from cindy.model.simulation import Limits, simulate
+from cindy.model.solution import smooth
+from cindy.model.story import facts, shown, told
 
 __all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
 
@@ -163,11 +159,6 @@ class Model(Equations):
 
     def __str__(self) -> str:
         return self.to_text()
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The sentences of the findings."""
-        return tuple(one.message for one in self.findings)
 
     def summary(self) -> str:
         """The whole story as text: equations, how much they explain, how sure they are, what to beware of."""
@@ -306,9 +297,7 @@ class Model(Equations):
             "noise": [number(v) for v in self.noise],
             "model_error": [number(v) for v in self.model_error],
             "inclusion": _inclusion(self),
-            "covariance": None
-            if self.covariance is None
-            else [[number(v) for v in r] for r in self.covariance],
+            "covariance": None if self.covariance is None else _rows(self.covariance),
             "scale": [number(v) for v in self.scale],
             "gap": number(self.gap),
             "radius": number(self.radius),

@@ -15,9 +15,8 @@ from cindy.basis import basis_from_dict
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import formulation_from_dict
-from cindy.model.estimate import Estimate
-from cindy.model.json_values import no_constant, to_float, to_mapping, to_names
 from cindy.model.model import FORMAT, VERSION, Model, Path, Run
+from cindy.model.records import Estimate, no_constant, to_float, to_mapping, to_names
 from cindy.solver import Step
 
 __all__ = ["from_dict", "load"]

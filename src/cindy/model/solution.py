@@ -2,24 +2,194 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from cindy._types import Floats
 from cindy.calculus import cumulative, derivative_weights, interval_weights
-from cindy.data import Trajectory, noise_level
+from cindy.data import Trajectory, as_trajectories, noise_level
 from cindy.errors import DataError
 from cindy.formulation import half_period
-from cindy.model.domain import inside_domain
 from cindy.model.equations import Equations
-from cindy.model.fitted_start import MOST, fitted_start
-from cindy.model.integration import Limits
-from cindy.model.simulation import simulate
-from cindy.model.smooth import fitted_states
+from cindy.model.matching import inside_domain
+from cindy.model.simulation import Limits, simulate
+from cindy.states import states_under
 
-__all__ = ["Solution", "solutions"]
+__all__ = ["MOST", "Solution", "fitted_start", "fitted_states", "smooth", "solutions"]
+
+
+def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
+    """The trajectories with fitted states in place of measured ones; NaN where a stretch was too short.
+
+    Where rates were fitted too, they are further states of these trajectories.
+    """
+    if model.formulation.for_fields:
+        raise DataError("smooth: states are fitted along trajectories; values of fields are not fitted.")
+    data = as_trajectories(trajectories)
+    found = fitted_states(model, data)
+    if found is None and np.isfinite([*model.noise, *model.model_error]).all():
+        raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
+    if found is None:
+        raise DataError(
+            "smooth: states are fitted under models that were identified with fitted states, "
+            "and this one was not. Identify it with `passes=None`, in the integral form or as a map."
+        )
+    names = model.states + model.rates
+    return [
+        Trajectory(one.t, x, names, u=one.u, inputs=one.inputs or None, name=one.name)
+        for one, x in zip(data, found, strict=True)
+    ]
+
+
+def fitted_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats] | None:
+    """(samples, states and rates) for each trajectory, NaN where a stretch was too short.
+
+    None where noise and model error are not known, and where what is fitted runs away.
+    """
+    motion = model.formulation.motion(data, model.basis)
+    if motion is None or not np.isfinite([*model.noise, *model.model_error]).all():
+        return None
+    support = np.flatnonzero(model.coef)
+    coef = model.coef.ravel()[support]
+    variance = motion.variances(np.square(model.noise))
+    error = motion.errors(0.0, variance)
+    error[motion.sought] = np.square(model.model_error)
+    fitted = states_under(motion, motion.law(motion.widened(support)), coef, variance, error)
+    if not fitted.alive:
+        return None
+    out = [np.full((len(one), motion.states), np.nan) for one in data]
+    for record, x in zip(motion.records, fitted.x, strict=True):
+        for number, offset, states in zip(record.source, record.offset, x, strict=True):
+            kept = states[:: max(motion.parts, 1)]
+            out[number][offset : offset + len(kept)] = kept
+    return out
+
+
+_LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
+"""Of the simulations along the way: far more accurate than data are, and given up soon."""
+_DIFFERENCE = 1e-4
+"""Of a start, in spreads: far above the tolerance of the simulation, far below what bends it."""
+_ROUNDS = 6
+"""Of Levenberg and Marquardt, each some simulations; one that gains less than a thousandth is the last."""
+_FOLLOWS = 0.5
+"""Of the spread: a solution that is further off than this in the root mean square no longer follows."""
+_BEYOND = 0.1
+"""How far outside the range of the data a start may lie, in widths of that range."""
+_EXACT = 1e-5
+"""Of the spread: a solution that misses no sample by more is not improved by one of limited tolerance."""
+_MANY = 12
+"""States beyond which differences are taken once per horizon and then brought up to date by Broyden's rule:
+a round by differences takes a simulation for each state, which was 43 of 111 s for a model of 50
+(`python -m benchmarks large`)."""
+MOST = 400
+"""Samples that a start is fitted to; more of them change it little and cost as much again."""
+
+
+def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats], *, first: int) -> Floats:
+    """The start whose solution misses the samples ahead least, within the range of the data.
+
+    Gauss-Newton with differences over a horizon that begins at `first` samples, or as far as the best guess
+    follows already, and doubles as long as the solution follows: a chaotic solution is a smooth function of
+    its start over a short time only. The result is never worse than the best guess on the samples it was
+    fitted to; where no solution follows, it is the best guess.
+
+    guesses: starts, (states,) or (2 · states,) with rates for order 2
+    """
+    d = len(model.states)
+    low, high = ahead.x.min(axis=0), ahead.x.max(axis=0)
+    width = np.where(high > low, high - low, np.maximum(np.abs(high), 1e-300))
+    spread = np.maximum(ahead.x.std(axis=0), 1e-3 * width)
+    span = float(ahead.t[-1] - ahead.t[0])
+    scale = np.concatenate([spread, spread * (2 * np.pi / span)])[: model.order * d]
+    free = np.full(d, np.inf)
+    lower = np.concatenate([low - _BEYOND * width, -free])[: len(scale)]
+    upper = np.concatenate([high + _BEYOND * width, free])[: len(scale)]
+
+    def missed(samples: int, start: Floats) -> Floats:
+        """(samples · states,) in units of the spread; where the solution has ended, three of them."""
+        piece = ahead.part(0, samples)
+        found = simulate(model, start, piece.t, piece.u, limits=_LIMITS)
+        result = np.full(piece.x.shape, 3.0)
+        result[: len(found)] = (found.x - piece.x[: len(found)]) / spread
+        return np.ravel(np.clip(result, -1e3, 1e3))
+
+    def improved(samples: int, start: Floats) -> Floats:
+        if np.max(np.abs(missed(samples, start))) <= _EXACT:
+            return start
+        return _improved(start, partial(missed, samples), scale, lower, upper)
+
+    def follows(samples: int, start: Floats) -> bool:
+        return bool(np.sqrt(np.mean(missed(samples, start) ** 2)) <= _FOLLOWS)
+
+    whole = min(len(ahead), MOST)
+    horizon = min(max(first, 4 * model.order), whole)
+    starts = [np.clip(guess, lower, upper) for guess in guesses if np.all(np.isfinite(guess))]
+    guess = min(starts, key=lambda start: float(np.sum(missed(horizon, start) ** 2)))
+    while horizon < whole and follows(min(2 * horizon, whole), guess):
+        horizon = min(2 * horizon, whole)
+    best = improved(horizon, guess)
+    if not follows(horizon, best):
+        return (
+            guess  # equations that do not follow at all would start anywhere, to be least wrong in the mean
+        )
+    while horizon < whole:
+        horizon = min(2 * horizon, whole)
+        further = improved(horizon, best)
+        # Where it follows only because it was fitted so far, it may have left the samples next to the start.
+        if not follows(horizon, further):
+            return best
+        best = further
+    return best
+
+
+def _improved(
+    start: Floats, missed: Callable[[Floats], Floats], scale: Floats, lower: Floats, upper: Floats
+) -> Floats:
+    """Levenberg-Marquardt within bounds, a few rounds."""
+    left = missed(start)
+    damping, slope = 1e-3, np.zeros((len(left), 0))
+    for _ in range(_ROUNDS):
+        if slope.shape[1] == 0 or len(start) <= _MANY:
+            slope = _slope(start, left, missed, scale, upper)
+        if not np.all(np.isfinite(slope)):
+            return start
+        before = float(left @ left)
+        for _ in range(4):
+            normal = slope.T @ slope
+            size = np.diag(normal) + 1e-12 * np.trace(normal) + 1e-300
+            normal[np.diag_indices_from(normal)] += damping * size
+            change = np.linalg.lstsq(normal, -slope.T @ left)[0]
+            tried = np.clip(start + change * scale, lower, upper)
+            there = missed(tried)
+            # Broyden's rule: the slope that differs least and explains what was seen (Math. Comp. 19, 1965).
+            taken = (tried - start) / scale
+            if len(start) > _MANY and np.any(taken):
+                slope += np.outer(there - left - slope @ taken, taken / (taken @ taken))
+            if float(there @ there) < before:
+                start, left, damping = tried, there, damping / 10
+                break
+            damping *= 10
+        else:
+            return start
+        if before - float(left @ left) < 1e-3 * before:
+            return start
+    return start
+
+
+def _slope(
+    start: Floats, left: Floats, missed: Callable[[Floats], Floats], scale: Floats, upper: Floats
+) -> Floats:
+    """By differences: how what is missed changes with the start, in units of the scale."""
+    columns = []
+    for k, unit in enumerate(scale):
+        step = np.zeros(len(start))
+        step[k] = _DIFFERENCE * unit * (1 if start[k] + _DIFFERENCE * unit <= upper[k] else -1)
+        columns.append((missed(start + step) - left) / step[k] * unit)
+    return np.column_stack(columns)
 
 
 _DEGREE, _HALF_WIDTH = 6, 3

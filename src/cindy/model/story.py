@@ -1,20 +1,18 @@
-"""The story of a model as text: equations, how much they explain, how sure they are, what to beware of."""
+"""A model in words: equations, how much they explain, how sure they are, what to beware of."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._types import Floats
 from cindy.basis import variable_label
-from cindy.formulation import Formulation
-from cindy.model.run import Run
+from cindy.model.equations import Equations
 
-__all__ = ["SURE", "Known", "determination", "facts", "told"]
+__all__ = ["SURE", "determination", "facts", "shown", "told"]
+
 
 _WIDTH = 100
 """Of a line, in characters."""
@@ -27,49 +25,7 @@ _MOST = 5
 """Terms that are named one by one."""
 
 
-class Known(Protocol):
-    """What a story is told of: the attributes of a model that it needs."""
-
-    @property
-    def states(self) -> tuple[str, ...]: ...
-    @property
-    def coef(self) -> Floats: ...
-    @property
-    def inclusion(self) -> Floats: ...
-    @property
-    def noise(self) -> Floats: ...
-    @property
-    def model_error(self) -> Floats: ...
-    @property
-    def gap(self) -> float: ...
-    @property
-    def radius(self) -> float: ...
-    @property
-    def violation(self) -> float: ...
-    @property
-    def result(self) -> Run | None: ...
-    @property
-    def constraints(self) -> tuple[str, ...]: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-    @property
-    def explained(self) -> Mapping[str, float]: ...
-    @property
-    def near(self) -> Any: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-    @property
-    def order(self) -> int: ...
-    @property
-    def formulation(self) -> Formulation: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def support(self) -> NDArray[np.bool_]: ...
-    def equations(self) -> list[str]: ...
-
-
-def told(model: Known) -> str:
+def told(model: Equations) -> str:
     """Everything a model knows about itself."""
     parts = ["Equations", *(f"  {line}" for line in model.equations()), "", "How sure"]
     width = max(len(name) for name, _ in facts(model))
@@ -84,12 +40,12 @@ def told(model: Known) -> str:
     return "\n".join(parts)
 
 
-def facts(model: Known) -> list[tuple[str, str]]:
+def facts(model: Equations) -> list[tuple[str, str]]:
     """(name, what is known), in the order in which a reader asks."""
     return [*_explained(model), *_terms(model), *_noise(model), *_laws(model), *_search(model)]
 
 
-def _explained(model: Known) -> Iterator[tuple[str, str]]:
+def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     known = model.explained
     if "equations" in known:
         yield (
@@ -114,7 +70,7 @@ def _explained(model: Known) -> Iterator[tuple[str, str]]:
         )
 
 
-def _terms(model: Known) -> Iterator[tuple[str, str]]:
+def _terms(model: Equations) -> Iterator[tuple[str, str]]:
     yield "terms", f"{model.size} of {model.coef.size} possible"
     known = np.isfinite(model.inclusion)
     if known.any():
@@ -138,13 +94,13 @@ def _terms(model: Known) -> Iterator[tuple[str, str]]:
             yield "near", f"no other model comes closer than {above[0]:.1f} units of −2 log p: see model.near"
 
 
-def _probability(model: Known, i: int, j: int) -> str:
+def _probability(model: Equations, i: int, j: int) -> str:
     equation = variable_label(model.states[j]) + "'" * model.order
     return f"{model.labels[i]} in {equation} ({model.inclusion[i, j]:.0%})"
 
 
-def _noise(model: Known) -> Iterator[tuple[str, str]]:
-    if np.any(np.isfinite(model.model_error)):
+def _noise(model: Equations) -> Iterator[tuple[str, str]]:
+    if model.denoised:
         yield "states", "fitted together with the equations"
     elif model.result is not None and not model.formulation.for_fields:
         yield (
@@ -160,18 +116,18 @@ def _noise(model: Known) -> Iterator[tuple[str, str]]:
         )
 
 
-def _by_state(model: Known, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+def _by_state(model: Equations, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
     return ", ".join(f"{variable_label(s)} {v:.2g}" for s, v in zip(model.states, values, strict=True))
 
 
-def _laws(model: Known) -> Iterator[tuple[str, str]]:
+def _laws(model: Equations) -> Iterator[tuple[str, str]]:
     for text in model.constraints:
         yield "law", text
     if model.constraints:
         yield "violation", f"{model.violation:.1e} at most"
 
 
-def _search(model: Known) -> Iterator[tuple[str, str]]:
+def _search(model: Equations) -> Iterator[tuple[str, str]]:
     if np.isfinite(model.gap):
         yield "gap", f"{model.gap:.3g} of the loss without a model; nothing in the region fits better by more"
     if np.isfinite(model.radius):
@@ -187,3 +143,32 @@ def determination(value: float) -> str:
         return f"{value:.2g}"
     digits = int(np.clip(1 - np.floor(np.log10(max(1 - value, 1e-9))), 2, 6))
     return f"{value:.{digits}f}"
+
+
+_SUMMANDS = 40
+"""Summands an equation; a notebook is no place for more."""
+
+
+def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence[str]) -> str:
+    """HTML without scripts or anything from elsewhere."""
+    from cindy.export import left_side, summand  # with `import cindy` it would cost a tenth of its time
+
+    terms = model.basis.terms(model.variables)
+    dots = any("·" in label for label in model.labels)
+    rows = []
+    for j, state in enumerate(model.states):
+        present = np.flatnonzero(model.coef[:, j])
+        sides = [
+            summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0, dots=dots)
+            for k, i in enumerate(present[:_SUMMANDS])
+        ]
+        right = " ".join(sides) or "<math><mn>0</mn></math>"
+        more = f" … ({len(present)} terms)" if len(present) > _SUMMANDS else ""
+        form = model.formulation
+        left = left_side(state, model.order, discrete=form.discrete, partial=form.for_fields)
+        style = "text-align: left; padding: 0.15em 0.4em; border: none"
+        rows.append(f'<tr><td style="{style}">{left}</td><td style="{style}">{right}{more}</td></tr>')
+    told = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in known)
+    warned = "".join(f"<li>{escape(sentence)}</li>" for sentence in warnings)
+    beware = f"<details open><summary>Beware</summary><ul>{warned}</ul></details>" if warned else ""
+    return f"<div><table>{''.join(rows)}</table><p><small>{told}</small></p>{beware}</div>"
