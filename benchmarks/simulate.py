@@ -49,8 +49,8 @@ def run() -> None:
         "simulate",
         "Reference solutions and LSODA",
         table,
-        "`System.simulate` iterates on polynomials through many samples, or lands on every sample by "
-        "extrapolation where they are sparse, in extended precision (error of a step 1e-16) for all "
+        "`System.simulate` iterates on polynomials through many samples, "
+        "in extended precision (error of a step 1e-16) for all "
         f"trajectories at once; LSODA (odeint, rtol = atol = {TOLERANCE:g}) goes "
         "through one after the other with the same right-hand side. Off by: the largest difference over "
         "the largest state, which is LSODA's error: chaos magnifies it.",

@@ -1,4 +1,21 @@
-"""Reference solutions at dense samples: Picard's iteration on polynomials of high degree."""
+"""Reference solutions: Picard's iteration on polynomials of high degree.
+
+On a step of length h the solution of ẋ = f(x) is the fixed point of
+
+    x(s) = x(0) + h ∫₀ˢ f(x),    0 ≤ s ≤ 1,
+
+where f(x) is the polynomial through its values at Chebyshev points (Clenshaw and Norton, Comput. J. 6, 1963).
+
+1. Iterate in double precision from a straight line until nothing changes by more than 1e-14 of the state,
+   then in extended precision, where the platform has it, until the tolerance is met.
+2. The step is taken when the last two Chebyshev coefficients of h f are below the tolerance as well;
+   otherwise it is repeated with a shorter one.
+3. The integral of the polynomial gives the solution at every sample within the step, so nothing is
+   interpolated.
+4. The next length follows from the last coefficients and from the number of iterations.
+
+All points of all trajectories are one call of f.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.errors import CindyError
-from cindy.systems.reference_solution import integrate
+from cindy.errors import CindyError, DataError
 
-__all__ = ["collocate"]
+__all__ = ["integrate"]
 
 Wide = NDArray[np.longdouble]
 Floating = NDArray[np.floating[Any]]
@@ -26,49 +42,47 @@ WISHED = 18
 """Iterations of a step of the right length: fewer, and the next one is longer."""
 ROUGH, FINE_SWEEPS = 1e-14, 8
 """What double precision is asked for before extended precision takes over, which then converges at once."""
-DENSE = 10
-"""Samples that the first step must hold, or it is cheaper to land on each of them: Kuramoto's oscillators
-have seven and would take four times as long by collocation; the others have 14 to 39 and take a half to a
-fifth (`python -m benchmarks simulate`)."""
 SHORTEST = 1e-12
 """Of the horizon: a solution that needs shorter steps leaves every bound."""
 _ROUNDING = 16 * np.finfo(np.longdouble).eps
 
 
-def collocate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> Floats:
-    """The solution of ẋ = rhs(x) from x0 at times[0], at every one of `times`: (times, *x0.shape).
+def integrate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> Floats:
+    """The solutions of ẋ = rhs(x) from the rows of x0 at times[0], at every one of `times`.
 
-    As by `integrate` with `rhs` that takes many states at once, in less time where samples are dense. On
-    a step of length h the solution is the fixed point of
+    The result has shape (times, trajectories, states). The error of a step is below `tol` times max(1, |x|)
+    in every entry, or at the rounding of `rhs` where that is coarser.
 
-        x(s) = x(0) + h ∫₀ˢ rhs(x),    0 ≤ s ≤ 1,
-
-    with rhs(x) a polynomial through its values at Chebyshev points (Clenshaw and Norton, Comput. J. 6,
-    1963): all points of all trajectories are one call of `rhs`, and the polynomial holds at every sample
-    on the way. A step is taken when the last iteration and the last coefficients of the polynomial are
-    below `tol` times max(1, |x|).
+    rhs: from (any number, states) to the same shape
+    x0: (trajectories, states)
 
     >>> import numpy as np
-    >>> x = collocate(lambda x: -x, np.ones((1, 1)), np.linspace(0.0, 1.0, 100))
+    >>> x = integrate(lambda x: -x, np.ones((1, 1)), np.linspace(0.0, 1.0, 100))
     >>> abs(float(x[-1, 0, 0]) - float(np.exp(-1.0))) < 1e-15
     True
     """
+    if np.ndim(x0) != 2:
+        raise DataError(
+            f"integrate: `x0` must have shape (trajectories, states), but has {np.shape(x0)}. "
+            "Write x0[None] for one trajectory."
+        )
     grid, clock = _grid(NODES), np.asarray(times, dtype=np.longdouble)
     # Extended precision where the platform has it: chaotic systems amplify the rounding of each step.
     x, exact = np.asarray(x0, dtype=np.longdouble), max(np.longdouble(tol), _ROUNDING)
     out = np.empty((len(clock), *x.shape))
     out[0] = x0
     now, end, k = clock[0], clock[-1], 1
-    # The first step tells whether samples are dense.
-    h = clock[min(DENSE, len(clock) - 1)] - now
+    h = _first_length(rhs, x, end - now)
     with np.errstate(all="ignore"):
         while k < len(clock):
             slopes, factor = _step(rhs, x, h, exact, grid)
-            if slopes is None and k == 1:
-                return integrate(rhs, x0, times, tol=tol, stacked=True)
             if slopes is None:
                 h *= factor
-                _long_enough(h, end - clock[0], now)
+                if h < SHORTEST * (end - clock[0]):
+                    raise CindyError(
+                        f"integrate: no step is short enough after t = {float(now):.6g}; "
+                        "the solution probably leaves every bound there. Choose a shorter horizon."
+                    )
                 continue
             last = len(clock) if h == end - now else int(np.searchsorted(clock, now + h, side="right"))
             ways = h * (grid.integrals(np.append((clock[k:last] - now) / h, 1)) @ slopes)
@@ -78,12 +92,11 @@ def collocate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> F
     return out
 
 
-def _long_enough(h: np.longdouble, horizon: np.longdouble, now: np.longdouble) -> None:
-    if h < SHORTEST * horizon:
-        raise CindyError(
-            f"integrate: no step is short enough after t = {float(now):.6g}; "
-            "the solution probably leaves every bound there. Choose a shorter horizon."
-        )
+def _first_length(rhs: Right, x: Wide, horizon: np.longdouble) -> np.longdouble:
+    """The time in which the fastest entry changes by its size, or by 1 if that is more."""
+    with np.errstate(all="ignore"):
+        speed = np.max(np.abs(np.asarray(rhs(x))) / np.maximum(1.0, np.abs(x)), initial=0.0)
+    return min(horizon, 1 / np.longdouble(speed)) if np.isfinite(speed) and speed > 0 else horizon
 
 
 @dataclass(frozen=True)
@@ -103,8 +116,8 @@ class _Grid:
 
     def integrals(self, s: Wide) -> Wide:
         """(samples, n): its integrals from 0 to s."""
-        found: Wide = _polynomials(s, len(self.primitive)) @ self.primitive
-        return found
+        weights: Wide = _polynomials(s, len(self.primitive)) @ self.primitive
+        return weights
 
 
 @cache
@@ -126,33 +139,35 @@ def _grid(nodes: int) -> _Grid:
 def _polynomials(s: Wide, count: int) -> Wide:
     """(points, count): Chebyshev's polynomials of degree 0 … count − 1 at s in [0, 1]."""
     angle = np.arccos(np.clip(2 * s - 1, -1, 1))
-    found: Wide = np.cos(angle[:, None] * np.arange(count))
-    return found
+    values: Wide = np.cos(angle[:, None] * np.arange(count))
+    return values
 
 
 def _step(
     rhs: Right, x: Wide, h: np.longdouble, tol: np.longdouble, grid: _Grid
 ) -> tuple[Wide | None, float]:
     """The slopes at the points of a step, None where it is too long; and by how much to change its length."""
-    start, slope = x.ravel(), np.asarray(rhs(x[None])).ravel()
+    start, slope = x.ravel(), np.asarray(rhs(x)).ravel()
     scale: Wide = np.maximum(1.0, np.abs(start)).astype(np.longdouble)
     guess = start + h * grid.points[:, None] * slope
     # Most of the way in double precision, whose arithmetic is many times as fast.
     running = h * grid.running
-    rough, _, taken = _settled(rhs, x, running, guess.astype(np.float64), ROUGH * scale, SWEEPS)
+    rough, _, taken = _fixed_point(rhs, x, running, guess.astype(np.float64), ROUGH * scale, SWEEPS)
     if rough is None:
         return None, 0.5
-    _, slopes, _ = _settled(rhs, x, running, rough.astype(np.longdouble), tol * scale, FINE_SWEEPS)
+    _, slopes, _ = _fixed_point(rhs, x, running, rough.astype(np.longdouble), tol * scale, FINE_SWEEPS)
     if slopes is None:
         return None, 0.7
-    tail = float(np.max(np.abs(h * (grid.tail @ slopes)) / (tol * scale)))
+    # A right-hand side in double precision leaves its rounding in every coefficient, however short the step.
+    rounding = 8 * np.finfo(slopes.dtype).eps * h * np.max(np.abs(slopes), axis=0)
+    tail = float(np.max(np.abs(h * (grid.tail @ slopes)) / np.maximum(tol * scale, rounding)))
     fitting = 0.9 * max(tail, 1e-12) ** (-1 / len(grid.points))
     if tail > 1.0:
         return None, min(fitting, 0.9)
     return slopes, float(np.clip(min(fitting, WISHED / taken), 0.5, 4.0))
 
 
-def _settled(
+def _fixed_point(
     rhs: Right, x: Wide, running: Wide, states: Floating, limit: Floating, most: int
 ) -> tuple[Floating | None, Wide | None, int]:
     """States and slopes that an iteration changes by no more than the limit, in the precision of `states`.
@@ -162,7 +177,7 @@ def _settled(
     kind = states.dtype
     running, start, limit = running.astype(kind), x.ravel().astype(kind), limit.astype(kind)
     for sweep in range(1, most + 1):
-        slopes = np.asarray(rhs(states.reshape(-1, *x.shape))).reshape(len(running), -1)
+        slopes = np.asarray(rhs(states.reshape(-1, x.shape[-1]))).reshape(len(running), -1)
         new = start + running @ slopes
         change = np.max(np.abs(new - states) / limit)
         states = new

@@ -13,7 +13,7 @@ from cindy.basis import Basis
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.problem import Constraint
-from cindy.systems.collocation import collocate
+from cindy.systems.collocation import integrate
 
 __all__ = ["System"]
 
@@ -140,10 +140,10 @@ class System:
             raise DataError(f"simulate: `times` must not be negative, but the first is {union[0]}.")
         d = len(self.states)
         if self.order == 1:
-            paths = collocate(self.rhs, start, union)
+            paths = integrate(self.rhs, start, union)
         else:
             rest = np.hstack([start, np.zeros_like(start)])
-            paths = collocate(
+            paths = integrate(
                 lambda z: np.concatenate([z[..., d:], self.rhs(z[..., :d])], axis=-1), rest, union
             )
         return [paths[np.searchsorted(union, t), i, :d] for i, t in enumerate(grids)]

@@ -1,6 +1,6 @@
-"""The systems of the paper: Kuramoto, Fermi-Pasta-Ulam-Tsingou, Michaelis-Menten, two coupled masses."""
+"""The reference systems: those of the paper, and textbook classics under parameters that made them known."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -11,7 +11,21 @@ from cindy._types import Floats
 from cindy.basis import Polynomial, Trigonometric
 from cindy.systems.system import System
 
-__all__ = ["fput", "kuramoto", "michaelis_menten", "spring_masses"]
+__all__ = [
+    "duffing",
+    "fput",
+    "kuramoto",
+    "lorenz",
+    "lotka_volterra",
+    "michaelis_menten",
+    "rossler",
+    "sir",
+    "spring_masses",
+    "van_der_pol",
+]
+
+Box = tuple[float | list[float], float | list[float]]
+"""Lower and upper ends of the initial states."""
 
 
 def uniform(
@@ -94,7 +108,7 @@ def fput(d: int = 5, *, amplitude: float = 0.1, beta: float = 0.7) -> System:
     def rhs(x: Any) -> Any:
         walls = np.zeros_like(x[..., :1])
         stretch = np.diff(np.concatenate([walls, x, walls], axis=-1), axis=-1)
-        return np.diff(stretch + beta * stretch**3, axis=-1)
+        return np.diff(stretch * (1.0 + beta * stretch * stretch), axis=-1)
 
     equations: dict[tuple[str, str], float] = {}
     for i, x in enumerate(states):
@@ -190,3 +204,116 @@ def spring_masses(
         points=1500,
         physics=(("tie", (("x1", "x2"), ("x2", "x1"))),),
     )
+
+
+def _classic(
+    name: str,
+    equations: Mapping[str, Mapping[str, float]],
+    box: Box,
+    *,
+    degree: int = 2,
+    horizon: float = 8.0,
+    trajectories: int = 10,
+    points: int = 4000,
+    **more: Any,
+) -> System:
+    """A polynomial system of order 1 from its equations: state → term → coefficient."""
+    states = tuple(equations)
+    laws = [[(_factors(term, states), value) for term, value in law.items()] for law in equations.values()]
+
+    def rhs(x: Any) -> Any:
+        columns = []
+        for law in laws:
+            total = np.zeros_like(x[..., 0])
+            for factors, value in law:
+                product: Any = value
+                for i in factors:
+                    product = product * x[..., i]
+                total = total + product
+            columns.append(total)
+        return np.stack(columns, axis=-1)
+
+    return System(
+        name=name,
+        states=states,
+        basis=Polynomial(degree=degree),
+        rhs=rhs,
+        equations={(state, term): value for state, law in equations.items() for term, value in law.items()},
+        initial=uniform(*box, len(states)),
+        horizon=horizon,
+        trajectories=trajectories,
+        points=points,
+        **more,
+    )
+
+
+def _factors(term: str, states: tuple[str, ...]) -> list[int]:
+    """The factors of a monomial as numbers of states, each as often as its power says.
+
+    >>> _factors("x^2 y", ("x", "y"))
+    [0, 0, 1]
+    """
+    factors: list[int] = []
+    for factor in () if term == "1" else term.split():
+        state, _, power = factor.partition("^")
+        factors += [states.index(state)] * int(power or 1)
+    return factors
+
+
+def lorenz(*, sigma: float = 10.0, rho: float = 28.0, beta: float = 8.0 / 3.0) -> System:
+    """Lorenz's convection model; chaotic at the parameters given.
+
+    >>> lorenz().simulate(trajectories=1, points=5)[0].x.shape
+    (5, 3)
+    """
+    equations = {
+        "x": {"x": -sigma, "y": sigma},
+        "y": {"x": rho, "y": -1.0, "x z": -1.0},
+        "z": {"z": -beta, "x y": 1.0},
+    }
+    return _classic(
+        "lorenz", equations, ([-15.0, -15.0, 10.0], [15.0, 15.0, 40.0]), horizon=4.0, points=10_000
+    )
+
+
+def rossler(*, a: float = 0.2, b: float = 0.2, c: float = 5.7) -> System:
+    """Rössler's band of chaos."""
+    equations = {
+        "x": {"y": -1.0, "z": -1.0},
+        "y": {"x": 1.0, "y": a},
+        "z": {"1": b, "z": -c, "x z": 1.0},
+    }
+    return _classic("rossler", equations, ([-6.0, -6.0, 0.0], [6.0, 6.0, 2.0]), horizon=10.0, points=10_000)
+
+
+def lotka_volterra(
+    *, growth: float = 1.0, predation: float = 0.5, gain: float = 0.5, death: float = 1.0
+) -> System:
+    """Prey and predators."""
+    equations = {"x": {"x": growth, "x y": -predation}, "y": {"y": -death, "x y": gain}}
+    return _classic("lotka_volterra", equations, (0.5, 4.0))
+
+
+def van_der_pol(*, damping: float = 1.0) -> System:
+    """Van der Pol's oscillator as a first-order system: ẋ = y, ẏ = μ(1 − x²)y − x."""
+    equations = {"x": {"y": 1.0}, "y": {"x": -1.0, "y": damping, "x^2 y": -damping}}
+    return _classic("van_der_pol", equations, (-3.0, 3.0), degree=3)
+
+
+def duffing(*, linear: float = -1.0, cubic: float = 1.0, damping: float = 0.3) -> System:
+    """Duffing's oscillator without forcing, as a first-order system: ẋ = y, ẏ = −δy − αx − βx³."""
+    equations = {"x": {"y": 1.0}, "y": {"y": -damping, "x": -linear, "x^3": -cubic}}
+    return _classic("duffing", equations, (-2.0, 2.0), degree=3)
+
+
+def sir(*, infection: float = 1.5, recovery: float = 0.4) -> System:
+    """An epidemic: susceptible, infected, recovered; every trajectory is a town with a size of its own."""
+    equations = {
+        "S": {"S I": -infection},
+        "I": {"S I": infection, "I": -recovery},
+        "R": {"I": recovery},
+    }
+    # Towns of different size: with one total for all, S + I + R would repeat the constant term.
+    towns = ([0.5, 0.01, 0.0], [2.0, 0.3, 0.5])
+    conserved = (("conserve", ({"S": 1, "I": 1, "R": 1},)),)
+    return _classic("sir", equations, towns, trajectories=20, physics=conserved)

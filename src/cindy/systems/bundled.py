@@ -24,3 +24,7 @@ def make(path: Path = KINETICS) -> None:
         for t, row in zip(run.t, run.x, strict=True):
             lines.append(f"{k},{t:.6g}," + ",".join(f"{value:.6g}" for value in row))
     write_text(path, "\n".join(lines) + "\n", "the data set")
+
+
+if __name__ == "__main__":
+    make()
