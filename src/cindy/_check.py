@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from cindy._types import Floats
 from cindy.errors import DataError
 
-__all__ = ["did_you_mean", "floats", "integer", "numbers", "positive", "short", "unique_names"]
+__all__ = ["did_you_mean", "floats", "integer", "numbers", "positive", "short", "text", "unique_names"]
 
 
 def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:
@@ -77,6 +77,13 @@ def integer(value: int, where: str, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise DataError(f"{where} must be a whole number of at least {least}, but is {value!r}.")
     return int(value)
+
+
+def text(value: str, where: str) -> str:
+    """`value`, which must be a text."""
+    if not isinstance(value, str):
+        raise DataError(f"{where} must be a text, but is {short(value)}.")
+    return value
 
 
 def unique_names(names: Iterable[str], where: str) -> tuple[str, ...]:

@@ -98,15 +98,13 @@ def demo(
 @app.command()
 def fit(
     context: typer.Context,
-    data: Annotated[
-        Texts, typer.Argument(help="Files: text, parquet, npz, Excel or Matlab; netCDF for fields.")
-    ] = None,
-    time: Annotated[
-        Text, _data("Column of the time; found by its name (t, time, year, date) if not given.")
-    ] = None,
+    data: Annotated[Texts, typer.Argument(help="Files: text, parquet, npz, Excel, Matlab, netCDF.")] = None,
+    time: Annotated[Text, _data("Column of the time; found by its name (t, time, …) if not given.")] = None,
+    dt: Annotated[float | None, _data("Step between the rows, where no column holds the time.")] = None,
     by: Annotated[Text, _data("Column that tells trajectories apart.")] = None,
     states: Annotated[Text, _data('Columns of the states, as "x,y"; all others if not given.')] = None,
     inputs: Annotated[Text, _data('Columns of known inputs, as "u".')] = None,
+    hold: Annotated[Text, _data("Inputs between samples: zero (held), linear or band.")] = None,
     periodic: Annotated[Text, _data('Of fields, the axes that repeat, as "x,y".')] = None,
     basis: Annotated[
         Text, _terms('"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.')
@@ -183,6 +181,10 @@ def simulate(
     t: Annotated[str | None, typer.Option(help='Times, as "start:stop:step".')] = None,
     v0: Annotated[str | None, typer.Option(help="Velocities to start with, for order 2.")] = None,
     inputs: Annotated[Path | None, typer.Option(help="File of the inputs over time.")] = None,
+    hold: Annotated[
+        str | None,
+        typer.Option(help="Inputs between samples: zero, linear or band. (default: as in the data fitted)"),
+    ] = None,
     periodic: Annotated[str | None, typer.Option(help='Of fields, the axes that repeat, as "x,y".')] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write (csv; npz for fields). (default: the screen)")
@@ -191,7 +193,7 @@ def simulate(
     """Solve the equations of a model."""
     from cindy.cli.simulate import run
 
-    run(model, x0=x0, t=t, v0=v0, inputs=inputs, periodic=periodic, out=out)
+    run(model, x0=x0, t=t, v0=v0, inputs=inputs, hold=hold, periodic=periodic, out=out)
 
 
 @app.command()

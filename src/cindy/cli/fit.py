@@ -14,7 +14,7 @@ from cindy.cli import screen, texts
 from cindy.cli.fields import are_fields, for_fields, read_fields, show_fields
 from cindy.cli.figures import draw
 from cindy.cli.settings import FitSettings
-from cindy.data import Trajectory, read
+from cindy.data import Trajectory, as_hold, read
 from cindy.errors import DataError
 from cindy.model import Model
 
@@ -52,8 +52,11 @@ def _basis(settings: FitSettings) -> Basis:
 def _read(file: str, settings: FitSettings) -> list[Trajectory]:
     states = None if settings.states is None else texts.names(settings.states, "--states")
     inputs = None if settings.inputs is None else texts.names(settings.inputs, "--inputs")
+    hold = as_hold(settings.hold or "linear", "--hold")
     with screen.working(f"Reading {file}"):
-        return read(Path(file), time=settings.time, states=states, by=settings.by, inputs=inputs)
+        return read(
+            Path(file), settings.time, states, by=settings.by, inputs=inputs, dt=settings.dt, hold=hold
+        )
 
 
 def identified(data: Sequence[Any], basis: Basis, **arguments: Any) -> Model:

@@ -21,9 +21,11 @@ class FitSettings:
 
     data: list[str] = field(default_factory=list)
     time: str | None = None
+    dt: float | None = None
     by: str | None = None
     states: str | None = None
     inputs: str | None = None
+    hold: str | None = None
     periodic: str | None = None
     basis: str = "poly:2"
     term: list[str] = field(default_factory=list)

@@ -3,14 +3,17 @@
 import csv
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cindy._files import whole_file, write_text
+from cindy._types import Floats
 from cindy.cli import texts
 from cindy.cli.screen import bar, show_warnings, working
-from cindy.data import Field, Trajectory, read
+from cindy.data import Field, Held, Hold, Trajectory, as_hold, read
 from cindy.errors import DataError
 from cindy.model import Model, load
 
@@ -24,6 +27,7 @@ def run(
     t: str | None,
     v0: str | None = None,
     inputs: Path | None = None,
+    hold: str | None = None,
     periodic: str | None = None,
     out: Path | None,
 ) -> None:
@@ -34,12 +38,16 @@ def run(
         return
     start = texts.start(x0, model.states, "--x0")
     velocity = None if v0 is None else texts.start(v0, model.states, "--v0")
+    between = as_hold(hold or model.settings.get("hold", "linear"), "--hold")
     known = None if inputs is None else _inputs(model, inputs)
     if t is None and known is None:
         raise DataError('simulate: the times are missing. Say --t "start:stop:step".')
     times = known.t if t is None and known is not None else texts.times(t or "")
     with working("Simulating"):
-        found = model.simulate(start, times, None if known is None else _on(known, times), v0=velocity)
+        if known is None:
+            found = model.simulate(start, times, v0=velocity)
+        else:
+            found = _driven(model, start, times, known, between, velocity)
     text = _csv(found)
     if out is None:
         sys.stdout.write(text)
@@ -75,14 +83,25 @@ def _inputs(model: Model, file: Path) -> Trajectory:
     return found[0]
 
 
-def _on(known: Trajectory, times: np.ndarray) -> np.ndarray:
-    """The inputs at other times, on straight lines between their own."""
+def _driven(
+    model: Model, start: Any, times: Floats, known: Trajectory, hold: Hold, velocity: Any
+) -> Trajectory:
+    """The solution at the times asked for, with inputs that were sampled at times of their own."""
     if times[0] < known.t[0] or times[-1] > known.t[-1]:
         raise DataError(
             f"simulate: the inputs are known for t = {known.t[0]:g} … {known.t[-1]:g}, "
             f"but the times are {times[0]:g} … {times[-1]:g}."
         )
-    return np.column_stack([np.interp(times, known.t, column) for column in known.x.T])
+    signal = Held(known.t, known.x, hold)
+    if hold == "band":
+        return model.simulate(start, times, signal, v0=velocity)
+    # Inputs bend or jump at their samples, so that these are times of the solution, too.
+    own = known.t[(known.t > times[0]) & (known.t < times[-1])]
+    every = np.union1d(times, own)
+    solution = model.simulate(start, every, signal.at(every), hold, v0=velocity)
+    wanted = np.isin(solution.t, times)
+    u = None if solution.u is None else solution.u[wanted]
+    return replace(solution, t=solution.t[wanted], x=solution.x[wanted], u=u)
 
 
 def _csv(found: Trajectory) -> str:

@@ -3,6 +3,7 @@
 from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
+from cindy.data.inputs import Held, Hold, as_hold
 from cindy.data.parts import Lazy, Part, glimpse
 from cindy.data.plausibility import oddities
 from cindy.data.readers import as_trajectories, read
@@ -26,11 +27,14 @@ __all__ = [
     "LOOK_SAMPLES",
     "NETCDF",
     "Field",
+    "Held",
+    "Hold",
     "Lazy",
     "Part",
     "Source",
     "Trajectory",
     "as_fields",
+    "as_hold",
     "as_source",
     "as_trajectories",
     "beginning",

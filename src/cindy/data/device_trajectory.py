@@ -11,6 +11,7 @@ import numpy as np
 
 from cindy._arrays import Space, device_of, is_foreign, namespace, to_numpy
 from cindy._types import Floats
+from cindy.data.inputs import Hold
 from cindy.data.trajectory import Trajectory, is_pair
 from cindy.errors import DataError
 
@@ -34,23 +35,27 @@ class DeviceTrajectory(Trajectory):
         t: Any,
         x: Any,
         states: Iterable[str] | None = None,
-        *,
-        name: str = "",
-        weight: float = 1.0,
         u: Any = None,
         inputs: Iterable[str] | None = None,
+        hold: Hold = "linear",
+        *,
+        delay: Mapping[str, float] | None = None,
+        time_unit: str = "",
         stopped: str | None = None,
+        name: str = "",
+        weight: float = 1.0,
     ) -> None:
         x = x[:, None] if len(x.shape) == 1 else x
-        if len(x.shape) != 2 or t.shape != (x.shape[0],) or u is not None:
+        if len(x.shape) != 2 or t.shape != (x.shape[0],) or u is not None or delay:
             raise DataError(
-                "A pair (t, x) on a device must be a vector and a matrix with as many rows, without inputs, "
-                f"but the shapes are {tuple(t.shape)} and {tuple(x.shape)}."
+                "A pair (t, x) on a device must be a vector and a matrix with as many rows, without inputs "
+                f"or delays, but the shapes are {tuple(t.shape)} and {tuple(x.shape)}."
             )
         # The names, the weight and the direction of time are checked as ever; the samples by what uses them.
         few = min(int(x.shape[0]), 2)
+        zeros = np.zeros((few, int(x.shape[1])))
         like = Trajectory(
-            to_numpy(t[:few]), np.zeros((few, int(x.shape[1]))), states, name=name, weight=weight
+            to_numpy(t[:few]), zeros, states, hold=hold, time_unit=time_unit, name=name, weight=weight
         )
         settings = {k: v for k, v in like.__dict__.items() if k not in ("t", "x")}
         self.__dict__.update(settings | {"stopped": stopped, "times": t, "columns": x})
@@ -105,11 +110,11 @@ class DeviceTrajectory(Trajectory):
 def as_trajectory(item: Any) -> Trajectory:
     """A trajectory from a trajectory or from a pair (t, x), which may be on a device."""
     if isinstance(item, Trajectory):
-        return item
+        return item.aligned()
     if is_pair(item):
         if all(map(is_foreign, item)):
             return DeviceTrajectory(item[0], item[1])
-        return Trajectory(*(to_numpy(one) if is_foreign(one) else one for one in item))
+        return Trajectory(*(to_numpy(part) if is_foreign(part) else part for part in item))
     raise DataError(
         f"Expected a Trajectory or a pair (t, x), but got {type(item).__name__}. " + _what_to_do(item)
     )

@@ -13,10 +13,11 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._check import did_you_mean, unique_names
+from cindy._check import did_you_mean, positive, unique_names
 from cindy._types import Floats
 from cindy.data.device_trajectory import as_trajectory
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
+from cindy.data.inputs import Hold, as_hold
 from cindy.data.parts import Lazy, is_dask_frame, is_lazy_dataset, parts_of_dataset, parts_of_frame
 from cindy.data.tables import Table, from_frame, is_frame
 from cindy.data.text_table import from_csv
@@ -67,12 +68,12 @@ _Names = Iterable[str] | None
 @overload
 def read(
     path: Any, time: _Text = ..., states: _Names = ..., by: _Text = ..., inputs: _Names = ...,
-    *, lazy: Literal[False] = ...,
+    *, dt: float | None = ..., hold: Hold = ..., lazy: Literal[False] = ...,
 ) -> list[Trajectory]: ...  # fmt: skip
 @overload
 def read(
     path: Any, time: _Text = ..., states: _Names = ..., by: _Text = ..., inputs: _Names = ...,
-    *, lazy: Literal[True],
+    *, dt: float | None = ..., hold: Hold = ..., lazy: Literal[True],
 ) -> Lazy: ...  # fmt: skip
 def read(
     path: Any,
@@ -81,6 +82,8 @@ def read(
     by: str | None = None,
     inputs: Iterable[str] | None = None,
     *,
+    dt: float | None = None,
+    hold: Hold = "linear",
     lazy: bool = False,
 ) -> list[Trajectory] | Lazy:
     """The trajectories in files, or in a data frame.
@@ -95,6 +98,8 @@ def read(
     states: names of the columns of states; by default all that have no other part
     by: name of a column whose every value is one trajectory
     inputs: names of the columns of inputs
+    dt: the constant step between rows, for data without a column of times
+    hold: what the inputs do between samples: "zero", "linear" or "band"; see `Trajectory`
     lazy: load a file only when it is needed, and forget it afterwards: for data larger than memory.
         Partitions of a Dask DataFrame and chunks of a Dataset are taken one by one as well, and
         a trajectory ends where one of them does
@@ -106,6 +111,8 @@ def read(
         None if states is None else unique_names(states, "read: `states`"),
         by,
         None if inputs is None else unique_names(inputs, "read: `inputs`"),
+        None if dt is None else positive(dt, "read: `dt`"),
+        as_hold(hold, "read: `hold`"),
     )
     files = _files(path)
     if lazy:
@@ -156,13 +163,15 @@ class _Columns:
     states: tuple[str, ...] | None
     by: str | None
     inputs: tuple[str, ...] | None
+    dt: float | None = None
+    hold: Hold = "linear"
 
     def __call__(self, source: Any) -> list[Trajectory]:
         return self.of(_table(source))
 
     def of(self, table: Table) -> list[Trajectory]:
         """The trajectories of a table."""
-        return _trajectories(table, self.time, self.states, self.by, self.inputs)
+        return _trajectories(table, self)
 
 
 @dataclass(frozen=True)
@@ -199,54 +208,69 @@ def as_trajectories(data: Any) -> list[Trajectory]:
     if isinstance(data, Trajectory) or is_pair(data):
         return [as_trajectory(data)]
     if is_frame(data):
-        return _trajectories(from_frame(data), None, None, None, None)
+        return _BY_DEFAULT(data)
     alone = isinstance(data, (str, bytes, np.ndarray, Mapping)) or hasattr(data, "to_frame")
     if alone or not isinstance(data, Iterable):
         as_trajectory(data)
-    several = (
-        _trajectories(from_frame(one), None, None, None, None) if is_frame(one) else [one] for one in data
-    )
+    several = (_BY_DEFAULT(item) if is_frame(item) else [item] for item in data)
     found = list(same_variables(as_trajectory(item) for items in several for item in items))
     if not found:
         raise DataError("No trajectories: the list is empty. Pass at least one Trajectory or pair (t, x).")
     return found
 
 
-def _trajectories(
-    table: Table,
-    time: str | None,
-    states: tuple[str, ...] | None,
-    by: str | None,
-    inputs: tuple[str, ...] | None,
-) -> list[Trajectory]:
-    if time is None:
+def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
+    time, by = columns.time, columns.by
+    if columns.dt is not None:
+        _must_have_no_times(table, columns)
+    elif time is None:
         time = _column_of_times(table)
     if by is None and len(table.index) == 2 and time in table.index:
         by = next(name for name in table.index if name != time)
-    known = table.inputs if inputs is None else inputs
-    others = {time, *known} | ({by} if by else set())
-    for name in (time, *known, *([by] if by else [])):
+    known = table.inputs if columns.inputs is None else columns.inputs
+    special = [name for name in (time, by) if name is not None]
+    others = {*special, *known}
+    for name in (*special, *known):
         table.need(name)
-    if states is None:
+    if columns.states is None:
         chosen = tuple(name for name in table.names if name not in others and name not in table.index)
     else:
-        chosen = states
+        chosen = columns.states
     if not chosen:
         raise DataError(f"{table.source} has no column left for the states: {', '.join(table.names)}.")
-    clash = [name for name in chosen if name in others] or [name for name in known if name in (time, by)]
-    if clash or time == by:
+    clash = [name for name in chosen if name in others] or [name for name in known if name in special]
+    if clash or len(set(special)) < len(special):
         twice = clash[0] if clash else time
         raise DataError(f'read: the column "{twice}" cannot be a state, an input, the time and `by` at once.')
-    t = _times(table, time)
+    t = None if time is None else _times(table, time)
     x = np.column_stack([table.numbers(name) for name in chosen])
     u = np.column_stack([table.numbers(name) for name in known]) if known else None
     # Nobody else knows of these arrays: a trajectory of all rows may keep them as they are.
     for own in (x, *(() if u is None else (u,))):
         own.flags.writeable = False
-    return [
-        _trajectory(table, rows, time, t, x, chosen, u, known, name=name, separated=by is not None)
-        for name, rows in _runs(table, by)
-    ]
+    found = []
+    for name, rows in _runs(table, by):
+        if t is not None and time is not None:
+            _must_go_on(table, rows, time, t[rows], name, separated=by is not None)
+        known_inputs = None if u is None else u[rows]
+        times: Any = columns.dt if t is None else t[rows]
+        found.append(
+            Trajectory(
+                times, x[rows], chosen, u=known_inputs, inputs=known or None, hold=columns.hold, name=name
+            )
+        )
+    return found
+
+
+def _must_have_no_times(table: Table, columns: _Columns) -> None:
+    if columns.time is not None:
+        raise DataError("read: pass `time`, a column, or `dt`, the step between rows, but not both.")
+    ranked = [name for name in table.names if _rank(name) is not None]
+    if ranked and columns.states is None:
+        raise DataError(
+            f'{table.source} has a column "{ranked[0]}", which looks like times. Leave `dt` out; or name the '
+            "columns of states, if it is none."
+        )
 
 
 def _table(source: Any) -> Table:
@@ -328,34 +352,32 @@ def _runs(table: Table, by: str | None) -> list[tuple[str, NDArray[np.int64] | s
     return [(f"{by} {labels[k]}", groups[k]) for k in np.argsort(first)]
 
 
-def _trajectory(
+def _must_go_on(
     table: Table,
     rows: NDArray[np.int64] | slice,
     time: str,
-    t: Floats,
-    x: Floats,
-    states: tuple[str, ...],
-    u: Floats | None,
-    inputs: tuple[str, ...],
-    *,
+    times: Floats,
     name: str,
+    *,
     separated: bool,
-) -> Trajectory:
-    times = t[rows]
+) -> None:
+    """Raise where the times of a run repeat or go back, with the place in the table."""
     back = np.flatnonzero(np.diff(times) <= 0)
-    if len(back):
-        i = int(back[0])
-        row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
-        what = "repeats" if times[i] == times[i + 1] else "goes back"
-        hint = (
-            ""
-            if separated
-            else " If the rows are of several trajectories, name the column that tells, with `by`; "
-            "otherwise sort them by time, and keep one of those that repeat."
-        )
-        raise DataError(
-            f"{table.source}, {table.place(row, time)}: time {what}, "
-            f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}.{hint}"
-        )
-    known = None if u is None else u[rows]
-    return Trajectory(times, x[rows], states, u=known, inputs=inputs or None, name=name)
+    if len(back) == 0:
+        return
+    i = int(back[0])
+    row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
+    what = "repeats" if times[i] == times[i + 1] else "goes back"
+    hint = (
+        ""
+        if separated
+        else " If the rows are of several trajectories, name the column that tells, with `by`; "
+        "otherwise sort them by time, and keep one of those that repeat."
+    )
+    raise DataError(
+        f"{table.source}, {table.place(row, time)}: time {what}, "
+        f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}.{hint}"
+    )
+
+
+_BY_DEFAULT = _Columns(None, None, None, None)

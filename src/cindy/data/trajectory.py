@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Space
-from cindy._check import floats, positive, unique_names
+from cindy._check import did_you_mean, floats, integer, positive, short, text, unique_names
 from cindy._types import Floats
 from cindy.calculus import uniform_step
+from cindy.data.inputs import Held, Hold, as_hold, interpolated, lattice
 from cindy.data.moments import seconds
 from cindy.errors import DataError
 
@@ -35,24 +36,34 @@ class Trajectory:
     Any increasing time grid will do. A missing value is NaN, or masked; infinite values
     are refused. The arrays are copies that cannot be written: a trajectory does not change.
 
-    t: (n,) times; dates count in seconds from the first, durations in seconds
+    t: (n,) times; dates count in seconds from the first, durations in seconds. A number is the constant step
+        between samples that start at t = 0
     x: (n, d) states; (n,) is taken as a single state
     states: d names, by default x1 … xd
     u: (n, p) inputs, known functions of time without an equation of their own
     inputs: p names, by default u1 … up
+    hold: what the inputs do between samples: "zero", each value stays until the next, as a digital controller
+        holds it; "linear", straight lines; "band", band-limited, for a constant step
+    delay: {"p": 0.02}: the sample of p at t belongs to t − 0.02; `aligned` takes it there
+    time_unit: what one unit of `t` is, such as "s"; "" where nobody said. Dates and durations give "s"
     stopped: why a simulation ended early, or None
     weight: every row this trajectory contributes counts this many times
 
     >>> Trajectory([0.0, 0.1, 0.3], [[1, 2], [3, 4], [5, 6]], states=("x", "y"))
     Trajectory(3 samples of x, y over t = 0 … 0.3)
+    >>> Trajectory(0.5, [1, 2, 4], u=[0, 1, 1], hold="zero")
+    Trajectory(3 samples of x1, u1 (held) over t = 0 … 1)
     """
 
     t: Floats
     x: Floats
     states: tuple[str, ...]
-    _: KW_ONLY
     u: Floats | None
     inputs: tuple[str, ...]
+    hold: Hold
+    _: KW_ONLY
+    delay: Mapping[str, float]
+    time_unit: str
     stopped: str | None
     name: str
     weight: float
@@ -62,23 +73,23 @@ class Trajectory:
         t: ArrayLike,
         x: ArrayLike,
         states: Iterable[str] | None = None,
-        *,
         u: ArrayLike | None = None,
         inputs: Iterable[str] | None = None,
+        hold: Hold = "linear",
+        *,
+        delay: Mapping[str, float] | None = None,
+        time_unit: str = "",
         stopped: str | None = None,
         name: str = "",
         weight: float = 1.0,
     ) -> None:
         where = f'Trajectory "{name}"' if name else "Trajectory"
-        times = floats(_plain_times(t), f"{where}: `t`", ndim=1)
-        if len(times) == 0:
-            raise DataError(f"{where}: `t` is empty. A trajectory needs at least one sample.")
-        _must_increase(times, where)
-        _must_have_a_scale(times, where)
+        times, unit = _times(t, x, where)
         values = _columns(x, f"{where}: `x`", len(times))
         known = None if u is None else _columns(u, f"{where}: `u`", len(times))
         state_names = _names(states, "x", values.shape[1], f"{where}: `states`")
-        input_names = _names(inputs, "u", 0 if known is None else known.shape[1], f"{where}: `inputs`")
+        count = 0 if known is None else known.shape[1]
+        input_names = _names(_unless_empty(inputs), "u", count, f"{where}: `inputs`")
         unique_names(state_names + input_names, f"{where}: `states` and `inputs` together")
         fields = {
             "t": _kept(times, t),
@@ -86,8 +97,11 @@ class Trajectory:
             "states": state_names,
             "u": None if known is None else _kept(known, u),
             "inputs": input_names,
+            "hold": _checked_hold(hold, times, known, where),
+            "delay": _checked_delay(delay, state_names + input_names, where),
+            "time_unit": text(time_unit, f"{where}: `time_unit`") or unit,
             "stopped": stopped,
-            "name": str(name),
+            "name": text(name, "Trajectory: `name`"),
             "weight": positive(weight, f"{where}: `weight`"),
         }
         for field, value in fields.items():
@@ -99,7 +113,10 @@ class Trajectory:
     def __repr__(self) -> str:
         of = ", ".join(self.variables[:6]) + (", …" if len(self.variables) > 6 else "")
         name = f'"{self.name}", ' if self.name else ""
-        return f"Trajectory({name}{len(self)} samples of {of} over t = {self.t[0]:.6g} … {self.t[-1]:.6g})"
+        kind = {"linear": "", "zero": " (held)", "band": " (band-limited)"}[self.hold] if self.inputs else ""
+        over = f"t = {self.t[0]:.6g} … {self.t[-1]:.6g}{' ' if self.time_unit else ''}{self.time_unit}"
+        late = "".join(f", {channel} read {lag:g} late" for channel, lag in self.delay.items())
+        return f"Trajectory({name}{len(self)} samples of {of}{kind} over {over}{late})"
 
     @property
     def dimension(self) -> int:
@@ -115,6 +132,51 @@ class Trajectory:
     def values(self) -> Floats:
         """(n, d + p): the states and the inputs side by side."""
         return self.x if self.u is None else np.hstack([self.x, self.u])
+
+    def signal(self) -> Held | None:
+        """The inputs as a function of time, by `hold`; None where there are none.
+
+        Samples at which an input is missing are left out.
+        """
+        if self.u is None:
+            return None
+        known = np.isfinite(self.u).all(axis=1)
+        if not known.any():
+            raise DataError("Trajectory: the inputs are missing at every sample.")
+        return Held(self.t[known], self.u[known], self.hold)
+
+    def refined(self, times: int) -> Trajectory:
+        """The trajectory with instants added, so that each step becomes so many; states are missing there.
+
+        The inputs at the new instants follow from `hold`: quadrature on the finer grid sees what they did
+        between the samples.
+        """
+        times = integer(times, "Trajectory.refined: `times`", least=1)
+        if times == 1 or len(self) == 1:
+            return self
+        signal = self.signal()
+        numbers = np.arange(len(self))
+        t = np.interp(np.arange((len(self) - 1) * times + 1) / times, numbers, self.t)
+        t[::times] = self.t
+        x = np.full((len(t), self.dimension), np.nan)
+        x[::times] = self.x
+        return replace(self, t=t, x=x, u=None if signal is None else signal.at(t))
+
+    def aligned(self) -> Trajectory:
+        """The trajectory with every delayed channel taken to the common instants.
+
+        The value of a channel with delay τ at time t is interpolated between its samples, which belong to
+        t − τ, by local polynomials; it is missing where it was not measured, at the end of the record for a
+        positive delay. A delay of a whole number of steps moves the samples unchanged.
+        """
+        if not any(self.delay.values()):
+            return self
+        columns = dict(zip(self.variables, self.values.T, strict=True))
+        for name, lag in self.delay.items():
+            columns[name] = interpolated(self.t - lag, columns[name], np.asarray(self.t))
+        x = np.column_stack([columns[name] for name in self.states])
+        u = np.column_stack([columns[name] for name in self.inputs]) if self.inputs else None
+        return replace(self, x=x, u=u, delay={})
 
     def part(self, start: int, stop: int) -> Trajectory:
         """Samples start … stop − 1, sharing memory with this trajectory where that is stored row by row."""
@@ -176,7 +238,7 @@ def _pauses(steps: Floats) -> NDArray[np.intp]:
 
 
 def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
-    """The trajectories as they come, each checked to have the variables of the first."""
+    """The trajectories as they come, each checked to have the variables of the first; delays are undone."""
     first: Trajectory | None = None
     for i, one in enumerate(trajectories):
         first = first or one
@@ -187,7 +249,12 @@ def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
                     f"All trajectories must have the same {what}, but trajectory 0 has {_named(expected)} "
                     f"and trajectory {i} has {_named(got)}. Give all the same names in the same order."
                 )
-        yield one
+        if one.inputs and one.hold != first.hold:
+            raise DataError(
+                f"All trajectories must hold their inputs alike, but trajectory 0 has hold={first.hold!r} "
+                f"and trajectory {i} has hold={one.hold!r}."
+            )
+        yield one.aligned()
 
 
 def _named(names: Sequence[str]) -> str:
@@ -198,7 +265,8 @@ def is_pair(item: Any) -> bool:
     if not isinstance(item, (tuple, list)) or len(item) != 2 or isinstance(item[0], Trajectory):
         return False
     try:
-        return bool(np.ndim(item[0]) == 1)
+        step = isinstance(item[0], (int, float, np.number)) and np.ndim(item[1]) in (1, 2)
+        return bool(step or np.ndim(item[0]) == 1)
     except (TypeError, ValueError):  # ragged, or on a device: a list of pairs, not a pair
         return False
 
@@ -246,12 +314,57 @@ def _must_increase(t: Floats, where: str) -> None:
     )
 
 
-def _plain_times(t: ArrayLike) -> ArrayLike:
-    try:
-        found = seconds(t)
-    except (TypeError, ValueError):  # ragged, or no array at all: the check of numbers says what is wrong
-        return t
-    return t if found is None else found
+def _times(t: Any, x: Any, where: str) -> tuple[Floats, str]:
+    """The times of the samples and their unit: as given, from moments, or from a constant step."""
+    if isinstance(t, (int, float, np.number)) and not isinstance(t, bool):
+        step = positive(float(t), f"{where}: `t` is a number, the step between samples, which")
+        try:
+            count = len(x)
+        except TypeError:
+            raise DataError(f"{where}: `x` must be a table of numbers, but is {short(x)}.") from None
+        times, unit = np.arange(count, dtype=np.float64) * step, ""
+    else:
+        try:
+            moments = seconds(t)
+        except (TypeError, ValueError):  # ragged, or no array at all: the check of numbers says what is wrong
+            moments = None
+        unit = "" if moments is None else "s"
+        times = floats(t if moments is None else moments, f"{where}: `t`", ndim=1)
+    if len(times) == 0:
+        raise DataError(f"{where}: `t` is empty. A trajectory needs at least one sample.")
+    _must_increase(times, where)
+    _must_have_a_scale(times, where)
+    return times, unit
+
+
+def _unless_empty(names: Any) -> Any:
+    return None if isinstance(names, (tuple, list)) and not names else names
+
+
+def _checked_hold(hold: Any, t: Floats, u: Floats | None, where: str) -> Hold:
+    known = as_hold(hold, f"{where}: `hold`")
+    if known == "band" and u is not None and len(t) > 2 and lattice(t) is None:
+        raise DataError(
+            f'{where}: hold="band" needs a constant step, because only then do samples determine a '
+            'band-limited signal. Resample the data, or use hold="linear".'
+        )
+    return known
+
+
+def _checked_delay(delay: Any, known: tuple[str, ...], where: str) -> Mapping[str, float]:
+    if delay is None:
+        return {}
+    if not isinstance(delay, Mapping):
+        raise DataError(
+            f'{where}: `delay` must give a time for each late channel, as in {{"p": 0.02}}, but is '
+            f"{short(delay)}."
+        )
+    lags = {}
+    for name, lag in delay.items():
+        if name not in known:
+            raise DataError(f"{where}: `delay` names {name!r}. {did_you_mean(str(name), known)}")
+        lags[str(name)] = float(floats([lag], f"{where}: the delay of {name!r}", ndim=1)[0])
+    return lags
 
 
 def _must_have_a_scale(t: Floats, where: str) -> None:

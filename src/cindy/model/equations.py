@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -261,9 +262,6 @@ def reordered(
             place = {name: k for k, name in enumerate(one.variables)}
             x, u = (one.values[:, [place[name] for name in names]] for names in (states, inputs))
             known = u if inputs else None
-            one = Trajectory(
-                one.t, x, states,
-                u=known, inputs=inputs or None, stopped=one.stopped, name=one.name, weight=one.weight,
-            )  # fmt: skip
+            one = replace(one.aligned(), x=x, states=states, u=known, inputs=inputs)
         found.append(one)
     return found

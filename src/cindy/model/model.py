@@ -15,7 +15,7 @@ from cindy._check import floats, unique_names
 from cindy._files import write_text
 from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.data import Field, Trajectory
+from cindy.data import Field, Hold, Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
@@ -187,6 +187,7 @@ class Model(Equations):
         x0: ArrayLike | Mapping[str, float],
         t: ArrayLike,
         u: Callable[[float], ArrayLike] | ArrayLike | None = ...,
+        hold: Hold | None = ...,
         *,
         v0: ArrayLike | None = ...,
         run: str | None = ...,
@@ -197,6 +198,7 @@ class Model(Equations):
         x0: Any,
         t: ArrayLike,
         u: Callable[[float], ArrayLike] | ArrayLike | None = None,
+        hold: Hold | None = None,
         *,
         v0: ArrayLike | None = None,
         run: str | None = None,
@@ -212,7 +214,9 @@ class Model(Equations):
         x0: (states,), or by name, as {"x": 1, "y": 0}; for order 2 the positions, or positions and velocities
             (2 · states,). For equations of fields a Field, such as field.first; it also gives the inputs, and
             by its first times the rates for order 2
-        u: the inputs as a function of time, or (len(t), inputs), joined by straight lines
+        u: the inputs as a function of time, or (len(t), inputs)
+        hold: what sampled inputs do between the times: "zero", "linear" or "band", see `Trajectory`; as in
+            the data that the model was identified from, if not given
         v0: (states,) velocities for order 2; at rest if not given
         run: the trajectory whose coefficients count, where terms have one for each (`PerRun`)
         boundary: of fields on axes that are not periodic: "reflecting", nothing flows through the ends, or
@@ -222,7 +226,8 @@ class Model(Equations):
         known = limits or Limits()
         if self.formulation.for_fields:
             return simulate_field(self, x0, t, boundary=boundary, limits=known, progress=progress)
-        return simulate(self, x0, t, u, v0=v0, run=run, limits=known)
+        between = self.settings.get("hold", "linear") if hold is None else hold
+        return simulate(self, x0, t, u, hold=between, v0=v0, run=run, limits=known)
 
     def score(
         self,

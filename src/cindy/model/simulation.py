@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from cindy._check import floats, integer, positive
 from cindy._types import Floats
 from cindy.basis import is_run
-from cindy.data import Trajectory
+from cindy.data import Held, Hold, Trajectory, as_hold
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, in_order
 from cindy.model.matching import unmeasured
@@ -226,6 +226,7 @@ def simulate(
     t: ArrayLike,
     u: Callable[[float], ArrayLike] | ArrayLike | None = None,
     *,
+    hold: Hold = "linear",
     v0: ArrayLike | None = None,
     run: str | None = None,
     limits: Limits,
@@ -238,18 +239,48 @@ def simulate(
         )
     times = Trajectory(t, np.zeros(np.shape(t))).t
     start = _start(model, x0, v0)
-    signal = _all_inputs(model, u, times, run)
+    signal = _all_inputs(model, u, times, run, as_hold(hold, "simulate: `hold`"))
     largest = float(np.max(np.abs(start))) or 1.0
     usual = np.where(model.scale > 0, model.scale, largest)
-    step = _right_hand_side(model, signal)
     if model.order == 2:
         names = (*names, *(f"{name}'" for name in names))
         usual = np.concatenate([usual, np.full(d, max(largest, float(np.max(usual))))])
-    solve = step_through if model.formulation.discrete else flow
-    rows, stopped = solve(step, start, times, names, scale=np.maximum(usual, np.abs(start)), limits=limits)
+    solve = partial(step_through if model.formulation.discrete else flow, names=names, limits=limits)
+    scale = np.maximum(usual, np.abs(start))
+    rows, stopped = start[None], None
+    for first, last, known in _smooth_stretches(model, u, times, run, hold, signal):
+        step = _right_hand_side(model, known)
+        more, stopped = solve(step, rows[-1], times[first : last + 1], scale=scale)
+        rows = np.concatenate([rows, more[1:]])
+        if stopped is not None:
+            break
     times = times[: len(rows)]
-    known = None if signal is None else [signal(s) for s in times]
-    return Trajectory(times, rows[:, :d], model.states, u=known, inputs=model.inputs or None, stopped=stopped)
+    values = None if signal is None else [signal(s) for s in times]
+    return Trajectory(
+        times, rows[:, :d], model.states, u=values, inputs=model.inputs or None, hold=hold, stopped=stopped
+    )
+
+
+def _smooth_stretches(
+    model: Equations,
+    u: Callable[[float], ArrayLike] | ArrayLike | None,
+    t: Floats,
+    run: str | None,
+    hold: Hold,
+    signal: Signal | None,
+) -> Iterator[tuple[int, int, Signal | None]]:
+    """Samples first … last over which the inputs are smooth, and the inputs there.
+
+    Inputs that are held jump at their samples. An integrator that starts anew after each jump keeps its
+    order; one that steps across does not, and may miss a short pulse.
+    """
+    if hold != "zero" or u is None or callable(u) or model.formulation.discrete or len(t) < 2:
+        yield 0, len(t) - 1, signal
+        return
+    rows = np.asarray(u, dtype=np.float64).reshape(len(t), -1)
+    jumps = np.flatnonzero((np.diff(rows, axis=0) != 0).any(axis=1)) + 1
+    for first, last in itertools.pairwise(np.unique([0, *jumps, len(t) - 1]).tolist()):
+        yield first, last, _all_inputs(model, Held(t[:1], rows[first : first + 1], hold), t, run, hold)
 
 
 def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike | None) -> Floats:
@@ -293,7 +324,11 @@ def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
 
 
 def _all_inputs(
-    model: Equations, u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, run: str | None
+    model: Equations,
+    u: Callable[[float], ArrayLike] | ArrayLike | None,
+    t: Floats,
+    run: str | None,
+    hold: Hold,
 ) -> Signal | None:
     """The inputs as a function of time, with those that nobody measures: the time itself, and the run."""
     measured = [name for name in model.inputs if not unmeasured(name)]
@@ -302,11 +337,11 @@ def _all_inputs(
     if len(measured) == len(model.inputs) or given == len(model.inputs):
         if run is not None:
             raise DataError("simulate: `run` must be left out: no term has a coefficient for each run.")
-        return _input_signal(u, t, len(model.inputs))
+        return _input_signal(u, t, len(model.inputs), hold)
     if runs and (run is None or f"[{run}]" not in runs):
         known = ", ".join(repr(name[1:-1]) for name in runs[:12])
         raise DataError(f"simulate: the model has coefficients for each run; say which with run=…: {known}.")
-    signal = _input_signal(u, t, len(measured))
+    signal = _input_signal(u, t, len(measured), hold)
     place = {name: k for k, name in enumerate(measured)}
     fixed = {name: float(name == f"[{run}]") for name in runs}
 
@@ -317,8 +352,10 @@ def _all_inputs(
     return every
 
 
-def _input_signal(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, count: int) -> Signal | None:
-    """The inputs as a function of time: a function as it is, samples on `t` joined by straight lines.
+def _input_signal(
+    u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, count: int, hold: Hold
+) -> Signal | None:
+    """The inputs as a function of time: a function as it is, samples on `t` as `hold` says.
 
     None where there are no inputs (count = 0).
     """
@@ -346,13 +383,4 @@ def _input_signal(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats,
             f"simulate: `u` must have shape ({len(t)}, {count}), one row per time and one column per input, "
             f"but has shape {array.shape}."
         )
-    times, rows = t.tolist(), array.tolist()
-    if len(times) == 1:
-        return lambda s: rows[0]
-
-    def joined(s: float) -> Sequence[float]:
-        k = min(max(bisect_right(times, s) - 1, 0), len(times) - 2)
-        share = (s - times[k]) / (times[k + 1] - times[k])
-        return [a + share * (b - a) for a, b in zip(rows[k], rows[k + 1], strict=True)]
-
-    return joined
+    return Held(t, array, hold)

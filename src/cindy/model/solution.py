@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -39,10 +39,7 @@ def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
             "and this one was not. Identify it with `passes=None`, in the integral form or as a map."
         )
     names = model.states + model.rates
-    return [
-        Trajectory(one.t, x, names, u=one.u, inputs=one.inputs or None, name=one.name)
-        for one, x in zip(data, found, strict=True)
-    ]
+    return [replace(one, x=x, states=names, delay={}) for one, x in zip(data, found, strict=True)]
 
 
 def fitted_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats] | None:
@@ -112,7 +109,7 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     def missed(samples: int, start: Floats) -> Floats:
         """(samples · states,) in units of the spread; where the solution has ended, three of them."""
         piece = ahead.part(0, samples)
-        found = simulate(model, start, piece.t, piece.u, limits=_LIMITS)
+        found = simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=_LIMITS)
         result = np.full(piece.x.shape, 3.0)
         result[: len(found)] = (found.x - piece.x[: len(found)]) / spread
         return np.ravel(np.clip(result, -1e3, 1e3))
@@ -238,7 +235,9 @@ def solutions(
                         told = _start_of_data(segment, begin, model.order, near or len(segment) // 4)
                     guesses.append(told)
                 start = fitted_start(model, piece, guesses, first=first)
-            yield Solution(i, piece, simulate(model, start, piece.t, piece.u, limits=Limits()))
+            yield Solution(
+                i, piece, simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=Limits())
+            )
 
 
 def _fitted(model: Equations, stretches: list[Trajectory], window: int | None) -> list[Floats]:

@@ -206,8 +206,14 @@ def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
         model,
         scale=np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0),
         noise=model.noise if model.denoised else _measured_noise(model, data),
-        settings={**model.settings, "seed": seed},
+        settings={**model.settings, "seed": seed, **_of_data(data[0])},
     )
+
+
+def _of_data(first: Trajectory) -> dict[str, str]:
+    """What a simulation and a page must know of the data: how inputs were held, and the unit of time."""
+    held = {"hold": first.hold} if first.inputs and first.hold != "linear" else {}
+    return held | ({"time_unit": first.time_unit} if first.time_unit else {})
 
 
 def _measured_noise(model: Model, data: list[Trajectory]) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -138,7 +139,7 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         data = self._trajectories(X, t, u, step=self.step_)
         model = self.model_
-        same = [Trajectory(d.t, d.x, model.states, u=d.u, inputs=model.inputs or None) for d in data]
+        same = [replace(d, states=model.states, inputs=model.inputs) for d in data]
         return model.score(same, kind)
 
     def equations(self) -> list[str]:
