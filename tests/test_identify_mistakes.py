@@ -33,6 +33,9 @@ WRONG = {
     'exclude each other: "x changes at the rate 1 within 0.1 at every sample"': lambda: identify(
         SWING, Polynomial(1), constraints=[conserve("x", 1.0, 0.1), conserve("x", 3.0, 0.1)]
     ),
+    r'the constraint cannot be satisfied with those alone: "\[x: v\] = 1"': lambda: identify(
+        SWING, Polynomial(1), selection="terms:1", constraints=[fix("x", "1", 1.0), fix("x", "v", 1.0)]
+    ),
     'term "v x".*Did you mean "x v"': lambda: identify(
         SWING, Polynomial(2), constraints=[fix("x", "v x", 1.0)]
     ),

@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from cindy.errors import DataError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
-from cindy.solver import Region, conditional_gradient, oracle_for
+from cindy.solver import Region, conditional_gradient, contradictory, oracle_for
 from cindy.solver.linear_program import LinearProgram
 from cindy.solver.oracle import Ball, Rays
 
@@ -160,3 +161,39 @@ def test_sparse_and_dense_rows_are_the_same_region():
     dense = oracle_for(Region(4, 1.0, None, rows, -0.1, 0.2))
     sparse = oracle_for(Region(4, 1.0, None, scipy.sparse.coo_array(rows), -0.1, 0.2))
     np.testing.assert_allclose(dense(gradient).point(), sparse(gradient).point())
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rows_that_contradict_each_other_are_named_and_none_of_them_is_idle(seed):
+    rng = np.random.default_rng(seed)
+    size, count = 5, 12
+    matrix = np.where(rng.random((count, size)) < 0.5, rng.integers(-2, 3, (count, size)), 0).astype(float)
+    matrix *= 10.0 ** rng.uniform(-3, 3, (count, 1))
+    middle = matrix @ rng.normal(size=size)
+    lower = middle - rng.exponential(size=count) * np.abs(matrix).sum(axis=1)
+    upper = np.where(rng.random(count) < 0.5, np.inf, middle + np.abs(matrix).sum(axis=1))
+    # Two rows more that no point satisfies together with one of those above.
+    sums = matrix[2] + matrix[5]
+    matrix = np.vstack([matrix, sums])
+    lower = np.append(lower, -np.inf)
+    upper = np.append(upper, lower[2] + lower[5] - 1.0 - abs(lower[2]) - abs(lower[5]))
+    named = contradictory(Region(size, 1.0, None, matrix, lower, upper))
+    assert named
+    everything = (matrix, lower, upper)
+    assert not satisfiable(*(part[named] for part in everything))
+    for row in named:
+        rest = [i for i in named if i != row]
+        assert satisfiable(*(part[rest] for part in everything))
+    with pytest.raises(InfeasibleError, match="linear rows " + ", ".join(map(str, named))):
+        oracle_for(Region(size, 1.0, None, matrix, lower, upper))
+
+
+def satisfiable(matrix, lower, upper):
+    """By scipy, whatever the radius."""
+    both = np.vstack([matrix, -matrix])
+    sides = np.concatenate([upper, -lower])
+    finite = np.isfinite(sides)
+    if not finite.any():
+        return True
+    found = linprog(np.zeros(matrix.shape[1]), A_ub=both[finite], b_ub=sides[finite], bounds=(None, None))
+    return found.status == 0

@@ -10,16 +10,15 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import vstack
+from numpy.typing import ArrayLike
 
 from cindy._check import positive
-from cindy._types import Floats
+from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
 from cindy.regression import Regression
 from cindy.rows import Rows
-from cindy.solver import Oracle, Region, Result, gap_at, oracle_for
+from cindy.solver import Oracle, Region, Result, contradictory, gap_at, oracle_for, smallest_radius
 
 __all__ = ["Adaptive", "StandardForm", "Uniform", "Weights"]
 
@@ -154,7 +153,7 @@ class StandardForm:
                 fit = eased.fit(eased.coefficients(group), group)
                 x[fit.support] = fit.x
         except InfeasibleError as error:
-            raise name_conflict(self.texts, self.rows, error) from error
+            raise self.named(error) from error
         return x.reshape(terms, width)
 
     @cached_property
@@ -180,12 +179,10 @@ class StandardForm:
         return float(weights @ np.abs(_solved(self.objective)).ravel())
 
     def _least_radius(self, weights: Floats) -> float:
-        from cindy.solver import smallest_radius
-
         try:
             return smallest_radius(_region(weights, 1.0, self.scaled_rows))[0]
         except InfeasibleError as error:
-            raise name_conflict(self.texts, self.rows, error) from error
+            raise self.named(error) from error
 
     @cached_property
     def oracle(self) -> Oracle:
@@ -193,7 +190,16 @@ class StandardForm:
         try:
             return oracle_for(self.region)
         except InfeasibleError as error:
-            raise name_conflict(self.texts, self.rows, error) from error
+            raise self.named(error) from error
+
+    def named(self, error: InfeasibleError, support: Ints | None = None) -> InfeasibleError:
+        """The error in the texts of the constraints that exclude each other, as few as possible.
+
+        Where the constraints are possible together it is the radius that is too small, and the error says so.
+
+        support: the coefficients that may differ from zero; None: all
+        """
+        return _conflict(self.texts, self.rows, error, support)
 
     def gap(self, x: Floats, run: Result) -> float:
         """No coefficients in the region fit better than x by more than this share of the loss of zero.
@@ -219,43 +225,26 @@ def _region(weights: Floats, radius: float, rows: Rows) -> Region:
     return Region(weights.size, radius, weights, rows.matrix if len(rows) else None, rows.lower, rows.upper)
 
 
-def name_conflict(constraints: Sequence[object], rows: Rows, error: InfeasibleError) -> InfeasibleError:
-    """The error again, in the texts of the constraints that exclude each other.
-
-    Each constraint is left out in turn, and stays out if the rest is still impossible:
-    what remains is impossible only as a whole. Where the constraints are possible
-    together, it is the radius that is too small, and the error already says so.
-    """
+def _conflict(
+    constraints: Sequence[object], rows: Rows, error: InfeasibleError, support: Ints | None
+) -> InfeasibleError:
+    """The error again, in the texts of the constraints that exclude each other."""
     rows = rows.scaled(np.ones(rows.matrix.shape[1]))
-    if _possible(rows, np.ones(len(rows.owner), dtype=bool)):
+    columns = np.arange(rows.matrix.shape[1]) if support is None else support
+    if not (len(rows) and len(columns)):
         return error
-    kept = list(range(len(constraints)))
-    for k in range(len(constraints)):
-        trial = [i for i in kept if i != k]
-        if not _possible(rows, np.isin(rows.owner, trial)):
-            kept = trial
-    texts = [f'"{constraints[i]}"' for i in kept]
+    region = Region(len(columns), 1.0, None, rows.matrix[:, columns], rows.lower, rows.upper)
+    texts = [f'"{constraints[i]}"' for i in contradictory(region, rows.owner)]
+    if not texts:
+        return error
+    listed = ", ".join(texts)
+    if support is not None:
+        which = "the constraint" if len(texts) == 1 else f"these {len(texts)} constraints"
+        return InfeasibleError(
+            f"the selection keeps {len(support)} coefficients, and {which} cannot be satisfied with those "
+            f"alone: {listed}. Keep more terms, or drop or change a constraint."
+        )
     if len(texts) == 1:
-        return InfeasibleError(f"the constraint {texts[0]} cannot be satisfied by any coefficients.")
+        return InfeasibleError(f"the constraint {listed} cannot be satisfied by any coefficients.")
     which = "these two constraints exclude" if len(texts) == 2 else f"these {len(texts)} constraints exclude"
-    return InfeasibleError(f"{which} each other: {', '.join(texts)}. Drop or change one of them.")
-
-
-def _possible(rows: Rows, keep: NDArray[np.bool_]) -> bool:
-    from scipy.optimize import linprog
-
-    if not keep.any():
-        return True
-    matrix, lower, upper = rows.matrix[keep], rows.lower[keep], rows.upper[keep]
-    equal = lower == upper
-    high, low = ~equal & np.isfinite(upper), ~equal & np.isfinite(lower)
-    parts = [m for m in (matrix[high], -matrix[low]) if m.shape[0]]
-    solution = linprog(
-        np.zeros(matrix.shape[1]),
-        A_ub=vstack(parts) if parts else None,
-        b_ub=np.concatenate([upper[high], -lower[low]]) if parts else None,
-        A_eq=matrix[equal] if equal.any() else None,
-        b_eq=lower[equal] if equal.any() else None,
-        bounds=(None, None),
-    )
-    return bool(solution.status != 2)
+    return InfeasibleError(f"{which} each other: {listed}. Drop or change one of them.")

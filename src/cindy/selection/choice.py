@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
 
 from cindy._types import Floats, Ints
+from cindy.errors import InfeasibleError
 from cindy.problem import StandardForm
 from cindy.regression import Refit
 from cindy.selection.candidates import Candidates
@@ -63,7 +64,10 @@ def choose(
     )
     candidates = Candidates(form.regression, result.x, form.sizes[1])
     support = rule.pick(candidates)
-    fit = candidates.refit(support)
+    try:
+        fit = candidates.refit(support)
+    except InfeasibleError as error:
+        raise form.named(error, support) from error
     if not rule.refits:
         fit = replace(fit, x=result.x)
     elif form.radius is not None and form.region.norm(fit.x) > form.region.radius:

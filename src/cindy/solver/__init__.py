@@ -3,7 +3,7 @@
 from cindy.solver.basis_pursuit import Pursuit, basis_pursuit
 from cindy.solver.correction import Blended, Correction, Direct, FullyCorrective, Plain
 from cindy.solver.device_rows import DeviceRows
-from cindy.solver.linear_program import oracle_for, smallest_radius
+from cindy.solver.linear_program import contradictory, oracle_for, smallest_radius
 from cindy.solver.loop import conditional_gradient, gap_at
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region
@@ -27,6 +27,7 @@ __all__ = [
     "Step",
     "basis_pursuit",
     "conditional_gradient",
+    "contradictory",
     "gap_at",
     "oracle_for",
     "smallest_radius",

@@ -1,18 +1,19 @@
 """Linear minimisation over a region by HiGHS, and the choice of the cheapest oracle for a region."""
 
-from typing import cast
+from typing import Any, cast
 
 import highspy
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError, SolverError
 from cindy.solver.oracle import Atom, Ball, Oracle, Rays
 from cindy.solver.presolve import presolve
 from cindy.solver.region import Region
 
-__all__ = ["LinearProgram", "oracle_for", "smallest_radius"]
+__all__ = ["LinearProgram", "contradictory", "oracle_for", "smallest_radius"]
 
 
 _TOLERANCE = 1e-10
@@ -134,12 +135,14 @@ class LinearProgram(Oracle):
 
 def _why_infeasible(region: Region) -> str:
     """The sentence for an empty region, with the smallest radius that is not."""
-    text = f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}"
     try:
         least, _ = smallest_radius(region)
-    except InfeasibleError:
-        return f"{text}, nor within any other (HiGHS: infeasible): the rows contradict each other."
-    return f"{text} (HiGHS: infeasible).\nThe smallest feasible radius is {least:.6g}."
+    except InfeasibleError as error:
+        return str(error)
+    return (
+        f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g} "
+        f"(HiGHS: infeasible).\nThe smallest feasible radius is {least:.6g}."
+    )
 
 
 def smallest_radius(region: Region) -> tuple[float, Floats]:
@@ -149,8 +152,9 @@ def smallest_radius(region: Region) -> tuple[float, Floats]:
     highs.changeColsCost(2 * size, np.arange(2 * size, dtype=np.int32), np.ones(2 * size))
     status = optimum(highs)
     if status == highspy.HighsModelStatus.kInfeasible:
+        named = ", ".join(str(i) for i in contradictory(region)) or "given"
         raise InfeasibleError(
-            f"no coefficients satisfy the {region.rows} linear rows, whatever the radius (HiGHS: "
+            f"no coefficients satisfy the linear rows {named} together, whatever the radius (HiGHS: "
             "infeasible): they contradict each other."
         )
     if status != highspy.HighsModelStatus.kOptimal:
@@ -164,11 +168,59 @@ def smallest_radius(region: Region) -> tuple[float, Floats]:
     return region.norm(point), point
 
 
-def _model(region: Region, *, budget: float) -> highspy.Highs:
-    half = region.matrix @ scipy.sparse.diags_array(region.radius / region.weights)
+def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
+    """A set of rows that no coefficients satisfy together, and that without any of its members can be.
+
+    The deletion filter of Chinneck and Dravnieks (Locating minimal infeasible constraint sets in linear
+    programs, 1991):
+
+    1. The multipliers that prove the program infeasible (Farkas) name rows that contradict each other.
+    2. Each of these is left out in turn, and stays out if the rest is still impossible.
+
+    owner: (rows,) labels of rows that belong together and stay or go as one; the answer is in these labels
+
+    Empty where HiGHS finds the rows possible after all.
+    """
+    label = np.arange(region.rows) if owner is None else owner
+    highs = _model(region, budget=np.inf)
+    if optimum(highs) != highspy.HighsModelStatus.kInfeasible:
+        return []
+    _, has_ray, ray = highs.getDualRay()
+    members = np.unique(label[np.flatnonzero(np.asarray(ray)[:-1])]) if has_ray else np.unique(label)
+    if _possible(region, np.isin(label, members)):
+        members = np.unique(label)
+    for member in members:
+        rest = members[members != member]
+        if not _possible(region, np.isin(label, rest)):
+            members = rest
+    return [int(member) for member in members]
+
+
+def _possible(region: Region, chosen: NDArray[np.bool_]) -> bool:
+    """Whether some coefficients satisfy the chosen rows."""
+    if not chosen.any():
+        return True
+    part = Region(
+        region.size,
+        region.radius,
+        region.weights,
+        region.matrix[chosen],
+        region.lower[chosen],
+        region.upper[chosen],
+    )
+    return optimum(_model(part, budget=np.inf)) != highspy.HighsModelStatus.kInfeasible
+
+
+def _scaled_rows(region: Region) -> tuple[Any, Floats]:
+    """The rows over coefficients of unit size, each with a largest entry of one, and their factors."""
+    half = scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(region.radius / region.weights))
     largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if region.rows else np.zeros(0)
-    row_scale = 1.0 / np.where(largest > 0, largest, 1.0)
-    half = scipy.sparse.diags_array(row_scale) @ half
+    scale = 1.0 / np.where(largest > 0, largest, 1.0)
+    return scipy.sparse.csr_array(scipy.sparse.diags_array(scale) @ half), scale
+
+
+def _model(region: Region, *, budget: float) -> highspy.Highs:
+    half, row_scale = _scaled_rows(region)
     size = region.size
     budget_row = scipy.sparse.csr_array(np.ones((1, 2 * size)))
     rows = scipy.sparse.vstack([scipy.sparse.hstack([half, -half]), budget_row]).tocsr()
@@ -200,10 +252,7 @@ class Refinement:
         self.region = region
         size, rows = region.size, region.rows
         self._corner = region.radius / region.weights
-        half = region.matrix @ scipy.sparse.diags_array(self._corner)
-        largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if rows else np.zeros(0)
-        self._row_scale = 1.0 / np.where(largest > 0, largest, 1.0)
-        half = scipy.sparse.diags_array(self._row_scale) @ half
+        half, self._row_scale = _scaled_rows(region)
         ones, less = scipy.sparse.csr_array(np.ones((1, size))), scipy.sparse.csr_array([[-1.0]])
         self._matrix = scipy.sparse.csr_array(
             scipy.sparse.block_array(
@@ -295,5 +344,10 @@ def oracle_for(region: Region) -> Oracle:
     """
     if region.rows == 0:
         return Ball(region)
-    hull = presolve(region)
+    try:
+        hull = presolve(region)
+    except InfeasibleError as error:
+        if not contradictory(region):
+            raise
+        raise InfeasibleError(_why_infeasible(region)) from error
     return LinearProgram(region) if hull is None else Rays(region, hull)

@@ -200,11 +200,7 @@ def _units(block: _Block) -> Floats:
 
 
 def _contradiction(block: _Block) -> str:
-    listed = ", ".join(str(int(i)) for i in block.numbers[:8])
-    return (
-        f"no coefficients satisfy the linear rows {listed}{', …' if len(block.numbers) > 8 else ''} "
-        f"together, within any radius: they contradict each other."
-    )
+    return f"the {len(block.numbers)} linear rows from row {block.numbers[0]} on contradict each other."
 
 
 def _corners(block: _Block, basis: Floats) -> list[Floats] | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,8 @@ _FEWEST = 2_000
 a dictionary of 50,116 are some 200: fewer columns would end epochs early (`python -m benchmarks sampled`)."""
 _SHARE = 4
 """A sample holds at most one row in so many: beyond, it costs as much as the pass that it saves."""
+_TOGETHER = 16
+"""Rows of a memory map that are read before its pages are given back."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,13 +183,8 @@ class Reading:
 
 def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:
     """Rows as finite numbers."""
-    found: Any = rows_in_file(rows, which) if isinstance(rows, np.memmap) else None
-    if found is None and isinstance(rows, np.memmap):
-        found = np.array(rows[which])
-        let_go(rows)
-    elif found is None:
-        found = rows[which]
-    part = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
+    chosen: Any = _of_map(rows, which) if isinstance(rows, np.memmap) else rows[which]
+    part = np.asarray(chosen.toarray() if hasattr(chosen, "toarray") else chosen, dtype=np.float64)
     if not np.isfinite(part).all():
         at = int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
         number = which.start + at if isinstance(which, slice) else int(which[at])
@@ -198,93 +194,22 @@ def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:
     return part
 
 
-_SPAN = 2**16
-"""Bytes that are read in one go where rows lie close: below it a call costs more than what it reads."""
+def _of_map(rows: np.memmap[Any, Any], which: slice | Ints) -> np.ndarray[Any, Any]:
+    """The given rows of a memory map as a copy, whose pages are given back at once.
 
-
-def rows_in_file(rows: np.memmap[Any, Any], which: slice | Ints) -> np.ndarray[Any, Any] | None:
-    """The given rows as a copy; None where the file does not hold them as the map shows them.
-
-    Every page that a map touches counts as memory of the process, and the system may map megabytes for one
-    of them: two thousand rows of 4 kB, drawn from 4 GB, took 2 GB (`python -m benchmarks sampled`).
-
-    which: a slice with both ends, or increasing numbers of rows
-    """
-    place = _place(rows)
-    if place is None or not len(rows):
-        return None
-    try:
-        with open(str(rows.filename), "rb", buffering=0) as file:
-            # Another file may have taken the name since.
-            same = _read(file, place, rows, 0, 1)
-            if same is None or same.tobytes() != rows[:1].tobytes():
-                return None
-            if isinstance(which, slice):
-                return _read(file, place, rows, which.start, which.stop)
-            return _chosen(file, place, rows, which)
-    except OSError:
-        return None
-    finally:
-        let_go(rows)
-
-
-def let_go(rows: np.memmap[Any, Any]) -> None:
-    """Give back the pages that a memory map has read: they would count as memory of this process.
-
-    Not where the map is private to the process: its changes live in those pages alone.
+    Every page that a map touches counts as memory of the process, and the system may map megabytes around
+    each: two thousand rows of 4 kB, drawn from 4 GB, took 2 GB (`python -m benchmarks sampled`). A map that
+    is private to the process keeps its pages, because its changes live there alone.
     """
     held = getattr(rows, "_mmap", None)
-    if isinstance(held, mmap.mmap) and hasattr(held, "madvise") and getattr(rows, "mode", "c") != "c":
-        held.madvise(mmap.MADV_DONTNEED)
-
-
-def _place(rows: np.memmap[Any, Any]) -> int | None:
-    """Where in the file the first row begins; None where rows do not follow each other there."""
-    held, mode = getattr(rows, "_mmap", None), getattr(rows, "mode", "c")
-    # Only POSIX promises that a file and a map of it that was written to agree.
-    shared = mode == "r" or (mode != "c" and os.name == "posix")
-    if not (isinstance(held, mmap.mmap) and shared and rows.flags.c_contiguous and rows.filename):
-        return None
-    # A part of a map has the offset of the whole: only its address tells where it begins.
-    begin = np.frombuffer(held, dtype=np.uint8).__array_interface__["data"][0]
-    inside = int(rows.__array_interface__["data"][0]) - int(begin)
-    return rows.offset - rows.offset % mmap.ALLOCATIONGRANULARITY + inside
-
-
-def _chosen(
-    file: BinaryIO, place: int, rows: np.memmap[Any, Any], numbers: Ints
-) -> np.ndarray[Any, Any] | None:
-    """Rows by their numbers; those that lie close are read together."""
-    found = np.empty((len(numbers), *rows.shape[1:]), dtype=rows.dtype)
-    near = max(_SPAN * len(rows) // max(rows.nbytes, 1), 1)
-    begin = 0
-    while begin < len(numbers):
-        first = int(numbers[begin])
-        end = begin + 1
-        while end < len(numbers) and numbers[end] - first < near:
-            end += 1
-        last = int(numbers[end - 1])
-        part = _read(file, place, rows, first, last + 1)
-        if part is None:
-            return None
-        found[begin:end] = part[numbers[begin:end] - first]
-        begin = end
-    return found
-
-
-def _read(
-    file: BinaryIO, place: int, rows: np.memmap[Any, Any], first: int, stop: int
-) -> np.ndarray[Any, Any] | None:
-    """Rows from the first up to the last; None where the file ends before."""
-    part = np.empty((stop - first, *rows.shape[1:]), dtype=rows.dtype)
-    room = memoryview(part.data).cast("B")
-    file.seek(place + first * (part.nbytes // len(part)))
-    while len(room):
-        count = file.readinto(room)  # type: ignore[attr-defined]
-        if not count:
-            return None
-        room = room[count:]
-    return part
+    lends = isinstance(held, mmap.mmap) and hasattr(held, "madvise") and getattr(rows, "mode", "c") != "c"
+    parts = [which] if isinstance(which, slice) else np.array_split(which, -(-len(which) // _TOGETHER))
+    copies = []
+    for part in parts:
+        copies.append(np.array(rows[part]))
+        if lends:
+            held.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]
+    return copies[0] if len(copies) == 1 else np.concatenate(copies)
 
 
 @dataclass(frozen=True, eq=False)
