@@ -1,9 +1,10 @@
 """The command line: what it prints, what it writes, and how it refuses."""
 
 import contextlib
+import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cindy
-from cindy.cli import laws, texts
+from cindy.cli import texts
 from cindy.cli.app import main
+from cindy.cli.commands import levels
+from cindy.cli.screen import as_typed
 from cindy.cli.settings import FitSettings, read_settings
-from cindy.cli.studies import levels
 from cindy.errors import CindyError, ConstraintError, DataError
 from cindy.findings import Finding
 from cindy.model.model import Model, Path, Run
+from cindy.pipeline import basis_from_text, correction_from_text, selection_from_text, weights_from_text
 from cindy.systems import lorenz
 from cindy.systems.bundled import KINETICS, kinetics, make
 
@@ -77,13 +80,13 @@ def model_file(tmp_path):
     ],
 )
 def test_a_basis_is_typed_as_it_is_thought(text, made):
-    assert texts.basis(text) == made
+    assert basis_from_text(text) == made
 
 
 def test_further_terms_are_formulas():
     settings = FitSettings(term=["decay=x*exp(-y)", "sqrt(x)"])
     assert settings.terms() == {"decay": "x*exp(-y)", "sqrt(x)": "sqrt(x)"}
-    made = texts.basis("poly:1", settings.terms())
+    made = basis_from_text("poly:1", settings.terms())
     assert made.names(("x", "y")) == ("1", "x", "y", "decay", "sqrt(x)")
 
 
@@ -101,7 +104,7 @@ def test_further_terms_are_formulas():
 )
 def test_a_basis_that_does_not_exist_is_refused(text, sentence):
     with pytest.raises(DataError) as caught:
-        texts.basis(text)
+        basis_from_text(text)
     assert sentence in str(caught.value)
 
 
@@ -137,7 +140,7 @@ def test_a_start_is_given_by_place_or_by_name():
     ],
 )
 def test_a_sum_is_read_with_its_numbers(text, parts):
-    assert laws._sum(text, "here") == parts
+    assert texts._sum(text, "here") == parts
 
 
 @pytest.mark.parametrize(
@@ -160,20 +163,20 @@ def test_a_sum_is_read_with_its_numbers(text, parts):
 )
 def test_a_law_that_cannot_be_read_is_refused_with_an_example(kind, text):
     with pytest.raises(ConstraintError, match=f'--{kind} "'):
-        laws.KINDS[kind](text)
+        texts.KINDS[kind](text)
 
 
 PARSERS = [
-    texts.basis,
+    basis_from_text,
     texts.formulation,
-    texts.selection,
-    texts.correction,
-    texts.weights,
+    selection_from_text,
+    correction_from_text,
+    weights_from_text,
     texts.times,
     levels,
     lambda text: texts.start(text, ("x", "y"), "--x0"),
     lambda text: texts.names(text, "--states"),
-    *laws.KINDS.values(),
+    *texts.KINDS.values(),
 ]
 PIECES = [
     "x",
@@ -250,7 +253,51 @@ def test_show_prints_equations_path_and_certificate(cli, model_file):
     assert err == "Warning: a word of caution\n"
 
 
-@pytest.mark.parametrize("form", ["latex", "python", "c", "sympy"])
+def test_a_model_without_findings_says_so(cli, tmp_path):
+    Model([[0.0], [-1.0]], cindy.Polynomial(1), ("x",)).save(tmp_path / "m.json")
+    status, out, err = cli("show", "m.json")
+    assert (status, err) == (0, "")
+    assert "No warnings." in out
+
+
+def test_show_lists_the_models_that_are_near(cli, tmp_path):
+    model = Model([[0.0], [-1.0], [0.0]], cindy.Polynomial(2), ("x",))
+    other = model.with_coef({("x", "x"): 0.0, ("x", "x^2"): -1.0})
+    replace(model, near=Path((model, other), (0.0, 3.25), 0, "−2 log p")).save(tmp_path / "m.json")
+    status, out, _ = cli("show", "m.json", "--near")
+    assert status == 0
+    assert re.search(r"3\.2\s+1\s+\+ x\^2 in x', − x in x'", out)
+
+
+def test_report_compares_a_saved_model_with_data(cli, tmp_path):
+    Model([[0.0], [-1.0]], cindy.Polynomial(1), ("x",)).save(tmp_path / "m.json")
+    (tmp_path / "data.csv").write_text(DECAY)
+    status, out, err = cli("report", "m.json", "data.csv", "--out", "page.html")
+    assert (status, err) == (0, "")
+    assert "page.html" in out
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").lstrip().startswith("<!")
+
+
+def test_errors_speak_of_options_and_not_of_arguments(cli, tmp_path):
+    (tmp_path / "data.csv").write_text("a,b\n1,2\n2,3\n")
+    status, _, err = cli("fit", "data.csv")
+    assert status == 2
+    assert "--time" in err
+    assert "`time`" not in err
+    assert as_typed("Give `passes=1`, or passes=2; see model.near.") == (
+        "Give --passes 1, or --passes 2; see cindy show --near."
+    )
+
+
+def test_every_setting_is_an_option_with_a_help_text(cli):
+    status, out, _ = cli("fit", "--help")
+    assert status == 0
+    for field in fields(FitSettings):
+        assert field.name == "data" or (f"--{field.name} " in out and field.metadata["help"])
+    assert "cindy fit data.csv" in out
+
+
+@pytest.mark.parametrize("form", ["latex", "python", "c", "sympy", "sbml"])
 def test_show_prints_source_and_nothing_else(cli, model_file, form):
     status, out, err = cli("show", model_file, f"--{form}")
     assert (status, err) == (0, "")
@@ -259,7 +306,7 @@ def test_show_prints_source_and_nothing_else(cli, model_file, form):
         exec(out, names)
         assert names["rhs"](0.0, [1.0, 2.0, 3.0]) == pytest.approx(lorenz().rhs(np.array([1.0, 2.0, 3.0])))
     else:
-        assert {"latex": r"\dot{x}", "c": "double", "sympy": "x' = -10.0*x"}[form] in out
+        assert {"latex": r"\dot{x}", "c": "double", "sympy": "x' = -10.0*x", "sbml": "<sbml"}[form] in out
 
 
 def test_simulate_writes_a_table_that_can_be_read_again(cli, model_file, tmp_path):
@@ -445,7 +492,7 @@ def test_a_command_that_does_not_exist_is_status_2(cli, mistake):
 
 
 def test_anything_else_is_status_1(tmp_path):
-    code = "import cindy.cli.show as s; s.load = lambda f: 1/0; from cindy.cli import main; main()"
+    code = "import cindy.cli.commands as s; s.load = lambda f: 1/0; from cindy.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "show", "x"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr

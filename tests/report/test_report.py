@@ -17,8 +17,7 @@ from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
 from cindy.model.model import Model
-from cindy.report import render, write
-from cindy.report.packed import DIGITS, plotly
+from cindy.report import DIGITS, plotly, render, write
 from cindy.systems import lotka_volterra, spring_masses
 
 

@@ -1,13 +1,17 @@
-"""The commands: demo, fit, show, simulate, reproduce, bench."""
+"""The commands: demo, fit, show, report, simulate, reproduce, bench."""
 
+from __future__ import annotations
+
+import inspect
 import os
 import sys
-from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cindy.cli.settings import FitSettings, read_settings
 from cindy.errors import CindyError
 
 __all__ = ["app", "main"]
@@ -21,31 +25,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Text = str | None
-Texts = list[str] | None
-
-
-def _panel(name: str) -> Callable[[str], Any]:
-    return lambda text: typer.Option(help=text, rich_help_panel=name)
-
-
-_data, _terms, _law = _panel("Data"), _panel("Equations"), _panel("Known physics")
-_search, _written = _panel("Search"), _panel("Output")
-
 
 def main() -> None:
     """Run the command line: status 0 on success, 2 on a user's mistake, 1 on anything else."""
+    # The matrices of a fit are small: several threads of BLAS wait for each other more than they help
+    # (a fit on a busy machine of two cores took 45 s with the default, and 6 s with one thread).
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     try:
         try:
             app()
         finally:
             sys.stdout.flush()
     except CindyError as error:
-        from rich.text import Text
+        from cindy.cli.screen import show_error
 
-        from cindy.cli.screen import err
-
-        err.print(Text("Error: ", style="bold red") + Text(str(error)), soft_wrap=True)
+        show_error(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
@@ -90,88 +85,100 @@ def demo(
     ),
 ) -> None:
     """Go from a bundled data set to equations, figures and a report."""
-    from cindy.cli.demo import run
+    from cindy.cli.fit import run_demo
 
-    run(out)
+    run_demo(out)
 
 
-@app.command()
-def fit(
-    context: typer.Context,
-    data: Annotated[Texts, typer.Argument(help="Files: text, parquet, npz, Excel, Matlab, netCDF.")] = None,
-    time: Annotated[Text, _data("Column of the time; found by its name (t, time, …) if not given.")] = None,
-    dt: Annotated[float | None, _data("Step between the rows, where no column holds the time.")] = None,
-    by: Annotated[Text, _data("Column that tells trajectories apart.")] = None,
-    states: Annotated[Text, _data('Columns of the states, as "x,y"; all others if not given.')] = None,
-    inputs: Annotated[Text, _data('Columns of known inputs, as "u".')] = None,
-    hold: Annotated[Text, _data("Inputs between samples: zero (held), linear or band.")] = None,
-    periodic: Annotated[Text, _data('Of fields, the axes that repeat, as "x,y".')] = None,
-    basis: Annotated[
-        Text, _terms('"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.')
-    ] = None,
-    term: Annotated[Texts, _terms('A further term, as "decay=x*exp(-y)".')] = None,
-    parameter: Annotated[
-        Texts, _terms('A number to be found in such terms, and its range: "K=0.01:10".')
-    ] = None,
-    formulation: Annotated[
-        Text,
-        _terms(
-            "integral, differential or discrete; \"integral:2:rates\" for x'' = F(x, x'); weak for fields."
-        ),
-    ] = None,
-    order: Annotated[int | None, _terms("1 for x' = F, 2 for x'' = F.")] = None,
-    window: Annotated[int | None, _terms("Samples in a window; 0: whole trajectories.")] = None,
-    initial: Annotated[Text, _terms('Initial states: "free" or "first".')] = None,
-    conserve: Annotated[Texts, _law('A conserved sum, as "S + ES + P" or "A + 2 B = 0.5".')] = None,
-    exchange: Annotated[Texts, _law('Two interchangeable states, as "x1,x2".')] = None,
-    fix: Annotated[Texts, _law('A known coefficient, as "x:y=0.5".')] = None,
-    bound: Annotated[Texts, _law('A bound, as "x:y>=0" or "0<=x:y<=3".')] = None,
-    tie: Annotated[Texts, _law('Equal or proportional coefficients, as "x:y = -1 y:x".')] = None,
-    linear: Annotated[Texts, _law('Any linear law, as "x:y + 2 y:x <= 3".')] = None,
-    energy: Annotated[Texts, _law('States whose energy quadratic terms preserve: "x,y,z" or "all".')] = None,
-    selection: Annotated[
-        Text, _search("significance:0.05, cv:5, bic, gap:1e-6, discrepancy, terms:7.")
-    ] = None,
-    correction: Annotated[Text, _search("direct, blended, fully-corrective or plain.")] = None,
-    weights: Annotated[Text, _search("adaptive or uniform.")] = None,
-    radius: Annotated[float | None, _search("Radius of the region, in scaled units.")] = None,
-    tol: Annotated[float | None, _search("Gap to reach, relative to the loss of no model.")] = None,
-    seed: Annotated[int | None, _search("Seed of whatever is drawn.")] = None,
-    passes: Annotated[
-        int | None, _search("1: terms at measured states; 2: states fitted, however many coefficients.")
-    ] = None,
-    out: Annotated[Text, _written("Where to write the model (JSON).")] = None,
-    report: Annotated[Text, _written("Where to write the report (HTML).")] = None,
-    figures: Annotated[Text, _written("Folder for figures (PNG).")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="File of options; cindy.toml where there is one.")
-    ] = None,
-) -> None:
+_FIT_EXAMPLES = """Examples:
+
+cindy fit data.csv
+
+cindy fit data.csv --time s --by run --basis poly:3 --conserve "S + ES + P" --report report.html
+
+cindy fit data.csv --basis poly:1 --term "uptake=S/(K + S)" --parameter "K=0.01:10"
+
+cindy fit field.nc --basis pde:3,4 --periodic x"""
+
+
+_METAVARS: dict[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", float: "NUMBER"}
+
+
+def _fit_signature() -> inspect.Signature:
+    """An option for every field of the settings; None where nothing is typed, so that a file may say it."""
+    words = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    files = typer.Argument(
+        help="Files: text, parquet, npz, Excel or Matlab; netCDF for fields.", metavar="FILES"
+    )
+    options = [inspect.Parameter("context", words, annotation=typer.Context)]
+    kinds = {kind.__name__: kind for kind in (str, int, float)}
+    for field in fields(FitSettings):
+        many = str(field.type).startswith("list")
+        kind: Any = list[str] if many else kinds[str(field.type).split(" ")[0]]
+        about = files
+        if field.metadata:
+            text = field.metadata["help"]
+            if many:
+                text += " May be repeated."
+            elif field.default is not None:
+                text = text.rstrip(".") + f" (default: {field.default})."
+            about = typer.Option(help=text, rich_help_panel=field.metadata["panel"], metavar=_METAVARS[kind])
+        options.append(
+            inspect.Parameter(field.name, words, default=None, annotation=Annotated[kind | None, about])
+        )
+    config = typer.Option(help="File of options; cindy.toml where there is one.", rich_help_panel="Data")
+    options.append(
+        inspect.Parameter("config", words, default=None, annotation=Annotated[Path | None, config])
+    )
+    return inspect.Signature(options)
+
+
+def fit(context: typer.Context, config: Path | None = None, **typed: Any) -> None:
     """Identify the equations behind measured time series."""
-    from cindy.cli.fit import run
-    from cindy.cli.settings import read_settings
+    from cindy.cli.fit import run_fit
 
-    typed = {name: value for name, value in context.params.items() if name != "config"}
     file = config or (Path("cindy.toml") if Path("cindy.toml").is_file() else None)
-    run(read_settings(file, typed), file)
+    run_fit(read_settings(file, typed), file)
+
+
+fit.__signature__ = _fit_signature()  # type: ignore[attr-defined]
+fit.__annotations__ = {}
+app.command(epilog=_FIT_EXAMPLES)(fit)
 
 
 @app.command()
 def show(
     model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
-    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
+    near: Annotated[bool, typer.Option("--near", help="List the models that fit almost as well.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX, with standard errors.")] = False,
     sympy: Annotated[bool, typer.Option("--sympy", help="Print SymPy expressions.")] = False,
     python: Annotated[bool, typer.Option("--python", help="Print Python source.")] = False,
     c: Annotated[bool, typer.Option("--c", help="Print C source.")] = False,
+    sbml: Annotated[bool, typer.Option("--sbml", help="Print SBML.")] = False,
 ) -> None:
     """Show a model: its equations, its path and how sure it is; or as source for something else."""
-    from cindy.cli.show import run
+    from cindy.cli.commands import run_show
 
-    forms = {"latex": latex, "sympy": sympy, "python": python, "c": c}
-    run(model, [name for name, wanted in forms.items() if wanted])
+    forms = {"near": near, "latex": latex, "sympy": sympy, "python": python, "c": c, "sbml": sbml}
+    run_show(model, [name for name, wanted in forms.items() if wanted])
 
 
-@app.command()
+@app.command(epilog="Example:\n\ncindy report model.json data.csv --by run --out report.html")
+def report(
+    model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
+    data: Annotated[list[str], typer.Argument(help="The files that it is compared with.")],
+    time: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
+    by: Annotated[str | None, typer.Option(help="Column that tells trajectories apart.")] = None,
+    periodic: Annotated[str | None, typer.Option(help='Of fields, the axes that repeat, as "x,y".')] = None,
+    out: Annotated[Path, typer.Option(help="Where to write the page (HTML).")] = Path("report.html"),
+) -> None:
+    """Write the report of a saved model on data, its own or new ones."""
+    from cindy.cli.commands import run_report
+
+    run_report(model, data, time=time, by=by, periodic=periodic, out=out)
+
+
+@app.command(epilog='Example:\n\ncindy simulate model.json --x0 "x=1,y=0,z=25" --t 0:20:0.01 --out sim.csv')
 def simulate(
     model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
     x0: Annotated[
@@ -183,7 +190,7 @@ def simulate(
     inputs: Annotated[Path | None, typer.Option(help="File of the inputs over time.")] = None,
     hold: Annotated[
         str | None,
-        typer.Option(help="Inputs between samples: zero, linear or band. (default: as in the data fitted)"),
+        typer.Option(help="Inputs between samples: zero, linear or band (default: as in the data fitted)."),
     ] = None,
     periodic: Annotated[str | None, typer.Option(help='Of fields, the axes that repeat, as "x,y".')] = None,
     out: Annotated[
@@ -191,9 +198,9 @@ def simulate(
     ] = None,
 ) -> None:
     """Solve the equations of a model."""
-    from cindy.cli.simulate import run
+    from cindy.cli.commands import run_simulate
 
-    run(model, x0=x0, t=t, v0=v0, inputs=inputs, hold=hold, periodic=periodic, out=out)
+    run_simulate(model, x0=x0, t=t, v0=v0, inputs=inputs, hold=hold, periodic=periodic, out=out)
 
 
 @app.command()
@@ -209,7 +216,7 @@ def reproduce(
     processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 2,
 ) -> None:
     """Repeat an experiment of the paper; what an earlier run has finished is kept."""
-    from cindy.cli.studies import run_reproduce
+    from cindy.cli.commands import run_reproduce
 
     run_reproduce(experiment, repetitions, noise, out, quick=quick, processes=processes)
 
@@ -221,6 +228,6 @@ def bench(
     ] = None,
 ) -> None:
     """Measure speed and recovery against other libraries; needs a checkout of the repository."""
-    from cindy.cli.studies import run_bench
+    from cindy.cli.commands import run_bench
 
     run_bench(sections or [])

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cindy.basis import variable_label
+from cindy.cli.settings import FitSettings
 from cindy.export import format_value
 from cindy.model import facts
 
@@ -35,17 +37,18 @@ if TYPE_CHECKING:
     from cindy.model import Path as ModelPath
 
 __all__ = [
+    "as_typed",
     "bar",
     "err",
     "out",
     "plain",
     "section",
-    "show_certificate",
     "show_data",
-    "show_equations",
+    "show_error",
     "show_failures",
     "show_files",
-    "show_path",
+    "show_model",
+    "show_near",
     "show_warnings",
     "working",
 ]
@@ -96,9 +99,9 @@ def show_equations(model: Model) -> None:
             head = f"{left} = " if k == 0 else " " * (len(left) + 3)
             body = Text(piece)
             body.highlight_regex(_VALUE, "cyan")
-            plain(Text(head, style="bold") + body)
+            plain(Text.assemble((head, "bold"), body))
     for name, (value, error) in model.parameters.items():
-        plain(Text(f"{name} = ", style="bold") + Text(format_value(value, error), style="cyan"))
+        plain(Text.assemble((f"{name} = ", "bold"), (format_value(value, error), "cyan")))
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
@@ -109,6 +112,38 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
             line = ""
         line += term
     yield line
+
+
+def show_model(model: Model, said: Sequence[str] = ()) -> None:
+    """Equations, how sure they are, the models compared, and last what to beware of.
+
+    said: further sentences, from the run itself
+    """
+    show_equations(model)
+    show_certificate(model)
+    show_path(model)
+    sentences = list(dict.fromkeys([*said, *model.warnings]))
+    if sentences:
+        show_warnings(sentences)
+    else:
+        out.print()
+        plain("No warnings.")
+
+
+def show_near(model: Model) -> None:
+    """The models that explain the data almost as well, and how each differs from the best."""
+    if len(model.near) < 2:
+        plain("No other models were compared: only models with denoised states have a list of near ones.")
+        return
+    section(f"Models near the best ({model.near.criterion})")
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
+    table.add_column("worse by", justify="right")
+    table.add_column("terms", justify="right")
+    table.add_column("compared with the best")
+    for other, above in zip(model.near, model.near.scores, strict=True):
+        change = _change(model.near[0], other) or ("the model itself" if above == 0 else "the same terms")
+        table.add_row(f"{above:.1f}", str(other.size), change)
+    out.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def show_path(model: Model) -> None:
@@ -176,14 +211,36 @@ def show_certificate(model: Model) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     for name, text in facts(model):
-        table.add_row(name, text)
+        table.add_row(name, as_typed(text))
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
     """What the user should know, on the error stream."""
     for sentence in sentences:
-        err.print(Text("Warning: ", style="bold yellow") + Text(sentence), soft_wrap=True)
+        _say("Warning: ", "bold yellow", sentence)
+
+
+def show_error(sentence: str) -> None:
+    """Why a command was given up."""
+    _say("Error: ", "bold red", sentence)
+
+
+def _say(head: str, style: str, sentence: str) -> None:
+    """On the error stream: between words on a terminal, on one line elsewhere."""
+    err.print(Text.assemble((head, style), as_typed(sentence)), soft_wrap=not err.is_terminal)
+
+
+def as_typed(sentence: str) -> str:
+    """A sentence of the library as the command line says it: --time for `time`, --passes 1 for passes=1."""
+    names = "|".join((*(one.name for one in fields(FitSettings)), "x0", "t", "v0"))
+    sentence = re.sub(rf"`({names})(?:=([^`]*))?`", _option, sentence)
+    sentence = re.sub(rf"\b({names})=([\w.]+)", _option, sentence)
+    return re.sub(r"see (model\.near|`near`)", "see cindy show --near", sentence)
+
+
+def _option(match: re.Match[str]) -> str:
+    return f"--{match[1]}" + (f" {match[2]}" if match[2] else "")
 
 
 def show_files(files: Sequence[tuple[Path, str]]) -> None:
@@ -193,13 +250,13 @@ def show_files(files: Sequence[tuple[Path, str]]) -> None:
     section("Written")
     widest = max(len(str(path)) for path, _ in files)
     for path, what in files:
-        plain(Text(str(path).ljust(widest), style="cyan") + Text(f"  {what}", style="dim"))
+        plain(Text.assemble((str(path).ljust(widest), "cyan"), (f"  {what}", "dim")))
 
 
 def show_failures(sentences: Sequence[str]) -> None:
     """What went wrong while the rest went on; of many, the first."""
     for sentence in sentences[:_MOST_FAILURES]:
-        err.print(Text("Failed: ", style="bold red") + Text(sentence), soft_wrap=True)
+        _say("Failed: ", "bold red", sentence)
     if len(sentences) > _MOST_FAILURES:
         err.print(f"… and {len(sentences) - _MOST_FAILURES} more.")
 

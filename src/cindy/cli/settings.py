@@ -1,18 +1,37 @@
-"""The options of `cindy fit`, from the command line and from cindy.toml."""
+"""The options of `cindy fit`, declared once: for the command line, for cindy.toml and for `identify`.
+
+Nothing heavy is imported before an option is read, so that `cindy --help` answers at once.
+"""
+
+# ruff: noqa: RUF009  (every call below makes a dataclass field)
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from cindy._check import did_you_mean
-from cindy.cli import laws, texts
 from cindy.errors import DataError
 
 __all__ = ["FitSettings", "read_settings"]
+
+
+def _panel(name: str) -> Callable[..., Any]:
+    """A field that is an option in a panel of the help; a list where the option may be repeated."""
+
+    def option(text: str, default: Any = None, *, many: bool = False) -> Any:
+        about = {"panel": name, "help": text}
+        if many:
+            return field(default_factory=list, metadata=about)
+        return field(default=default, metadata=about)
+
+    return option
+
+
+_data, _terms, _physics = _panel("Data"), _panel("Equations"), _panel("Known physics")
+_search, _written = _panel("Search"), _panel("Output")
 
 
 @dataclass(frozen=True)
@@ -20,57 +39,68 @@ class FitSettings:
     """Everything `cindy fit` may be told, as texts and numbers; None where nothing was said."""
 
     data: list[str] = field(default_factory=list)
-    time: str | None = None
-    dt: float | None = None
-    by: str | None = None
-    states: str | None = None
-    inputs: str | None = None
-    hold: str | None = None
-    periodic: str | None = None
-    basis: str = "poly:2"
-    term: list[str] = field(default_factory=list)
-    parameter: list[str] = field(default_factory=list)
-    formulation: str = "integral"
-    order: int | None = None
-    window: int | None = None
-    initial: str | None = None
-    selection: str | None = None
-    correction: str | None = None
-    weights: str | None = None
-    radius: float | None = None
-    tol: float | None = None
-    seed: int | None = None
-    passes: int | None = None
-    conserve: list[str] = field(default_factory=list)
-    exchange: list[str] = field(default_factory=list)
-    fix: list[str] = field(default_factory=list)
-    bound: list[str] = field(default_factory=list)
-    tie: list[str] = field(default_factory=list)
-    linear: list[str] = field(default_factory=list)
-    energy: list[str] = field(default_factory=list)
-    out: str | None = None
-    report: str | None = None
-    figures: str | None = None
-
-    @property
-    def constraint_texts(self) -> dict[str, list[str]]:
-        """The constraints as they were typed, by kind."""
-        return {kind: getattr(self, kind) for kind in laws.KINDS}
+    time: str | None = _data("Column of the time (default: the one called t, time, year or date).")
+    dt: float | None = _data("Step between the rows, where no column holds the time.")
+    by: str | None = _data("Column that tells trajectories apart.")
+    states: str | None = _data('Columns of the states, as "x,y" (default: all others).')
+    inputs: str | None = _data('Columns of known inputs, as "u".')
+    hold: str | None = _data("Inputs between samples: zero (held), linear or band (default: linear).")
+    periodic: str | None = _data('Of fields, the axes that repeat, as "x,y".')
+    basis: str = _terms(
+        '"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.', "poly:2"
+    )
+    term: list[str] = _terms('A further term, as "decay=x*exp(-y)".', many=True)
+    parameter: list[str] = _terms(
+        'A number to be found in such terms, and its range: "K=0.01:10".', many=True
+    )
+    formulation: str = _terms(
+        "integral, differential or discrete; \"integral:2:rates\" for x'' = F(x, x'); weak for fields.",
+        "integral",
+    )
+    order: int | None = _terms("1 for x' = F, 2 for x'' = F.")
+    window: int | None = _terms("Samples in a window; 0: whole trajectories.")
+    initial: str | None = _terms('Initial states: "free" or "first".')
+    conserve: list[str] = _physics('A conserved sum, as "S + ES + P" or "A + 2 B = 0.5".', many=True)
+    exchange: list[str] = _physics('Two interchangeable states, as "x1,x2".', many=True)
+    fix: list[str] = _physics('A known coefficient, as "x:y=0.5".', many=True)
+    bound: list[str] = _physics('A bound, as "x:y>=0" or "0<=x:y<=3".', many=True)
+    tie: list[str] = _physics('Equal or proportional coefficients, as "x:y = -1 y:x".', many=True)
+    linear: list[str] = _physics('Any linear constraint, as "x:y + 2 y:x <= 3".', many=True)
+    energy: list[str] = _physics('States whose energy quadratic terms preserve: "x,y,z" or "all".', many=True)
+    selection: str | None = _search(
+        "significance:0.05, cv:5, bic, gap:1e-6, discrepancy or terms:7 (default: significance:0.05)."
+    )
+    correction: str | None = _search(
+        "Of the solver: direct, blended, fully-corrective or plain (default: direct)."
+    )
+    weights: str | None = _search("adaptive or uniform (default: adaptive).")
+    radius: float | None = _search("Radius of the region, in scaled units (default: from the data).")
+    tol: float | None = _search("Gap to reach, relative to the loss of no model (default: 1e-6).")
+    seed: int | None = _search("Seed of whatever is drawn (default: 0).")
+    passes: int | None = _search(
+        "1: never denoise the states; 2: always (default: unless it takes very long)."
+    )
+    out: str | None = _written("Where to write the model (JSON).")
+    report: str | None = _written("Where to write the report (HTML).")
+    figures: str | None = _written("Folder for figures (PNG).")
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `cindy.identify`; what was not said keeps its default there."""
+        from cindy.cli import texts
+        from cindy.pipeline import correction_from_text, selection_from_text, weights_from_text
+
         form = texts.formulation(self.formulation, order=self.order, window=self.window, initial=self.initial)
-        given: dict[str, Any] = {
-            "formulation": form,
-            "constraints": laws.constraints(self.constraint_texts),
+        typed = {kind: getattr(self, kind) for kind in texts.KINDS}
+        given: dict[str, Any] = {"formulation": form, "constraints": texts.constraints(typed)}
+        readers = {
+            "selection": selection_from_text,
+            "correction": correction_from_text,
+            "weights": weights_from_text,
         }
-        for name in ("selection", "correction", "weights"):
-            text = getattr(self, name)
-            if text is not None:
-                given[name] = getattr(texts, name)(text)
-        for name in ("radius", "tol", "seed", "passes"):
-            if getattr(self, name) is not None:
-                given[name] = getattr(self, name)
+        for name in (*readers, "radius", "tol", "seed", "passes"):
+            value = getattr(self, name)
+            if value is not None:
+                given[name] = readers[name](value, where=f"--{name}") if name in readers else value
         return given
 
     def terms(self) -> dict[str, str]:
@@ -83,13 +113,15 @@ class FitSettings:
 
     def parameters(self) -> dict[str, tuple[float, float] | float]:
         """The numbers to be found inside terms: "K=0.01:10", a range, or "K=0.5", about where it is."""
+        from cindy.pipeline import number
+
         found: dict[str, tuple[float, float] | float] = {}
         for text in self.parameter:
             where = f'--parameter "{text}"'
             name, equals, ends = (part.strip() for part in text.partition("="))
             if not (name and equals and ends):
                 raise DataError(f'{where}: expected a name and a range, as in "K=0.01:10".')
-            values = [texts.number(end, where) for end in ends.split(":")]
+            values = [number(end, where) for end in ends.split(":")]
             if len(values) > 2:
                 raise DataError(f'{where}: a range has two ends, as in "K=0.01:10".')
             found[name] = values[0] if len(values) == 1 else (values[0], values[1])
@@ -108,6 +140,8 @@ def read_settings(file: Path | None, typed: Mapping[str, Any]) -> FitSettings:
 
 
 def _from_toml(file: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+    from cindy._check import did_you_mean
+
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
-"""What a user types, turned into objects: bases, formulations, selections, times and numbers."""
+"""What is typed on the command line, as objects: times, starts, levels of noise, constraints."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,43 +9,17 @@ import numpy as np
 import cindy
 from cindy._check import did_you_mean
 from cindy._types import Floats
-from cindy.basis import Basis
-from cindy.errors import DataError
+from cindy.errors import ConstraintError, DataError
 from cindy.formulation import Formulation
 from cindy.pipeline import (
-    basis_from_text,
     choose,
-    correction_from_text,
     formulation_from_text,
     number,
-    selection_from_text,
-    weights_from_text,
     whole,
 )
 from cindy.pipeline import name_list as names
-from cindy.problem import Weights
-from cindy.selection import Selection
-from cindy.solver import Correction
 
-__all__ = [
-    "basis",
-    "correction",
-    "formulation",
-    "names",
-    "number",
-    "selection",
-    "start",
-    "times",
-    "weights",
-    "whole",
-]
-
-
-def basis(
-    text: str, terms: Mapping[str, str] | None = None, parameters: Mapping[str, Any] | None = None
-) -> Basis:
-    """A basis as in "poly:3", and further terms, by name, as formulas with numbers to be found."""
-    return basis_from_text(text, terms, parameters, where="--basis")
+__all__ = ["KINDS", "constraints", "formulation", "names", "number", "start", "times", "whole"]
 
 
 def formulation(
@@ -81,21 +56,6 @@ def formulation(
     return cindy.Integral(order=order or 1, window=window, initial=initial or "free")  # type: ignore[arg-type]
 
 
-def selection(text: str) -> Selection:
-    """A rule of selection as in "significance:0.05", "cv:5", "bic", "bic:plain", "gap:1e-6", "terms:7"."""
-    return selection_from_text(text, where="--selection")
-
-
-def correction(text: str) -> Correction:
-    """A correction by name: direct, blended, fully-corrective, plain."""
-    return correction_from_text(text, where="--correction")
-
-
-def weights(text: str) -> Weights:
-    """Weights by name: adaptive or uniform."""
-    return weights_from_text(text, where="--weights")
-
-
 def times(text: str) -> Floats:
     """Times as "start:stop:step", the stop included where a step meets it, or as numbers with commas.
 
@@ -129,3 +89,134 @@ def start(text: str, states: tuple[str, ...], where: str) -> Floats:
     if missing:
         raise DataError(f"{where}: no value for {', '.join(missing)}.")
     return np.array([given[name] for name in states])
+
+
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RELATION = re.compile(r"(<=|>=|=)")
+
+
+def constraints(texts: Mapping[str, list[str]]) -> list[Any]:
+    """The constraints, by kind: {"conserve": ["S + ES + P"], "fix": ["x:1=0"], …}."""
+    return [KINDS[kind](text) for kind in KINDS for text in texts.get(kind, [])]
+
+
+def conserve(text: str) -> Any:
+    """ "S + ES + P", "2 A + B = 0.5" for a rate, "S + P = 0 ± 0.01" for a tolerance."""
+    where = f'--conserve "{text}"'
+    left, _, right = text.partition("=")
+    rate, _, tolerance = right.replace("+-", "±").partition("±")
+    if "±" in left.replace("+-", "±"):
+        raise ConstraintError(f'{where}: a tolerance follows the rate, as in "S + P = 0 ± 0.01".')
+    weights: dict[str, float] = {}
+    for weight, name in _sum(left, where):
+        weights[name] = weights.get(name, 0.0) + weight
+    return cindy.conserve(
+        weights,
+        rate=number(rate, where) if rate.strip() else 0.0,
+        tolerance=number(tolerance, where) if tolerance.strip() else None,
+    )
+
+
+def exchange(text: str) -> Any:
+    """ "x1,x2", or "x1,x2:all" for the symmetry of every term."""
+    where = f'--exchange "{text}"'
+    pair, _, scope = text.partition(":")
+    found = names(pair, where)
+    if len(found) != 2 or scope.strip() not in ("", "pair", "all"):
+        raise ConstraintError(f'{where}: expected two states, as in "x1,x2" or "x1,x2:all".')
+    return cindy.exchange(found[0], found[1], scope="all" if scope.strip() == "all" else "pair")
+
+
+def fix(text: str) -> Any:
+    """ "x:y=0.5": the coefficient of y in the equation of x."""
+    where = f'--fix "{text}"'
+    sides = _RELATION.split(text)
+    if len(sides) != 3 or sides[1] != "=":
+        raise ConstraintError(f'{where}: expected "state:term=value", as in "x:y=0.5".')
+    return cindy.fix(*_coefficient(sides[0], where), number(sides[2], where))
+
+
+def bound(text: str) -> Any:
+    """ "x:y>=0", "x:y<=3" or "0<=x:y<=3"."""
+    where = f'--bound "{text}"'
+    sides = [side.strip() for side in _RELATION.split(text)]
+    if len(sides) == 5 and sides[1] == sides[3] == "<=":
+        low, high = number(sides[0], where), number(sides[4], where)
+        return cindy.bound(*_coefficient(sides[2], where), lower=low, upper=high)
+    if len(sides) == 3 and sides[1] in ("<=", ">="):
+        limit, infinity = number(sides[2], where), float("inf")
+        low, high = (limit, infinity) if sides[1] == ">=" else (-infinity, limit)
+        return cindy.bound(*_coefficient(sides[0], where), lower=low, upper=high)
+    raise ConstraintError(
+        f'{where}: expected "state:term>=value", "state:term<=value" or "0<=state:term<=1".'
+    )
+
+
+def tie(text: str) -> Any:
+    """ "x:y = 2 y:x": one coefficient is a multiple of another."""
+    where = f'--tie "{text}"'
+    left, _, right = text.partition("=")
+    others = _sum(right, where) if right.strip() else []
+    if len(others) != 1:
+        raise ConstraintError(f'{where}: expected "state:term = ratio state:term", as in "x:y = -1 y:x".')
+    ((ratio, other),) = others
+    return cindy.tie(_coefficient(left, where), _coefficient(other, where), ratio=ratio)
+
+
+def linear(text: str) -> Any:
+    """ "x:y + 2 y:x <= 3", with <=, >= or =."""
+    where = f'--linear "{text}"'
+    sides = _RELATION.split(text)
+    if len(sides) != 3:
+        raise ConstraintError(f'{where}: expected a sum and a limit, as in "x:y + 2 y:x <= 3".')
+    weights: dict[tuple[str, str], float] = {}
+    for weight, name in _sum(sides[0], where):
+        place = _coefficient(name, where)
+        weights[place] = weights.get(place, 0.0) + weight
+    limit = number(sides[2], where)
+    infinity = float("inf")
+    lower = -infinity if sides[1] == "<=" else limit
+    upper = infinity if sides[1] == ">=" else limit
+    return cindy.linear(weights, lower, upper)
+
+
+def energy(text: str) -> Any:
+    """ "x,y,z", or "all": the states whose energy the quadratic terms preserve."""
+    where = f'--energy "{text}"'
+    return cindy.preserve_energy(None if text.strip() == "all" else names(text, where))
+
+
+KINDS: dict[str, Callable[[str], Any]] = {
+    "conserve": conserve,
+    "exchange": exchange,
+    "fix": fix,
+    "bound": bound,
+    "tie": tie,
+    "linear": linear,
+    "energy": energy,
+}
+
+
+def _coefficient(text: str, where: str) -> tuple[str, str]:
+    state, colon, term = text.partition(":")
+    if not (state.strip() and colon and term.strip()):
+        raise ConstraintError(
+            f'{where}: "{text.strip()}" must name a coefficient as state:term, as in "x:y^2".'
+        )
+    return state.strip(), term.strip()
+
+
+def _sum(text: str, where: str) -> list[tuple[float, str]]:
+    """ "S + 2 ES - P" as [(1, "S"), (2, "ES"), (-1, "P")]; a star after a number is allowed."""
+    # Signs between blanks separate; a name may hold signs of its own (Ca2+), unless all else is plain words.
+    spaced = re.split(r"\s+([+-])\s+", text.strip())
+    if len(spaced) == 1 and re.fullmatch(r"[\s\w.*]+([+-][\s\w.*]+)+", text.strip()):
+        spaced = [piece for piece in re.split(r"(?<![eE])([+-])", text.strip()) if piece]
+    found = []
+    for sign, piece in zip(["+", *spaced[1::2]], spaced[0::2], strict=True):
+        match = re.fullmatch(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*?\s*)?([^\W\d].*?)\s*", piece)
+        if match is None:
+            raise ConstraintError(f'{where}: "{piece.strip()}" is not a name with a number before it.')
+        negative = (sign == "-") != (match[1] == "-")
+        found.append((-float(match[2] or 1.0) if negative else float(match[2] or 1.0), match[3]))
+    return found

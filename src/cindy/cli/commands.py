@@ -1,0 +1,228 @@
+"""The commands beside fit: show, simulate, report, reproduce and bench."""
+
+import csv
+import io
+import runpy
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+import cindy
+from cindy._extras import require
+from cindy._files import whole_file, write_text
+from cindy._types import Floats
+from cindy.basis import is_run
+from cindy.cli import screen, texts
+from cindy.cli.screen import bar, show_warnings, working
+from cindy.cli.texts import number, whole
+from cindy.data import Field, Held, Hold, Trajectory, as_hold, read
+from cindy.errors import DataError
+from cindy.model import TIME, Model, load
+
+__all__ = ["levels", "run_bench", "run_report", "run_reproduce", "run_show", "run_simulate"]
+
+
+def run_show(file: Path, forms: Sequence[str]) -> None:
+    """The model in one of the forms of `Model.to_…`, or as a summary where no form is named."""
+    model = load(file)
+    if len(forms) > 1:
+        raise DataError(f"show: choose one of --{' and --'.join(forms)}.")
+    if not forms:
+        screen.show_model(model)
+        return
+    if forms[0] == "near":
+        screen.show_near(model)
+        return
+    if forms[0] == "sympy":
+        mark = "'" * model.order
+        for state, formula in zip(model.states, model.to_sympy(), strict=True):
+            screen.out.file.write(f"{state}{mark} = {formula}\n")
+        return
+    source = model.to_latex(errors=True) if forms[0] == "latex" else str(getattr(model, f"to_{forms[0]}")())
+    screen.out.file.write(source.rstrip("\n") + "\n")
+
+
+def run_report(
+    file: Path, data: Sequence[str], *, time: str | None, by: str | None, periodic: str | None, out: Path
+) -> None:
+    """The report of a saved model on data."""
+    model = load(file)
+    if model.formulation.for_fields:
+        around = () if periodic is None else texts.names(periodic, "--periodic")
+        known: list[Any] = [
+            Field(one, periodic=around, inputs=model.inputs, time=time or "t", name=Path(one).stem)
+            for one in data
+        ]
+    else:
+        inputs = tuple(name for name in model.inputs if name != TIME and not is_run(name))
+        known = [
+            one
+            for name in data
+            for one in read(Path(name), time=time, states=model.states, by=by, inputs=inputs or None)
+        ]
+    with working("Writing the report"):
+        cindy.report.write(model, known, out)
+    screen.show_files([(out, "the report: one page, opens in a browser")])
+
+
+def run_simulate(
+    file: Path,
+    *,
+    x0: str,
+    t: str | None,
+    v0: str | None = None,
+    inputs: Path | None = None,
+    hold: str | None = None,
+    periodic: str | None = None,
+    out: Path | None,
+) -> None:
+    """Solve, and write the solution as csv to a file or to the screen; fields as npz."""
+    model = load(file)
+    if model.formulation.for_fields:
+        _solve_field(model, Path(x0), t, periodic, out)
+        return
+    start = texts.start(x0, model.states, "--x0")
+    velocity = None if v0 is None else texts.start(v0, model.states, "--v0")
+    between = as_hold(hold or model.settings.get("hold", "linear"), "--hold")
+    known = None if inputs is None else _inputs(model, inputs)
+    if t is None and known is None:
+        raise DataError('simulate: the times are missing. Say --t "start:stop:step".')
+    times = known.t if t is None and known is not None else texts.times(t or "")
+    with working("Simulating"):
+        if known is None:
+            found = model.simulate(start, times, v0=velocity)
+        else:
+            found = _driven(model, start, times, known, between, velocity)
+    text = _csv(found)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text, "the solution")
+    if found.stopped is not None:
+        show_warnings([f"stopped after {len(found)} of {len(times)} samples: {found.stopped}."])
+
+
+def _solve_field(model: Model, start: Path, t: str | None, periodic: str | None, out: Path | None) -> None:
+    """From the first field of a file to the solution at the times asked for, or at those of the file."""
+    if out is None or out.suffix != ".npz":
+        raise DataError("simulate: a solution of fields is written to a file. Say --out solution.npz.")
+    around = () if periodic is None else texts.names(periodic, "--periodic")
+    field = Field(start, periodic=around, inputs=model.inputs)
+    times = field.t if t is None else texts.times(t)
+    with bar("Simulating") as progress:
+        found = model.simulate(field, times, progress=lambda done, total: progress(done, total, ""))
+    arrays = {axis: found.coordinate(axis) for axis in (*found.axes, found.time)}
+    arrays |= {state: found[state] for state in found.states}
+    with whole_file(out, "the solution") as stream:
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    if found.stopped is not None:
+        show_warnings([f"stopped after {len(found)} of {len(times)} times: {found.stopped}."])
+
+
+def _inputs(model: Model, file: Path) -> Trajectory:
+    if not model.inputs:
+        raise DataError("simulate: the model has no inputs, so --inputs must be left out.")
+    found = read(file, states=model.inputs)
+    if len(found) != 1:
+        raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(found)}.")
+    return found[0]
+
+
+def _driven(
+    model: Model, start: Any, times: Floats, known: Trajectory, hold: Hold, velocity: Any
+) -> Trajectory:
+    """The solution at the times asked for, with inputs that were sampled at times of their own."""
+    if times[0] < known.t[0] or times[-1] > known.t[-1]:
+        raise DataError(
+            f"simulate: the inputs are known for t = {known.t[0]:g} … {known.t[-1]:g}, "
+            f"but the times are {times[0]:g} … {times[-1]:g}."
+        )
+    signal = Held(known.t, known.x, hold)
+    if hold == "band":
+        return model.simulate(start, times, signal, v0=velocity)
+    # Inputs bend or jump at their samples, so that these are times of the solution, too.
+    own = known.t[(known.t > times[0]) & (known.t < times[-1])]
+    every = np.union1d(times, own)
+    solution = model.simulate(start, every, signal.at(every), hold, v0=velocity)
+    wanted = np.isin(solution.t, times)
+    u = None if solution.u is None else solution.u[wanted]
+    return replace(solution, t=solution.t[wanted], x=solution.x[wanted], u=u)
+
+
+def _csv(found: Trajectory) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerow(("t", *found.variables))
+    np.savetxt(stream, np.column_stack([found.t, found.values]), "%.12g", ",")
+    return stream.getvalue()
+
+
+def run_reproduce(
+    experiment: str,
+    repetitions: int | None,
+    noise: str | None,
+    out: Path | None,
+    *,
+    quick: bool,
+    processes: int,
+) -> None:
+    """Repeat one experiment of the paper."""
+    folder = _checkout("reproduce", "experiments of the paper")
+    experiments = require("benchmarks.paper", "bench", "cindy reproduce")
+    with screen.bar(f"Reproducing {experiment}") as progress:
+        files = experiments.reproduce(
+            experiment,
+            out=out or folder / "benchmarks" / "results" / "paper",
+            repetitions=repetitions,
+            noise=None if noise is None else levels(noise),
+            quick=quick,
+            processes=processes,
+            progress=progress,
+        )
+    screen.show_files([(Path(file), "") for file in files])
+    failed = experiments.failures([Path(file) for file in files])
+    if failed:
+        screen.show_failures(failed)
+        raise typer.Exit(1)
+
+
+def levels(text: str) -> tuple[float, ...]:
+    """Levels of noise as "lowest:highest:count", evenly spaced in the logarithm, or with commas.
+
+    >>> levels("1e-4:1e-2:3")
+    (0.0001, 0.001, 0.01)
+    """
+    if ":" not in text:
+        return tuple(number(part, "--noise") for part in text.split(","))
+    parts = text.split(":")
+    if len(parts) != 3:
+        raise DataError(f'--noise: expected "lowest:highest:count", as in "1e-8:1e-2:13", but got "{text}".')
+    low, high, count = number(parts[0], "--noise"), number(parts[1], "--noise"), whole(parts[2], "--noise")
+    if not (0 < low <= high and 1 <= count <= 1000):
+        raise DataError(f'--noise: "{text}" needs 0 < lowest ≤ highest and a count from 1 to 1000.')
+    # Rounded, so that a level is the same number however it was typed, and finished work is found again.
+    return tuple(float(f"{level:.6g}") for level in np.geomspace(low, high, count))
+
+
+def run_bench(sections: Sequence[str]) -> None:
+    """Run the benchmarks of the checkout."""
+    _checkout("bench", "benchmarks")
+    sys.argv = ["benchmarks", *sections]
+    runpy.run_module("benchmarks", run_name="__main__")
+
+
+def _checkout(command: str, what: str) -> Path:
+    """The checkout that the current folder lies in, and from now on the place of the package `benchmarks`."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "benchmarks" / "paper").is_dir() and (folder / "src" / "cindy").is_dir():
+            sys.path.insert(0, str(folder))
+            return folder
+    raise DataError(
+        f"{command}: the {what} are part of the repository and not of the installed package, so clone the "
+        'repository, run pip install -e ".[bench]" in it and repeat this command there.'
+    )
