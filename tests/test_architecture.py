@@ -17,9 +17,11 @@ SOURCE = ROOT / "src" / "cindy"
 SOLVER_MAY_IMPORT = {"numpy", "scipy", "highspy"}
 EXTRAS = {
     "array_api_compat",
+    "casadi",
     "cupy",
     "dask",
     "distributed",
+    "fmpy",
     "jax",
     "jinja2",
     "matplotlib",

@@ -89,7 +89,8 @@ def test_a_prediction_is_the_right_hand_side():
 def test_the_jacobian_is_the_slope_of_the_right_hand_side():
     model, x, h = random_model(BASES[1], Integral()), np.array([0.3, -0.7]), 1e-6
     slopes = [(model.predict(x + h * e) - model.predict(x - h * e)) / (2 * h) for e in np.eye(2)]
-    np.testing.assert_allclose(model.jacobian(0.0, x), np.transpose(slopes), atol=1e-8)
+    np.testing.assert_allclose(model.jacobian(x), np.transpose(slopes), atol=1e-8)
+    np.testing.assert_array_equal(model.jacobian([x, 2 * x])[0], model.jacobian(x))
 
 
 def test_inputs_are_columns_after_the_states():

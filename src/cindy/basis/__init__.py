@@ -1,7 +1,7 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
 from cindy.basis.base import Basis, Functions, Parameter, basis_from_dict
-from cindy.basis.code import Language, compile_jacobian, compile_rhs, statements
+from cindy.basis.code import Language, compile_rhs, factor_code, statements
 from cindy.basis.composed import RUN, PerRun, Product, Subset, Sum, is_run
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
@@ -9,6 +9,7 @@ from cindy.basis.families import Derivatives, Fourier, Listed, Polynomial, Trigo
 from cindy.basis.plan import Dictionary, Plan, call
 from cindy.basis.term import (
     GREEK,
+    TIME,
     Factor,
     Term,
     axis_label,
@@ -31,6 +32,7 @@ __all__ = [
     "COMPARISONS",
     "GREEK",
     "RUN",
+    "TIME",
     "Basis",
     "Custom",
     "Derivatives",
@@ -53,11 +55,11 @@ __all__ = [
     "axis_label",
     "basis_from_dict",
     "call",
-    "compile_jacobian",
     "compile_rhs",
     "differentiate",
     "differentiate_by_parameter",
     "equation_label",
+    "factor_code",
     "is_run",
     "listed",
     "pretty",

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cindy._types import Floats
 from cindy.basis.expression import COMPARISONS, SEVERAL, Expression
-from cindy.basis.plan import Dictionary, Plan, call
-from cindy.basis.term import Factor, Term
+from cindy.basis.plan import Plan, call
+from cindy.basis.term import TIME, Factor, Term
 from cindy.errors import CindyError, DataError
 
-__all__ = ["Language", "compile_jacobian", "compile_rhs", "formula", "scalar_source", "statements"]
+__all__ = ["Language", "compile_rhs", "factor_code", "formula", "statements"]
 
 
 LONGEST_SUM = 40
@@ -33,15 +33,22 @@ class Language:
     module: before a mathematical function ("math.")
     absolute: its name for the absolute value
     extreme: before "max" and "min" of two numbers
+    power: base and exponent; empty where the sign ^ stands between them
+    truth: a condition as the number 1 or 0
     choice: condition, value where it holds, value elsewhere
+    equal, unequal: conditions on two numbers
     """
 
-    prefix: str
-    end: str
-    module: str
+    prefix: str = ""
+    end: str = ""
+    module: str = ""
     absolute: str = "fabs"
     extreme: str = ""
+    power: str = "pow({0}, {1})"
+    truth: str = "(1.0*({0}))"
     choice: str = "({1} if {0} else {2})"
+    equal: str = "({0}) == ({1})"
+    unequal: str = "({0}) != ({1})"
 
 
 def statements(
@@ -51,16 +58,21 @@ def statements(
     inputs: Sequence[str],
     outputs: Sequence[str],
     calls: Mapping[Factor, str] | None = None,
+    *,
+    symbols: Mapping[tuple[int, int], str] | None = None,
+    parameters: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Assignments that compute Σ_i coef[i, j] term_i into outputs[j], every step once.
 
     coef: (terms, outputs); finite
     inputs: what the code calls the variables of the plan
     calls: what it calls the Python functions of custom terms
+    symbols: what it calls coefficients, by (term, output); those that are missing stand as numbers
+    parameters: what it calls the parameters inside terms, by name; numbers if None
     """
     if not np.isfinite(coef).all():
         raise DataError("code: the coefficients must be finite.")
-    names = dict(zip(plan.variables, inputs, strict=True))
+    names = dict(zip(plan.variables, inputs, strict=True)) | dict(parameters or {})
     value: list[str] = []
     lines = []
     for k, step in enumerate(plan.steps):
@@ -73,12 +85,12 @@ def statements(
             value.append(names[step.factor.variables[0]])
             continue
         else:
-            code = _factor(step.factor, names, language, calls or {})
+            code = factor_code(step.factor, names, language, calls or {}, symbolic=parameters is not None)
         value.append(f"w{k}")
         lines.append(f"{language.prefix}w{k} = {code}{language.end}")
     for j, output in enumerate(outputs):
         rows = np.flatnonzero(coef[:, j])
-        products = [(float(coef[i, j]), value[plan.slots[i]]) for i in rows]
+        products = [(float(coef[i, j]), (symbols or {}).get((int(i), j)), value[plan.slots[i]]) for i in rows]
         chunks = [products[i : i + LONGEST_SUM] for i in range(0, len(products), LONGEST_SUM)] or [[]]
         for number, chunk in enumerate(chunks):
             sign = "+=" if number else "="
@@ -86,32 +98,44 @@ def statements(
     return lines
 
 
-def _sum(products: Sequence[tuple[float, str]]) -> str:
-    if not products:
-        return "0.0"
-    pieces = []
-    for i, (coefficient, value) in enumerate(products):
-        sign = "-" if coefficient < 0 else "+"
-        lead = ("-" if coefficient < 0 else "") if i == 0 else f" {sign} "
-        size = repr(abs(coefficient))
+def _sum(products: Sequence[tuple[float, str | None, str]]) -> str:
+    """Coefficients, by name or as numbers, times values."""
+    pieces: list[str] = []
+    for coefficient, symbol, value in products:
+        minus = symbol is None and coefficient < 0
+        lead = (" - " if minus else " + ") if pieces else "-" * minus
+        size = repr(abs(coefficient)) if symbol is None else symbol
         pieces.append(lead + (size if value == "1.0" else f"{size}*{value}"))
-    return "".join(pieces)
+    return "".join(pieces) or "0.0"
 
 
-def _factor(factor: Factor, names: Mapping[str, str], language: Language, calls: Mapping[Factor, str]) -> str:
+def factor_code(
+    factor: Factor,
+    names: Mapping[str, str],
+    language: Language,
+    calls: Mapping[Factor, str],
+    *,
+    symbolic: bool = False,
+) -> str:
+    """A factor without its power as source.
+
+    symbolic: whether its parameters stand by their names, which `names` holds then, and not as numbers
+    """
     if factor.kind == "derivative":
         raise DataError(
             "export: derivatives in space have no value at a point, so equations of fields cannot be "
-            "written as "
-            "code. Use to_latex, to_sympy, or simulate."
+            "written as code. Use to_latex, to_sympy, or simulate."
         )
+    if factor.kind == "variable":
+        return names[factor.variables[0]]
     if factor.kind != "call":
         argument = names[factor.variables[0]]
         if factor.frequency != 1.0:
             argument = f"{factor.frequency!r}*{argument}"
         return f"{language.module}{factor.kind}({argument})"
-    if factor.expression is not None:
-        return formula(factor.expression, names, language)
+    expression = factor.symbolic if symbolic and factor.symbolic is not None else factor.expression
+    if expression is not None:
+        return formula(expression, names, language)
     if factor not in calls:
         raise DataError(
             f"export: the custom term {factor.name!r} is a Python function and has no source to write. "
@@ -136,15 +160,36 @@ def formula(node: Expression, names: Mapping[str, str], language: Language) -> s
         ]
         return f"-{wrapped[0]}" if node.operation == "-" else node.operation.join(wrapped)
     if node.operation in COMPARISONS:
-        return f"(1.0*({parts[0]} {node.operation} {parts[1]}))"
+        return language.truth.format(_condition(node, names, language))
     if node.operation == "sign":
-        return f"(1.0*({parts[0]} > 0.0) - 1.0*({parts[0]} < 0.0))"
+        above, below = (language.truth.format(f"({parts[0]}) {sign} 0.0") for sign in "><")
+        return f"({above} - {below})"
     if node.operation == "where":
-        return language.choice.format(f"({parts[0]}) != 0.0", f"({parts[1]})", f"({parts[2]})")
+        condition = _condition(node.operands[0], names, language)
+        return language.choice.format(condition, f"({parts[1]})", f"({parts[2]})")
     if node.operation in SEVERAL:
         return reduce(lambda a, b: f"{language.extreme}{node.operation}({a}, {b})", parts)
-    name = {"**": "pow", "abs": language.absolute}.get(node.operation, node.operation)
+    if node.operation == "**":
+        if language.power:
+            return language.module + language.power.format(*parts)
+        return "^".join(part if re.fullmatch(r"\w+", part) else f"({part})" for part in map(_whole, parts))
+    name = language.absolute if node.operation == "abs" else node.operation
     return f"{language.module}{name}({', '.join(parts)})"
+
+
+def _whole(number: str) -> str:
+    """2 for 2.0: languages raise to whole powers by products."""
+    return re.sub(r"^(\d+)\.0$", r"\1", number)
+
+
+def _condition(node: Expression, names: Mapping[str, str], language: Language) -> str:
+    """A comparison as it is; anything else is compared with zero."""
+    if node.operation not in COMPARISONS:
+        return language.unequal.format(formula(node, names, language), "0.0")
+    left, right = (formula(operand, names, language) for operand in node.operands)
+    if node.operation in ("==", "!="):
+        return (language.equal if node.operation == "==" else language.unequal).format(left, right)
+    return f"({left}) {node.operation} ({right})"
 
 
 def _binds(operand: Expression, outer: str, position: int) -> bool:
@@ -156,7 +201,7 @@ def _binds(operand: Expression, outer: str, position: int) -> bool:
     return operand.operation not in ("*", "/") or (outer != "-" and position == 0)
 
 
-_PYTHON = Language(prefix="", end="", module="")
+_PYTHON = Language()
 _MATH = {name: getattr(math, name) for name in dir(math) if not name.startswith("_")}
 
 
@@ -169,7 +214,8 @@ def compile_rhs(
     its domain or overflows, the result is nan; a custom Python function that raises is a DataError.
 
     coef: (terms, states)
-    variables: the states, which are given in x, then the inputs, given in u
+    variables: the states, which are given in x, then the inputs, given in u; an input called t is the time,
+        which u leaves out
     given: how many are given in x; as many as there are equations if None
 
     >>> from cindy.basis import Polynomial
@@ -180,34 +226,6 @@ def compile_rhs(
     """
     source, functions = _source(terms, coef, variables, coef.shape[1] if given is None else given)
     return _function(source, functions)
-
-
-def compile_jacobian(
-    terms: Sequence[Term], coef: Floats, variables: Sequence[str], given: int | None = None
-) -> Callable[[float, Any, Any], list[list[float]]]:
-    """A function (t, x, u=()) that returns the derivative of equation j by the k-th of x as entry [j][k].
-
-    Exact, except for custom Python functions, which are differentiated by central differences.
-    """
-    d = coef.shape[1] if given is None else given
-    plan, slopes = Dictionary.of(tuple(terms), tuple(variables), "compile_jacobian").slopes
-    flat = np.zeros((len(plan.terms), coef.shape[1] * d))
-    for term, variable, coefficient, column in slopes:
-        if variable < d:
-            flat[column, variable::d] += coefficient * coef[term]
-    source, functions = _source(plan.terms, flat, variables, d)
-    row_by_row = _function(source, functions)
-
-    def jacobian(t: float, x: ArrayLike, u: ArrayLike = ()) -> list[list[float]]:
-        values = row_by_row(t, x, u)
-        return [values[j : j + d] for j in range(0, len(values), d)]
-
-    return jacobian
-
-
-def scalar_source(terms: Sequence[Term], coef: Floats, variables: Sequence[str]) -> str:
-    """The Python source that `compile_rhs` runs; it holds no name and no text of the user's."""
-    return _source(terms, coef, variables, coef.shape[1])[0]
 
 
 def _source(
@@ -222,12 +240,14 @@ def _source(
     plan = Plan.of([terms[i] for i in kept], variables)
     factors = [step.factor for step in plan.steps if step.factor and step.factor.function]
     calls = {factor: f"call{k}" for k, factor in enumerate(factors)}
-    inputs = [f"v{k}" for k in range(len(variables))]
+    timed = [k >= states and name == TIME for k, name in enumerate(variables)]
+    inputs = ["t" if clock else f"v{k}" for k, clock in enumerate(timed)]
+    measured = [name for name in inputs[states:] if name != "t"]
     outputs = [f"d{j}" for j in range(coef.shape[1])]
     body = statements(plan, coef[kept], _PYTHON, inputs, outputs, calls)
     unpacked = [
         line
-        for names, given in ((inputs[:states], "x"), (inputs[states:], "u"))
+        for names, given in ((inputs[:states], "x"), (measured, "u"))
         if names
         for line in (
             f"if type({given}) is not list: {given} = list(map(float, {given}))",

@@ -13,6 +13,7 @@ from cindy.errors import DataError
 
 __all__ = [
     "GREEK",
+    "TIME",
     "Factor",
     "Term",
     "axis_label",
@@ -64,6 +65,9 @@ class Factor:
         """The factor without its power."""
         return self if self.power == 1 else replace(self, power=1)
 
+
+TIME = "t"
+"""The input that is the time itself, which nobody measures."""
 
 Term = tuple[Factor, ...]
 """A product of factors in canonical order; the empty product is the constant 1."""

@@ -154,12 +154,16 @@ def show(
     sympy: Annotated[bool, typer.Option("--sympy", help="Print SymPy expressions.")] = False,
     python: Annotated[bool, typer.Option("--python", help="Print Python source.")] = False,
     c: Annotated[bool, typer.Option("--c", help="Print C source.")] = False,
+    julia: Annotated[bool, typer.Option("--julia", help="Print Julia source.")] = False,
+    modelica: Annotated[bool, typer.Option("--modelica", help="Print a Modelica model.")] = False,
     sbml: Annotated[bool, typer.Option("--sbml", help="Print SBML.")] = False,
+    casadi: Annotated[bool, typer.Option("--casadi", help="Print the CasADi function.")] = False,
 ) -> None:
     """Show a model: its equations, its path and how sure it is; or as source for something else."""
     from cindy.cli.commands import run_show
 
-    forms = {"near": near, "latex": latex, "sympy": sympy, "python": python, "c": c, "sbml": sbml}
+    forms = {"near": near, "latex": latex, "sympy": sympy, "python": python, "c": c, "julia": julia}
+    forms |= {"modelica": modelica, "sbml": sbml, "casadi": casadi}
     run_show(model, [name for name, wanted in forms.items() if wanted])
 
 
@@ -176,6 +180,23 @@ def report(
     from cindy.cli.commands import run_report
 
     run_report(model, data, time=time, by=by, periodic=periodic, out=out)
+
+
+@app.command(epilog="Example:\n\ncindy export model.json model.fmu")
+def export(
+    model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
+    out: Annotated[
+        Path,
+        typer.Argument(help="What to write, by its ending: .fmu, .casadi, .mo, .jl, .c, .py, .tex, .xml."),
+    ],
+    x0: Annotated[
+        str | None, typer.Option(help='Start of an .fmu, .mo or .xml, as "1,0,25" or "x=1,y=0,z=25".')
+    ] = None,
+) -> None:
+    """Write a model for another program: FMU, CasADi, Modelica, Julia, C, Python, LaTeX or SBML."""
+    from cindy.cli.commands import run_export
+
+    run_export(model, out, x0)
 
 
 @app.command(epilog='Example:\n\ncindy simulate model.json --x0 "x=1,y=0,z=25" --t 0:20:0.01 --out sim.csv')

@@ -1,9 +1,10 @@
-"""The commands beside fit: show, simulate, report, reproduce and bench."""
+"""The commands beside fit: show, export, simulate, report, reproduce and bench."""
 
 import csv
 import io
 import runpy
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +17,29 @@ import cindy
 from cindy._extras import require
 from cindy._files import whole_file, write_text
 from cindy._types import Floats
-from cindy.basis import is_run
 from cindy.cli import screen, texts
 from cindy.cli.screen import bar, show_warnings, working
 from cindy.cli.texts import number, whole
 from cindy.data import Field, Held, Hold, Trajectory, as_hold, read
 from cindy.errors import DataError
-from cindy.model import TIME, Model, load
+from cindy.model import Model, load, unmeasured
 
-__all__ = ["levels", "run_bench", "run_report", "run_reproduce", "run_show", "run_simulate"]
+__all__ = ["levels", "run_bench", "run_export", "run_report", "run_reproduce", "run_show", "run_simulate"]
+
+
+_FORMS = {
+    ".fmu": "fmu",
+    ".casadi": "casadi",
+    ".mo": "modelica",
+    ".jl": "julia",
+    ".c": "c",
+    ".py": "python",
+    ".tex": "latex",
+    ".xml": "sbml",
+}
+"""What `export` writes, by the ending of the file."""
+_STARTED = ("fmu", "modelica", "sbml")
+"""Forms that hold where a solution starts."""
 
 
 def run_show(file: Path, forms: Sequence[str]) -> None:
@@ -47,6 +62,27 @@ def run_show(file: Path, forms: Sequence[str]) -> None:
     screen.out.file.write(source.rstrip("\n") + "\n")
 
 
+def run_export(file: Path, target: Path, x0: str | None) -> None:
+    """Write the model in the form that the ending of `target` names."""
+    model = load(file)
+    form = _FORMS.get(target.suffix.lower())
+    if form is None:
+        raise DataError(f"export: {target} must end in one of {', '.join(_FORMS)}.")
+    if x0 is not None and form not in _STARTED:
+        raise DataError(f"export: a {target.suffix} file holds no start; leave --x0 out.")
+    start = None if x0 is None else texts.start(x0, model.states, "--x0")
+    if form == "fmu":
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model.to_fmu(target, x0=start)
+        show_warnings([str(one.message) for one in told])
+    elif form == "casadi":
+        model.to_casadi().save(str(target))
+    else:
+        options = {"x0": start} if form in _STARTED else {}
+        write_text(target, str(getattr(model, f"to_{form}")(**options)).rstrip("\n") + "\n", "the export")
+
+
 def run_report(
     file: Path, data: Sequence[str], *, time: str | None, by: str | None, periodic: str | None, out: Path
 ) -> None:
@@ -59,7 +95,7 @@ def run_report(
             for one in data
         ]
     else:
-        inputs = tuple(name for name in model.inputs if name != TIME and not is_run(name))
+        inputs = tuple(name for name in model.inputs if not unmeasured(name))
         known = [
             one
             for name in data
@@ -125,9 +161,10 @@ def _solve_field(model: Model, start: Path, t: str | None, periodic: str | None,
 
 
 def _inputs(model: Model, file: Path) -> Trajectory:
-    if not model.inputs:
+    measured = tuple(name for name in model.inputs if not unmeasured(name))
+    if not measured:
         raise DataError("simulate: the model has no inputs, so --inputs must be left out.")
-    found = read(file, states=model.inputs)
+    found = read(file, states=measured)
     if len(found) != 1:
         raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(found)}.")
     return found[0]

@@ -1,14 +1,15 @@
-"""Equations as text, LaTeX, SymPy expressions, Python source, C source and SBML.
+"""Equations as text, LaTeX, MathML, SymPy and CasADi expressions, source code, SBML and FMUs.
 
 Every exporter takes `RightHandSides.of(terms, coef, states, inputs)`.
 """
 
-from cindy.export.code import to_c, to_python
+from cindy.export.code import to_c, to_julia, to_modelica, to_python
+from cindy.export.fmu import to_fmu
 from cindy.export.latex import to_latex
 from cindy.export.mathml import definition, left_side, summand, term_markup, with_symbols
 from cindy.export.sbml import to_sbml
 from cindy.export.sides import RightHandSides, format_value, to_text
-from cindy.export.symbolic import to_sympy
+from cindy.export.symbolic import to_casadi, to_sympy
 
 __all__ = [
     "RightHandSides",
@@ -18,7 +19,11 @@ __all__ = [
     "summand",
     "term_markup",
     "to_c",
+    "to_casadi",
+    "to_fmu",
+    "to_julia",
     "to_latex",
+    "to_modelica",
     "to_python",
     "to_sbml",
     "to_sympy",

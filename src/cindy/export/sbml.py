@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from numpy.typing import ArrayLike
 
 from cindy._check import floats
-from cindy.basis import COMPARISONS, Expression, Factor
+from cindy.basis import COMPARISONS, TIME, Expression, Factor
 from cindy.errors import DataError
 from cindy.export.sides import RightHandSides
 
@@ -41,6 +41,7 @@ _OPERATIONS = {
     "sqrt": "root",
 }
 
+_CLOCK = '<csymbol encoding="text" definitionURL="http://www.sbml.org/sbml/symbols/time">t</csymbol>'
 _RELATIONS = {"<": "lt", "<=": "leq", ">": "gt", ">=": "geq", "==": "eq", "!=": "neq"}
 
 
@@ -48,7 +49,7 @@ def to_sbml(equations: RightHandSides, *, initial: ArrayLike | None = None) -> s
     """An SBML document, Level 3 Version 2, with coefficients in full precision.
 
     States become concentrations in a compartment of unit size. Only equations of first order without inputs
-    can be written.
+    can be written; terms may hold the time.
 
     initial: (states,) concentrations to start from
     """
@@ -64,10 +65,12 @@ def to_sbml(equations: RightHandSides, *, initial: ArrayLike | None = None) -> s
         if len(values) != len(ids):
             raise DataError(f"to_sbml: initial must hold {len(ids)} concentrations, but holds {len(values)}.")
         start = [f' initialConcentration="{value!r}"' for value in values.tolist()]
-    names = dict(zip(equations.states, ids, strict=True))
+    names = dict(zip(equations.states, map(_symbol, ids), strict=True))
+    if equations.timed:
+        names[TIME] = _CLOCK
     species = [
-        _SPECIES.format(names[s], quoteattr(_legal(s)), at)
-        for s, at in zip(equations.states, start, strict=True)
+        _SPECIES.format(own, quoteattr(_legal(state)), at)
+        for own, state, at in zip(ids, equations.states, start, strict=True)
     ]
     rules = [_RULE.format(ids[j], _side(equations, j, names)) for j in range(len(ids))]
     body = [
@@ -109,7 +112,7 @@ def _factor(factor: Factor, names: Mapping[str, str]) -> str:
             )
         body = _formula(factor.expression, names)
     else:
-        body = _symbol(names[factor.variables[0]])
+        body = names[factor.variables[0]]
         if factor.kind != "variable":
             inside = body if factor.frequency == 1.0 else _apply("times", _number(factor.frequency), body)
             body = _apply(factor.kind, inside)
@@ -120,7 +123,7 @@ def _formula(node: Expression, names: Mapping[str, str]) -> str:
     if node.operation == "number":
         return _number(node.number)
     if node.operation == "symbol":
-        return _symbol(names[node.symbol])
+        return names[node.symbol]
     if node.operation in COMPARISONS:
         return _piecewise(_number(1.0), _condition(node, names), _number(0.0))
     if node.operation == "where":

@@ -11,7 +11,7 @@ import numpy as np
 
 from cindy._check import floats, unique_names
 from cindy._types import Floats
-from cindy.basis import Term, spatial, term_label, term_variables, variable_label
+from cindy.basis import TIME, Term, spatial, term_label, term_variables, variable_label
 from cindy.errors import DataError
 
 __all__ = ["RightHandSides", "format_value", "to_text"]
@@ -21,6 +21,8 @@ __all__ = ["RightHandSides", "format_value", "to_text"]
 class RightHandSides:
     """Terms with coefficients (terms, states), checked.
 
+    inputs: what is measured beside the states; the time is none of them
+    timed: whether terms may hold the time, as the variable t
     errors: of the shape of coef; nan where unknown; with_errors: whether they are to be written
     order: 1 for x' = F, 2 for x'' = F
     discrete: whether F gives the next state instead of a derivative
@@ -30,6 +32,7 @@ class RightHandSides:
     coef: Floats
     states: tuple[str, ...]
     inputs: tuple[str, ...]
+    timed: bool
     errors: Floats
     with_errors: bool
     order: int
@@ -47,7 +50,11 @@ class RightHandSides:
         order: int = 1,
         discrete: bool = False,
     ) -> RightHandSides:
-        """errors: (terms, states), standard errors of the coefficients, for exporters that write them."""
+        """The equations of a model.
+
+        inputs: one called t is the time
+        errors: (terms, states), standard errors of the coefficients, for exporters that write them
+        """
         values = floats(coef, "export: coef", ndim=2)
         names = unique_names((*states, *inputs), "export: states and inputs")
         if values.shape != (len(terms), len(states)):
@@ -61,7 +68,11 @@ class RightHandSides:
         if order not in (1, 2):
             raise DataError(f"export: order must be 1 or 2, but is {order!r}.")
         d = len(states)
-        return cls(tuple(terms), values, names[:d], names[d:], spread, errors is not None, order, discrete)
+        measured = tuple(name for name in names[d:] if name != TIME)
+        timed = len(measured) < len(names) - d
+        return cls(
+            tuple(terms), values, names[:d], measured, timed, spread, errors is not None, order, discrete
+        )
 
     @property
     def rates(self) -> tuple[str, ...]:
@@ -72,7 +83,8 @@ class RightHandSides:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        return self.states + self.rates + self.inputs
+        """States, their rates, inputs, and the time at the end, as far as terms may hold them."""
+        return self.states + self.rates + self.inputs + (TIME,) * self.timed
 
     def summands(self, equation: int) -> Iterator[tuple[float, float, Term]]:
         """(coefficient, its error, term) of one equation, where the coefficient is not zero."""

@@ -4,7 +4,15 @@ from cindy.model.comparison import Comparison, compare, residuals
 from cindy.model.diagnostics import Diagnostics, diagnose
 from cindy.model.field_comparison import explained_rows, matched_fields
 from cindy.model.field_diagnostics import FieldComparison, compare_fields, diagnose_fields
-from cindy.model.matching import TIME, between, inside_domain, matched, outside_domain, run_names, with_inputs
+from cindy.model.matching import (
+    between,
+    inside_domain,
+    matched,
+    outside_domain,
+    run_names,
+    unmeasured,
+    with_inputs,
+)
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
 from cindy.model.records import Estimate, Run
@@ -14,7 +22,6 @@ from cindy.model.spectral import Spectral, Summand, spectral_solution
 from cindy.model.story import determination, facts
 
 __all__ = [
-    "TIME",
     "Comparison",
     "Diagnostics",
     "Estimate",
@@ -43,5 +50,6 @@ __all__ = [
     "run_names",
     "solutions",
     "spectral_solution",
+    "unmeasured",
     "with_inputs",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -13,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from cindy._check import did_you_mean, floats, numbers
 from cindy._extras import require
 from cindy._types import Floats
-from cindy.basis import Basis, compile_jacobian, compile_rhs, term_label
+from cindy.basis import TIME, Basis, compile_rhs, term_label
 from cindy.data import Field, Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
@@ -94,48 +96,99 @@ class Equations:
                 raise DataError(f'The model has no {what} "{name}". {did_you_mean(name, known)}')
         return self.terms.index(term), self.states.index(state)
 
-    def predict(self, x: ArrayLike | Trajectory, u: ArrayLike | None = None) -> Floats:
+    def predict(
+        self, x: ArrayLike | Trajectory, u: ArrayLike | None = None, *, t: ArrayLike | None = None
+    ) -> Floats:
         """F at the rows of x: (n, states) for (n, states), (states,) for one row; u alike, for the inputs.
 
         Where terms may hold rates, x holds them too: (n, 2 · states), the positions and then their rates.
         Columns of a frame, and states of a Trajectory, are found by their names.
+
+        t: (n,), or one number: the time, where terms hold it; those of a Trajectory are known
         """
+        rows, single = self._rows(x, u, t, "predict")
+        result: Floats = self.basis.evaluate(rows, self.variables) @ self.coef
+        return result[0] if single else result
+
+    def jacobian(
+        self, x: ArrayLike | Trajectory, u: ArrayLike | None = None, *, t: ArrayLike | None = None
+    ) -> Floats:
+        """∂F/∂x at the rows of x, given as in `predict`: (n, states, states), (states, states) for one row.
+
+        Where terms may hold rates, (…, states, 2 · states). Exact, except for terms that are Python
+        functions, whose slopes come from central differences.
+        """
+        slopes, single = self._slopes(x, u, t, "jacobian")
+        found = slopes[..., : len(self.states) + len(self.rates)]
+        return found[0] if single else found
+
+    def input_jacobian(
+        self, x: ArrayLike | Trajectory, u: ArrayLike | None = None, *, t: ArrayLike | None = None
+    ) -> Floats:
+        """∂F/∂u at the rows of x: (n, states, inputs), (states, inputs) for one row; as `jacobian`.
+
+        The time is no input here: the columns are those of `inputs` without t.
+        """
+        slopes, single = self._slopes(x, u, t, "input_jacobian")
+        first = len(self.states) + len(self.rates)
+        columns = [k for k, name in enumerate(self.variables) if k >= first and name != TIME]
+        found = slopes[..., columns]
+        return found[0] if single else found
+
+    def _slopes(self, x: Any, u: Any, t: Any, where: str) -> tuple[Floats, bool]:
+        """(n, states, variables): the derivative of every equation by every variable."""
+        rows, single = self._rows(x, u, t, where)
+        used = np.flatnonzero(self.coef.any(axis=1))
+        slopes = self.basis.derivative(rows, self.variables)[:, used]
+        return np.einsum("nkv,kj->njv", slopes, self.coef[used]), single
+
+    def _rows(self, x: Any, u: Any, t: Any, where: str) -> tuple[Floats, bool]:
+        """(n, variables): states, rates, inputs and time together; and whether x was one row."""
         columns = self.states + self.rates
         if isinstance(x, Field):
             raise DataError(
-                "predict: a Field has no rates at single rows. Use score(field), or simulate(field.first, t)."
+                f"{where}: a Field has no rates at single rows. Use score(field), or "
+                "simulate(field.first, t)."
             )
         if isinstance(x, Trajectory) and u is None and not self.rates:
-            (x,) = reordered([x], self.states, self.inputs, "predict")
+            own = tuple(name for name in self.inputs if name != TIME or name in x.inputs)
+            t = x.t if len(own) < len(self.inputs) else t
+            (x,) = reordered([x], self.states, own, where)
             u = x.u
-        values = numbers(in_order(x, columns, "predict: x"), "predict: x")
+        values = numbers(in_order(x, columns, f"{where}: x"), f"{where}: x")
         rows = np.atleast_2d(values)
         if values.ndim not in (1, 2) or rows.shape[1] != len(columns):
             what = "states and rates" if self.rates else "states"
             raise DataError(
-                f"predict: x must have one column for each of the {len(columns)} {what} "
+                f"{where}: x must have one column for each of the {len(columns)} {what} "
                 f"{', '.join(columns)}, but has shape {values.shape}."
             )
         if self.inputs:
-            rows = np.hstack([rows, self._input_rows(u, len(rows))])
+            rows = np.hstack([rows, self._input_rows(u, t, len(rows), where)])
         elif u is not None:
-            raise DataError("predict: the model has no inputs, so `u` must be left out.")
-        result: Floats = self.basis.evaluate(rows, self.variables) @ self.coef
-        return result[0] if values.ndim == 1 else result
+            raise DataError(f"{where}: the model has no inputs, so `u` must be left out.")
+        return rows, values.ndim == 1
 
-    def _input_rows(self, u: ArrayLike | None, rows: int) -> Floats:
-        names = ", ".join(self.inputs)
-        if u is None:
-            raise DataError(f"predict: the model has the inputs {names}; pass their values as `u`.")
-        array = np.asarray(u, dtype=np.float64)
+    def _input_rows(self, u: ArrayLike | None, t: ArrayLike | None, rows: int, where: str) -> Floats:
+        """(rows, inputs), the time among them where it is given apart."""
+        apart = t is not None and TIME in self.inputs
+        expected = [name for name in self.inputs if not (apart and name == TIME)]
+        names = ", ".join(expected)
+        if u is None and expected:
+            time = ", and the time as `t`" if TIME in expected else ""
+            raise DataError(f"{where}: the model has the inputs {names}; pass their values as `u`{time}.")
+        array = np.asarray(np.empty((rows, 0)) if u is None else u, dtype=np.float64)
         if array.ndim < 2:
             array = array.reshape(rows, -1) if array.size % rows == 0 else np.atleast_2d(array)
-        if array.shape != (rows, len(self.inputs)):
+        if array.shape != (rows, len(expected)):
             raise DataError(
-                f"predict: u must have a row for each of the {rows} rows of x and a column for each of "
-                f"{names}, but has shape {np.shape(u)}."
+                f"{where}: u must have a row for each of the {rows} rows of x and a column for each of "
+                f"{names}, but has shape {array.shape}."
             )
-        return floats(array, "predict: u", ndim=2)
+        if apart:
+            times = np.broadcast_to(np.asarray(t, dtype=np.float64), (rows,))
+            array = np.insert(array, self.inputs.index(TIME), times, axis=1)
+        return floats(array, f"{where}: u", ndim=2)
 
     @cached_property
     def rhs(self) -> Callable[..., list[float]]:
@@ -143,15 +196,9 @@ class Equations:
         given = len(self.states) + len(self.rates)
         return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
 
-    @cached_property
-    def jacobian(self) -> Callable[..., list[list[float]]]:
-        """∂F/∂x compiled, as (t, x) → a list of rows, or (t, x, u) with inputs; x as in `predict`."""
-        given = len(self.states) + len(self.rates)
-        return compile_jacobian(self.basis.terms(self.variables), self.coef, self.variables, given)
-
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be pickled; they are made again when needed.
-        return {name: value for name, value in vars(self).items() if name not in ("rhs", "jacobian")}
+        return {name: value for name, value in vars(self).items() if name != "rhs"}
 
     def equations(self, *, errors: bool = True) -> list[str]:
         """One line per state, each coefficient as value(standard error in the last digit)."""
@@ -177,12 +224,52 @@ class Equations:
         """C source of the right-hand side."""
         return str(self._export("to_c"))
 
-    def to_sbml(self, x0: ArrayLike | None = None) -> str:
+    def to_julia(self) -> str:
+        """Julia source: f!(du, u, p, t) for DifferentialEquations.jl, and its parameters."""
+        return str(self._export("to_julia"))
+
+    def to_modelica(self, name: str = "Cindy", *, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
+        """A Modelica model called `name`.
+
+        x0: values to start from, as for `simulate`; zero if not given
+        """
+        return str(self._export("to_modelica", name=name, initial=self._start(x0, "to_modelica")))
+
+    def to_casadi(self) -> Any:
+        """A casadi.Function f(x[, u][, t]) → xdot, for optimal control (extra: control).
+
+        It is of first order: for x'' = F both x and xdot hold positions and then rates. u is an argument
+        where the model has inputs, t where a term holds the time. A map gives x_next instead of xdot.
+        """
+        return self._export("to_casadi")
+
+    def to_fmu(
+        self, path: str | os.PathLike[str], *, x0: ArrayLike | Mapping[str, float] | None = None
+    ) -> pathlib.Path:
+        """Write a functional mock-up unit, FMI 2.0, for model exchange and co-simulation; returns its path.
+
+        States are outputs, inputs inputs, coefficients and parameters tunable parameters. The FMU holds C
+        source, and where a C compiler is found the library made of it; a warning says where none is.
+
+        x0: values to start from, as for `simulate`; zero if not given
+        """
+        made: pathlib.Path = self._export("to_fmu", path=path, initial=self._start(x0, "to_fmu"))
+        return made
+
+    def to_sbml(self, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
         """The equations as SBML, for biochemical simulators; of first order and without inputs only.
 
         x0: (states,) concentrations to start from
         """
-        return str(self._export("to_sbml", initial=x0))
+        return str(self._export("to_sbml", initial=self._start(x0, "to_sbml")))
+
+    def _start(self, x0: Any, where: str) -> Any:
+        """Where a solution starts, in the order of the states; rates after them where they are given."""
+        if x0 is None:
+            return None
+        rates = tuple(f"{state}'" for state in self.states) if self.order == 2 else ()
+        whole = rates and isinstance(x0, Mapping) and len(x0) > len(self.states)
+        return in_order(x0, self.states + (rates if whole else ()), f"{where}: x0")
 
     def _export(self, form: str, *, errors: bool = False, **options: Any) -> Any:
         from cindy import export

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.basis import Basis, is_run, term_parameters
+from cindy.basis import TIME, Basis, is_run, term_parameters
 from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.model.equations import Equations, reordered
 
 __all__ = [
-    "TIME",
     "between",
     "inside_domain",
     "matched",
@@ -25,9 +24,6 @@ __all__ = [
     "unmeasured",
     "with_inputs",
 ]
-
-
-TIME = "t"
 
 
 def unmeasured(name: str) -> bool:

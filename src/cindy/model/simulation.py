@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from cindy._check import floats, integer, positive
 from cindy._types import Floats
-from cindy.basis import is_run
+from cindy.basis import TIME, is_run
 from cindy.data import Held, Hold, Trajectory, as_hold
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, in_order
@@ -239,6 +239,7 @@ def simulate(
         )
     times = Trajectory(t, np.zeros(np.shape(t))).t
     start = _start(model, x0, v0)
+    u = _without_time(model, u, times)
     signal = _all_inputs(model, u, times, run, as_hold(hold, "simulate: `hold`"))
     largest = float(np.max(np.abs(start))) or 1.0
     usual = np.where(model.scale > 0, model.scale, largest)
@@ -256,9 +257,8 @@ def simulate(
             break
     times = times[: len(rows)]
     values = None if signal is None else [signal(s) for s in times]
-    return Trajectory(
-        times, rows[:, :d], model.states, u=values, inputs=model.inputs or None, hold=hold, stopped=stopped
-    )
+    inputs = tuple(name for name in model.inputs if name != TIME) or None
+    return Trajectory(times, rows[:, :d], model.states, u=values, inputs=inputs, hold=hold, stopped=stopped)
 
 
 def _smooth_stretches(
@@ -323,6 +323,28 @@ def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
     return first_order
 
 
+def _width(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats) -> int:
+    """How many inputs `u` gives."""
+    if u is None:
+        return 0
+    return np.size(u(float(t[0]))) if callable(u) else np.size(u) // max(len(t), 1)
+
+
+def _without_time(
+    model: Equations, u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats
+) -> Callable[[float], ArrayLike] | ArrayLike | None:
+    """The inputs without the time, which trajectories that were matched with the model hold as a column."""
+    if TIME not in model.inputs or _width(u, t) != len(model.inputs):
+        return u
+    if len(model.inputs) == 1:
+        return None
+    column = model.inputs.index(TIME)
+    if callable(u):
+        function = u
+        return lambda s: np.delete(np.asarray(function(s), dtype=np.float64), column)
+    return np.delete(np.asarray(u, dtype=np.float64).reshape(len(t), -1), column, axis=1)
+
+
 def _all_inputs(
     model: Equations,
     u: Callable[[float], ArrayLike] | ArrayLike | None,
@@ -330,24 +352,23 @@ def _all_inputs(
     run: str | None,
     hold: Hold,
 ) -> Signal | None:
-    """The inputs as a function of time, with those that nobody measures: the time itself, and the run."""
-    measured = [name for name in model.inputs if not unmeasured(name)]
-    runs = [name for name in model.inputs if is_run(name)]
-    given = 0 if u is None else np.size(u(float(t[0]))) if callable(u) else np.size(u) // max(len(t), 1)
-    if len(measured) == len(model.inputs) or given == len(model.inputs):
+    """The inputs as a function of time, with those that nobody measures; the time itself is none of them."""
+    inputs = [name for name in model.inputs if name != TIME]
+    measured = [name for name in inputs if not unmeasured(name)]
+    runs = [name for name in inputs if is_run(name)]
+    if len(measured) == len(inputs) or _width(u, t) == len(inputs):
         if run is not None:
             raise DataError("simulate: `run` must be left out: no term has a coefficient for each run.")
-        return _input_signal(u, t, len(model.inputs), hold)
+        return _input_signal(u, t, len(inputs), hold)
     if runs and (run is None or f"[{run}]" not in runs):
         known = ", ".join(repr(name[1:-1]) for name in runs[:12])
         raise DataError(f"simulate: the model has coefficients for each run; say which with run=…: {known}.")
     signal = _input_signal(u, t, len(measured), hold)
     place = {name: k for k, name in enumerate(measured)}
-    fixed = {name: float(name == f"[{run}]") for name in runs}
 
     def every(s: float) -> Sequence[float]:
         known = () if signal is None else signal(s)
-        return [known[place[n]] if n in place else fixed.get(n, s) for n in model.inputs]
+        return [known[place[n]] if n in place else float(n == f"[{run}]") for n in inputs]
 
     return every
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from cindy._check import integer
 from cindy._types import Floats
-from cindy.basis import RUN, Basis
+from cindy.basis import RUN, TIME, Basis
 from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import Formulation
-from cindy.model import TIME, Model, run_names, with_inputs
+from cindy.model import Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.judgement import judged, refusals_told

@@ -1,0 +1,216 @@
+"""Equations as a functional mock-up unit (FMI 2.0), which simulators of other makers load.
+
+An FMU is a zip archive: modelDescription.xml says what the variables are, sources/ holds C code, and
+binaries/ the library compiled from it, one folder per platform. The C code around the equations, `fmu.c`,
+is the same for every model; what belongs to one model stands in model.h.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+import warnings
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from numpy.typing import ArrayLike
+
+from cindy._files import whole_file
+from cindy.basis import Plan, statements
+from cindy.errors import DataError
+from cindy.export.code import C, Coefficient, coefficients, places_in_arrays, start_values
+from cindy.export.sides import RightHandSides
+
+__all__ = ["to_fmu"]
+
+_LIBRARY = "cindy_model"
+"""What FMI calls the model identifier: the name of the compiled library."""
+
+
+def to_fmu(equations: RightHandSides, path: str | Path, *, initial: ArrayLike | None = None) -> Path:
+    """Write an FMU for model exchange and for co-simulation; returns its path.
+
+    States are outputs, with the rates of positions among them; inputs are inputs; coefficients and the
+    parameters inside terms are tunable parameters. Where no C compiler is found the FMU holds its source
+    alone, and a warning says so.
+
+    initial: (states,) values to start from, positions and rates for order 2; zero if not given
+    """
+    if equations.discrete:
+        raise DataError("to_fmu: a map has no derivatives. Use to_python, to_c, to_casadi or to_julia.")
+    target = Path(path)
+    variables = _variables(equations, start_values(equations, initial, "to_fmu"))
+    body = _model_source(equations, variables)
+    guid = "{" + str(uuid.uuid5(uuid.NAMESPACE_OID, body)) + "}"
+    header = f'#define MODEL_GUID "{guid}"\n{body}'
+    wrapper = (files("cindy.export") / "fmu.c").read_text(encoding="utf-8")
+    binary, reason = _compiled(header, wrapper)
+    if binary is None:
+        warnings.warn(f"to_fmu: {target} holds C source alone: {reason}.", UserWarning, stacklevel=4)
+    with (
+        whole_file(target, "the FMU") as stream,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        archive.writestr("modelDescription.xml", _description(target.stem, guid, variables))
+        archive.writestr("sources/fmu.c", wrapper)
+        archive.writestr("sources/model.h", header)
+        if binary is not None:
+            archive.writestr(*binary)
+    return target
+
+
+@dataclass(frozen=True)
+class _Variables:
+    """The variables of an FMU; value references count states, derivatives, inputs, and then numbers."""
+
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    numbers: tuple[Coefficient, ...]
+    start: tuple[float, ...]
+
+    @property
+    def values(self) -> list[float]:
+        """The value of every variable at the start; derivatives are computed."""
+        zeros = [0.0] * (len(self.states) + len(self.inputs))
+        return [*self.start, *zeros, *(one.value for one in self.numbers)]
+
+
+def _variables(equations: RightHandSides, start: Sequence[float]) -> _Variables:
+    states = equations.states
+    if equations.order == 2:
+        states += tuple(f"{state}'" for state in equations.states)
+    numbers, inside = coefficients(equations)
+    return _Variables(states, equations.inputs, (*numbers, *inside), tuple(start))
+
+
+def _model_source(equations: RightHandSides, variables: _Variables) -> str:
+    """The part of the C code that is this model's own."""
+    d, first = len(equations.states), len(variables.states) - len(equations.states)
+    kept = [i for i, row in enumerate(equations.coef) if row.any()]
+    row = {i: k for k, i in enumerate(kept)}
+    symbols, parameters = {}, {}
+    for k, one in enumerate(variables.numbers):
+        if one.place is None:
+            parameters[one.name] = f"p[{k}]"
+        else:
+            symbols[row[one.place[0]], one.place[1]] = f"p[{k}]"
+    plan = Plan.of([equations.terms[i] for i in kept], equations.variables)
+    outputs = [f"dx[{first + j}]" for j in range(d)]
+    body = [f"dx[{j}] = x[{d + j}];" for j in range(first)]
+    body += statements(
+        plan,
+        equations.coef[kept],
+        C,
+        places_in_arrays(equations),
+        outputs,
+        symbols=symbols,
+        parameters=parameters,
+    )
+    values = ", ".join(map(repr, variables.values))
+    lines = [
+        f"#define N_STATES {len(variables.states)}",
+        f"#define N_INPUTS {len(variables.inputs)}",
+        f"#define N_PARAMETERS {len(variables.numbers)}",
+        f"static const double start[] = {{{values}}};",
+        "",
+        "static void derivatives(double t, const double *x, const double *u, const double *p, double *dx)",
+        "{",
+        "    (void)t; (void)x; (void)u; (void)p;",
+        *(f"    {line}" for line in body),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _description(name: str, guid: str, variables: _Variables) -> str:
+    """modelDescription.xml."""
+    d = len(variables.states)
+    scalars: list[str] = []
+
+    def add(label: str, meaning: str, attributes: str, real: str) -> None:
+        head = f'name={quoteattr(_printable(label))} valueReference="{len(scalars)}"'
+        about = f" description={quoteattr(_printable(meaning))}" if meaning else ""
+        scalars.append(f"    <ScalarVariable {head}{about} {attributes}><Real{real}/></ScalarVariable>")
+
+    for state, value in zip(variables.states, variables.start, strict=True):
+        add(state, "", 'causality="output" variability="continuous" initial="exact"', f' start="{value!r}"')
+    for k, state in enumerate(variables.states):
+        attributes = 'causality="local" variability="continuous" initial="calculated"'
+        add(f"der({state})", "", attributes, f' derivative="{k + 1}"')
+    for one in variables.inputs:
+        add(one, "", 'causality="input" variability="continuous"', ' start="0.0"')
+    for number in variables.numbers:
+        attributes = 'causality="parameter" variability="tunable" initial="exact"'
+        taken = number.name in (*variables.states, *variables.inputs)
+        add(
+            f"{number.name} (coefficient)" if taken else number.name,
+            number.meaning,
+            attributes,
+            f' start="{number.value!r}"',
+        )
+    unknown = [f'      <Unknown index="{k + 1}"/>' for k in range(d)]
+    slopes = [f'      <Unknown index="{d + k + 1}"/>' for k in range(d)]
+    files_of = '<SourceFiles><File name="fmu.c"/></SourceFiles>'
+    can = f'modelIdentifier="{_LIBRARY}" canGetAndSetFMUstate="true" canSerializeFMUstate="true"'
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<fmiModelDescription fmiVersion="2.0" modelName={quoteattr(_printable(name))} guid="{guid}"'
+        ' generationTool="CINDy" variableNamingConvention="flat" numberOfEventIndicators="0">',
+        f"  <ModelExchange {can}>{files_of}</ModelExchange>",
+        f'  <CoSimulation {can} canHandleVariableCommunicationStepSize="true">{files_of}</CoSimulation>',
+        "  <ModelVariables>",
+        *scalars,
+        "  </ModelVariables>",
+        "  <ModelStructure>",
+        "    <Outputs>", *unknown, "    </Outputs>",
+        "    <Derivatives>", *slopes, "    </Derivatives>",
+        "    <InitialUnknowns>", *slopes, "    </InitialUnknowns>",
+        "  </ModelStructure>",
+        "</fmiModelDescription>",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _printable(text: str) -> str:
+    """The text with what no XML may hold written out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _compiled(header: str, wrapper: str) -> tuple[tuple[str, bytes] | None, str]:
+    """(name in the archive, the library), or None and the reason."""
+    platforms = {("linux", "x86_64"): ("linux64", ".so"), ("darwin", "x86_64"): ("darwin64", ".dylib")}
+    place = platforms.get((sys.platform, platform.machine()))
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if place is None:
+        return None, f"FMI 2 has no folder for libraries of {sys.platform} on {platform.machine()}"
+    if compiler is None:
+        return None, "there is no C compiler (cc, gcc or clang)"
+    with tempfile.TemporaryDirectory() as folder:
+        sources = Path(folder)
+        (sources / "model.h").write_text(header, encoding="utf-8")
+        (sources / "fmu.c").write_text(wrapper, encoding="utf-8")
+        library = f"{_LIBRARY}{place[1]}"
+        options = [
+            "-std=c99",
+            "-O2",
+            "-fPIC",
+            "-shared",
+            "-fvisibility=hidden",
+            "fmu.c",
+            "-o",
+            library,
+            "-lm",
+        ]
+        done = subprocess.run([compiler, *options], cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            first = next(iter(done.stderr.strip().splitlines()), f"status {done.returncode}")
+            return None, f"{compiler} failed ({first})"
+        return (f"binaries/{place[0]}/{library}", (sources / library).read_bytes()), ""
