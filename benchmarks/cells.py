@@ -23,6 +23,8 @@ class Subset:
     """What part of a section to run; empty means all of it.
 
     anew: measure cells again that are in the table
+    write: keep what was measured as what later runs are compared with
+    size: how many data sets of each kind; 0 for all
     out: the folder of the tables
     cache: the folder that keeps simulations from one run to the next
     """
@@ -32,6 +34,8 @@ class Subset:
     noise: tuple[float, ...] = ()
     seeds: tuple[int, ...] = ()
     anew: bool = False
+    write: bool = False
+    size: int = 0
     out: Path = RESULTS
     cache: Path = field(default_factory=_default_cache)
 
@@ -47,14 +51,16 @@ class Subset:
 
 
 def subset_of(options: Sequence[str]) -> Subset:
-    """The subset that --names a,b --methods m --noise 0.1 --seeds 0,1 --out F --cache F --anew describe."""
+    """The subset that options describe, as --names a,b --noise 0.1 --seeds 0,1 --size 2 --out F --anew."""
     kinds: dict[str, Callable[[str], Any]] = {"names": str, "methods": str, "noise": float, "seeds": int}
     given: dict[str, Any] = {}
     rest = list(options)
     while rest:
         option = rest.pop(0).removeprefix("--")
-        if option == "anew":
+        if option in ("anew", "write"):
             given[option] = True
+        elif option == "size" and rest:
+            given[option] = int(rest.pop(0))
         elif option in kinds and rest:
             given[option] = tuple(kinds[option](part.strip()) for part in rest.pop(0).split(","))
         elif option in ("out", "cache") and rest:

@@ -15,7 +15,7 @@ print("position and velocity:", *model.equations(), sep="\n  ")
 alone = cindy.read(file, by="trial", states=["x"])
 second = cindy.identify(alone, "poly:3", formulation="integral:2", passes=1)
 print("position alone:", *second.equations(), sep="\n  ")
-print(f"R² of its solutions: {second.score(alone, 'trajectory'):.4f}")
+print(f"R² of its solutions: {second.score(alone, 'trajectory'):.2f}")
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 cindy.plot.trajectories(alone[0], second, units={"x": "mm", "t": "s"}, ax=left)

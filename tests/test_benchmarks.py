@@ -1,7 +1,11 @@
 """What the large tables stand on: cells kept between runs, the facts about chaos, and the bound."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
+from benchmarks import constants, frozen, house
+from benchmarks.__main__ import sections
 from benchmarks.cells import Subset, measured, subset_of
 from benchmarks.chaotic_systems import systems as chaotic_systems
 from benchmarks.fisher import information_root
@@ -63,3 +67,51 @@ def test_the_bound_of_exponential_decay_is_the_one_by_hand():
     by_start, by_rate = np.exp(-t) / 0.5, t * np.exp(-t) / 0.5
     left = by_rate @ by_rate - (by_rate @ by_start) ** 2 / (by_start @ by_start)
     assert root[0, 0] ** 2 == pytest.approx((2.0**2 + 1.0**2) * left, rel=1e-6)
+
+
+@pytest.mark.parametrize("section", sections())
+def test_a_section_finds_every_name_that_it_takes_from_the_library(section):
+    assert callable(import_module(f"benchmarks.{section}").run)
+
+
+def test_every_constant_can_be_changed_and_is_put_back():
+    planned = constants.changes()
+    assert len(planned) > 100
+    for change in planned:
+        home = import_module(f"cindy.{change.constant.module}")
+        with change.made():
+            assert getattr(home, change.constant.name) == change.value != change.constant.value
+        assert getattr(home, change.constant.name) == change.constant.value, change.name
+
+
+def test_a_constant_is_a_number_bound_to_a_name_in_capitals(tmp_path):
+    (tmp_path / "some.py").write_text(
+        "A, _B = 1, 2e-3\nC: float = -1 / 2\nD = (1, 2)\nE = 'x'\nF = True\nlow = 3\n"
+    )
+    assert [(c.where, c.value) for c in house.constants(tmp_path)] == [
+        ("some.A", 1),
+        ("some._B", 2e-3),
+        ("some.C", -0.5),
+        ("some.D", (1, 2)),
+    ]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in constants.KINDS if kind != "chaotic 40 %"])
+def test_the_data_on_which_constants_are_tried_have_the_true_terms_in_their_dictionary(kind):
+    case = next(iter(constants.KINDS[kind](Subset(), 0)))()
+    assert np.count_nonzero(case.coef) >= 1
+    assert set(constants.HARD) <= set(chaotic_systems())
+
+
+def test_frozen_models_are_compared_by_terms_then_digits(capsys, tmp_path):
+    subset = Subset(names=("one pass: prey",), out=tmp_path)
+    frozen.run(subset)
+    frozen.run(subset)
+    first, second = capsys.readouterr().out.splitlines()[::2]
+    assert first.endswith("written")
+    assert second.endswith("identical")
+    old = {"coef": {"x: x": "1.0"}, "error": {"x: x": "0.1"}, "parameters": {}, "path": 3, "warnings": []}
+    assert frozen._difference({**old, "coef": {"x: x": "1.0000000001"}}, old) == "the same to six digits"
+    assert frozen._difference({**old, "coef": {"x: x": "1.01"}}, old) == "coef differ by 0.01"
+    assert frozen._difference({**old, "coef": {"x: y": "1.0"}}, old) == "other terms: + x: y, − x: x"
+    assert frozen._difference({**old, "warnings": ["!"]}, old) == "warnings differ"
