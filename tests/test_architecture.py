@@ -98,25 +98,30 @@ def inside(module: str, prefixes: tuple[str, ...]) -> bool:
     return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
 
 
+@cache
 def room_of(module: str) -> Room | None:
     """The room of a module; None for the door, `cindy` itself."""
-    found = [room for room in ROOMS.values() if inside(module, room.modules)]
-    assert len(found) <= 1, f"{module} is in {[room.name for room in found]}"
-    return found[0] if found else None
+    holding = [room for room in ROOMS.values() if inside(module, room.modules)]
+    assert len(holding) <= 1, f"{module} is in {[room.name for room in holding]}"
+    return holding[0] if holding else None
 
 
-def modules(*, room: str | None = None, leaves: bool = True) -> pytest.MarkDecorator:
-    chosen = []
+def modules(*, room: str | None = None, leaves: bool = True) -> Iterator[tuple[str, Room | None]]:
+    """Every module with its room, or those of one room, or those that are in no leaf."""
     for module in sorted(MODULES):
         own = room_of(module)
         if (room is None or (own and own.name == room)) and (leaves or not (own and own.leaf)):
-            chosen.append(module)
-    return pytest.mark.parametrize("module", chosen)
+            yield module, own
 
 
 @cache
 def tree(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(module)))
 
 
 @cache
@@ -179,19 +184,19 @@ def test_the_root_holds_few_modules():
     assert len(list(SOURCE.glob("*.py"))) <= MOST_IN_ROOT
 
 
-@modules()
-def test_imports_follow_the_arrows_of_the_drawing(module):
-    own = room_of(module)
-    if own is None:
-        return
-    for found in imports(module):
-        if not inside(found.module, ("cindy",)):
-            continue
-        other = room_of(found.module)
-        # The door hands out what users see; rooms behind it that need a public name take it from its room.
-        assert other is not None or own.leaf, f"line {found.line}: a room imports cindy itself"
-        if other is not None and other.name != own.name:
-            assert other.name in own.above, f"line {found.line}: {own.name} → {other.name}"
+def test_imports_follow_the_arrows_of_the_drawing():
+    wrong = []
+    for module, own in modules():
+        for taken in imports(module) if own else ():
+            if not inside(taken.module, ("cindy",)):
+                continue
+            other = room_of(taken.module)
+            # The door hands out what users see; rooms behind it take a public name from its own room.
+            if other is None and not own.leaf:
+                wrong.append(f"{module}, line {taken.line}: a room imports cindy itself")
+            elif other is not None and other.name not in (own.name, *own.above):
+                wrong.append(f"{module}, line {taken.line}: {own.name} → {other.name}")
+    assert not wrong, "\n".join(["", *wrong])
 
 
 def test_every_arrow_of_the_drawing_is_used():
@@ -207,29 +212,39 @@ def test_every_arrow_of_the_drawing_is_used():
     assert unused == []
 
 
-@modules()
-def test_what_a_room_takes_from_another_is_what_that_room_exports(module):
-    own = room_of(module)
-    for found in imports(module):
-        other = room_of(found.module) if inside(found.module, ("cindy",)) else None
-        if other is None or other.leaf or (own and other.name == own.name) or len(other.modules) > 1:
-            continue
-        assert found.module == other.modules[0], f"line {found.line}: {found.module} is inside a room"
-        assert set(found.names) <= set(exported(found.module)), f"line {found.line}: {found.names}"
+def test_what_a_room_takes_from_another_is_what_that_room_exports():
+    wrong = []
+    for module, own in modules():
+        for taken in imports(module):
+            other = room_of(taken.module) if inside(taken.module, ("cindy",)) else None
+            if other is None or other.leaf or (own and other.name == own.name) or len(other.modules) > 1:
+                continue
+            if taken.module != other.modules[0]:
+                wrong.append(f"{module}, line {taken.line}: {taken.module} is inside a room")
+            elif hidden := set(taken.names) - set(exported(taken.module)):
+                wrong.append(f"{module}, line {taken.line}: {taken.module} does not export {sorted(hidden)}")
+    assert not wrong, "\n".join(["", *wrong])
 
 
-@modules(room="solver")
-def test_the_solver_needs_little_from_outside(module):
-    for found in imports(module):
-        top = found.module.partition(".")[0]
-        allowed = top in SOLVER_MAY_IMPORT or top in sys.stdlib_module_names
-        assert top == "cindy" or allowed, f"line {found.line}: {top}"
+def test_the_solver_needs_little_from_outside():
+    allowed = {"cindy", *SOLVER_MAY_IMPORT, *sys.stdlib_module_names}
+    wrong = [
+        f"{module}, line {taken.line}: {taken.module}"
+        for module, _ in modules(room="solver")
+        for taken in imports(module)
+        if taken.module.partition(".")[0] not in allowed
+    ]
+    assert not wrong, "\n".join(["", *wrong])
 
 
-@modules(leaves=False)
-def test_extras_are_loaded_only_by_leaves_or_when_asked(module):
-    for found in imports(module):
-        assert not (found.eager and found.module.partition(".")[0] in EXTRAS), f"line {found.line}"
+def test_extras_are_loaded_only_by_leaves_or_when_asked():
+    wrong = [
+        f"{module}, line {taken.line}: {taken.module}"
+        for module, _ in modules(leaves=False)
+        for taken in imports(module)
+        if taken.eager and taken.module.partition(".")[0] in EXTRAS
+    ]
+    assert not wrong, "\n".join(["", *wrong])
 
 
 def test_there_are_no_import_cycles():
@@ -248,25 +263,31 @@ def test_there_are_no_import_cycles():
         visit(module, ())
 
 
-@modules()
-def test_a_file_is_short(module):
-    assert len(MODULES[module].read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+def test_a_file_is_short():
+    lengths = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in MODULES.items()}
+    assert {module: lines for module, lines in lengths.items() if lines > LONGEST_FILE} == {}
 
 
-@modules()
-def test_a_function_is_short(module):
-    for node in ast.walk(tree(module)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert lines <= LONGEST_FUNCTION, f"{node.name} has {lines} lines"
+def test_a_function_is_short():
+    wrong = [
+        f"{module}.{node.name} has {lines} lines"
+        for module, _ in modules()
+        for node in nodes(module)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
+    ]
+    assert not wrong, "\n".join(["", *wrong])
 
 
-@modules()
-def test_only_the_command_line_prints(module):
-    own = room_of(module)
-    for node in ast.walk(tree(module)):
-        printing = isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "sys.stdout.write"}
-        assert not printing or (own and own.name == "cli"), f"line {node.lineno}"
+def test_only_the_command_line_prints():
+    wrong = [
+        f"{module}, line {node.lineno}"
+        for module, own in modules()
+        if not (own and own.name == "cli")
+        for node in nodes(module)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "sys.stdout.write"}
+    ]
+    assert not wrong, "\n".join(["", *wrong])
 
 
 def exported(module: str) -> list[str]:
@@ -277,11 +298,10 @@ def exported(module: str) -> list[str]:
     pytest.fail(f"{module} has no __all__")
 
 
-@modules()
-def test_a_module_says_what_it_is_and_what_it_offers(module):
-    assert ast.get_docstring(tree(module)), "no module docstring"
-    names = exported(module)
-    assert len(names) == len(set(names)), "a name stands twice in __all__"
+def test_a_module_says_what_it_is_and_what_it_offers():
+    silent = [module for module, _ in modules() if not ast.get_docstring(tree(module))]
+    twice = [module for module, _ in modules() if len(set(exported(module))) < len(exported(module))]
+    assert (silent, twice) == ([], []), "modules without a docstring, modules with a name twice in __all__"
 
 
 FAMILIES = {"Basis", "Constraint", "Correction", "Formulation", "Oracle", "Selection", "Weights"}
@@ -295,7 +315,7 @@ def members() -> dict[str, str]:
         node.name: ({ast.unparse(base) for base in node.bases}, own.name)
         for module in MODULES
         if (own := room_of(module))
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.ClassDef)
     }
     found: dict[str, str] = {}
@@ -304,11 +324,13 @@ def members() -> dict[str, str]:
     return found
 
 
-@modules()
-def test_only_a_family_asks_which_of_its_members_it_has(module):
-    own, known = room_of(module), members()
-    for node in ast.walk(tree(module)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"isinstance", "issubclass"}:
-            asked = {ast.unparse(n) for n in ast.walk(node.args[1])} & set(known)
-            strangers = {name for name in asked if own is None or known[name] != own.name}
-            assert not strangers, f"line {node.lineno}: {sorted(strangers)}"
+def test_only_a_family_asks_which_of_its_members_it_has():
+    wrong, known = [], members()
+    for module, own in modules():
+        for node in nodes(module):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"isinstance", "issubclass"}:
+                asked = {ast.unparse(part) for part in ast.walk(node.args[1])} & set(known)
+                strangers = {name for name in asked if own is None or known[name] != own.name}
+                if strangers:
+                    wrong.append(f"{module}, line {node.lineno}: {sorted(strangers)}")
+    assert not wrong, "\n".join(["", *wrong])
