@@ -1,6 +1,7 @@
 """Evidence: what data say about candidate terms, as rows with known noise."""
 
 from cindy.evidence.grid_operators import INEXACT
+from cindy.evidence.leftover import Unexplained, unexplained
 from cindy.evidence.modes import Modes, modes_of, noise_covariance
 from cindy.evidence.noise_in_terms import Whitened, calibrated, calibration
 from cindy.evidence.weak import FieldRows, Gathered, WeakRows
@@ -10,10 +11,12 @@ __all__ = [
     "FieldRows",
     "Gathered",
     "Modes",
+    "Unexplained",
     "WeakRows",
     "Whitened",
     "calibrated",
     "calibration",
     "modes_of",
     "noise_covariance",
+    "unexplained",
 ]

@@ -21,7 +21,7 @@ from cindy.evidence.grid_operators import apply, reduce
 from cindy.evidence.noise_in_terms import Unbiased
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 
-__all__ = ["Modes", "modes_of", "noise_covariance"]
+__all__ = ["Modes", "NoisyRows", "modes_of", "noise_covariance"]
 
 _SPACING = 0.35
 """Distance of test functions, in half-widths: what overlaps costs nothing here, and closer ones come nearer
@@ -40,62 +40,27 @@ _HELD = 6_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Modes:
-    """The rows of one field as modes.
-
-    Rows overlap and share noise. The residual of an equation is ∂_t^r of one function and space derivatives
-    of others, so the covariance of its noise is a sum of products, one factor an axis. Along every axis the
-    mixtures of test functions that are independent under white noise, and under its highest derivative too
-    (a generalized eigenvalue problem; on a ring they are waves), make each of these products diagonal or
-    nearly so. What is left is a variance a mode, which `variance` gives.
-
-    rows: on a closer lattice than those that terms are chosen by, which are `chosen_by`
-    """
+class NoisyRows:
+    """The rows of one field with the covariance of the noise in their columns."""
 
     rows: FieldRows
-    chosen_by: FieldRows
 
     @property
-    def known(self) -> bool:
-        """Whether the noise of every mode is: no row is left out, and no derivative is estimated locally."""
-        if any(has_slope(g) for g, _ in self.rows.terms):
-            return False
-        states = self.rows.field.states
-        if not all(self.rows.noise.get(state, 0.0) > 0 for state in states):
-            return False
-        return self.chosen_by.kept is None
-
-    @cached_property
-    def turns(self) -> list[Floats]:
-        """For every axis (modes, rows)."""
-        found = []
-        for axis in self.rows.axes:
-            low, high = axis.matrices[0], axis.matrices[max(axis.matrices)]
-            values, vectors = np.linalg.eigh(low @ low.T)
-            kept = values > _DEPENDENT * values[-1]
-            white = vectors[:, kept] / np.sqrt(values[kept])
-            _, turn = np.linalg.eigh(white.T @ (high @ high.T) @ white)
-            found.append(np.ascontiguousarray((white @ turn).T))
-        return found
+    def weights(self) -> list[dict[int, Floats]]:
+        """For every axis, by order of the derivative: (rows, samples)."""
+        return [dict(axis.matrices) for axis in self.rows.axes]
 
     @cached_property
     def table(self) -> Floats:
-        """(modes, columns), all axes in one."""
-        mixed = self.rows.table
-        for k, turn in enumerate(self.turns):
-            mixed = apply(turn, mixed, k)
-        return mixed.reshape(-1, mixed.shape[-1])
+        """(rows, columns), all axes in one."""
+        return self.rows.table.reshape(-1, len(self.rows.terms))
 
     @cached_property
     def covariances(self) -> dict[tuple[int, int], Floats]:
-        """For every two columns that share noise, (modes,): the covariance of their noise, without bias."""
+        """For every two columns that share noise, (rows,): the covariance of their noise, without bias."""
         rows = self.rows
         found: dict[tuple[int, int], Floats] = {}
-        weights = [
-            {order: turn @ m for order, m in axis.matrices.items()}
-            for turn, axis in zip(self.turns, rows.axes, strict=True)
-        ]
-        squares = [{(a, b): w[a] * w[b] for a in w for b in w if a <= b} for w in weights]
+        squares = [{(a, b): w[a] * w[b] for a in w for b in w if a <= b} for w in self.weights]
         noisy = list(dict.fromkeys(g for g, _ in rows.terms if rows.is_noisy(g)))
         pairs = [(g, h) for i, g in enumerate(noisy) for h in noisy[i:] if rows.share_noise(g, h)]
         for low, high in stretches(rows, len(noisy) + 2):
@@ -121,11 +86,11 @@ class Modes:
         }
 
     def shared(self, a: int, b: int) -> Floats | float:
-        """The covariance of the noise of two columns, mode by mode."""
+        """The covariance of the noise of two columns, row by row."""
         return self.covariances.get((a, b), self.covariances.get((b, a), 0.0))
 
     def variance(self, residual: Floats) -> Floats:
-        """(states, modes): of the noise in residuals, sums of columns by the weights (states, columns)."""
+        """(states, rows): of the noise in residuals, sums of columns by the weights (states, columns)."""
         found = np.zeros((len(residual), len(self.table)))
         first = len(self.rows.terms) - len(residual)
         for j, weights in enumerate(residual):
@@ -135,6 +100,60 @@ class Modes:
                     found[j] += weights[a] * weights[b] * self.shared(int(a), int(b))
             found[j] = np.maximum(found[j], _LEAST_NOISE * self.shared(first + j, first + j))
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Modes(NoisyRows):
+    """The rows of one field as modes.
+
+    Rows overlap and share noise. The residual of an equation is ∂_t^r of one function and space derivatives
+    of others, so the covariance of its noise is a sum of products, one factor an axis. Along every axis the
+    mixtures of test functions that are independent under white noise, and under its highest derivative too
+    (a generalized eigenvalue problem; on a ring they are waves), make each of these products diagonal or
+    nearly so. What is left is a variance a mode, which `variance` gives.
+
+    rows: on a closer lattice than those that terms are chosen by, which are `chosen_by`
+    """
+
+    chosen_by: FieldRows
+
+    @property
+    def known(self) -> bool:
+        """Whether the noise of every mode is: no row is left out, and no derivative is estimated locally."""
+        if any(has_slope(g) for g, _ in self.rows.terms):
+            return False
+        states = self.rows.field.states
+        if not all(self.rows.noise.get(state, 0.0) > 0 for state in states):
+            return False
+        return self.chosen_by.kept is None
+
+    @cached_property
+    def turns(self) -> list[Floats]:
+        """For every axis (modes, rows)."""
+        found = []
+        for axis in self.rows.axes:
+            low, high = axis.matrices[0], axis.matrices[max(axis.matrices)]
+            values, vectors = np.linalg.eigh(low @ low.T)
+            kept = values > _DEPENDENT * values[-1]
+            white = vectors[:, kept] / np.sqrt(values[kept])
+            _, turn = np.linalg.eigh(white.T @ (high @ high.T) @ white)
+            found.append(np.ascontiguousarray((white @ turn).T))
+        return found
+
+    @property
+    def weights(self) -> list[dict[int, Floats]]:
+        return [
+            {order: turn @ m for order, m in axis.matrices.items()}
+            for turn, axis in zip(self.turns, self.rows.axes, strict=True)
+        ]
+
+    @cached_property
+    def table(self) -> Floats:
+        """(modes, columns), all axes in one."""
+        mixed = self.rows.table
+        for k, turn in enumerate(self.turns):
+            mixed = apply(turn, mixed, k)
+        return mixed.reshape(-1, mixed.shape[-1])
 
     def scatter(self, moved: Floats, residual: Floats) -> Floats | None:
         """(k, k) covariance of coefficients, which the residuals (k, states, modes) move by so much."""
@@ -147,9 +166,15 @@ class Modes:
 
 def modes_of(evidence: WeakRows, columns: tuple[int, ...]) -> list[Modes]:
     """The modes of every field, for some terms of the basis."""
-    return [
-        Modes(replace(rows, spacing=_SPACING, most=_MOST_ROWS).only(columns), rows) for rows in evidence.rows
-    ]
+    if columns not in evidence.modes:
+        # Errors and findings ask for the same columns one after the other; older ones are not needed again.
+        evidence.modes.clear()
+        evidence.modes[columns] = [
+            Modes(replace(rows, spacing=_SPACING, most=_MOST_ROWS).only(columns), rows)
+            for rows in evidence.rows
+        ]
+    modes: list[Modes] = evidence.modes[columns]
+    return modes
 
 
 def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Floats | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from functools import cached_property
 from typing import Any
 
@@ -408,12 +409,14 @@ class WeakRows:
     fields: with the same variables and axes
     basis: on these axes; form: with all settings chosen
     noise: of every field, standard deviation by state
+    modes: by columns, what `modes_of` made last
     """
 
     fields: tuple[Field, ...]
     basis: Basis
     form: Weak
     noise: tuple[Noise, ...]
+    modes: dict[tuple[int, ...], Any] = dataclass_field(default_factory=dict)
 
     @classmethod
     def of(cls, fields: Sequence[Field], basis: Basis, form: Formulation) -> WeakRows:

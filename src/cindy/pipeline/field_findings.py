@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import pretty
-from cindy.evidence import WeakRows
+from cindy.evidence import Unexplained, WeakRows, unexplained
 from cindy.findings import Finding
 from cindy.model import Model
 from cindy.summary import Summary
@@ -57,17 +58,82 @@ def grid_told(evidence: WeakRows) -> Iterator[Finding]:
             )
 
 
-def left_over(model: Model, summary: Summary) -> Iterator[Finding]:
-    """A finding for every field whose equation lacks something that moves it."""
+def left_over(model: Model, evidence: WeakRows, summary: Summary) -> Iterator[Finding]:
+    """A finding for every field whose equation leaves more than noise, with a map of where."""
+    found = unexplained(evidence, model.coef)
+    if found is None:
+        yield from _much_left(model, summary)
+        return
+    for rest in found:
+        yield Finding("unexplained-motion", _said(rest, evidence), _values(rest, evidence))
+
+
+def _said(rest: Unexplained, evidence: WeakRows) -> str:
+    """What is left, where, and which coefficient would explain it."""
+    axes = (*evidence.fields[0].axes, evidence.fields[0].time)
+    much = f"{rest.share:.1%} of its motion" if rest.share >= 1e-3 else "a part of its motion"
+    said = (
+        f"The equation of {pretty(rest.state)} leaves {much} unexplained, which noise does not account for: "
+        f"the residuals are {np.sqrt(rest.ratio):.2g} times as large as noise makes them."
+    )
+    if rest.term == "1":
+        said += (
+            f" A source that varies along {rest.axis} would explain {rest.taken:.0%} of it: pass a known "
+            f"source, or the coordinate {rest.axis}, as an input."
+        )
+    elif rest.term:
+        said += (
+            f" A coefficient of {pretty(rest.term)} that varies along {rest.axis} would explain "
+            f"{rest.taken:.0%} of it: pass the coordinate {rest.axis} as an input."
+        )
+    else:
+        said += (
+            " A term may be missing from the basis, a field was not measured, something random drives the "
+            "field, or the measurements are at fault."
+        )
+    if rest.local:
+        place = ", ".join(
+            f"{axis} = {low:.3g} … {high:.3g}"
+            for axis, (low, high) in zip(axes, rest.worst.sides, strict=True)
+        )
+        said += f" Most is left around {place}."
+    return said
+
+
+def _values(rest: Unexplained, evidence: WeakRows) -> dict[str, Any]:
+    """The numbers behind the sentence; map: the mean square residual of every box, in units of the noise."""
+    field = evidence.fields[rest.field]
+    ratios = np.array([box.ratio for box in rest.boxes]).reshape(rest.shape)
+    sides = np.array([box.sides for box in rest.boxes]).reshape(*rest.shape, len(rest.shape), 2)
+    edges = {}
+    for k, axis in enumerate((*field.axes, field.time)):
+        along = np.moveaxis(sides[..., k, :], k, 0).reshape(rest.shape[k], -1, 2)[:, 0]
+        edges[axis] = along.tolist()
+    return {
+        "state": rest.state,
+        "share": rest.share,
+        "ratio": rest.ratio,
+        "chance": rest.chance,
+        "field": rest.field,
+        "term": rest.term,
+        "axis": rest.axis,
+        "taken": rest.taken,
+        "map": np.where(np.isfinite(ratios), ratios, 0.0).tolist(),
+        "boxes": edges,
+    }
+
+
+def _much_left(model: Model, summary: Summary) -> Iterator[Finding]:
+    """The same where the noise of the rows is not known: a finding where much is left."""
     left, noise, whole = _squares(model, summary)
     for j in np.flatnonzero((left - noise > _MUCH * whole) & (left > _TIMES_NOISE * noise)):
-        share = (left[j] - noise[j]) / whole[j]
+        share = float((left[j] - noise[j]) / whole[j])
         yield Finding(
             "unexplained-motion",
             f"The equation of {pretty(model.states[j])} leaves {share:.0%} of its motion unexplained, "
             "far more than noise accounts for. A term may be missing from the basis, or a field "
             "that was not measured.",
-            {"states": [model.states[j]], "share": float(share)},
+            {"state": model.states[j], "share": share},
         )
 
 

@@ -69,7 +69,7 @@ def identify_fields(
         model,
         scale=_scale(fields),
         noise=_noise(evidence),
-        findings=(*model.findings, *grid_told(evidence), *left_over(model, summary)),
+        findings=(*model.findings, *grid_told(evidence), *left_over(model, evidence, summary)),
         settings={**model.settings, "seed": seed},
         explained={"equations": explained_rows(model, summary.total)},
     )

@@ -1,0 +1,306 @@
+"""What equations leave of the weak rows, judged in units of the noise: by place, by time and by scale.
+
+The residual of a row, r = ∫ φ (∂_t^r u − Σ ξ_k D^{a_k} g_k(u)), has a known variance v from the noise at
+the samples. If the law holds and noise is all there is, r² / v has mean 1.
+
+1. Overall: the mean of r² / v over all rows, times their degrees of freedom, is χ².
+2. By place: the same in boxes of space and time, with Bonferroni's correction for their number.
+3. By scale: the same over modes in bands of like noise. A law that lacks something leaves a smooth
+   residual, which slow modes show long before the mean over all modes does.
+4. Which coefficient: the target is fitted once more with one coefficient that may vary along one axis,
+   linearly between a few nodes. The pair of term and axis that takes away most of what noise does not
+   explain is named.
+
+Rows overlap. With C the correlation of their noise, Σ z² over n rows has mean n and variance 2 Σ C², as χ²
+with n² / Σ C² degrees of freedom has; C is a product over the axes. The variance itself is known to a tenth
+at best, which bounds the degrees of freedom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cindy._types import Floats, Ints
+from cindy.evidence.grid_operators import INEXACT, AxisRows
+from cindy.evidence.modes import NoisyRows, modes_of
+from cindy.evidence.weak import FieldRows, WeakRows, has_slope
+from cindy.least_squares import lengths
+
+__all__ = ["Box", "Unexplained", "unexplained"]
+
+_LEVEL = 1e-3
+"""Chance, for each of the three tests, below which noise does not explain what is left (benchmark:
+field_honesty)."""
+_DOUBT = 0.1
+"""Relative standard error of the variances."""
+_FLOOR = 2.0 * INEXACT
+"""Relative error that rows may have without noise: half the digits of many solvers."""
+_BOXES = 6
+"""Most boxes along an axis."""
+_BAND = 32
+"""Modes in the slowest band; each band is twice as large as the one before."""
+_NODES = 8
+"""Between which a varying coefficient is linear."""
+_VARIES = 0.8
+"""Of what noise does not explain, the share that one varying coefficient must take away to be named."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of space and time.
+
+    sides: (low, high) along every axis; ratio: mean square of the residuals there, in units of the noise
+    """
+
+    sides: tuple[tuple[float, float], ...]
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """What the equation of one state leaves beyond noise.
+
+    share: of the squares of the time derivative in all rows
+    ratio: mean square of the residuals, in units of the noise
+    chance: of so much by noise alone
+    field: the number of the field whose boxes are worst; boxes: all of its boxes; shape: their number by axis
+    term, axis: the coefficient that varies, and along which axis; "1" is a source; empty: none is named
+    taken: the share of the unexplained squares that this coefficient takes away
+    """
+
+    state: str
+    share: float
+    ratio: float
+    chance: float
+    field: int
+    boxes: tuple[Box, ...]
+    shape: tuple[int, ...]
+    term: str = ""
+    axis: str = ""
+    taken: float = 0.0
+
+    @property
+    def worst(self) -> Box:
+        """The box with the largest ratio."""
+        return max(self.boxes, key=lambda box: box.ratio)
+
+    @property
+    def local(self) -> bool:
+        """Whether one box stands out from most others."""
+        return len(self.boxes) > 1 and self.worst.ratio > 3.0 * float(
+            np.median([b.ratio for b in self.boxes])
+        )
+
+
+def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
+    """What the equations with coefficients (terms, states) leave beyond noise, state by state.
+
+    None where the noise of the rows is not known, because a term holds locally estimated derivatives.
+    """
+    terms = np.flatnonzero(coef.any(axis=1))
+    columns = tuple(int(k) for k in terms)
+    residual = np.hstack([-coef[terms].T, np.eye(coef.shape[1])])
+    fields = [_Left(NoisyRows(rows.only(columns)), residual) for rows in evidence.rows]
+    if any(has_slope(g) for part in fields for g, _ in part.noisy.rows.terms):
+        return None
+    modes = modes_of(evidence, columns)
+    bands = [_Left(mode, residual) for mode in modes] if all(mode.known for mode in modes) else []
+    found = (_judged(fields, bands, evidence.rows, j) for j in range(coef.shape[1]))
+    return [one for one in found if one is not None]
+
+
+class _Left:
+    """Residuals and their variance, for the rows or the modes of one field."""
+
+    def __init__(self, noisy: NoisyRows, residual: Floats) -> None:
+        self.noisy, self.residual = noisy, residual
+        kept = noisy.rows.kept
+        self.kept = np.ones(len(noisy.table), dtype=bool) if kept is None else kept.ravel()
+        self.left = noisy.table @ residual.T
+        # Squares of everything that the equation balances: cancellation cannot be more exact than these.
+        self.size = noisy.table**2 @ (residual**2).T
+
+    @cached_property
+    def variance(self) -> Floats:
+        """(rows, states): of the noise, where rows are exact but for that."""
+        return self.noisy.variance(self.residual).T
+
+    def target(self, state: int) -> Floats:
+        return np.asarray(self.noisy.table[:, len(self.noisy.rows.terms) - len(self.residual) + state])
+
+
+def _judged(
+    fields: Sequence[_Left], bands: Sequence[_Left], whole: Sequence[FieldRows], state: int
+) -> Unexplained | None:
+    """What one equation leaves; None where noise explains it."""
+    squares, expected, target, freedom = 0.0, 0.0, 0.0, 0.0
+    chances: list[float] = []
+    boxes: list[list[tuple[Box, float]]] = []
+    count = 0
+    for part in fields:
+        used = part.kept
+        if not used.any():
+            boxes.append([])
+            continue
+        variance = part.variance[:, state] + _FLOOR**2 * float(np.mean(part.size[used, state]))
+        squares += float(np.sum(part.left[used, state] ** 2))
+        expected += float(np.sum(part.variance[used, state]))
+        target += float(np.sum(part.target(state)[used] ** 2))
+        z2 = part.left[:, state] ** 2 / np.maximum(variance, 1e-300)
+        count += int(used.sum())
+        freedom += _freedom(part.noisy.rows, None) * float(np.mean(used))
+        boxes.append(list(_boxes(part.noisy.rows, z2, used)))
+        chances.append(float(np.sum(z2[used])))
+    if not count:
+        return None
+    ratio = sum(chances) / count
+    tests = [_chance(ratio, freedom)]
+    every = [pair for part in boxes for pair in part]
+    tests.append(min((_chance(box.ratio, dof) for box, dof in every), default=1.0) * max(len(every), 1))
+    scales = [band for part in bands for band in _bands(part, state)]
+    tests.append(min((_chance(q, n) for q, n in scales), default=1.0) * max(len(scales), 1))
+    chance = min(1.0, *tests)
+    if chance > _LEVEL:
+        return None
+    worst = max(range(len(boxes)), key=lambda f: max((box.ratio for box, _ in boxes[f]), default=0.0))
+    term, axis, taken = _varying(fields[worst], whole[worst], state)
+    return Unexplained(
+        state=whole[0].field.states[state],
+        share=max(squares - expected, 0.0) / max(target, 1e-300),
+        ratio=ratio,
+        chance=chance,
+        field=worst,
+        boxes=tuple(box for box, _ in boxes[worst]),
+        shape=_divisions(fields[worst].noisy.rows),
+        term=term,
+        axis=axis,
+        taken=taken,
+    )
+
+
+def _chance(ratio: float, freedom: float) -> float:
+    """The chance that the mean of that many squares, with variances in doubt, is so large."""
+    from scipy.stats import chi2
+
+    freedom = freedom / (1.0 + 0.5 * _DOUBT**2 * freedom)
+    return float(chi2.sf(ratio * freedom, freedom))
+
+
+def _correlation(axis: AxisRows, order: int) -> Floats:
+    """(rows, rows) of white noise along one axis."""
+    matrix = axis.matrices[order]
+    shared = matrix @ matrix.T
+    size = np.sqrt(np.diagonal(shared))
+    return np.asarray(shared / np.outer(size, size))
+
+
+def _freedom(rows: FieldRows, part: Sequence[Ints] | None) -> float:
+    """Degrees of freedom of the rows, or of those with these places along the axes."""
+    total = 1.0
+    for k, axis in enumerate(rows.axes):
+        c = _correlation(axis, rows.form.order if k == len(rows.axes) - 1 else 0)
+        if part is not None:
+            c = c[np.ix_(part[k], part[k])]
+        total *= len(c) ** 2 / float(np.sum(c**2))
+    return total
+
+
+def _divisions(rows: FieldRows) -> tuple[int, ...]:
+    """Boxes along every axis, each with some four independent rows along it."""
+    cuts = []
+    for k, axis in enumerate(rows.axes):
+        c = _correlation(axis, rows.form.order if k == len(rows.axes) - 1 else 0)
+        cuts.append(int(np.clip(round(len(c) ** 2 / float(np.sum(c**2)) / 4), 1, min(_BOXES, len(c)))))
+    return tuple(cuts)
+
+
+def _centres(rows: FieldRows, k: int) -> Floats:
+    """Where the rows along an axis are."""
+    axis = rows.axes[k]
+    name = (*rows.field.axes, rows.field.time)[k]
+    x = rows.field.coordinate(name)[:: rows.form.steps[k]]
+    if k == len(rows.axes) - 1 and rows.form.time == "integral":
+        return np.asarray(0.5 * (x[axis.starts] + x[axis.stops - 1]))
+    return np.asarray(x[axis.matrices[0].argmax(axis=1)])
+
+
+def _boxes(rows: FieldRows, z2: Floats, used: NDArray[np.bool_]) -> Iterator[tuple[Box, float]]:
+    """Every box in which rows count, and its degrees of freedom."""
+    shape = tuple(axis.rows for axis in rows.axes)
+    cuts = _divisions(rows)
+    order = [np.argsort(_centres(rows, k), kind="stable") for k in range(len(shape))]
+    parts = [np.array_split(o, c) for o, c in zip(order, cuts, strict=True)]
+    z2, used = z2.reshape(shape), used.reshape(shape)
+    for corner in np.ndindex(*cuts):
+        places = [parts[k][i] for k, i in enumerate(corner)]
+        inside = np.ix_(*places)
+        share = float(np.mean(used[inside]))
+        centres = [_centres(rows, k)[p] for k, p in enumerate(places)]
+        sides = tuple((float(c.min()), float(c.max())) for c in centres)
+        if share > 0:
+            ratio = float(np.mean(z2[inside][used[inside]]))
+            yield Box(sides, ratio), _freedom(rows, places) * share
+        else:
+            yield Box(sides, float("nan")), 0.0
+
+
+def _bands(part: _Left, state: int) -> Iterator[tuple[float, float]]:
+    """(mean square in units of the noise, number of modes) from the slowest band to the fastest."""
+    noise = part.variance[:, state]
+    order = np.argsort(noise, kind="stable")
+    balance = part.size[:, state] + float(np.mean(part.size[:, state]))
+    z2 = part.left[:, state] ** 2 / np.maximum(noise + _FLOOR**2 * balance, 1e-300)
+    begin, size = 0, _BAND
+    while begin < len(order):
+        end = len(order) if len(order) - begin - size < size else begin + size
+        yield float(np.mean(z2[order[begin:end]])), float(end - begin)
+        begin, size = end, 2 * size
+
+
+def _varying(part: _Left, whole: FieldRows, state: int) -> tuple[str, str, float]:
+    """(term, axis, share): a coefficient that varies, and what of the unexplained squares it takes away.
+
+    part: of the rows of the terms in the equations; whole: the same rows for all terms of the basis
+    """
+    used, names = part.kept, (*whole.field.axes, whole.field.time)
+    weight = 1.0 / np.sqrt(part.variance[used, state] + _FLOOR**2 * float(np.mean(part.size[used, state])))
+    terms = whole.basis.names(whole.field.variables)
+    table = whole.table.reshape(len(used), -1)[used] * weight[:, None]
+    held = np.flatnonzero(part.residual[state, : part.residual.shape[1] - len(part.residual)])
+    inside, _ = np.linalg.qr(part.noisy.table[used][:, held] * weight[:, None])
+    target = part.target(state)[used] * weight
+    target = target - inside @ (inside.T @ target)
+    beyond = max(float(target @ target) - len(target), 1e-300)
+    places = np.meshgrid(*(_centres(whole, k) for k in range(len(names))), indexing="ij")
+    best = ("", "", 0.0)
+    for k, axis in enumerate(names):
+        hats = _hats(places[k].ravel()[used], whole.field.period(axis) if k < len(names) - 1 else None)
+        for name, column in (("1", weight), *zip(terms, table.T, strict=False)):
+            more = column[:, None] * hats
+            more -= inside @ (inside.T @ more)
+            taken = _explained(more, target) / beyond
+            if taken > best[2]:
+                best = (name, axis, float(min(taken, 1.0)))
+    return best if best[2] > _VARIES else ("", "", 0.0)
+
+
+def _explained(design: Floats, target: Floats) -> float:
+    """Sum of squares that least squares explains."""
+    turn, values, _ = np.linalg.svd(design / lengths(design), full_matrices=False)
+    return float(np.sum((turn[:, values > 1e-6 * max(values[0], 1e-300)].T @ target) ** 2))
+
+
+def _hats(places: Floats, period: float | None) -> Floats:
+    """(rows, nodes): functions that are 1 at one node and linear between neighbours; around a ring, too."""
+    low, high = float(places.min()), float(places.max())
+    length = period or max(high - low, 1e-300)
+    nodes = np.arange(_NODES) * length / (_NODES if period else _NODES - 1)
+    away = places[:, None] - low - nodes
+    if period:
+        away -= period * np.round(away / period)
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(away) / (nodes[1] - nodes[0])))
