@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cindy._types import Floats
 from cindy.least_squares import LeastSquares, quick_triangle
 from cindy.states.law import Law
-from cindy.states.motion import Fitted, Motion, Whitened
+from cindy.states.motion import Fitted, Motion, Whitened, shifted
 from cindy.states.unknowns import Solve, stride
 
 __all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "fit_states", "states_under"]
@@ -42,6 +42,8 @@ _MOST = 12
 """Steps at one level, and after the last; a fit that has not settled by then is given up."""
 _SLOW = 0.3
 """A step of the states, in units of the noise, at which the next level of the model error may come."""
+_FURTHEST = 1.5
+"""A step of the logarithm of a variance."""
 _WORTH = 1.0
 """Units of −2 log p that a further step of noise and model error must promise."""
 _NEGLIGIBLE = 2e-4
@@ -141,7 +143,13 @@ def _step(
         factor = quick_triangle(np.concatenate([factor, table]))
         if motion.held:
             kept.append((white, table))
-    coef = solve(LeastSquares(factor, factor.shape[1] - 1, rows), now.law.support)
+    objective = LeastSquares(factor, factor.shape[1] - 1, rows)
+    if update is _separate and len(now.law.support) and motion.kicked(now).any():
+        gradient = motion.determinants(now, now.law)
+        if gradient is None:
+            return replace(now, alive=False)
+        [objective] = shifted([objective], gradient)
+    coef = solve(objective, now.law.support)
     if not np.isfinite(coef).all():
         return replace(now, alive=False)
     return _moved(motion, now, coef, kept or _again(motion, now), update)
@@ -251,9 +259,17 @@ def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     small = np.concatenate([np.zeros(d, bool), now.error * motion.step < _NEGLIGIBLE * now.variance])
     free &= ((variances > 1.01 * least) & ~small) | (gradient < 0)
     step = np.zeros(2 * d)
+    curvature = pull.curvature + 1e-9 * np.eye(2 * d) * pull.curvature.max()
     if free.any():
-        inside = pull.curvature[np.ix_(free, free)] + 1e-9 * np.eye(int(free.sum())) * pull.curvature.max()
-        step[free] = np.clip(np.linalg.solve(inside, -gradient[free]), -1.5, 1.5)
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], -gradient[free])
+    far = np.abs(step) > _FURTHEST
+    step = np.clip(step, -_FURTHEST, _FURTHEST)
+    rest = free & ~far
+    if np.any(far[:d] & (now.error * motion.step > now.variance)) and rest.any():
+        # Noise that is nothing beside the kicks has no curvature, and would take the others with it.
+        pulled = gradient[rest] + curvature[np.ix_(rest, far)] @ step[far]
+        within = np.linalg.solve(curvature[np.ix_(rest, rest)], -pulled)
+        step[rest] = np.clip(within, -_FURTHEST, _FURTHEST)
     step = np.where(small & (step < 0), 0.0, step)
     worth = float(-gradient @ step) / 2
     settled = worth < _WORTH or not np.any(np.abs(step) > 0.01)

@@ -128,6 +128,24 @@ class Law:
         plan.run(points, table)
         return (table @ weights.reshape(len(plan.terms), d * d)).reshape(len(points), d, d)
 
+    def pulled(self, points: Floats, weights: Floats) -> Floats:
+        """(k,): Σ_m Σ_j ∂ψ_k/∂x_j weights[m, j, i] for every pair (k, i) of the support.
+
+        points: (n, variables); weights: (n, states, states)
+        """
+        d = self.states
+        plan, slopes = self._dictionary.slopes
+        total = np.zeros((len(self.terms), d))
+        if len(plan.terms):
+            table = np.empty((len(points), len(plan.terms)), order="F")
+            plan.run(points, table)
+            sums = (table.T @ weights.reshape(len(points), d * d)).reshape(-1, d, d)
+            for term, variable, coefficient, column in slopes:
+                if variable < d:
+                    total[term] += coefficient * sums[column, variable]
+        free = len(self.support)
+        return np.asarray(total[self.columns[:free], self.targets[:free]])
+
 
 @lru_cache(maxsize=8)
 def _at(law: Law, places: tuple[float, ...]) -> Law:

@@ -12,6 +12,10 @@ from cindy.states.motion import Fitted, Motion
 
 __all__ = ["deviance", "quadrature_error", "stiffness"]
 
+_ROUGH = 0.5
+"""Of the error of polynomials of degree 4 that those of degree 6 have: 0.03 to 0.16 on the Lorenz attractor
+at steps of 0.03 to 0.1, 0.87 to 0.94 where motion is kicked (benchmark: kicks)."""
+
 
 def deviance(motion: Motion, fitted: Fitted) -> float:
     """−2 log p of the measurements, flat in the initial states, up to a constant of the data.
@@ -39,8 +43,10 @@ def quadrature_error(motion: Motion, fitted: Fitted) -> float:
     """χ² of what the integrals of the law are wrong by: below 1 no term can be made of it.
 
     Polynomials of degree 8 are better than those of degree 6 about as these are than those of degree 4.
+    Kicked motion is no polynomial between samples, however finely these are divided: a higher degree does not
+    help, and nothing is counted.
     """
-    total = 0.0
+    total, kicked = 0.0, bool(motion.kicked(fitted).any())
     for white in motion.whitened(fitted):
         if white is None:
             return np.inf
@@ -54,6 +60,8 @@ def quadrature_error(motion: Motion, fitted: Fitted) -> float:
             for high, low in pairwise((grid.integral, grid.coarser(6), grid.coarser(4)))
         )
         ratio = min(float(np.linalg.norm(better)) / max(float(np.linalg.norm(worse)), 1e-300), 1.0)
+        if kicked and ratio > _ROUGH:
+            continue
         total += float(np.sum(white.white(better[..., None]) ** 2)) * ratio**2
     return total
 

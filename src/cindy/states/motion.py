@@ -12,9 +12,10 @@ from scipy.sparse import coo_array, csr_array
 
 from cindy._types import Floats
 from cindy.basis import Basis
-from cindy.least_squares import LeastSquares, quick_triangle, triangle
+from cindy.least_squares import LeastSquares, lengths, quick_triangle, triangle
 from cindy.rows import Rows
 from cindy.states.banded import Factor
+from cindy.states.determinants import determinant_slopes
 from cindy.states.law import Law
 from cindy.states.linearised import Linearised
 from cindy.states.record import Record
@@ -32,6 +33,15 @@ _ROUNDING = 1e-12
 """Of the largest state, times ten: what double precision leaves of rows that are differences."""
 _KNOWN = 1e-6
 """Model error of an equation that is known, in units of σ²/h: nothing beside the noise."""
+_KICKED = 1e-3
+"""Model error from one sample to the next, in units of σ², beyond which motion may be kicked: ten times that
+at which laws without kicks end. An Ornstein-Uhlenbeck process at 0.02 is biased by 8 standard errors without
+the determinants (benchmark: kicks)."""
+_MOVES = 0.1
+"""Standard errors by which the determinants must move coefficients to be heeded. Laws without kicks, and the
+wrong ones on the way to them, stay below 0.01 (benchmark: frozen)."""
+_DEPENDENT = 1e-8
+"""Of the largest singular value of unit columns: directions below say nothing, nor do determinants there."""
 _HELD = 100_000
 """Samples up to which the factors of the last fitted states are kept; beyond, they are made each time."""
 
@@ -267,6 +277,27 @@ class Motion:
             rows[..., -1] += tangents @ coef[free:]
         return white.white(rows)
 
+    def kicked(self, fitted: Fitted) -> NDArray[np.bool_]:
+        """(states,): the equations whose unexplained part is no longer small beside the noise."""
+        return np.asarray((fitted.error * self.step > _KICKED * fitted.variance) & ~self.known)
+
+    def determinants(self, fitted: Fitted, law: Law) -> Floats | None:
+        """(k,) g: the gradient of log det S − 2 log |det B₂| by the coefficients of a law at these states.
+
+        None where a determinant is zero or states have run so far away that there is none.
+        """
+        total = np.zeros(len(law.support))
+        for white in self.whitened(fitted):
+            if white is None:
+                return None
+            linear = white.linear
+            try:
+                weights = determinant_slopes(linear, fitted.variance, fitted.error)
+            except np.linalg.LinAlgError:
+                return None
+            total += law.pulled(_points(linear.record, linear.x), weights.reshape(-1, *weights.shape[2:]))
+        return total if np.isfinite(total).all() else None
+
     def objectives(
         self, fitted: Fitted, columns: Ints, blocks: int, *, apart: float | None = None
     ) -> tuple[LeastSquares, ...] | None:
@@ -290,7 +321,32 @@ class Motion:
             for part in parts:
                 factor = triangle(part) if apart is None else quick_triangle(part, apart)
                 made.append(LeastSquares(factor, len(columns), len(part)))
-        return tuple(made)
+        if not self.kicked(fitted).any():
+            return tuple(made)
+        gradient = self.determinants(fitted, law)
+        return None if gradient is None else tuple(shifted(made, gradient))
+
+
+def shifted(blocks: Sequence[LeastSquares], gradient: Floats) -> list[LeastSquares]:
+    """The same rows with targets y − X δ, δ = ½ (XᵀX)⁻¹ g: their least squares are the likelihood's maximum.
+
+    ‖X Ξ − y‖² + gᵀ Ξ has the normal equations XᵀX Ξ = Xᵀy − ½ g, on every support: those of the new targets.
+    Where g moves the coefficients by a small part of their errors the rows are left as they are.
+    """
+    design = np.concatenate([block.design for block in blocks])
+    size = lengths(design)
+    _, s, directions = np.linalg.svd(triangle(design / size), full_matrices=False)
+    s = np.where(s > _DEPENDENT * s.max(initial=0.0), s, np.inf)
+    delta = directions.T @ (directions @ (gradient / size) / s**2) / size / 2.0
+    moves = [block.design @ delta for block in blocks]
+    if np.sqrt(sum(float(move @ move) for move in moves)) < _MOVES:
+        return list(blocks)
+    made = []
+    for block, move in zip(blocks, moves, strict=True):
+        factor = block.factor.copy()
+        factor[:, -1] -= move
+        made.append(LeastSquares(factor, block.terms, block.rows))
+    return made
 
 
 def _points(record: Record, x: Floats) -> Floats:
