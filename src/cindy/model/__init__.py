@@ -1,6 +1,7 @@
 """Equations and what can be done with them: simulate, score, diagnose, save."""
 
 from cindy.model.comparison import Comparison, compare, residuals
+from cindy.model.denoised import Denoised
 from cindy.model.diagnostics import Diagnostics, diagnose
 from cindy.model.field_comparison import explained_rows, matched_fields
 from cindy.model.field_diagnostics import FieldComparison, compare_fields, diagnose_fields
@@ -23,6 +24,7 @@ from cindy.model.story import determination, facts
 
 __all__ = [
     "Comparison",
+    "Denoised",
     "Diagnostics",
     "Estimate",
     "FieldComparison",

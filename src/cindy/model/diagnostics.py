@@ -8,19 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._types import Floats, Ints
 from cindy.basis import equation_label, listed, pretty
 from cindy.data import Trajectory, noise_level
+from cindy.errors import DataError
 from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.model.comparison import Residual, autocorrelation, residuals
+from cindy.model.denoised import Denoised, EquationRows, denoised_under
 from cindy.model.matching import inside_domain
 from cindy.model.model import Model
 from cindy.model.story import SURE
 from cindy.summary import accumulate
 
-__all__ = ["Diagnostics", "diagnose"]
+__all__ = ["Diagnostics", "MeasuredRows", "diagnose"]
 
 
 _MOST_NAMED = 4
@@ -51,10 +53,32 @@ more; with fewer nothing is said."""
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnostics:
-    """Figures and sentences about a model on its data.
+class MeasuredRows:
+    """Rows with the terms at measured states, the same for every equation."""
 
-    total: the rows the model was fitted to, as one objective
+    total: LeastSquares
+
+    def equation(self, j: int, coef: Floats) -> EquationRows:
+        """The rows of one equation."""
+        terms = np.arange(len(coef))
+        return EquationRows(terms, self.total.design, self.total.target[:, j], self.total.rows)
+
+    def losses(self, coef: Floats) -> Floats:
+        """(states,) squares that coefficients leave, over those of the targets."""
+        left = np.sum((self.total.design @ coef - self.total.target) ** 2, axis=0)
+        whole = np.sum(self.total.target**2, axis=0)
+        return np.asarray(np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0))
+
+    def relative_loss(self, coef: Floats) -> float:
+        """The same in equal parts for every state."""
+        return float(np.mean(self.losses(coef)))
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """Figures and findings about a model on its data.
+
+    rows: what the coefficients were fitted to
     loss: (states,) squares left by the model over those of the data
     residuals: per window; rms: (states,) their root mean square
     correlation: (lags + 1, states) autocorrelation of the residuals; band: 95 % of white noise stays within
@@ -63,7 +87,7 @@ class Diagnostics:
     """
 
     formulation: Formulation
-    total: LeastSquares
+    rows: MeasuredRows | Denoised
     loss: Floats
     residuals: list[Residual]
     rms: Floats
@@ -77,60 +101,70 @@ class Diagnostics:
         """The messages of the findings."""
         return tuple(one.message for one in self.findings)
 
-    def relative_loss(self, coef: Floats) -> float:
-        """The squares that coefficients leave over those of the data, in equal parts for every state."""
-        return float(np.mean(_loss(self.total, coef)))
-
 
 def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
-    """All diagnostics, in one pass over the data for each."""
+    """All diagnostics of a model on data.
+
+    With denoised states, rows and residuals are those at the estimated states, which are at hand where the
+    data are the model's own. Otherwise the rows are accumulated once more, at measured states.
+    """
+    known = denoised_under(model, data) if model.denoised else None
+    if known is not None:
+        return _at_denoised_states(model, data, known)
     data = inside_domain(model, data)[0]
     form = model.formulation.fit_to(data)
-    total = accumulate(data, model.basis, formulation=form, blocks=1).total
+    rows = MeasuredRows(accumulate(data, model.basis, formulation=form, blocks=1).total)
     left = residuals(model, data)
-    values = np.vstack([one.values for one in left])
-    rms = np.sqrt(np.mean(values**2, axis=0))
-    # Beyond a third of a window too few pairs are left to average.
-    lags = min(_LAGS, max(len(one.values) for one in left) // 3)
-    correlation = autocorrelation(left, max(lags, 1))
-    band = 1.96 / np.sqrt(len(values))
+    rms, correlation, band = _statistics(left)
+    size = np.sqrt(np.mean(np.vstack([part.x for one in data for part in one.segments()]) ** 2, axis=0))
     findings = [
         *model.findings,
         *_uncertain(model),
         *_unsure(model),
-        *_alike(model, total),
+        *_alike(model, rows),
     ]
     if model.denoised:  # residuals at the measured states would include the noise inside the terms
         findings += _left_over(model, data, form, model.noise)
     else:
-        size = np.sqrt(np.mean(np.vstack([part.x for one in data for part in one.segments()]) ** 2, axis=0))
-        findings += [
-            *(_left_over(model, data, form, rms) if form.order == 1 else ()),
-            *_correlated(model, form, correlation, band, rms > _EXACT * size),
-        ]
-    return Diagnostics(
-        formulation=form,
-        total=total,
-        loss=_loss(total, model.coef),
-        residuals=left,
-        rms=rms,
-        correlation=correlation,
-        band=float(band),
-        noise=_noise(model, form, rms),
-        findings=without_repeats(findings),
-    )
+        findings += _left_over(model, data, form, rms) if form.order == 1 else ()
+        findings += _correlated(model, form, correlation, band, rms > _EXACT * size)
+    noise = np.where(np.isfinite(model.noise), model.noise, rms if form.integrates else np.nan)
+    loss, told = rows.losses(model.coef), without_repeats(findings)
+    return Diagnostics(form, rows, loss, left, rms, correlation, band, noise, told)
 
 
-def _loss(total: LeastSquares, coef: Floats) -> Floats:
-    left = np.sum((total.design @ coef - total.target) ** 2, axis=0)
-    whole = np.sum(total.target**2, axis=0)
-    return np.asarray(np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0))
+def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoised) -> Diagnostics:
+    """The same where the states were estimated: residuals are measurements less states."""
+    left = []
+    for number, one in enumerate(data):
+        states = known.states_of(one)
+        if states is not None:
+            values = one.x - states[:, : len(model.states)]
+            whole = np.flatnonzero(np.isfinite(values).all(axis=1))
+            for piece in np.split(whole, np.flatnonzero(np.diff(whole) > 1) + 1):
+                if len(piece) > 1:
+                    left.append(Residual(number, one.t[piece], values[piece]))
+    if not left:
+        raise DataError("diagnose: no trajectory has enough complete samples in a row.")
+    rms, correlation, band = _statistics(left)
+    findings = [
+        *model.findings,
+        *_uncertain(model),
+        *_unsure(model),
+        *_alike(model, known),
+        *_left_over(model, data, model.formulation, model.noise),
+    ]
+    told, form = without_repeats(findings), model.formulation
+    return Diagnostics(form, known, known.loss, left, rms, correlation, band, np.asarray(model.noise), told)
 
 
-def _noise(model: Model, form: Formulation, rms: Floats) -> Floats:
-    """The model's estimate; for the integral form the residuals stand in where it has none."""
-    known = np.isfinite(model.noise)
-    return np.asarray(np.where(known, model.noise, rms if form.integrates else np.nan))
+def _statistics(left: Sequence[Residual]) -> tuple[Floats, Floats, float]:
+    """Root mean squares of the residuals, their autocorrelation, and the band in which white noise stays."""
+    values = np.vstack([one.values for one in left])
+    # Beyond a third of a window too few pairs are left to average.
+    lags = min(_LAGS, max(len(one.values) for one in left) // 3)
+    rms = np.sqrt(np.mean(values**2, axis=0))
+    return rms, autocorrelation(left, max(lags, 1)), float(1.96 / np.sqrt(len(values)))
 
 
 def _uncertain(model: Model) -> Iterator[Finding]:
@@ -166,56 +200,64 @@ def _unsure(model: Model) -> Iterator[Finding]:
         )
 
 
-def _alike(model: Model, total: LeastSquares) -> Iterator[Finding]:
+def _alike(model: Model, rows: MeasuredRows | Denoised) -> Iterator[Finding]:
     """Collinear terms: pairs that move together, and terms that the others of an equation imitate."""
-    size = np.linalg.norm(total.design, axis=0)
-    unit = total.design / np.where(size > 0, size, 1.0)
-    cosine = np.asarray(np.abs(unit.T @ unit))
-    np.fill_diagonal(cosine, 0.0)
-    close = np.argwhere(np.triu(cosine > _ALIKE)).tolist()
-    pairs = [(i, k) for i, k in close if _exchangeable(model, total, i, k)]
-    pairs.sort(key=lambda pair: -float(cosine[pair]))
+    pairs: dict[tuple[int, int], float] = {}
+    inflated: list[Finding] = []
+    for j in range(model.coef.shape[1]):
+        own = rows.equation(j, model.coef)
+        size = np.linalg.norm(own.design, axis=0)
+        unit = own.design / np.where(size > 0, size, 1.0)
+        present = np.flatnonzero(model.support[own.terms, j])
+        cosine = np.abs(unit[:, present].T @ unit)
+        for row, other in np.argwhere(cosine > _ALIKE).tolist():
+            i, k = sorted((int(own.terms[present[row]]), int(own.terms[other])))
+            new = model.support[i, j] != model.support[k, j] and (i, k) not in pairs
+            if new and _exchangeable(own, present, int(present[row]), other):
+                pairs[i, k] = float(cosine[row, other])
+        inflated += _inflated(model, j, own.terms[present], unit[:, present])
     if pairs:
-        named = [f"{pretty(model.labels[i])} and {pretty(model.labels[k])}" for i, k in pairs]
+        ordered = sorted(pairs, key=lambda pair: -pairs[pair])
+        named = [f"{pretty(model.labels[i])} and {pretty(model.labels[k])}" for i, k in ordered]
         yield Finding(
             "exchangeable-terms",
             f"In these data {listed(named)} move together almost exactly: a model with the one in place "
             "of the other would fit nearly as well. Data that explore more states would tell them apart.",
-            {"pairs": [[model.terms[i], model.terms[k]] for i, k in pairs]},
+            {"pairs": [[model.terms[i], model.terms[k]] for i, k in ordered]},
         )
-    for j in range(model.coef.shape[1]):
-        rows = np.flatnonzero(model.support[:, j])
-        if len(rows) < 3:
-            continue
-        r = np.linalg.qr(unit[:, rows], mode="r")
-        factor = np.sqrt(np.sum(np.linalg.pinv(r) ** 2, axis=1))
-        # Where the errors are small all the same, nobody need know.
-        poor = (factor > _INFLATED) & ~(model.coef_error[rows, j] < _SHARP * np.abs(model.coef[rows, j]))
-        if poor.any():
-            named = [pretty(model.labels[i]) for i in rows[poor]]
-            verb = "is" if len(named) == 1 else "are"
-            yield Finding(
-                "collinear-terms",
-                f"In {_equation(model, j)}, {listed(named)} {verb} nearly a combination of the other terms. "
-                f"That makes errors up to {factor.max():.0f} times as large as they would be otherwise.",
-                {"state": model.states[j], "inflation": float(factor.max())},
-            )
+    yield from inflated
 
 
-def _exchangeable(model: Model, total: LeastSquares, i: int, k: int) -> bool:
-    """Whether in some equation that has one of two terms the other fits about as well."""
+def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Finding]:
+    """Terms of an equation that the others of it imitate, where that makes errors large."""
+    if len(terms) < 3:
+        return
+    r = np.linalg.qr(unit, mode="r")
+    factor = np.sqrt(np.sum(np.linalg.pinv(r) ** 2, axis=1))
+    # Where the errors are small all the same, nobody need know.
+    poor = (factor > _INFLATED) & ~(model.coef_error[terms, j] < _SHARP * np.abs(model.coef[terms, j]))
+    if poor.any():
+        named = [pretty(model.labels[i]) for i in terms[poor]]
+        verb = "is" if len(named) == 1 else "are"
+        yield Finding(
+            "collinear-terms",
+            f"In {_equation(model, j)}, {listed(named)} {verb} nearly a combination of the other terms. "
+            f"That makes errors up to {factor.max():.0f} times as large as they would be otherwise.",
+            {"state": model.states[j], "inflation": float(factor.max())},
+        )
 
-    def loss(rows: NDArray[np.bool_], j: int) -> float:
-        x = np.linalg.lstsq(total.design[:, rows], total.target[:, j], rcond=None)[0]
-        return float(np.sum((total.design[:, rows] @ x - total.target[:, j]) ** 2))
 
-    for j in np.flatnonzero(model.support[i] != model.support[k]).tolist():
-        present = model.support[:, j].copy()
-        before = loss(present, j)
-        present[[i, k]] = present[[k, i]]
-        if (loss(present, j) - before) * total.rows <= _TELLING * before:
-            return True
-    return False
+def _exchangeable(own: EquationRows, present: Ints, gone: int, instead: int) -> bool:
+    """Whether an equation with one term in the place of another fits about as well."""
+
+    def loss(columns: Ints) -> float:
+        design = own.design[:, columns]
+        x = np.linalg.lstsq(design, own.target, rcond=None)[0]
+        return float(np.sum((design @ x - own.target) ** 2))
+
+    before = loss(present)
+    after = loss(np.where(present == gone, instead, present))
+    return (after - before) * own.rows <= _TELLING * before
 
 
 def _left_over(

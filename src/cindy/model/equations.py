@@ -47,6 +47,7 @@ class Equations:
     constraints: tuple[str, ...]
     findings: tuple[Finding, ...]
     denoised: bool
+    fitted: Any
     explained: Mapping[str, float]
 
     @property
@@ -197,8 +198,9 @@ class Equations:
         return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Compiled functions cannot be pickled; they are made again when needed.
-        return {name: value for name, value in vars(self).items() if name != "rhs"}
+        # Compiled functions cannot be pickled; they are made again when needed. The data stay where they are.
+        kept = {name: value for name, value in vars(self).items() if name != "rhs"}
+        return {**kept, "fitted": None}
 
     def equations(self, *, errors: bool = True) -> list[str]:
         """One line per state, each coefficient as value(standard error in the last digit)."""

@@ -10,7 +10,7 @@ import numpy as np
 from cindy._types import Floats
 from cindy.data import Field
 from cindy.errors import CindyError
-from cindy.model.diagnostics import Diagnostics
+from cindy.model.diagnostics import Diagnostics, MeasuredRows
 from cindy.model.field_comparison import field_rows_of, solved_field
 from cindy.model.model import Model
 
@@ -41,13 +41,11 @@ class FieldComparison:
 def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
     """The rows and what the equations leave of them; fields have no residuals in time alone."""
     form, total = field_rows_of(model, fields)
-    left = np.sum((total.design @ model.coef - total.target) ** 2, axis=0)
-    whole = np.sum(total.target**2, axis=0)
-    nothing = np.full(len(model.states), np.nan)
+    rows, nothing = MeasuredRows(total), np.full(len(model.states), np.nan)
     return Diagnostics(
         formulation=form,
-        total=total,
-        loss=np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0),
+        rows=rows,
+        loss=rows.losses(model.coef),
         residuals=[],
         rms=nothing,
         correlation=nothing[None, :],

@@ -20,12 +20,12 @@ from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
 from cindy.model.comparison import score
+from cindy.model.denoised import Denoised, smooth
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
 from cindy.model.lines import Boundary
 from cindy.model.records import Estimate, Run, number, plain
 from cindy.model.simulation import Limits, simulate
-from cindy.model.solution import smooth
 from cindy.model.story import facts, shown, told
 
 __all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
@@ -98,6 +98,8 @@ class Model(Equations):
         "span" of time, and solutions run "through"; in how many "runs" "of" how many, if not in all; empty
         where unknown
     settings: what the run was asked for
+    fitted: the estimated states and the white rows at them, in memory only: a file does not hold them, and
+        copies in other processes do not either; None where there are none
 
     >>> from cindy.basis import Polynomial
     >>> model = Model(np.zeros((3, 2)), Polynomial(1), ("x", "v"))
@@ -132,6 +134,7 @@ class Model(Equations):
     denoised: bool = False
     explained: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    fitted: Denoised | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         states = unique_names(self.states, "Model: states")
@@ -247,6 +250,13 @@ class Model(Equations):
         """
         return score(self, trajectories, kind, window=window)
 
+    @property
+    def smoothed(self) -> tuple[Trajectory, ...]:
+        """The data of the model with the estimated states, as long as they are in memory; empty otherwise."""
+        if self.fitted is None or not self.fitted.complete:
+            return ()
+        return tuple(smooth(self, self.fitted.measured))
+
     def smooth(self, trajectories: Any) -> list[Trajectory]:
         """The trajectories with the states that the equations and the measurements agree on."""
         return smooth(self, trajectories)
@@ -276,6 +286,7 @@ class Model(Equations):
             path=Path(),
             near=Path(),
             denoised=False,
+            fitted=None,
             explained={},
             inclusion=None,  # type: ignore[arg-type]
             covariance=None,

@@ -3,67 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from cindy._types import Floats
 from cindy.calculus import cumulative, derivative_weights, interval_weights
-from cindy.data import Trajectory, as_trajectories, noise_level
+from cindy.data import Trajectory, noise_level
 from cindy.errors import DataError
 from cindy.formulation import half_period
+from cindy.model.denoised import denoised_states
 from cindy.model.equations import Equations
 from cindy.model.matching import inside_domain
 from cindy.model.simulation import Limits, simulate
-from cindy.states import states_under
 
-__all__ = ["MOST", "Solution", "fitted_start", "fitted_states", "smooth", "solutions"]
-
-
-def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
-    """The trajectories with fitted states in place of measured ones; NaN where a stretch was too short.
-
-    Where rates were fitted too, they are further states of these trajectories.
-    """
-    if model.formulation.for_fields:
-        raise DataError("smooth: states are fitted along trajectories; values of fields are not fitted.")
-    data = as_trajectories(trajectories)
-    found = fitted_states(model, data)
-    if found is None and np.isfinite([*model.noise, *model.model_error]).all():
-        raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
-    if found is None:
-        raise DataError(
-            "smooth: states are fitted under models that were identified with fitted states, "
-            "and this one was not. Identify it with `passes=None`, in the integral form or as a map."
-        )
-    names = model.states + model.rates
-    return [replace(one, x=x, states=names, delay={}) for one, x in zip(data, found, strict=True)]
-
-
-def fitted_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats] | None:
-    """(samples, states and rates) for each trajectory, NaN where a stretch was too short.
-
-    None where noise and model error are not known, and where what is fitted runs away.
-    """
-    motion = model.formulation.motion(data, model.basis)
-    if motion is None or not np.isfinite([*model.noise, *model.model_error]).all():
-        return None
-    support = np.flatnonzero(model.coef)
-    coef = model.coef.ravel()[support]
-    variance = motion.variances(np.square(model.noise))
-    error = motion.errors(0.0, variance)
-    error[motion.sought] = np.square(model.model_error)
-    fitted = states_under(motion, motion.law(motion.widened(support)), coef, variance, error)
-    if not fitted.alive:
-        return None
-    out = [np.full((len(one), motion.states), np.nan) for one in data]
-    for record, x in zip(motion.records, fitted.x, strict=True):
-        for number, offset, states in zip(record.source, record.offset, x, strict=True):
-            kept = states[:: max(motion.parts, 1)]
-            out[number][offset : offset + len(kept)] = kept
-    return out
+__all__ = ["MOST", "Solution", "fitted_start", "solutions"]
 
 
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
@@ -246,7 +201,7 @@ def _fitted(model: Equations, stretches: list[Trajectory], window: int | None) -
     ahead = stretches if window else [one.part(0, min(len(one), MOST)) for one in stretches]
     possible = ahead and width == len(model.states + model.rates)
     try:
-        found = fitted_states(model, ahead) if possible else None
+        found = denoised_states(model, ahead) if possible else None
     except DataError:
         # On the way a state has left the domain of a term.
         found = None

@@ -207,6 +207,7 @@ def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
         scale=np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0),
         noise=model.noise if model.denoised else _measured_noise(model, data),
         settings={**model.settings, "seed": seed, **_of_data(data[0])},
+        fitted=None if model.fitted is None else model.fitted.of_data(data),
     )
 
 

@@ -81,7 +81,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         **({"runs": float(_MOST_RUNS), "of": float(len(data))} if len(data) > _MOST_RUNS else {}),
     }
     findings = [
-        *_loud(model, equations, _as_noise(found, some), compared),
+        *_loud(model, equations, _as_noise(model, found, some), compared),
         *give_aways(followed=bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)),
         *found.findings,
         *_outside(moved),
@@ -133,8 +133,10 @@ def _loud(
         )
 
 
-def _as_noise(found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool_]:
+def _as_noise(model: Model, found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool_]:
     """(states,) where residuals are no larger than the roughness of the data."""
+    if has_finding(model.findings, "unexplained-motion", "smooth-residual"):
+        return np.zeros(len(found.rms), dtype=bool)
     segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
     if not segments or not found.formulation.integrates:
         return np.zeros(len(found.rms), dtype=bool)

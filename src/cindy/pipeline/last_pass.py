@@ -13,7 +13,8 @@ import numpy as np
 
 from cindy._types import Floats, Ints
 from cindy.findings import Finding
-from cindy.model import Model, Path, Run
+from cindy.least_squares import LeastSquares
+from cindy.model import Denoised, Model, Path, Run
 from cindy.pipeline.confirmation import BLOCKS
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.passes import NEAR, Found
@@ -107,7 +108,13 @@ class LastPass:
             result=Run.of(self.result),
             findings=findings,
             denoised=True,
+            fitted=Denoised.of(motion, best.fitted, self._white(), motion.candidates),
         )
+
+    def _white(self) -> LeastSquares:
+        """The white rows of all candidates, in physical units."""
+        blocks = self.form.blocks
+        return sum(blocks, LeastSquares.empty(blocks[0].terms, blocks[0].targets))
 
     def _made(self, coef: Floats, error: Floats) -> Model:
         """A model of flat coefficients."""

@@ -81,14 +81,13 @@ def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]
 
     The share is the size of a summand, over the data, beside that of the whole side: free of units.
     """
-    total = diagnostics.total
-    columns = np.linalg.norm(total.design, axis=0)
-    whole = np.linalg.norm(total.target, axis=0)
     found = []
     for j, state in enumerate(model.states):
         rows = np.flatnonzero(model.coef[:, j])
         value, error = model.coef[rows, j], 1.96 * model.coef_error[rows, j]
-        weight = columns[rows] / (whole[j] or 1.0)
+        own = diagnostics.rows.equation(j, model.coef)
+        size = dict(zip(own.terms.tolist(), np.linalg.norm(own.design, axis=0), strict=True))
+        weight = np.array([size[i] for i in rows.tolist()]) / (np.linalg.norm(own.target) or 1.0)
         found.append(
             {
                 "state": pretty(state),
@@ -115,7 +114,7 @@ def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
     return {
         "size": [one.size for one in models],
         "score": plain(np.array([model.path.scores[k] for k in kept], dtype=float)),
-        "loss": plain(np.array([diagnostics.relative_loss(one.coef) for one in models])),
+        "loss": plain(np.array([diagnostics.rows.relative_loss(one.coef) for one in models])),
         "chosen": kept.index(chosen) if chosen in kept else None,
         "models": [[_numbers(one, j) for j in range(len(one.states))] for one in models],
         "left_out": len(model.path) - len(kept),

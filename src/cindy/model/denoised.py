@@ -1,0 +1,221 @@
+"""Denoised: the noise-free states that were estimated together with the equations, and the rows at them.
+
+Identification ends with states x̂ that measurements and equations agree on, and with white rows
+
+    L⁻¹ [W ψ(x̂) | D y − W J (y − x̂)],   L Lᵀ = S,
+
+for every coefficient that was a candidate (D differences, W integrals, J the Jacobian at x̂, S the covariance
+of what noise and model error leave). Both stay with the model in memory, so that nothing estimates the states
+of the same data again: `smooth`, solutions, the diagnosis and the report take them from here. For other data
+they are computed under the equations as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats, Ints
+from cindy.data import Trajectory, as_trajectories
+from cindy.errors import DataError
+from cindy.least_squares import LeastSquares
+from cindy.model.equations import Equations
+from cindy.states import Fitted, Motion, states_under
+
+__all__ = ["Denoised", "EquationRows", "denoised_states", "denoised_under", "smooth"]
+
+_MOST_COLUMNS = 300
+"""Coefficients up to which the rows of other data are made for every term; beyond, for those of the model
+(1,000 of them and 10,000 samples would take longer than the report that asks)."""
+_LOOKED_THROUGH = 200
+"""Trajectories that are looked through for a part that begins within one of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class EquationRows:
+    """Rows of one equation in square-root form: `design` (m, len(terms)) beside `target` (m,).
+
+    terms: those that have a column; rows: how many rows the m stand for
+    """
+
+    terms: Ints
+    design: Floats
+    target: Floats
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Denoised:
+    """Estimated states of the data of a model, and the white rows at them.
+
+    states: by number of trajectory, (samples, states and rates); NaN where a stretch was too short
+    white: the white rows as one objective; columns: (k,) flat places of its coefficients in `coef`
+    loss: (states,) squares that the equations leave of the white rows, over the squares of their targets
+    measured: the trajectories, for telling whether data are these
+    """
+
+    states: dict[int, Floats]
+    white: LeastSquares
+    columns: Ints
+    loss: Floats
+    measured: tuple[Trajectory, ...] = ()
+
+    @classmethod
+    def of(cls, motion: Motion, fitted: Fitted, white: LeastSquares, candidates: Ints) -> Denoised | None:
+        """From the motion that was searched, its fitted states and the white rows of the candidates.
+
+        None where the states are those of a part of the data, and the rows were summed up elsewhere.
+        """
+        if [len(x) for x in fitted.x] != [record.stretches for record in motion.records]:
+            return None
+        count = len(motion.sought)
+        equation = np.searchsorted(motion.sought, candidates % motion.states)
+        columns = candidates // motion.states * count + equation
+        return cls(_by_trajectory(motion, fitted), white, columns, _loss(motion, fitted))
+
+    def of_data(self, measured: Sequence[Trajectory]) -> Denoised:
+        """The same, with the data that the states belong to."""
+        return replace(self, measured=tuple(measured))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trajectory has its states."""
+        return all(number in self.states for number in range(len(self.measured)))
+
+    @cached_property
+    def _beginnings(self) -> dict[tuple[float, bytes], int]:
+        return {(float(one.t[0]), one.x[0].tobytes()): k for k, one in enumerate(self.measured)}
+
+    def states_of(self, part: Trajectory) -> Floats | None:
+        """The states of a trajectory, or of a part of one; None where it is not among the data."""
+        first = self._beginnings.get((float(part.t[0]), part.x[0].tobytes()))
+        numbers = range(min(len(self.measured), _LOOKED_THROUGH)) if first is None else [first]
+        for number in numbers:
+            whole = self.measured[number]
+            begin = int(np.searchsorted(whole.t, part.t[0]))
+            here = slice(begin, begin + len(part))
+            same = whole.states == part.states and np.array_equal(whole.t[here], part.t)
+            if same and np.array_equal(whole.x[here], part.x, equal_nan=True) and number in self.states:
+                return self.states[number][here]
+        return None
+
+    def equation(self, j: int, coef: Floats) -> EquationRows:
+        """The rows of one equation, less what the terms of the others account for."""
+        own = self.columns % coef.shape[1] == j
+        others = self.white.design[:, ~own] @ coef.ravel()[self.columns[~own]]
+        target = self.white.target[:, 0] - others
+        terms = self.columns[own] // coef.shape[1]
+        return EquationRows(terms, self.white.design[:, own], target, self.white.rows)
+
+    def relative_loss(self, coef: Floats) -> float:
+        """The squares that coefficients leave of the white rows, over those of the targets."""
+        left = self.white.design @ coef.ravel()[self.columns] - self.white.target[:, 0]
+        return float(left @ left / max(float(np.sum(self.white.target**2)), 1e-300))
+
+
+def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
+    """The trajectories with estimated states in place of measured ones; NaN where a stretch was too short.
+
+    Where rates were estimated too, they are further states of these trajectories.
+    """
+    if model.formulation.for_fields:
+        raise DataError("smooth: states are estimated along trajectories; values of fields are not.")
+    data = as_trajectories(trajectories)
+    found = denoised_states(model, data)
+    if found is None and np.isfinite([*model.noise, *model.model_error]).all():
+        raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
+    if found is None:
+        raise DataError(
+            "smooth: states are fitted under models that were identified with fitted states, "
+            "and this one was not. Identify it with `passes=None`, in the integral form or as a map."
+        )
+    names = model.states + model.rates
+    return [replace(one, x=x, states=names, delay={}) for one, x in zip(data, found, strict=True)]
+
+
+def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats] | None:
+    """(samples, states and rates) for each trajectory: those at hand, or else estimated under the equations.
+
+    None where noise and model error are not known, and where what is estimated runs away.
+    """
+    if model.fitted is not None:
+        known = [model.fitted.states_of(one) for one in data]
+        found = [one for one in known if one is not None]
+        if len(found) == len(data):
+            return found
+    solved = _solved(model, data)
+    if solved is None:
+        return None
+    states = _by_trajectory(*solved)
+    width = solved[0].states
+    return [states.get(k, np.full((len(one), width), np.nan)) for k, one in enumerate(data)]
+
+
+def denoised_under(model: Equations, data: Sequence[Trajectory]) -> Denoised | None:
+    """What is at hand if the data are those of the model, or else the same for them; None as above."""
+    own: Denoised | None = model.fitted
+    if own is not None and own.complete and all(own.states_of(one) is not None for one in data):
+        return own
+    solved = _solved(model, data)
+    if solved is None:
+        return None
+    motion, fitted = solved
+    every = np.arange(model.coef.size) if model.coef.size <= _MOST_COLUMNS else np.flatnonzero(model.coef)
+    candidates = motion.widened(every)
+    blocks = motion.objectives(fitted, candidates, blocks=1)
+    if blocks is None:
+        return None
+    white = sum(blocks, LeastSquares.empty(len(candidates), 1))
+    found = Denoised.of(motion, fitted, white, candidates)
+    return None if found is None else found.of_data(data)
+
+
+def _solved(model: Equations, data: Sequence[Trajectory]) -> tuple[Motion, Fitted] | None:
+    """The motion of some data, and its states under the equations as they are."""
+    if not np.isfinite([*model.noise, *model.model_error]).all():
+        return None
+    motion = model.formulation.motion(data, model.basis)
+    if motion is None:
+        return None
+    support = np.flatnonzero(model.coef)
+    variance = motion.variances(np.square(model.noise))
+    error = motion.errors(0.0, variance)
+    error[motion.sought] = np.square(model.model_error)
+    law = motion.law(motion.widened(support))
+    fitted = states_under(motion, law, model.coef.ravel()[support], variance, error)
+    return (motion, fitted) if fitted.alive else None
+
+
+def _by_trajectory(motion: Motion, fitted: Fitted) -> dict[int, Floats]:
+    """The states at the samples of each trajectory, by its number; NaN between its stretches."""
+    pieces: dict[int, list[tuple[int, Floats]]] = {}
+    for record, x in zip(motion.records, fitted.x, strict=True):
+        for number, offset, states in zip(record.source, record.offset, x, strict=True):
+            at_samples = states[:: max(motion.parts, 1)]
+            pieces.setdefault(int(number), []).append((int(offset), at_samples))
+    found = {}
+    for number, parts in pieces.items():
+        states = np.full((max(a + len(x) for a, x in parts), motion.states), np.nan)
+        for offset, x in parts:
+            states[offset : offset + len(x)] = x
+        found[number] = states
+    return found
+
+
+def _loss(motion: Motion, fitted: Fitted) -> Floats:
+    """(equations sought,) squares that the law leaves of the white rows, over those of their targets."""
+    left, whole = np.zeros(motion.states), np.zeros(motion.states)
+    for white in motion.whitened(fitted):
+        if white is None:
+            return np.full(len(motion.sought), np.nan)
+        table = motion.table(white, fitted.law)
+        # The rows of a record are ordered (row of the grid, state).
+        rest = (table[:, -1] - table[:, :-1] @ fitted.coef[: table.shape[1] - 1]).reshape(-1, motion.states)
+        left += np.sum(rest**2, axis=0)
+        whole += np.sum(table[:, -1].reshape(-1, motion.states) ** 2, axis=0)
+    share = np.divide(left, whole, out=np.zeros(motion.states), where=whole > 0)
+    return np.asarray(share[motion.sought])
