@@ -196,6 +196,9 @@ def _from_formula(name: str, text: str, variables: tuple[str, ...], current: Map
     used = tuple(v for v in variables if v in symbols)
     if not used:
         raise DataError(f"{where} depends on no variable. The constant is the term 1 of Polynomial.")
+    if formula.operation == "symbol" and formula.symbol == name:
+        # The variable itself, so that it is the same term as in other bases.
+        return Factor("variable", used)
     values = tuple((p, value) for p, value in current.items() if p in symbols)
     if not values:
         return Factor("call", used, expression=formula, name=name)
