@@ -7,8 +7,7 @@ import numpy as np
 import cindy
 from benchmarks.table import write
 from cindy import systems
-from cindy.selection.candidates import Candidates
-from cindy.selection.search import criterion_of
+from cindy.selection import BIC, Candidates, choose
 
 __all__ = ["FEW", "excess", "run", "truth_in"]
 
@@ -70,13 +69,17 @@ def truth_in(system: systems.System, basis: cindy.Basis) -> np.ndarray[Any, Any]
 def excess(problem: cindy.Problem, truth: np.ndarray[Any, Any]) -> list[float]:
     """For every equation, by how much the criterion of what the search finds exceeds that of the truth."""
     regression = problem.regression
-    candidates = Candidates(regression, problem.form.pilot, problem.size)
-    found = candidates.parts(candidates.by_criterion())
-    true = candidates.parts(np.flatnonzero(truth))
+    path = choose(problem.form, BIC()).candidates.path
+    candidates = Candidates(regression, problem.form.pilot, problem.size, path)
+    price = BIC().price(regression.total.rows, regression.shape[0])
+    found = candidates.by_price(price, clustered=False)
     excess = []
-    for group, effect, *supports in zip(regression.groups, candidates.effects, found, true, strict=True):
-        criterion = criterion_of(regression, group, effect=effect)
-        fits = [regression.fit(support, group) for support in supports]
-        values = [criterion(fit.loss, fit.free) for fit in fits]
+    for group in regression.groups:
+        supports = candidates.supports(group, price)
+        names = regression.coefficients(group)
+        values = [
+            supports.criterion(supports.fit(np.flatnonzero(np.isin(names, support))))
+            for support in (found, np.flatnonzero(truth))
+        ]
         excess.append(values[0] - values[1])
     return excess

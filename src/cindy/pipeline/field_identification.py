@@ -90,7 +90,7 @@ def chosen_model(
     sure: a model with such errors
     """
     model = sure(run(problem))
-    price = rule.price(problem.summary.total.rows, model.coef.size)
+    price = rule.price(problem.summary.total.rows, model.coef.size) if rule.by_price else None
     while price is not None:
         support = np.flatnonzero(model.coef)
         x, error = model.coef.ravel()[support], model.coef_error.ravel()[support]

@@ -15,7 +15,7 @@ from cindy.model import Model
 from cindy.pipeline.confirmation import confirmed
 from cindy.pipeline.last_pass import LastPass
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import Found, search
+from cindy.pipeline.passes import Found, picked, search
 from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look, second_look
 from cindy.pipeline.sizes import screened, some_of
@@ -31,8 +31,8 @@ __all__ = ["findings_of", "identify_with_states"]
 def identify_with_states(request: Request) -> Model | None:
     """The model of passes over the data; None where form, rule or data allow one pass at measured states."""
     motion = request.motion()
-    if motion is None or not motion.records or request.price(motion) is None:
-        _check_one_pass(request.form, request.selection)
+    if motion is None or not motion.records:
+        _check_one_pass(request.form)
         return None
     searched = partial(_searched, request, motion, request.variance(motion))
     return solve_with_samples(request.problem(motion), request.data, searched)
@@ -42,6 +42,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     """The model that the search ends with, on all data, and what to say of it."""
     whole, look = _looked(request, motion, variance, request.options(motion, problem))
     here, found = look.motion, _required(look.found, request.selection)
+    found = picked(request.selection, here, found)
     if here.samples < whole.samples or request.pieces.source.whole is None:
         here, found = confirmed(request, replace(whole, candidates=here.candidates), here, found)
     model = LastPass.of(problem, here, found, request.callback).model()
@@ -76,12 +77,12 @@ def _required(found: Found | None, rule: Selection) -> Found:
     return found
 
 
-def _check_one_pass(form: Formulation, rule: Selection) -> None:
+def _check_one_pass(form: Formulation) -> None:
     """Refuse to go on without fitted states where terms hold rates that nobody measured."""
     if isinstance(form, Formulation) and form.needs_states:
         raise DataError(
             "identify: the rates in x'' = F(x, x') are found with fitted states. That takes trajectories of "
-            f"{form.min_samples} samples at least, and Significance() or BIC(); the selection is {rule!r}."
+            f"{form.min_samples} samples at least."
         )
 
 

@@ -18,10 +18,9 @@ from cindy.model import Denoised, Model, Path, Run
 from cindy.pipeline.confirmation import BLOCKS
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.passes import NEAR, Found
-from cindy.pipeline.rivals import rivals
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Regression, refit
-from cindy.selection import SupportFit, Supports, within_radius
+from cindy.selection import SupportFit, Supports, rivals, within_radius
 from cindy.solver import Result, Step, conditional_gradient
 from cindy.states import Motion
 
@@ -74,7 +73,7 @@ class LastPass:
             max_iter=options.max_iter,
             callback=callback,
         )
-        supports = Supports(form, options.price)
+        supports = Supports.of_form(form, options.prices(motion.candidates))
         own = supports.fit(np.searchsorted(motion.candidates, best.support))
         return cls(problem, motion, found, form, supports, result, own)
 

@@ -109,7 +109,9 @@ class Search:
             options.correction,
             tol=options.tol,
             max_iter=limit,
-            callback=supports.can_gain() if supports and usual and not supports.coupled else None,
+            callback=supports.can_gain(float(form.sizes[1][0]) ** 2)
+            if supports and usual and not supports.coupled
+            else None,
             quiet=True,
         )
         return result, [support for support, _ in result.path]
@@ -158,8 +160,7 @@ class Search:
         return met
 
     def priced(self, fitted: Fitted, value: float) -> Met:
-        free = _free(self.options.rows, fitted.law.support)
-        criterion = value + self.options.price_of_likelihood * free
+        criterion = value + self.options.cost(fitted.law.support)
         return Met(fitted, value, criterion, blurred_terms(self.motion, fitted))
 
     def posed(self, fitted: Fitted) -> tuple[StandardForm, Supports] | None:
@@ -170,7 +171,7 @@ class Search:
         if blocks is None:
             return None
         form = self.form(blocks)
-        made = form, Supports(form, self.options.price)
+        made = form, Supports.of_form(form, self.options.prices(self.columns))
         best = min((one for one in self.met.values() if one is not None), key=rank, default=None)
         if best is not None and best.fitted is fitted:
             self.kept = fitted, made
@@ -256,9 +257,3 @@ def rank(met: Met) -> tuple[bool, float]:
 def _restricted(rows: Rows, columns: Ints) -> Rows:
     """The rows over some of the coefficients, all others being zero."""
     return Rows(rows.matrix[:, columns], rows.lower, rows.upper, rows.owner)
-
-
-def _free(rows: Rows, support: Ints) -> int:
-    """How many parameters a support has under the equalities."""
-    free = rows.equalities.freedom(support) if len(rows) else None
-    return len(support) if free is None else int(free.basis.shape[1])

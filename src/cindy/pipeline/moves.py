@@ -253,7 +253,7 @@ class Moves:
         self, state: Search, objective: LeastSquares, present: Ints
     ) -> tuple[SupportFit, Supports] | None:
         form = state.form((objective,))
-        supports = Supports(form, self.options.price)
+        supports = Supports.of_form(form, self.options.price)
         fits = [supports.best(state.path(form)[1])]
         if not self.options.faithful:
             own = supports.possible(present)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cindy._types import Floats, Ints
 from cindy.problem import Adaptive, Weights
 from cindy.rows import Rows
 from cindy.solver import Correction, Direct
@@ -21,6 +22,7 @@ class Options:
     """How the convex problem of a pass is posed and solved.
 
     price: what a parameter must lower χ² by; likely: what it must lower −2 log p by, if that is another
+    surcharge: (coefficients,) what each must be worth beyond that, as the rule says of its term
     faithful: whether terms may only come from the path of the solver, as its options left it
     """
 
@@ -34,10 +36,18 @@ class Options:
     max_iter: int = 10_000
     faithful: bool = False
     likely: float | None = None
+    surcharge: Floats | None = None
 
-    @property
-    def price_of_likelihood(self) -> float:
-        return self.price if self.likely is None else self.likely
+    def prices(self, columns: Ints, *, likelihood: bool = False) -> Floats:
+        """(columns,) what each coefficient must lower χ² by, or −2 log p."""
+        price = self.likely if likelihood and self.likely is not None else self.price
+        return price + (np.zeros(len(columns)) if self.surcharge is None else self.surcharge[columns])
+
+    def cost(self, support: Ints) -> float:
+        """The price of a support in −2 log p; where equalities tie coefficients, of as many as are free."""
+        free = self.rows.equalities.freedom(support) if len(self.rows) else None
+        share = 1.0 if free is None or not len(support) else free.basis.shape[1] / len(support)
+        return share * float(self.prices(support, likelihood=True).sum())
 
     def resolved(self, rows: int) -> Options:
         """The same where what is left is not noise: a term must also matter, beside what is left.

@@ -46,11 +46,10 @@ are 32 times as large as alone."""
 def identify_with_parameters(request: Request) -> Model:
     """Terms, coefficients, states and parameters inside terms, found together."""
     motion, basis, rule = request.motion(), request.basis, request.selection
-    if motion is None or request.price(motion) is None:
-        what = f"the formulation {request.form!r}" if motion is None else f"the selection {rule!r}"
+    if motion is None:
         raise DataError(
-            f"identify: {what} cannot find the parameters {_named(basis)}. "
-            "Use Integral() with Significance() or BIC(), or give the parameters values: basis.at({…})."
+            f"identify: the formulation {request.form!r} cannot find the parameters {_named(basis)}. "
+            "Use Integral(), or give the parameters values: basis.at({…})."
         )
     problem = request.problem(motion)
     if any(at_samples(c) for c in problem.constraints):
@@ -58,7 +57,8 @@ def identify_with_parameters(request: Request) -> Model:
             f"identify: a law that holds within a tolerance cannot be kept while {_named(basis)} is unknown. "
             "Let it hold exactly, or give the parameters values: basis.at({…})."
         )
-    options = request.options(motion, problem)
+    # Terms with parameters have a price for each of these instead.
+    options = replace(request.options(motion, problem), surcharge=None)
     met = _searched(motion, options, request.variance(motion), rule)
     values = _values(basis, met[0])
     final = replace(motion, basis=motion.basis.at(values))
@@ -66,7 +66,12 @@ def identify_with_parameters(request: Request) -> Model:
     found = Found(plain[0], plain, agreed=False, options=options)
     posed = replace(request, basis=basis.at(values)).problem(final)
     model = LastPass.of(posed, final, found, request.callback).model()
-    return replace(_with_parameters(model, motion, met, options), settings=request.settings)
+    model = replace(_with_parameters(model, motion, met, options), settings=request.settings)
+    if rule.by_price:
+        return model
+    message = f"{rule!r} does not choose terms while {_named(basis)} is unknown; Significance() did."
+    unused = Finding("selection-unused", message, {"selection": repr(rule)})
+    return replace(model, findings=(*model.findings, unused))
 
 
 def _searched(motion: Motion, options: Options, variance: Floats, rule: Selection) -> tuple[Met, ...]:

@@ -16,8 +16,9 @@ import numpy as np
 from cindy._types import Floats
 from cindy.pipeline.models_met import Met, Search, better, rank
 from cindy.pipeline.options import Options
-from cindy.pipeline.rivals import rivals
-from cindy.selection import Supports
+from cindy.regression import refit
+from cindy.selection import Candidates, Selection, Supports, eliminated, rivals
+from cindy.solver import conditional_gradient
 from cindy.states import (
     FEW_ROWS,
     LEVELS,
@@ -32,7 +33,7 @@ from cindy.states import (
     start_of_nothing,
 )
 
-__all__ = ["NEAR", "Found", "search"]
+__all__ = ["NEAR", "Found", "picked", "search"]
 
 NEAR = 14.0
 """Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
@@ -41,6 +42,10 @@ _RIVALS, _CLOSE = 4, 8.0
 _SHARES = (1.0, 0.5, 0.75, 1.5)
 """Sizes of the starts, in units of the best model on the first path, while they do not lead to the same.
 With the first alone terms are the same (benchmark: constants)."""
+_PICKED = 4
+"""Rounds in which a rule without a price picks and states are fitted; two are typical: a bound on work."""
+_BLOCKS = 50
+"""Blocks of white rows that such a rule may leave out, as in `accumulate`."""
 _MOST_FITTED = 40
 """Models after which no further start is made; chaotic systems need 5 in the median (benchmark: chaotic)."""
 
@@ -120,6 +125,50 @@ def search(
     return Found(every[0], tuple(every), agreed, options) if every else None
 
 
+def picked(rule: Selection, motion: Motion, found: Found) -> Found:
+    """What a rule without a price picks at fitted states, and the states that belong to it.
+
+    The search by a price gives the first states. Then the rule picks from the white rows there, states are
+    fitted on what it picked, and so on until its support comes back.
+    """
+    if rule.by_price:
+        return found
+    state, best = Search(motion, found.options), found.best
+    seen: set[bytes] = set()
+    while best.support.tobytes() not in seen and len(seen) < _PICKED:
+        seen.add(best.support.tobytes())
+        blocks = motion.objectives(best.fitted, motion.candidates, blocks=_BLOCKS)
+        if blocks is None:
+            break
+        form = state.form(blocks)
+        options = found.options
+        result = conditional_gradient(
+            form.objective,
+            form.oracle,
+            options.correction,
+            tol=rule.tolerance(options.tol),
+            max_iter=options.max_iter,
+            quiet=True,
+        )
+        white = replace(form.regression, unit=1.0 / form.sizes[1])
+        path = [support for support, _ in result.path]
+        noise = motion.noise(best.fitted)
+        support = rule.pick(Candidates(white, result.x, form.sizes[1], path, known=True, noise=noise))
+        if not len(support):
+            raise rule.nothing_kept("identify")
+        law = motion.law(motion.candidates[support])
+        if not rule.refits:
+            coef = (result.x * form.unit).ravel()[support]
+            best = replace(best, fitted=replace(best.fitted, law=law, coef=coef))
+            break
+        x = refit(white, support).x.ravel()[support]
+        start = replace(best.fitted, law=law, coef=x * form.unit.ravel()[support], settled=False)
+        best = state.fit(start, NEARBY) or state.priced(start, np.inf)
+        if not rule.repeats:
+            break
+    return Found(best, (best,), found.agreed, found.options)
+
+
 def _with_rivals(state: Search, best: Met) -> None:
     """Fit what explains the rows of the best almost as well, at its own states; on from what is better."""
     for _ in range(_RIVALS):
@@ -164,16 +213,21 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
     seen: set[bytes] = set()
     for drift_of in (partial(drift_of_data, variance=variance), drift_of_nothing):
         form = state.form((first_objective(motion, drift_of(motion)),))
-        supports = Supports(form, state.options.price)
+        # The variance of these rows is a guess: each model is judged by its own.
+        supports = replace(
+            Supports.of_form(form, state.options.prices(state.columns, likelihood=True)), known=False
+        )
         result, path = state.path(form)
-        best = supports.best(path, own_variance=state.options.price_of_likelihood)
+        best = supports.best(path)
         if best is None:
             continue
-        scale = best.loss / form.objective.rows
-        settled = None if noisy or state.bound_to(form, result) else supports.settle(best, scale=scale)
+        bound = state.bound_to(form, result)
+        settled = None if noisy or bound else supports.settle(best)
+        down = None if bound else eliminated(supports, np.flatnonzero(result.x))
+        down = None if down is None else supports.settle(down)
         sizes = [share * len(best.support) for share in _SHARES] + [2.0 * motion.states, 3.0 * motion.states]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
-        for fit in chain([settled], map(supports.possible, near)):
+        for fit in chain([down, settled], map(supports.possible, near)):
             if fit is None or fit.support.tobytes() in seen:
                 continue
             seen.add(fit.support.tobytes())

@@ -19,7 +19,7 @@ from cindy.pipeline.fitted import findings_of
 from cindy.pipeline.last_pass import LastPass
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import Found
+from cindy.pipeline.passes import Found, picked
 from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look
 from cindy.problem import at_samples
@@ -57,7 +57,7 @@ def refined(request: Request, model: Model, *, anyway: bool) -> Model:
     anyway: however long it takes
     """
     motion = request.motion()
-    if motion is None or not motion.records or request.price(motion) is None:
+    if motion is None or not motion.records:
         return model
     support = motion.widened(np.flatnonzero(model.coef))
     work = motion.rows * (10.0 * motion.states + len(support)) * len(support)
@@ -68,6 +68,7 @@ def refined(request: Request, model: Model, *, anyway: bool) -> Model:
     here, found = _followed(motion, request.options(motion, problem), start)
     if found is None:
         return model
+    found = picked(request.selection, here, found)
     made = LastPass.of(problem, here, found, request.callback).model()
     said = (*made.findings, *findings_of(Look(here, found), found, made, problem.summary.skipped))
     return replace(made, findings=said, settings=model.settings)

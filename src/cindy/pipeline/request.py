@@ -67,8 +67,8 @@ class Request:
         """The equations with the states unknown; None where the form takes them as measured."""
         return self.form.motion(self.data, self.basis) if isinstance(self.form, Formulation) else None
 
-    def price(self, motion: Motion) -> float | None:
-        """What a parameter must lower −2 log p by; None where the rule knows measured states only."""
+    def price(self, motion: Motion) -> float:
+        """What a parameter must lower −2 log p by."""
         return self.selection.price(motion.rows, len(motion.candidates))
 
     def variance(self, motion: Motion) -> Floats:
@@ -87,19 +87,23 @@ class Request:
 
     def options(self, motion: Motion, problem: Problem) -> Options:
         """How the passes over a motion are solved."""
-        price = self.price(motion)
-        assert price is not None
         return Options(
             motion.constraints(problem.rows),
             tuple(problem.constraints),
-            price,
+            self.price(motion),
             problem.weights,
             problem.radius,
             self.correction or Direct(),
             self.tol,
             self.max_iter,
             faithful=not problem.weights.adapts,
+            surcharge=self._surcharge(motion),
         )
+
+    def _surcharge(self, motion: Motion) -> Floats:
+        """(terms · states,) what a coefficient must be worth beyond the price, for its term."""
+        each = [self.selection.surcharge(term) for term in self.basis.terms(motion.variables)]
+        return np.repeat(np.array(each, dtype=np.float64), motion.states)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from cindy.basis import Basis
 from cindy.data import Source, Trajectory, some_segments
 from cindy.formulation import Integral, feedback_of_model
 from cindy.problem import Problem, at_samples
-from cindy.selection import Candidates
+from cindy.selection import Candidates, Significance
 from cindy.summary import Summary
 
 __all__ = ["quadrature_error", "settled"]
@@ -46,7 +46,8 @@ def settled(
     look = replace(problem, constraints=exact)
     look.require_feasible()
     start = Candidates(look.regression, look.form.pilot, look.size)
-    fit = start.refit(start.by_criterion(search=False))
+    rows, size = look.regression.total.rows, int(np.prod(look.regression.shape))
+    fit = start.refit(start.by_price(Significance().price(rows, size)))
     coef, noise = look.physical(fit.x), fit.left * look.size
     told = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
     if source.again and told != form.feedback:

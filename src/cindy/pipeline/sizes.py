@@ -52,9 +52,9 @@ def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
         return motion
     state = Search(motion, options)
     form = state.form((first_objective(motion, drift_of_data(motion, variance)),))
-    supports = Supports(form, options.price)
+    supports = replace(Supports.of_form(form, options.prices(state.columns, likelihood=True)), known=False)
     result, path = state.path(form)
-    best = supports.best(path, own_variance=options.price_of_likelihood, most=_LIKELY)
+    best = supports.best(path, most=_LIKELY)
     kept: Ints = np.flatnonzero(result.x) if best is None else best.support
     kept = np.union1d(kept, supports.required)
     if best is not None:

@@ -77,8 +77,8 @@ def _model(problem: Problem, fit: Refit, run: Result) -> Model:
 def _path(problem: Problem, rule: Selection, choice: Choice, model: Model) -> Path:
     """Nested models through the chosen one: all sizes near it, fewer far from it."""
     candidates = choice.candidates
-    ranking = candidates.ranking(choice.support)
     chosen = len(choice.support)
+    ranking = candidates.ranking(choice.support, 3 * chosen + 10)
     near = range(max(1, chosen - _AROUND), min(len(ranking), chosen + _AROUND) + 1)
     far = np.unique(np.linspace(1, min(len(ranking), 3 * chosen + 10), 12).astype(int))
     models: list[Model] = []

@@ -13,6 +13,7 @@ from cindy.pipeline.models_met import Search
 from cindy.pipeline.moves import Move
 from cindy.pipeline.options import Options
 from cindy.pipeline.scan import Atoms, Group
+from cindy.problem import StandardForm
 from cindy.selection import SupportFit, Supports
 from cindy.states import Motion, drift_of_data, drift_of_nothing, first_objective
 
@@ -54,6 +55,7 @@ class _First:
     """
 
     state: Search
+    form: StandardForm
     supports: Supports
     groups: Sequence[Group]
     pairs: Ints
@@ -66,7 +68,8 @@ class _First:
         terms = state.columns // state.motion.states
         return cls(
             state,
-            Supports(form, state.options.price),
+            form,
+            Supports.of_form(form, state.options.price),
             groups,
             atoms.pair(state.columns, state.motion.states),
             atoms.group[terms],
@@ -77,9 +80,9 @@ class _First:
         """Models on the path of the conditional gradient and, where terms may come from elsewhere, on that
         of the largest gain, sizes around the best of each."""
         options = self.state.options
-        own = self.state.path(self.supports.form)[1]
+        own = self.state.path(self.form)[1]
         for path in (own,) if options.faithful else (own, self.greedy()):
-            best = self.supports.best(path, own_variance=options.price_of_likelihood)
+            best = replace(self.supports, known=False).best(path)
             if best is None:
                 continue
             for share in _SHARES:
@@ -182,11 +185,11 @@ class _First:
         if fit is None:
             return
         order = np.argsort(self.pairs[fit.support])
-        coef = (fit.x * self.supports.form.unit.ravel()[fit.support])[order]
+        coef = (fit.x * self.form.unit.ravel()[fit.support])[order]
         values = {one.name: one.middle for group in self.groups for one in group.unknown}
         for g, v in chosen.items():
             values.update(self.groups[g].values[v])
-        rows = self.supports.form.objective.rows
+        rows = self.supports.rows
         numbers = fit.free + sum(len(self.groups[g].unknown) for g in chosen)
-        score = rows * np.log(max(fit.loss, 1e-300)) + self.supports.price * numbers
+        score = rows * np.log(max(fit.loss, 1e-300)) + self.state.options.price * numbers
         yield Move(self.pairs[fit.support][order], coef, values, float(score))

@@ -3,6 +3,7 @@
 from cindy.selection.beyond import Beyond
 from cindy.selection.candidates import Candidates
 from cindy.selection.choice import Choice, choose, within_radius
+from cindy.selection.orders import Rival, eliminated, rivals
 from cindy.selection.rules import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
 from cindy.selection.supports import SupportFit, Supports
 
@@ -14,11 +15,14 @@ __all__ = [
     "CrossValidation",
     "Discrepancy",
     "Gap",
+    "Rival",
     "Selection",
     "Significance",
     "SupportFit",
     "Supports",
     "Terms",
     "choose",
+    "eliminated",
+    "rivals",
     "within_radius",
 ]

@@ -18,7 +18,6 @@ from cindy.solver import Correction, Direct, Region, Result, Step, conditional_g
 
 __all__ = ["Choice", "choose", "within_radius"]
 
-
 _LARGE = 1000
 """Coefficients from which the steps towards least squares would take seconds."""
 
@@ -47,7 +46,7 @@ def choose(
     max_iter: int = 10_000,
     callback: Callable[[Step], bool | None] | None = None,
 ) -> Choice:
-    """Solve the convex problem for its certificate and candidates, and let the rule pick."""
+    """Solve the convex problem for its certificate and its path, and let the rule pick."""
     if correction is None:
         # Of a long run only the end is wanted, unless someone watches; with dependent terms it also
         # tells which of them serve best, and that takes the whole way.
@@ -62,7 +61,8 @@ def choose(
         max_iter=max_iter,
         callback=callback,
     )
-    candidates = Candidates(form.regression, result.x, form.sizes[1])
+    path = [support for support, _ in result.path]
+    candidates = Candidates(form.regression, result.x, form.sizes[1], path)
     support = rule.pick(candidates)
     try:
         fit = candidates.refit(support)

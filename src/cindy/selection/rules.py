@@ -1,21 +1,26 @@
-"""How one model is picked: rules over the candidates."""
+"""How one model is picked: rules over the candidates.
+
+A rule is a price that every parameter must be worth (`Significance`, `BIC`), or a choice on the order of
+importance that a price gives (`Terms`, `Discrepancy`, `CrossValidation`), or the solver's iterate (`Gap`).
+Every rule works on any rows: those of a summary, and the white rows at fitted states.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cindy._check import integer, positive
-from cindy._types import Ints
+from cindy._types import Floats, Ints
+from cindy.basis import Term
 from cindy.errors import DataError, NoModelError
 from cindy.regression import Refit
 from cindy.selection.candidates import Candidates
-from cindy.selection.crossvalidation import fold_losses
-from cindy.selection.search import criterion_of
+from cindy.selection.orders import smallest
 
 __all__ = [
     "BIC",
@@ -31,12 +36,16 @@ __all__ = [
 _FEW_BLOCKS = 10
 """With fewer blocks their scatter says little, and the rows stand for themselves. At 2, one of 32 data sets
 of `python -m benchmarks constants` loses its terms."""
+_BEYOND = 30
+"""Terms beyond those of the price that blocks left out may ask for: a bound on work."""
 
 
 class Selection(ABC):
     """A rule that picks a support out of the candidates.
 
     refits: whether the coefficients are fitted anew on the support, or kept as the solver left them
+    by_price: whether a price says all: the search itself then goes by it
+    repeats: whether a rule without one picks again at the states that belong to what it picked
     """
 
     refits: ClassVar[bool] = True
@@ -49,9 +58,16 @@ class Selection(ABC):
         """Of the solver's relative gap: what was asked for, unless the rule is about the gap itself."""
         return asked
 
-    def price(self, rows: int, candidates: int) -> float | None:
-        """What a parameter must lower −2 log p by at fitted states; None: this rule knows one pass only."""
-        return None
+    by_price: ClassVar[bool] = False
+    repeats: ClassVar[bool] = True
+
+    def price(self, rows: int, candidates: int) -> float:
+        """What a parameter must lower −2 log p by; for a rule that has none, what orders the candidates."""
+        return Significance().price(rows, candidates)
+
+    def surcharge(self, term: Term) -> float:
+        """What a coefficient of this term must be worth beyond the price."""
+        return 0.0
 
     def nothing_kept(self, where: str) -> NoModelError:
         """What to raise where no term is left."""
@@ -65,31 +81,53 @@ class Selection(ABC):
     def score(self, candidates: Candidates, fit: Refit) -> float:
         """What the path shows for a model, the lower the better: `criterion`."""
         regression = candidates.regression
-        every = np.arange(regression.shape[1])
-        value = criterion_of(regression, every)(fit.loss, fit.free)
-        return value / (regression.total.rows * len(every))
+        rows = regression.total.rows * regression.shape[1]
+        price = BIC().price(rows, regression.shape[0])
+        return float(np.log(max(fit.loss, 1e-300))) + price * fit.free / rows
+
+    def _priced(self, candidates: Candidates) -> float:
+        """The price on the rows of these candidates."""
+        regression = candidates.regression
+        return self.price(regression.total.rows, int(np.prod(regression.shape)))
 
 
 @dataclass(frozen=True)
 class Significance(Selection):
     """Every term that stays is significant at `level`, Bonferroni's correction over all candidates.
 
-    Elimination and local search find the support of least extended information criterion,
-    in which rows count as the blocks say; then terms leave, the weakest first, until the
-    least |t| exceeds Student's quantile with (blocks − 1) degrees of freedom (Cameron and
-    Miller, J. Hum. Resour. 50, 2015, for errors clustered by few blocks):
+    A term must lower −2 log p by the square of the quantile z*, and so must its loss raise it. Where the
+    noise of the rows is not known beforehand their blocks have the last word: terms leave, the weakest first,
+    until the least |t| exceeds Student's quantile with (blocks − 1) degrees of freedom (Cameron and Miller,
+    J. Hum. Resour. 50, 2015, for errors clustered by few blocks):
 
         |ξ_i| / error_i > t_{G−1}(1 − level / 2N),   G blocks, N candidates over all equations
+
+    A product of m factors is less likely beforehand than one of fewer, of which there are not so many: with
+    fitted states it must be worth z*² + per_factor · (m − 1). That has no units, so that rescaled data give
+    the same terms. With 4 the true terms of one Lorenz trajectory at 20 to 40 % noise come out half as often
+    again (benchmark: lorenz_map).
+
+    level: probability that any false term is kept; per_factor: 0 for the same price for every term
     """
 
+    by_price: ClassVar[bool] = True
     level: float = 0.05
+    per_factor: float = 4.0
 
     def __post_init__(self) -> None:
         if not 0 < positive(self.level, "Significance: `level`") < 1:
             raise DataError(f"Significance: `level` must lie between 0 and 1, but is {self.level!r}.")
+        if not np.isfinite(self.per_factor) or self.per_factor < 0:
+            raise DataError(f"Significance: `per_factor` must not be negative, but is {self.per_factor!r}.")
 
     def pick(self, candidates: Candidates) -> Ints:
-        support = candidates.by_criterion()
+        price = self._priced(candidates)
+        if candidates.known:
+            return candidates.by_price(price)
+        # Models that are compared each by its own residual need the price of having been picked, too.
+        regression = candidates.regression
+        picked = BIC().price(regression.total.rows, regression.shape[0])
+        support = candidates.by_price(max(price, picked))
         least = self.quantile(candidates)
         needed: set[int] = set()
         while len(support):
@@ -116,6 +154,9 @@ class Significance(Selection):
 
         return float(stdtrit(max(rows, 2), 1.0 - self.level / (2 * candidates)) ** 2)
 
+    def surcharge(self, term: Term) -> float:
+        return self.per_factor * max(sum(abs(factor.power) for factor in term) - 1, 0)
+
     def quantile(self, candidates: Candidates) -> float:
         """The |t| that a term must exceed."""
         from scipy.special import stdtrit  # a quarter of the time of `import cindy`
@@ -135,10 +176,14 @@ class BIC(Selection):
     of that size were there to choose from.
     """
 
+    by_price: ClassVar[bool] = True
     extended: bool = True
 
     def pick(self, candidates: Candidates) -> Ints:
-        return candidates.by_criterion(extended=self.extended, clustered=False)
+        # The extension counts the models of one equation, as its terms were chosen.
+        regression = candidates.regression
+        terms = regression.shape[0] if not candidates.known else int(np.prod(regression.shape))
+        return candidates.by_price(self.price(regression.total.rows, terms), clustered=False)
 
     def price(self, rows: int, candidates: int) -> float:
         return float(np.log(rows) + (2.0 * np.log(candidates) if self.extended else 0.0))
@@ -154,7 +199,7 @@ class Terms(Selection):
         integer(self.k, "Terms: `k`", least=1)
 
     def pick(self, candidates: Candidates) -> Ints:
-        ranking = candidates.ranking(candidates.by_criterion())
+        ranking = candidates.ranking(candidates.by_price(self._priced(candidates)), self.k)
         if self.k > len(ranking):
             raise DataError(f"Terms: `k` is {self.k}, but there are only {len(ranking)} coefficients.")
         return np.sort(ranking[: self.k])
@@ -188,6 +233,8 @@ class Discrepancy(Selection):
         units; None: what the whole dictionary cannot explain
     """
 
+    # States of a smaller model leave more unexplained, so that less and less would have to be explained.
+    repeats: ClassVar[bool] = False
     noise: ArrayLike | None = None
 
     def __post_init__(self) -> None:
@@ -200,24 +247,26 @@ class Discrepancy(Selection):
         unit = np.ones(regression.shape[1])
         if self.noise is not None:
             given = np.asarray(self.noise, dtype=float)
-            if given.shape not in ((), unit.shape):
+            states = len(unit) if candidates.noise is None else len(candidates.noise)
+            if given.shape not in ((), (states,)):
                 raise DataError(
-                    f"Discrepancy: `noise` must be one number or one for each of the {len(unit)} states, "
+                    f"Discrepancy: `noise` must be one number or one for each of the {states} states, "
                     f"but has shape {given.shape}."
                 )
-            unit = given / (candidates.size * regression.noise)
-        found = []
-        for trail in candidates.trails:
-            allowed = float(np.sum(unit[trail.targets] ** 2)) * (rows + 2.0 * np.sqrt(2.0 * rows))
-            enough = [s for s in trail.stages if s.loss <= allowed]
-            if not enough:
+            unit = candidates.in_units_of_noise(given)
+        chosen = []
+        for group in candidates.groups:
+            supports = candidates.supports(group, self._priced(candidates))
+            allowed = float(np.sum(unit[group] ** 2)) * (rows + 2.0 * np.sqrt(2.0 * rows))
+            if supports.least > allowed:
                 raise DataError(
                     "Discrepancy: even the whole dictionary leaves a residual of "
-                    f"{np.sqrt(trail.stages[0].loss / allowed):.4g} times the given noise. "
+                    f"{np.sqrt(supports.least / allowed):.4g} times the given noise. "
                     "Enlarge the basis, or give a larger noise."
                 )
-            found.append(enough[-1].support)
-        return candidates.with_needed(np.sort(np.concatenate(found)))
+            enough = smallest(supports, allowed, candidates.starts(group, supports))
+            chosen.append(regression.coefficients(group)[enough.support])
+        return candidates.with_needed(np.sort(np.concatenate(chosen)))
 
 
 @dataclass(frozen=True)
@@ -242,8 +291,11 @@ class CrossValidation(Selection):
                 f"CrossValidation: {self.folds} folds need as many blocks of data, but there are {blocks}. "
                 "Give more trajectories, a shorter window, or fewer folds."
             )
-        ranking = candidates.ranking(candidates.by_criterion())
-        losses = fold_losses(candidates, self.folds, most=len(ranking))
+        price = self._priced(candidates)
+        through = candidates.by_price(price)
+        most = len(through) + _BEYOND
+        ranking = candidates.ranking(through, most)
+        losses = _fold_losses(candidates, price, self.folds, min(most, len(ranking)))
         # Sizes at which a fold cannot meet the constraints are none to choose from.
         sizes = np.flatnonzero(np.isfinite(losses).all(axis=0))
         losses = losses[:, sizes]
@@ -253,3 +305,24 @@ class CrossValidation(Selection):
         error = above.std(axis=0, ddof=1) / np.sqrt(len(losses))
         size = int(sizes[np.flatnonzero(above.mean(axis=0) <= error)[0]])
         return np.sort(ranking[:size])
+
+
+def _fold_losses(candidates: Candidates, price: float, folds: int, most: int) -> Floats:
+    """(blocks, sizes): loss per row on each block, of the model of each size fitted without its fold.
+
+    The whole choice is repeated without the fold: an order that has seen the data that judge it would favour
+    large models. Each state counts in units of its noise.
+    """
+    regression = candidates.regression
+    blocks = regression.blocks
+    losses = np.zeros((len(blocks), most + 1))
+    for held in np.array_split(np.arange(len(blocks)), folds):
+        rest = tuple(block for k, block in enumerate(blocks) if k not in set(held))
+        part = replace(candidates, regression=replace(regression, blocks=rest))
+        ranking = part.ranking(part.by_price(price), most)
+        for size in range(most + 1):
+            fit = part.possible(np.sort(ranking[:size])) if size <= len(ranking) else None
+            for k in held:
+                residual = np.inf if fit is None else blocks[k].residual(fit.x) / regression.noise
+                losses[k, size] = np.sum(residual**2) / max(blocks[k].rows, 1)
+    return losses

@@ -1,4 +1,23 @@
-"""Supports: least squares of white rows on any support, and the terms that it asks for or can spare."""
+"""Supports: least squares on any support of one triangle, and the moves from one support to another.
+
+Everything that chooses terms works on the same white rows [A | b], reduced to a triangle. A support s with k
+coefficients has the loss χ²(s) = min ‖A_s x − b‖², and the criterion
+
+    C(s) = χ²(s) + Σ price          where the noise of the rows is known (its size is 1)
+    C(s) = m log χ²(s) + Σ price    where it is not: m rows, each support judged by its own residual
+
+The price of a parameter is z*² for a rule of significance, log m for an information criterion.
+
+1. Starts: the supports on the path of the conditional gradient, and backward elimination of the whole
+   dictionary on the same triangle (`orders.eliminated`), which is right on short and nearly clean data where
+   the path ends in a local minimum (benchmark: short_clean).
+2. Moves (`settle`): add the term of largest gain, drop the weakest, put one term in the place of several that
+   add up to it, add a term for the sake of those that can then go; each only where the criterion falls.
+3. Near models (`orders.rivals`): supports one or two moves away whose criterion is almost as small.
+
+The gain of a column c outside a support with orthonormal directions Q is (cᵀ r)² / (|c|² − |Qᵀ c|²), r the
+residual; a coefficient x_i with the row s_i of the covariance's root costs z_i² = x_i² / |s_i|² when it goes.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +27,23 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._types import Floats
+from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
-from cindy.least_squares import lengths
+from cindy.least_squares import lengths as column_lengths
 from cindy.problem import StandardForm
-from cindy.rows import Equalities, connected
+from cindy.regression import Regression
+from cindy.rows import Rows, connected
 from cindy.solver import Step
 
 __all__ = ["SupportFit", "Supports"]
 
-Ints = NDArray[np.intp]
-
 _DEPENDENT = 1e-5
-"""What is left of a unit column, beyond the terms of a support, below which it says nothing new. With
+"""What is left of a unit column beyond the terms of a support, below which it says nothing new. With
 1e-3 terms are the same (benchmark: constants)."""
 _TRIED = 30
-"""Terms, those that explain most of what is left, that are tried for the sake of others: a bound on work.
-With 3 terms are the same (benchmark: constants)."""
+"""Terms, those that explain most of what is left, that are tried for the sake of others: a bound on work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,56 +75,107 @@ class SupportFit:
 
 @dataclass(frozen=True, eq=False)
 class Supports:
-    """The white rows of a problem in standard form with one target, under its equalities.
+    """White rows with one target, the constraints on their coefficients, and the price of a parameter.
 
-    price: what a parameter must lower χ² by; z*² for significance
+    design, target: the triangle; rows: how many it stands for; rest: χ² beyond it, which no term explains
+    constraints: over the columns of the design; equalities among them hold in every fit
+    price: (columns,) what each parameter must lower χ² by
+    known: whether the noise of the rows is 1; otherwise each support is judged by its own residual
+    effect: by how much rows that depend on each other count less, where the noise is not known
     """
 
-    form: StandardForm
-    price: float
+    design: Floats
+    target: Floats
+    rows: int
+    constraints: Rows
+    price: Floats
+    rest: float = 0.0
+    known: bool = True
+    effect: float = 1.0
 
-    @cached_property
-    def _rows(self) -> tuple[Floats, Floats]:
-        """Design and target in units of the noise, which is 1 before scaling."""
-        objective, size = self.form.objective, float(self.form.sizes[1][0])
-        return objective.design * size, objective.target[:, 0] * size
+    @classmethod
+    def of_form(cls, form: StandardForm, price: Floats | float) -> Supports:
+        """Those of a convex problem in standard form whose rows are white."""
+        objective, size = form.objective, float(form.sizes[1][0])
+        return cls(
+            objective.design * size,
+            objective.target[:, 0] * size,
+            objective.rows,
+            form.scaled_rows,
+            np.broadcast_to(np.asarray(price, dtype=np.float64), (objective.terms,)),
+        )
 
-    @cached_property
-    def _equal(self) -> Equalities:
-        return self.form.scaled_rows.equalities
+    @classmethod
+    def of_regression(cls, regression: Regression, targets: Ints, price: float) -> Supports:
+        """Those of the targets of a regression that equalities connect, each in units of its own noise.
+
+        Columns are ordered as `regression.coefficients(targets)`: term by term, and target by target.
+        """
+        terms = regression.shape[0]
+        count = len(targets)
+        block = regression.total.design[:terms]
+        design = np.zeros((count * len(block), terms * count))
+        goal = np.zeros(count * len(block))
+        for k, j in enumerate(targets):
+            at = slice(k * len(block), (k + 1) * len(block))
+            design[at, k::count] = block / regression.noise[j]
+            goal[at] = regression.total.target[:terms, j] / regression.noise[j]
+        names = regression.coefficients(targets)
+        inside = csr_array(regression.rows.matrix[:, names])
+        says = np.diff(inside.indptr) > 0
+        rows = regression.rows
+        mine = Rows(csr_array(inside[says]), rows.lower[says], rows.upper[says], rows.owner[says])
+        return cls(
+            design,
+            goal,
+            regression.total.rows * count,
+            mine,
+            np.full(terms * count, price),
+            regression.unexplained(targets),
+            known=False,
+        )
+
+    @property
+    def size(self) -> int:
+        return int(self.design.shape[1])
 
     @cached_property
     def group(self) -> Ints:
         """(coefficients,): those that equalities connect share a number, and enter together."""
-        return connected(self._equal.matrix)[1] if len(self._equal) else np.arange(self.form.region.size)
+        equal = self.constraints.equalities
+        return connected(equal.matrix)[1] if len(equal) else np.arange(self.size)
 
     @cached_property
     def required(self) -> Ints:
         """Coefficients without which a constraint cannot be met: never left out."""
-        rows = self.form.scaled_rows
+        rows = self.constraints
         missed = (rows.lower > 0) | (rows.upper < 0)
         if not missed.any():
             return np.zeros(0, dtype=np.intp)
         touched = np.unique(csr_array(rows.matrix[missed]).indices)
         return np.flatnonzero(np.isin(self.group, self.group[touched]))
 
-    @property
+    @cached_property
     def coupled(self) -> bool:
         """Whether equalities tie coefficients to each other."""
-        return len(self._equal) > 0
+        return bool(self.constraints.equality.any())
+
+    @cached_property
+    def lengths(self) -> Floats:
+        """(coefficients,) of the columns."""
+        return np.asarray(np.linalg.norm(self.design, axis=0))
 
     def fit(self, support: Iterable[int]) -> SupportFit:
         """Least squares under the equalities; raises InfeasibleError where they cannot be met."""
         chosen = np.union1d(np.asarray(list(support), dtype=np.intp), self.required)
-        design, goal = self._rows
-        columns = design[:, chosen]
-        equal = self._equal
-        free = equal.freedom(chosen, also=equal.goal != 0) if len(equal) else None
+        goal, columns = self.target, self.design[:, chosen]
+        equal = self.constraints.equalities if self.coupled else None
+        free = equal.freedom(chosen, also=equal.goal != 0) if equal is not None else None
         if free is not None:
             goal = goal - columns @ free.offset
             basis = free.basis.toarray()
             columns = columns @ basis
-        size = lengths(columns)
+        size = column_lengths(columns)
         directions, r = np.linalg.qr(columns / size)
         weights = directions.T @ goal
         if np.abs(np.diagonal(r)).min(initial=1.0) > 1e-11:
@@ -120,7 +187,7 @@ class Supports:
         left = goal - directions @ weights
         if free is not None:
             x, spread = basis @ x + free.offset, basis @ spread
-        return SupportFit(chosen, x, spread, float(left @ left), directions, left)
+        return SupportFit(chosen, x, spread, float(left @ left) + self.rest, directions, left)
 
     def possible(self, support: Iterable[int]) -> SupportFit | None:
         """The fit, or None where constraints cannot be met."""
@@ -129,63 +196,66 @@ class Supports:
         except InfeasibleError:
             return None
 
+    def cost(self, support: Ints, free: int) -> float:
+        """The price of a support; where coefficients are tied, of as many as are free."""
+        return float(self.price[support].sum()) * free / len(support) if len(support) else 0.0
+
+    def value(self, loss: float, cost: float) -> float:
+        """The criterion of a loss and a cost."""
+        if self.known:
+            return loss + cost
+        return self.rows / self.effect * float(np.log(max(loss, 1e-300))) + cost
+
     def criterion(self, fit: SupportFit) -> float:
         """χ² and the price of the parameters."""
-        return fit.loss + self.price * fit.free
+        return self.value(fit.loss, self.cost(fit.support, fit.free))
 
-    def best(
-        self, supports: Sequence[Ints], *, own_variance: float | None = None, most: int = 200
-    ) -> SupportFit | None:
-        """The fit of least criterion among supports.
-
-        own_variance: the price of a parameter where each is judged by its own residual
-        """
-        found: tuple[float, SupportFit] | None = None
-        rows = self.form.objective.rows
-
-        def value(loss: float, free: int) -> float:
-            if own_variance is None:
-                return loss + self.price * free
-            return rows * float(np.log(max(loss, 1e-300))) + own_variance * free
-
+    def best(self, supports: Sequence[Ints], *, most: int = 200) -> SupportFit | None:
+        """The fit of least criterion among supports of at most so many terms."""
+        best: tuple[float, SupportFit] | None = None
+        cheapest = float(self.price.min(initial=np.inf))
+        fewer = int(self.constraints.equality.sum())
         for support in sorted(supports, key=len):
-            if found is not None and value(self.least, len(support) - len(self._equal)) > found[0]:
+            bound = self.value(self.least, cheapest * max(len(support) - fewer, 0))
+            if best is not None and bound > best[0]:
                 break
             fit = self.possible(support) if len(support) <= most else None
-            if fit is not None and (found is None or value(fit.loss, fit.free) < found[0]):
-                found = value(fit.loss, fit.free), fit
-        return None if found is None else found[1]
+            if fit is not None and (best is None or self.criterion(fit) < best[0]):
+                best = self.criterion(fit), fit
+        return None if best is None else best[1]
 
     @cached_property
     def least(self) -> float:
         """χ² of all coefficients together: no support has less."""
-        design, goal = self._rows
-        directions = np.linalg.qr(design)[0]
-        left = goal - directions @ (directions.T @ goal)
-        return float(left @ left)
+        directions = np.linalg.qr(self.design)[0]
+        left = self.target - directions @ (directions.T @ self.target)
+        return float(left @ left) + self.rest
 
-    def can_gain(self) -> Callable[[Step], bool]:
+    def can_gain(self, unit: float) -> Callable[[Step], bool]:
         """For a run of the solver: whether larger supports may still have a smaller criterion than those met.
 
         An iterate has at least the χ² of its support, and no support less than all coefficients together.
+
+        unit: what one unit of the solver's objective is in χ²
         """
-        unit = float(self.form.sizes[1][0]) ** 2
-        met = np.inf
+        smallest = np.inf
+        cheapest, dearest = float(self.price.min()), float(self.price.max())
 
         def goes_on(step: Step) -> bool:
-            nonlocal met
-            met = min(met, unit * step.objective + self.price * step.atoms)
-            return self.least + self.price * step.atoms <= met
+            nonlocal smallest
+            smallest = min(smallest, unit * step.objective + dearest * step.atoms)
+            return self.least + cheapest * step.atoms <= smallest
 
         return goes_on
 
-    def settle(self, fit: SupportFit, *, scale: float = 1.0, most: int = 300) -> SupportFit:
-        """Add while an excluded term's |z| exceeds √price, drop while an included one's is below.
+    def settle(self, fit: SupportFit, *, most: int = 300) -> SupportFit:
+        """Add, drop, merge and exchange while the criterion falls.
 
-        scale: variance of the rows, where it is not 1
+        Where the noise is not known the price follows the residual: a term must be worth `price` times the
+        mean square that the support leaves.
         """
-        if scale != 1.0:
-            return replace(self, price=self.price * scale).settle(fit, most=most)
+        if not self.known:
+            return self._settled_by_own_variance(fit, most)
         seen = {fit.support.tobytes()}
         for _ in range(most):
             new = self._added(fit) or self.without_weakest(fit) or self._merged(fit) or self._exchanged(fit)
@@ -195,64 +265,67 @@ class Supports:
             seen.add(fit.support.tobytes())
         return fit
 
+    def _settled_by_own_variance(self, fit: SupportFit, most: int) -> SupportFit:
+        for _ in range(most):
+            scale = self.effect * fit.loss / max(self.rows - fit.free, 1)
+            here = self._at(scale)
+            new = here._added(fit) or here.without_weakest(fit) or here._merged(fit) or here._exchanged(fit)
+            if new is None or self.criterion(new) >= self.criterion(fit):
+                return fit
+            fit = new
+        return fit
+
+    def _at(self, scale: float) -> Supports:
+        """The same rows with the noise taken for known, of this variance."""
+        here = replace(self, known=True, price=self.price * scale)
+        # What depends on the columns alone is the same.
+        for name in ("lengths", "group", "required", "coupled"):
+            here.__dict__[name] = getattr(self, name)
+        return here
+
     def gains(self, fit: SupportFit) -> Floats:
         """(coefficients,) by how much χ² falls when each term alone is added; 0 for those inside."""
-        design = self._rows[0]
-        beyond = design - fit.directions @ (fit.directions.T @ design)
-        size = np.linalg.norm(beyond, axis=0)
-        whole = np.linalg.norm(design, axis=0)
-        new = size > _DEPENDENT * np.where(whole > 0, whole, np.inf)
-        gain = np.where(new, (beyond.T @ fit.left / np.where(new, size, 1.0)) ** 2, 0.0)
+        # The residual is orthogonal to the directions: only the length needs what is left of a column.
+        inside = fit.directions.T @ self.design
+        beyond = self.lengths**2 - np.einsum("ij,ij->j", inside, inside)
+        new = beyond > (_DEPENDENT * np.where(self.lengths > 0, self.lengths, np.inf)) ** 2
+        gain = np.where(new, (fit.left @ self.design) ** 2 / np.where(new, beyond, 1.0), 0.0)
         gain[fit.support] = 0.0
         return np.asarray(gain)
 
-    def replaceable(self, fit: SupportFit, within: float) -> Ints:
-        """Places in a support whose term may go, or make way for another, at a rise of χ² below `within`.
+    def connected_to(self, place: int) -> Ints:
+        """A coefficient and what equalities connect to it."""
+        return np.flatnonzero(self.group == self.group[place])
 
-        A term that goes leaves z_i along its own direction u_i, and a column c outside then explains
-        (cᵀ left + cᵀ u_i z_i)² / (what is left of |c|² + (cᵀ u_i)²) of it. All places under equalities.
-        """
-        if self.coupled:
-            return np.arange(len(fit.support))
-        design = self._rows[0]
-        error = np.linalg.norm(fit.spread, axis=1)
-        known = error > 0
-        z = np.divide(fit.x, error, out=np.full(len(error), np.inf), where=known)
-        own = fit.directions @ (fit.spread / np.where(known, error, 1.0)[:, None]).T
-        outside = np.setdiff1d(np.arange(design.shape[1]), fit.support)
-        columns = design[:, outside]
-        along = columns.T @ own
-        beyond = np.sum(columns**2, axis=0) - np.sum((fit.directions.T @ columns) ** 2, axis=0)
-        whole = np.maximum(beyond, 0.0)[:, None] + along**2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.where(whole > 0, ((columns.T @ fit.left)[:, None] + along * z) ** 2 / whole, 0.0)
-        rise = z**2 - np.maximum(np.nan_to_num(gain).max(axis=0, initial=0.0), self.price)
-        return np.flatnonzero(~(rise > within))
+    def _worth(self, new: SupportFit, old: SupportFit) -> bool:
+        """Whether a larger support is worth its price."""
+        more = self.cost(new.support, new.free) - self.cost(old.support, old.free)
+        return old.loss - new.loss > max(more, float(self.price.min()))
 
     def _added(self, fit: SupportFit) -> SupportFit | None:
-        gain = self.gains(fit)
+        gain = self.gains(fit) - self.price
         for place in np.argsort(-gain)[:20]:
-            if gain[place] <= self.price:
+            if gain[place] <= 0.0:
                 return None
-            together = np.flatnonzero(self.group == self.group[place])
-            new = self.possible(np.union1d(fit.support, together))
-            if new is not None and fit.loss - new.loss > self.price * max(new.free - fit.free, 1):
+            new = self.possible(np.union1d(fit.support, self.connected_to(int(place))))
+            if new is not None and self._worth(new, fit):
                 return new
         return None
 
     def without_weakest(self, fit: SupportFit, keep: int = -1) -> SupportFit | None:
         """Without the least significant term, if that pays; one may be kept whatever its significance."""
         z = np.where(np.isin(fit.support, self.required) | (fit.support == keep), np.inf, fit.z)
-        for place in np.argsort(z)[:20]:
-            if z[place] ** 2 >= self.price:
+        short = z**2 - self.price[fit.support]
+        for place in np.argsort(short)[:20]:
+            if short[place] >= 0.0:
                 return None
             new = self.possible(np.delete(fit.support, place))
             if new is None:
                 continue
             # What was tied to it has gone with it.
-            kept = new.support[(new.x != 0) | np.isin(new.support, self.required)]
-            new = new if len(kept) == len(new.support) else self.fit(kept)
-            if new.loss - fit.loss < self.price * max(fit.free - new.free, 1):
+            stays = new.support[(new.x != 0) | np.isin(new.support, self.required)]
+            new = new if len(stays) == len(new.support) else self.fit(stays)
+            if len(new.support) < len(fit.support) and not self._worth(fit, new):
                 return new
         return None
 
@@ -264,10 +337,10 @@ class Supports:
         if self.coupled:
             return None
         gain = self.gains(fit)
-        for place in np.argsort(-gain)[:_TRIED]:
+        for place in np.argsort(self.price - gain)[:_TRIED]:
             if gain[place] <= 0.0:
-                return None
-            new = self.possible(np.union1d(fit.support, np.flatnonzero(self.group == self.group[place])))
+                continue
+            new = self.possible(np.union1d(fit.support, [place]))
             less = new
             while less is not None:
                 new, less = less, self.without_weakest(less, int(place))
@@ -281,14 +354,12 @@ class Supports:
         A column a outside the support that is Σ a_i c_i over the columns c_i inside may take c times its
         share from each of them; where c is x_i / a_i for several i, these are not needed any more.
         """
-        design = self._rows[0]
-        beyond = design - fit.directions @ (fit.directions.T @ design)
-        whole = np.linalg.norm(design, axis=0)
-        inside = (np.linalg.norm(beyond, axis=0) <= _DEPENDENT * whole) & (whole > 0)
+        beyond = self.design - fit.directions @ (fit.directions.T @ self.design)
+        inside = (np.linalg.norm(beyond, axis=0) <= _DEPENDENT * self.lengths) & (self.lengths > 0)
         inside[fit.support] = False
         error = np.linalg.norm(fit.spread, axis=1)
         for place in np.flatnonzero(inside):
-            share = fit.spread @ (fit.directions.T @ design[:, place])
+            share = fit.spread @ (fit.directions.T @ self.design[:, place])
             used = np.flatnonzero(np.abs(share) > 1e-6 * np.abs(share).max(initial=0.0))
             for i in used:
                 left = np.abs(fit.x - fit.x[i] / share[i] * share)
