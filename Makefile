@@ -1,6 +1,7 @@
 # Every target makes its own .venv when there is none; Python 3.11 or later, git and make are all it needs.
 #   make demo   from the bundled data to equations, figures and report, in demo-output/
 #   make test   tests, doctests and the examples of README and docs
+#   make kernels  the numeric and printed tests once more, with other kernels of OpenBLAS
 #   make check  format, lint, types, documentation
 #   make bench  the tables in benchmarks/results/
 #   make docs   the documentation in site/
@@ -19,7 +20,7 @@ WORKERS ?= 2
 # A link that leads nowhere is an error; the notice is about a version of mkdocs that is not in use.
 BUILD_DOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: help demo test check format bench docs outputs clean
+.PHONY: help demo test kernels check format bench docs outputs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,6 +30,15 @@ demo: $(VENV)/.run
 
 test: $(VENV)/.dev
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests src $(ARGS)
+
+# No result may hang on the kernels that OpenBLAS picks for a processor: with AVX-512 it picks SkylakeX, and
+# Haswell is the other; elsewhere it picks Haswell or Zen, which are alike, and Sandybridge is the other.
+KERNEL ?= $(shell grep -qm1 avx512f /proc/cpuinfo 2>/dev/null && echo Haswell || echo Sandybridge)
+NUMERIC := $(wildcard tests/test_examples.py tests/test_docs.py tests/solver tests/test_least_squares.py \
+	tests/test_regression.py tests/test_selection.py tests/test_states.py tests/test_weak.py src)
+
+kernels: $(VENV)/.dev
+	OPENBLAS_CORETYPE=$(KERNEL) $(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(NUMERIC) $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

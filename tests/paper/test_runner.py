@@ -108,8 +108,12 @@ def test_data_that_cannot_be_made_fail_every_method_of_the_case(tmp_path):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Every study in the smallest size that still draws its figures."""
-    plan = studies.StudyPlan((1e-5, 1e-3), 1, 2)
+    """Every study in the smallest size that still draws its figures; `test_peers` has every method."""
+    plan = studies.StudyPlan((1e-4, 1e-3), 1, 2)
+    monkeypatch.setattr(studies, "METHODS", ("floor", "sindy", "weak", "default", "default-c"))
+    monkeypatch.setattr(studies, "HEAT_METHODS", ("sindy", "default"))
+    monkeypatch.setattr(studies, "SMALL", {"michaelis": plan})
+    monkeypatch.setattr(studies, "ESTIMATES", (1e-6, 1e-4, 1e-2))
     monkeypatch.setattr(studies, "QUICK", dict.fromkeys((*studies.SMALL, *studies.LARGE), plan))
     monkeypatch.setattr(studies, "QUICK_HEAT", studies.StudyPlan((1e-4,), 1, 2))
     monkeypatch.setattr(studies, "SIZES", {"fput5": (10,)})
