@@ -120,7 +120,7 @@ def _read_fields(settings: FitSettings) -> list[Field]:
     """Every file as a field; values are read when they are needed."""
     periodic = () if settings.periodic is None else texts.names(settings.periodic, "--periodic")
     inputs = () if settings.inputs is None else texts.names(settings.inputs, "--inputs")
-    time = settings.time or "t"
+    time = settings.time
     return [
         cindy.Field(file, periodic=periodic, inputs=inputs, time=time, name=Path(file).stem)
         for file in settings.data

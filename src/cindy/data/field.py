@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cindy._check import did_you_mean, floats, positive, unique_names
+from cindy._check import did_you_mean, floats, positive, text, unique_names
 from cindy._types import Floats
-from cindy.data.files import arrays_of_file, from_dataset
+from cindy.data.files import WithUnit, arrays_of_file, from_dataset
 from cindy.data.grid_statistics import grid_noise, without_noise
+from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
 from cindy.errors import DataError
 
 __all__ = ["Field", "as_fields", "is_fields"]
@@ -20,8 +21,7 @@ __all__ = ["Field", "as_fields", "is_fields"]
 _DIMENSIONS = 3
 """Of space."""
 _UNEVEN = 1e-6
-"""Relative difference of steps from which a grid is not uniform: coordinates are often stored in single
-precision."""
+"""Relative difference of steps from which a grid is not uniform."""
 
 
 class Grid(Protocol):
@@ -47,7 +47,8 @@ class Field:
     inputs: known fields without noise or equation, {"a": values over space, or over space and time}; a text
         names a coordinate
     mask: True where a value must not be used, over space or over space and time
-    time: the name of the coordinate of time
+    time: the name of the coordinate of time; by default the one that is called t, time, date or alike
+    time_unit: what one unit of time is, such as "s"; moments and the attributes of netCDF give it, too
 
     >>> x, t = np.linspace(0, 1, 50, endpoint=False), np.linspace(0, 2, 30)
     >>> Field(u=np.sin(2 * np.pi * (x[:, None] - t)), x=x, t=t, periodic="x")
@@ -58,6 +59,7 @@ class Field:
     inputs: tuple[str, ...]
     axes: tuple[str, ...]
     time: str
+    time_unit: str
     name: str
     weight: float
     stopped: str | None
@@ -70,21 +72,25 @@ class Field:
         periodic: str | Iterable[str] | Mapping[str, float] = (),
         inputs: str | Iterable[str] | Mapping[str, Any] = (),
         mask: Any = None,
-        time: str = "t",
+        time: str | None = None,
+        time_unit: str = "",
         name: str = "",
         weight: float = 1.0,
         stopped: str | None = None,
         **arrays: Any,
     ) -> None:
-        self.name, self.time, self.stopped = str(name), str(time), stopped
+        self.name, self.stopped = text(name, "Field: `name`"), stopped
         self._where = f'Field "{name}"' if name else "Field"
+        if time is not None:
+            text(time, f"{self._where}: `time`")
         self.weight = positive(weight, f"{self._where}: `weight`")
         if data is not None:
             if arrays:
                 raise DataError(f"{self._where}: pass a Dataset or arrays by name, not both.")
             is_path = isinstance(data, (str, PathLike))
-            arrays = (arrays_of_file if is_path else from_dataset)(data, self.time, self._where)
+            arrays = (arrays_of_file if is_path else from_dataset)(data, time, self._where)
         order, values = _sorted_out(arrays, self._where)
+        self.time = str(time_column(order) or "t") if time is None else time
         if self.time not in order:
             raise DataError(
                 f'{self._where}: the coordinate of time "{self.time}" is missing; there are '
@@ -97,8 +103,11 @@ class Field:
                 f"{len(self.axes)}. "
                 "Values at one place are a Trajectory."
             )
+        moments, unit = _moments(order[self.time], self.time)
+        self.time_unit = text(time_unit, f"{self._where}: `time_unit`") or unit
         self._coordinates = {
-            axis: _increasing(order[axis], axis, self._where) for axis in (*self.axes, self.time)
+            axis: _increasing(moments if axis == self.time else order[axis], axis, self._where)
+            for axis in (*self.axes, self.time)
         }
         self.states = unique_names(values, f"{self._where}: fields")
         if not self.states:
@@ -191,8 +200,12 @@ class Field:
         """A field or an input at the times start … stop − 1: (space …, stop − start), NaN where missing."""
         if name not in self._grids:
             raise DataError(f"{self._where}: there is no field {name!r}. {did_you_mean(name, self._grids)}")
-        raw = self._grids[name][..., start:stop]
-        values = np.ma.filled(np.ma.asarray(raw).astype(np.float64), np.nan)
+        try:
+            raw = self._grids[name][..., start:stop]
+            values = np.ma.filled(np.ma.asarray(raw).astype(np.float64), np.nan)
+        # A file is read only now, and a damaged one may fail in any part of a library.
+        except (Exception, MemoryError) as error:
+            raise DataError(f"{self._where}: {name!r} cannot be read: {error}.") from error
         if np.isinf(values).any():
             raise DataError(
                 f"{self._where}: {name!r} holds infinite values. Write NaN where values are missing."
@@ -230,6 +243,7 @@ class Field:
             **arrays,
             periodic=self._periods,
             time=self.time,
+            time_unit=self.time_unit,
             name=self.name,
             stopped=stopped,
         )
@@ -387,10 +401,21 @@ def _sorted_out(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], 
     return coordinates, values
 
 
+def _moments(values: Any, name: str) -> tuple[Any, str]:
+    """The coordinate of time and its unit: moments, and numbers with a unit as netCDF has it, in seconds."""
+    written = values.unit if isinstance(values, WithUnit) else ""
+    array = values.values if isinstance(values, WithUnit) else values
+    try:
+        counted = in_seconds(array, written) if written else seconds(array)
+    except (TypeError, ValueError):  # ragged, or no array at all: the check of numbers says what is wrong
+        counted = None
+    if counted is None and written:
+        counted = seconds(array)
+    return (array, written or unit_in_name(name)) if counted is None else (counted, "s")
+
+
 def _increasing(values: Any, axis: str, where: str) -> Floats:
-    array = np.asarray(values)
-    if array.dtype.kind == "M":
-        array = (array - array[0]) / np.timedelta64(1, "s")
+    array = np.asarray(values.values if isinstance(values, WithUnit) else values)
     result = floats(array, f"{where}: `{axis}`", ndim=1)
     bad = np.flatnonzero(np.diff(result) <= 0)
     if len(bad):
@@ -399,7 +424,17 @@ def _increasing(values: Any, axis: str, where: str) -> Floats:
             f"{where}: `{axis}` must increase, but {axis}[{i}] = {result[i]:g} is followed by "
             f"{axis}[{i + 1}] = {result[i + 1]:g}. Sort the grid along this axis."
         )
-    return result
+    return _unrounded(result)
+
+
+def _unrounded(x: Floats) -> Floats:
+    """A grid of equal steps that was rounded to single precision, without the rounding."""
+    if len(x) < 3 or not np.array_equal(x, x.astype(np.float32)):
+        return x
+    even = np.linspace(x[0], x[-1], len(x))
+    precision = float(np.finfo(np.float32).eps) * max(abs(float(x[0])), abs(float(x[-1])))
+    # A rounded value is off by half of the precision, and so are the ends of the even grid.
+    return even if float(np.max(np.abs(even - x))) <= precision else x
 
 
 class _Moved:

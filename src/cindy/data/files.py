@@ -1,8 +1,18 @@
-"""Binary files: npz, parquet, Excel, Matlab and netCDF, each opened with care."""
+"""Binary files: npz, parquet, Excel, Matlab and netCDF.
+
+Each is opened by the same rules. Sizes that a file declares are compared with its own before anything is
+unpacked, because a file of a kilobyte may declare a terabyte. Whatever fails inside numpy, zipfile, pandas,
+pyarrow or HDF5 becomes a sentence about the file.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._extras import require
+from cindy.data.matlab import matlab_arrays
+from cindy.data.moments import time_column
 from cindy.data.tables import LEAST_SUSPECT, MOST_PACKED, Table, from_arrays, from_frame
 from cindy.errors import DataError
 
 __all__ = [
     "NETCDF",
+    "WithUnit",
     "arrays_of_file",
     "from_dataset",
     "from_excel",
@@ -24,7 +37,87 @@ __all__ = [
 ]
 
 
+NETCDF = {".nc", ".nc3", ".nc4", ".cdf", ".netcdf"}
 _ENGINES = {".xls": "xlrd", ".ods": "odf"}
+_CELL = re.compile(rb'<c [^>]*?r="([A-Z]{1,3})(\d{1,7})"')
+_REPEATED = re.compile(rb'<table:table-cell(?=[^>]*office:value)[^>]*number-columns-repeated="(\d+)"')
+
+
+@contextmanager
+def _reading(path: Path | str, kind: str) -> Iterator[None]:
+    """Turns whatever goes wrong inside into a sentence about the file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except DataError as error:
+        said = str(error)
+        raise DataError(said if str(path) in said else f"{path} cannot be read as {kind}: {said}.") from error
+    # A damaged file may fail in any part of a library, each with errors of its own.
+    except (Exception, MemoryError) as error:
+        said = (str(error).strip().splitlines() or [""])[0].rstrip(".") or type(error).__name__
+        raise DataError(f"{path} cannot be read as {kind}: {said}.") from error
+
+
+def _largest(path: Path) -> int:
+    """Bytes that the content of a file of measurements may have in memory."""
+    return max(LEAST_SUSPECT, MOST_PACKED * path.stat().st_size)
+
+
+def _must_fit(path: Path, bytes_declared: int) -> None:
+    if bytes_declared > _largest(path):
+        raise DataError(
+            f"{path} has {path.stat().st_size:,} bytes and would fill {bytes_declared:,}, which measurements "
+            "never do. If it is all right, save it without compression."
+        )
+
+
+def _check_archive(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        _must_fit(path, sum(entry.file_size for entry in archive.infolist()))
+
+
+def from_npz(path: Path) -> Table:
+    """Arrays t (n,) and x (n, d), with u, states and inputs where there are any; or one array per column."""
+    return from_arrays(str(path), _npz_arrays(path))
+
+
+def _npz_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with _reading(path, "an npz file of plain arrays"):
+        _check_archive(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {name: np.asarray(file[name]) for name in file.files}
+
+
+def from_parquet(path: Path, rows: int | None = None) -> Table:
+    """A parquet file, through pandas; with `rows`, no more than its first so many."""
+    try:
+        import pandas  # noqa: F401
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise DataError(
+            f"{path}: reading parquet needs pandas and pyarrow, and {error.name} is missing. "
+            'Install them with pip install "cindy[data]".'
+        ) from error
+    with _reading(path, "parquet"), pq.ParquetFile(path, pre_buffer=False) as file:
+        declared = file.metadata
+        if rows is None:
+            groups = (declared.row_group(k).total_byte_size for k in range(declared.num_row_groups))
+            # Repeated values take no room in the file, but do in memory.
+            _must_fit(path, max(sum(groups), 8 * declared.num_rows * max(declared.num_columns, 1)))
+            frame = file.read().to_pandas()
+        else:
+            frame = _first_rows(file, rows)
+    return from_frame(frame, str(path))
+
+
+def _first_rows(file: Any, rows: int) -> Any:
+    """A data frame of the first rows of a parquet file; an empty one where it has none."""
+    import pyarrow as pa
+
+    batch = next(file.iter_batches(batch_size=rows), None)
+    table = file.schema_arrow.empty_table() if batch is None else pa.Table.from_batches([batch])
+    return table.to_pandas()
 
 
 def from_excel(path: Path) -> Table:
@@ -39,103 +132,71 @@ def from_excel(path: Path) -> Table:
             f"{path}: reading this needs pandas and {engine}, and {error.name} is missing. "
             'Install them with pip install "cindy[data]".'
         ) from error
-    try:
+    with _reading(path, "a workbook"):
+        if engine != "xlrd":
+            _check_archive(path)
+            _check_sheets(path)
         frame = pd.read_excel(path, engine=engine)  # type: ignore[call-overload]
-    # A damaged file may fail in any part of pandas, of the engine or of zipfile, each with errors of its own.
-    except (Exception, MemoryError) as error:
-        said = str(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{path} cannot be read as a workbook: {said}.") from error
     empty = [str(name) for name in frame.columns if str(name).startswith("Unnamed:")]
     blank = [name for name in empty if frame[name].isna().all()]
     frame = frame.drop(columns=blank).dropna(how="all")
-    if len(empty) > len(blank):
+    if [name for name in empty if name not in blank and name != "Unnamed: 0"]:
         raise DataError(
             f"{path}: a column of the first sheet has no name. The first row must name the columns."
         )
     return from_frame(frame.reset_index(drop=True), str(path))
 
 
+def _check_sheets(path: Path) -> None:
+    """Refuse sheets whose few cells lie so far apart that the table between them fills the memory."""
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            name = entry.filename
+            if name == "content.xml":  # OpenDocument: a cell or a row stands for many
+                times = max((int(n) for n in _REPEATED.findall(archive.read(entry))), default=0)
+                if times > 20_000:
+                    raise DataError(f"a cell with a value stands for {times:,}")
+            elif name.startswith("xl/worksheets/") and name.endswith(".xml"):
+                cells = _CELL.findall(archive.read(entry))
+                width = max((_column_number(column) for column in {column for column, _ in cells}), default=0)
+                height = max((int(row) for _, row in cells), default=0)
+                if width * height > 1_000_000 + 100 * len(cells):
+                    raise DataError(f"{len(cells):,} cells are spread over {height:,} × {width:,}")
+
+
+def _column_number(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - 64
+    return number
+
+
 def from_matlab(path: Path) -> Table:
     """The variables of a Matlab file: vectors are columns; matrices x and u as in an npz file."""
-    from scipy.io import loadmat
+    with _reading(path, "a Matlab file"):
+        raw = path.read_bytes()
+        if raw[:4] == b"\x89HDF" or raw[512:516] == b"\x89HDF" or raw[:20].startswith(b"MATLAB 7.3"):
+            raise DataError(
+                f"{path} is a Matlab file of version 7.3, which is not read. Save it with save(…, '-v7')."
+            )
+        if 0 in raw[:4]:  # version 4
+            from scipy.io import loadmat
 
-    try:
-        found = loadmat(path, squeeze_me=False, chars_as_strings=True)
-    except NotImplementedError as error:
-        raise DataError(
-            f"{path} is a Matlab file of version 7.3, which is not read. Save it with save(…, '-v7')."
-        ) from error
-    # A damaged file may fail in any part of scipy or zlib, each with errors of its own.
-    except (Exception, MemoryError) as error:
-        said = str(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{path} cannot be read as a Matlab file: {said}.") from error
-    arrays = {name: _plain(value) for name, value in found.items() if not name.startswith("__")}
+            found = {name: np.asarray(value) for name, value in loadmat(path).items() if name[:2] != "__"}
+        else:
+            found = matlab_arrays(raw, _largest(path))
+    arrays = {name: _plain(value) for name, value in found.items()}
     # A file often holds a step or a constant beside the columns.
     return from_arrays(str(path), {name: a for name, a in arrays.items() if a is not None and a.size > 1})
 
 
-def _plain(value: Any) -> np.ndarray[Any, Any] | None:
-    """A vector as one dimension, a matrix or names as they are; None for what holds no numbers or names."""
-    array = np.asarray(value)
-    if array.dtype.kind == "O":  # a cell array, of names for example
-        array = np.array([str(np.squeeze(one)) for one in array.flat])
+def _plain(array: NDArray[Any]) -> NDArray[Any] | None:
+    """A vector as one dimension, a matrix or names as they are; None for what is no column and no table."""
     if array.dtype.kind == "U":
-        return np.array([str(one).strip() for one in array.flat])
-    if array.dtype.kind not in "fiubc" or array.ndim > 2 or array.size == 0:
+        return np.array([str(text).strip() for text in array.flat])
+    if array.ndim > 2 or array.size == 0 or array.dtype.kind not in "fiubc":
         return None
-    return array.reshape(-1) if array.ndim == 2 and 1 in array.shape and array.size > 1 else array
-
-
-def from_npz(path: Path) -> Table:
-    """Arrays t (n,) and x (n, d), with u, states and inputs where there are any; or one array per column."""
-    return from_arrays(str(path), _arrays(path))
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            unpacked = sum(entry.file_size for entry in file.zip.infolist())
-            if unpacked > max(LEAST_SUSPECT, MOST_PACKED * path.stat().st_size):
-                raise DataError(f"{path} would unpack to {unpacked:,} bytes, which is no measurement.")
-            return {name: np.asarray(file[name]) for name in file.files}
-    except DataError:
-        raise
-    # A damaged file may fail in any part of numpy, zipfile or zlib, each with errors of its own.
-    except (Exception, MemoryError) as error:
-        said = str(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{path} is not an npz file of plain arrays: {said}.") from error
-
-
-def from_parquet(path: Path, rows: int | None = None) -> Table:
-    """A parquet file, through pandas; with `rows`, no more than its first so many."""
-    try:
-        import pandas as pd
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading parquet needs pandas and pyarrow, and {error.name} is missing. "
-            'Install them with pip install "cindy[data]".'
-        ) from error
-    try:
-        frame = pd.read_parquet(path) if rows is None else _first_rows(path, rows)
-    # A damaged file may fail in any part of pandas, pyarrow or a codec, each with errors of its own.
-    except (Exception, MemoryError) as error:
-        raise DataError(f"{path} cannot be read as parquet: {str(error).rstrip('.')}.") from error
-    return from_frame(frame, str(path))
-
-
-def _first_rows(path: Path, rows: int) -> Any:
-    """A data frame of the first rows of a parquet file; an empty one where it has none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        batch = next(file.iter_batches(batch_size=rows), None)
-        table = file.schema_arrow.empty_table() if batch is None else pa.Table.from_batches([batch])
-    return table.to_pandas()
-
-
-NETCDF = {".nc", ".nc3", ".nc4", ".cdf", ".netcdf"}
+    return array.reshape(-1) if 1 in array.shape and array.size > 1 else array
 
 
 class _Stored:
@@ -150,6 +211,10 @@ class _Stored:
         known = variable._attributes
         self._fill = [known[name] for name in ("_FillValue", "missing_value") if name in known]
         self._scale, self._offset = float(known.get("scale_factor", 1.0)), float(known.get("add_offset", 0.0))
+        unit = known.get("units", b"")
+        self.attrs = {"units": unit.decode("utf-8", "replace") if isinstance(unit, bytes) else str(unit)}
+        if len(self.dims) != self.ndim or data.dtype.kind not in "iuf":
+            raise DataError("a variable does not hold numbers over its dimensions")
 
     def __getitem__(self, key: Any, /) -> Any:
         raw = self._data[key]
@@ -159,59 +224,69 @@ class _Stored:
         return values * self._scale + self._offset
 
 
-def arrays_of_file(path: str | os.PathLike[str], time: str, where: str) -> dict[str, Any]:
-    """Coordinates and fields of a file by name, the fields of netCDF unread."""
+def arrays_of_file(path: str | os.PathLike[str], time: str | None, where: str) -> dict[str, Any]:
+    """Coordinates and fields of a file by name, the fields of netCDF unread; the coordinate of time last.
+
+    time: its name; None: the one that is called as times are
+    """
     file = Path(path)
     if not file.is_file():
         raise DataError(f"{where}: there is no file {file}.")
     if file.suffix.lower() == ".npz":
-        try:
-            with np.load(file, allow_pickle=False) as found:
-                return {name: found[name] for name in found.files}
-        except (OSError, ValueError) as error:
-            raise DataError(f"{where}: {file} is not an npz file of arrays: {error}.") from error
+        return dict(_npz_arrays(file))
     if file.suffix.lower() not in NETCDF:
         raise DataError(f"{where}: {file} must be netCDF (.nc) or npz.")
-    with file.open("rb") as stream:
-        classic = stream.read(3) == b"CDF"
-    if classic:
-        return _classic(file, time, where)
+    with _reading(file, "netCDF"):
+        with file.open("rb") as stream:
+            classic = stream.read(3) == b"CDF"
+        if classic:
+            return _classic(file, time, where)
     xarray = require("xarray", "data", f"reading {file}, which is netCDF 4,")
-    try:
+    with _reading(file, "netCDF 4, for which xarray and h5netcdf or netCDF4 are needed (cindy[data])"):
         return from_dataset(xarray.open_dataset(file, decode_times=False), time, where)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{where}: cannot read {file}: {error}. netCDF 4 needs h5netcdf or netCDF4 beside xarray, which "
-            "the extra cindy[data] brings; classic netCDF needs nothing."
-        ) from error
 
 
-def _classic(file: Path, time: str, where: str) -> dict[str, Any]:
+def _classic(file: Path, time: str | None, where: str) -> dict[str, Any]:
     from scipy.io import netcdf_file  # 30 ms to import
 
-    try:
-        found: Any = netcdf_file(file, "r", mmap=True)
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{where}: {file} is not a netCDF file, or is damaged: {error}.") from error
-    with found:
-        start = found._mm_buf.__array_interface__["data"][0]
+    with netcdf_file(file, "r", mmap=True) as found:
+        contents: Any = found
+        start = contents._mm_buf.__array_interface__["data"][0]
         disk = np.memmap(file, dtype=np.uint8, mode="r")
-        stored = {name: _Stored(v, disk, start) for name, v in found.variables.items()}
+        stored = {
+            name: _Stored(variable, disk, start)
+            for name, variable in contents.variables.items()
+            if variable.data.dtype.kind in "iuf" and variable.data.ndim > 0
+        }
     most = max((v.ndim for v in stored.values()), default=0)
     dims = next((v.dims for v in stored.values() if v.ndim == most), ())
-    order = [d for d in dims if d != time] + [d for d in dims if d == time]
+    order = _time_last(dims, time)
     missing = [d for d in order if d not in stored]
     if missing or most < 2:
         what = f"coordinate for its dimension {missing[0]!r}" if missing else "variable over space and time"
         raise DataError(f"{where}: {file} holds no {what}.")
-    coordinates: dict[str, Any] = {d: np.array(stored[d][:], dtype=np.float64) for d in order}
+    coordinates: dict[str, Any] = {d: WithUnit(stored[d][:], stored[d].attrs["units"]) for d in order}
     return coordinates | {
         name: v for name, v in stored.items() if v.ndim == most and set(v.dims) == set(dims)
     }
 
 
-def from_dataset(data: Any, time: str, where: str) -> dict[str, Any]:
-    """Coordinates and fields of an xarray Dataset, the fields unread."""
+class WithUnit:
+    """A coordinate of a file with the unit that stands beside it."""
+
+    def __init__(self, values: Any, unit: str) -> None:
+        self.values, self.unit = np.asarray(values), str(unit)
+        self.ndim = self.values.ndim
+
+
+def _time_last(dims: Any, time: str | None) -> list[str]:
+    names = [str(d) for d in dims]
+    last = time_column(names) if time is None else time
+    return [d for d in names if d != last] + [d for d in names if d == last]
+
+
+def from_dataset(data: Any, time: str | None, where: str) -> dict[str, Any]:
+    """Coordinates and fields of an xarray Dataset, the fields unread; the coordinate of time last."""
     if hasattr(data, "to_dataset"):
         data = data.to_dataset(name=data.name or "u")
     if not (hasattr(data, "data_vars") and hasattr(data, "coords")):
@@ -222,9 +297,11 @@ def from_dataset(data: Any, time: str, where: str) -> dict[str, Any]:
     fields = {str(name): values for name, values in data.data_vars.items() if values.ndim > 1}
     if not fields:
         raise DataError(f"{where}: the Dataset holds no variable over space and time.")
-    dims = next(iter(fields.values())).dims
-    order = [d for d in dims if d != time] + [d for d in dims if d == time]
-    missing = [str(d) for d in order if d not in data.coords]
+    order = _time_last(next(iter(fields.values())).dims, time)
+    missing = [d for d in order if d not in data.coords]
     if missing:
         raise DataError(f"{where}: the Dataset has no coordinate for its dimension {missing[0]!r}.")
-    return {**{str(d): np.asarray(data.coords[d].values) for d in order}, **fields}
+    coordinates: dict[str, Any] = {
+        d: WithUnit(data.coords[d].values, data.coords[d].attrs.get("units", "")) for d in order
+    }
+    return coordinates | fields

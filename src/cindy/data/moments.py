@@ -1,9 +1,13 @@
-"""Dates, moments and durations as seconds."""
+"""Times as they are written: dates, durations, units, and the names of columns that hold them.
+
+Every moment becomes seconds since the first, whichever way it came: as an object, as text or as a number with
+a unit such as "hours since 2000-01-01". One file so gives one answer, however it is opened.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -11,11 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._types import Floats
+from cindy.errors import DataError
 
-__all__ = ["iso_seconds", "seconds"]
+__all__ = [
+    "MISSING",
+    "in_seconds",
+    "is_date",
+    "rank_as_time",
+    "seconds",
+    "text_seconds",
+    "time_column",
+    "unit_in_name",
+    "word_of_time",
+    "yyyymmdd_seconds",
+]
 
+MISSING = {"", "na", "n/a", "nan", "nat", "null", "none"}
+"""What an empty cell may be written as, in small letters."""
 _ISO = re.compile(r"\s*\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}){0,2}.*)?)?\s*")
-_MISSING = {"", "na", "n/a", "nan", "nat", "null", "none"}
+_LOCAL = re.compile(r"(\d{1,2})([./])(\d{1,2})\2(\d{4})(?:[ T]+(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?))?")
+"""31.03.2024 00:00, 31/03/2024 or 03/31/2024 00:00:10.5"""
+_CF = re.compile(r"\s*(nano|micro|milli)?(second|minute|hour|day)s?(\s+since\s.*)?\s*", flags=re.I)
+_LENGTHS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+_FRACTIONS = {None: 1.0, "milli": 1e-3, "micro": 1e-6, "nano": 1e-9}
+_NAMES = (
+    *("t", "time", "times", "timestamp", "datetime", "date", "year", "month", "week", "day", "hour"),
+    *("minute", "second", "sec", "elapsed"),
+)
+"""What a column of times is called, the surest first; plural, capitals and a unit behind it do not matter."""
+_UNITS = r"(s|sec|secs|seconds?|ms|us|µs|μs|ns|min|h|hr|hours?|d|days?|y|yr|years?)"
 
 
 def seconds(values: Any) -> Floats | None:
@@ -38,33 +66,107 @@ def seconds(values: Any) -> Floats | None:
     return np.asarray(np.where(missing, np.nan, array / np.timedelta64(1, "s")))
 
 
-def iso_seconds(entries: Sequence[str]) -> Floats | None:
-    """Dates such as 2024-05-01, 2024-05-01 12:30 or 2024-05-01T12:30:05.25+02:00 in seconds since the first.
+def in_seconds(values: Any, unit: str) -> Floats | None:
+    """Numbers with a unit as netCDF spells it, "hours since 2000-01-01" or "days", as seconds.
 
-    None where an entry is no such date, or where only some of them have a time zone. An empty entry is NaN.
+    Moments count from the first. None for any other unit.
+
+    >>> in_seconds([6, 12, 18], "hours since 2000-01-01").tolist()
+    [0.0, 21600.0, 43200.0]
     """
-    if not any(_ISO.fullmatch(entry) for entry in entries[:1]):
+    known = _CF.fullmatch(unit)
+    array = np.asarray(values)
+    # As xarray decodes them: a bare unit counts in the plural only.
+    if known is None or array.dtype.kind not in "iuf" or array.size == 0:
         return None
-    texts = ["NaT" if entry.strip().lower() in _MISSING else entry.strip() for entry in entries]
+    if known[3] is None and not unit.strip().lower().endswith("s"):
+        return None
+    numbers = array.astype(np.float64)
+    if known[3] is not None:
+        numbers = numbers - numbers.flat[0]
+    prefix = None if known[1] is None else known[1].lower()
+    if prefix is not None and known[2].lower() != "second":
+        return None
+    return np.asarray(numbers * (_LENGTHS[known[2].lower()] * _FRACTIONS[prefix]))
+
+
+def text_seconds(entries: Sequence[str], where: str) -> Floats | None:
+    """Dates in text as seconds since the first; None where an entry is no date.
+
+    2024-05-01, 2024-05-01 12:30 and 2024-05-01T12:30:05.25+02:00 are read, and 31.03.2024 12:30 or
+    31/03/2024, where some day beyond 12 tells whether the day or the month comes first. An empty entry is
+    NaN.
+    """
+    texts = [None if entry.strip().lower() in MISSING else entry.strip() for entry in entries]
+    first = next((text for text in texts if text is not None), "")
+    if _ISO.fullmatch(first):
+        return _iso_seconds(texts)
+    return _local_seconds(texts, where) if _LOCAL.fullmatch(first) else None
+
+
+def is_date(text: str) -> bool:
+    """Whether a cell is written as dates are."""
+    return bool(_ISO.fullmatch(text.strip()) or _LOCAL.fullmatch(text.strip()))
+
+
+def _iso_seconds(texts: Sequence[str | None]) -> Floats | None:
+    """None where only some of them have a time zone."""
     try:
-        zoned = any(re.search(r"(Z|[+-]\d{2}:?\d{2})$", text[10:]) for text in texts)
+        zoned = any(text and re.search(r"(Z|[+-]\d{2}:?\d{2})$", text[10:]) for text in texts)
         if not zoned:
-            return seconds(np.array(texts, dtype="datetime64[us]"))
-        moments = [None if text == "NaT" else datetime.fromisoformat(text) for text in texts]
-    except ValueError:
+            return seconds(np.array(["NaT" if text is None else text for text in texts], "datetime64[us]"))
+        moments = [None if text is None else datetime.fromisoformat(text) for text in texts]
+    except (ValueError, OverflowError):
         return None
-    if any(one is not None and one.tzinfo is None for one in moments):
+    if any(moment is not None and moment.tzinfo is None for moment in moments):
         return None
     return seconds(np.array(moments, dtype=object))
 
 
+def _local_seconds(texts: Sequence[str | None], where: str) -> Floats | None:
+    parts = [None if text is None else _LOCAL.fullmatch(text) for text in texts]
+    if any(part is None and text is not None for part, text in zip(parts, texts, strict=True)):
+        return None
+    known = [part for part in parts if part is not None]
+    # With points the day comes first wherever they are used; with strokes it depends on the country.
+    day_first = any(part[2] == "." or int(part[1]) > 12 for part in known)
+    month_first = any(int(part[3]) > 12 for part in known)
+    if day_first == month_first:
+        shown = next(text for text in texts if text is not None)
+        raise DataError(
+            f"{where}: {shown!r} may have the day first or the month first. Write dates as 2024-03-31."
+        )
+    iso: list[str | None] = []
+    for part in parts:
+        if part is None:
+            iso.append(None)
+            continue
+        day, month = (part[1], part[3]) if day_first else (part[3], part[1])
+        clock = (part[5] or "0:00").replace(",", ".")
+        iso.append(f"{part[4]}-{int(month):02}-{int(day):02}T{clock:0>{len(clock) + (clock[1] == ':')}}")
+    return _iso_seconds(iso)
+
+
+def yyyymmdd_seconds(values: Floats) -> Floats | None:
+    """Whole numbers such as 20240331, if all of them are days of a calendar, as seconds since the first."""
+    if len(values) < 2 or not np.all((values >= 1800_01_01) & (values <= 2200_12_31)):
+        return None
+    if np.any(values != np.floor(values)):
+        return None
+    texts = [f"{value // 10_000:04}-{value // 100 % 100:02}-{value % 100:02}" for value in values.astype(int)]
+    return _iso_seconds(texts)
+
+
 def _from_objects(array: NDArray[Any]) -> NDArray[Any]:
-    """Python's and pandas' own moments and durations as those of numpy; anything else as it came."""
+    """Moments and durations of Python, pandas and cftime as those of numpy; anything else as it came."""
     kinds = {type(v) for v in array.flat if v is not None and v == v}
     if not kinds:
         return array
     if all(issubclass(kind, (date, np.datetime64)) for kind in kinds):
         return np.array([_universal(v) for v in array.flat], dtype="datetime64[us]").reshape(array.shape)
+    if all(hasattr(kind, "calendar") and hasattr(kind, "__sub__") for kind in kinds):  # cftime
+        array = np.array([v - array.flat[0] for v in array.flat], dtype=object).reshape(array.shape)
+        kinds = {timedelta}
     if all(issubclass(kind, (timedelta, np.timedelta64)) for kind in kinds):
         given = [v if v is not None and v == v else np.timedelta64("NaT") for v in array.flat]
         return np.array(given, dtype="timedelta64[us]").reshape(array.shape)
@@ -75,8 +177,51 @@ def _universal(value: Any) -> Any:
     """A moment without its zone, which numpy does not know."""
     if value is None or value != value:
         return np.datetime64("NaT")
-    if isinstance(value, datetime):
-        if value.tzinfo is not None:
-            value = value.astimezone(UTC).replace(tzinfo=None)
-        return np.datetime64(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
     return np.datetime64(value)
+
+
+def time_column(names: Iterable[str]) -> str | None:
+    """The name that is most surely that of times; None where none is called so."""
+    ranked = sorted((rank, name) for name in names if (rank := rank_as_time(name)) is not None)
+    return ranked[0][1] if ranked else None
+
+
+def rank_as_time(name: str) -> tuple[int, bool] | None:
+    """How surely a column is that of times, the surest first; None where it is called otherwise.
+
+    T, and t with a unit that is none of time, may be a temperature: any other name goes before.
+    """
+    word = word_of_time(name)
+    if word not in _NAMES:
+        return None
+    if word == "t":
+        unit = re.search(r"[\(\[{/]\s*([^\)\]}]*)", name)
+        odd = unit is not None and not re.fullmatch(_UNITS, unit[1].strip().lower())
+        capital = name.strip().startswith("T")
+        if capital and odd:
+            return None
+        if capital or odd:
+            return len(_NAMES), capital
+    return _NAMES.index(word), name != word
+
+
+def word_of_time(name: str) -> str:
+    """The name of a column without its unit: "Time (s)", "time_ms" and "t [h]" are time, time and t."""
+    plain = re.sub(r"[\(\[{/].*$", "", name.strip().lower()).strip()
+    plain = re.sub(rf"[_ .]{_UNITS}$", "", plain)
+    return plain[:-1] if plain.endswith("s") and plain[:-1] in _NAMES and len(plain) > 2 else plain
+
+
+def unit_in_name(name: str) -> str:
+    """The unit of time that the name of a column ends with, "ms" for "Time (ms)"; "" where it has none.
+
+    >>> unit_in_name("Time (ms)"), unit_in_name("t_h"), unit_in_name("time")
+    ('ms', 'h', '')
+    """
+    known = re.search(rf"[\(\[{{/_ .]\s*{_UNITS}\s*[\)\]}}]?\s*$", name.strip(), flags=re.I)
+    if known is not None:
+        return known[1]
+    word = name.strip().lower().rstrip("s")
+    return word if word in ("year", "month", "week", "day", "hour", "minute", "second") else ""

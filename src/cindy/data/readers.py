@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from glob import glob
@@ -18,9 +17,10 @@ from cindy._types import Floats
 from cindy.data.device_trajectory import as_trajectory
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import Hold, as_hold
+from cindy.data.moments import time_column, word_of_time
 from cindy.data.parts import Lazy, is_dask_frame, is_lazy_dataset, parts_of_dataset, parts_of_frame
 from cindy.data.tables import Table, from_frame, is_frame
-from cindy.data.text_table import from_csv
+from cindy.data.text_table import from_text
 from cindy.data.trajectory import Trajectory, is_pair, same_variables
 from cindy.errors import DataError
 
@@ -38,25 +38,6 @@ _KINDS = {
 }
 _BEGINNINGS = {".parquet": from_parquet, ".pq": from_parquet}
 """Files whose first rows can be read without the others."""
-_USUAL = (
-    *(
-        "t",
-        "time",
-        "times",
-        "timestamp",
-        "datetime",
-        "date",
-        "year",
-        "month",
-        "week",
-        "day",
-        "hour",
-        "minute",
-    ),
-    *("second", "sec", "elapsed"),
-)
-"""What a column of times is called, the surest first; plural, capitals and a unit behind it do not matter."""
-_UNITS = r"(s|sec|secs|seconds?|ms|us|µs|μs|ns|min|h|hr|hours?|d|days?|y|yr|years?)"
 _TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
 """Of these several may stand for one moment: then the user must say."""
 
@@ -233,6 +214,8 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
     for name in (*special, *known):
         table.need(name)
     if columns.states is None:
+        for why in table.refused.values():
+            raise DataError(why)
         chosen = tuple(name for name in table.names if name not in others and name not in table.index)
     else:
         chosen = columns.states
@@ -242,7 +225,7 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
     if clash or len(set(special)) < len(special):
         twice = clash[0] if clash else time
         raise DataError(f'read: the column "{twice}" cannot be a state, an input, the time and `by` at once.')
-    t = None if time is None else _times(table, time)
+    t, unit = (None, "") if time is None else _times(table, time)
     x = np.column_stack([table.numbers(name) for name in chosen])
     u = np.column_stack([table.numbers(name) for name in known]) if known else None
     # Nobody else knows of these arrays: a trajectory of all rows may keep them as they are.
@@ -256,7 +239,14 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
         times: Any = columns.dt if t is None else t[rows]
         found.append(
             Trajectory(
-                times, x[rows], chosen, u=known_inputs, inputs=known or None, hold=columns.hold, name=name
+                times,
+                x[rows],
+                chosen,
+                u=known_inputs,
+                inputs=known or None,
+                hold=columns.hold,
+                time_unit=unit,
+                name=name,
             )
         )
     return found
@@ -265,10 +255,10 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
 def _must_have_no_times(table: Table, columns: _Columns) -> None:
     if columns.time is not None:
         raise DataError("read: pass `time`, a column, or `dt`, the step between rows, but not both.")
-    ranked = [name for name in table.names if _rank(name) is not None]
-    if ranked and columns.states is None:
+    times = time_column(table.names)
+    if times is not None and columns.states is None:
         raise DataError(
-            f'{table.source} has a column "{ranked[0]}", which looks like times. Leave `dt` out; or name the '
+            f'{table.source} has a column "{times}", which looks like times. Leave `dt` out; or name the '
             "columns of states, if it is none."
         )
 
@@ -281,22 +271,22 @@ def _table(source: Any) -> Table:
         raise DataError(f'read: {path} is a folder. Name a file in it, or several with "{path / "*.csv"}".')
     if not path.is_file():
         raise DataError(f"read: there is no file {path}.")
-    return _KINDS.get(path.suffix.lower(), from_csv)(path)
+    return _KINDS.get(path.suffix.lower(), from_text)(path)
 
 
 def _column_of_times(table: Table) -> str:
     """The column that is called as times are; or the index of a frame, if it is more than a count of rows."""
     for names in (tuple(n for n in table.names if n not in table.index), table.index):
-        ranked = sorted((rank, name) for name in names if (rank := _rank(name)) is not None)
-        if ranked and _word(ranked[0][1]) != "t":
-            parts = [name for _, name in ranked if _word(name) in _TOGETHER]
+        surest = time_column(names)
+        if surest is not None and word_of_time(surest) != "t":
+            parts = [name for name in names if word_of_time(name) in _TOGETHER]
             if len(parts) > 1:
                 listed = " and ".join(f'"{name}"' for name in parts[:3])
                 raise DataError(
                     f"{table.source}: {listed} may be times. Say which with `time`, or join them into one."
                 )
-        if ranked:
-            return ranked[0][1]
+        if surest is not None:
+            return surest
     if len(table.index) == 1:
         return table.index[0]
     raise DataError(
@@ -305,41 +295,15 @@ def _column_of_times(table: Table) -> str:
     )
 
 
-def _rank(name: str) -> tuple[int, bool] | None:
-    """How surely a column is that of times, the surest first; none where it is called otherwise.
-
-    T, and t with a unit that is none of time, may be a temperature: any other name goes before.
-    """
-    word = _word(name)
-    if word not in _USUAL:
-        return None
-    if word == "t":
-        unit = re.search(r"[\(\[{/]\s*([^\)\]}]*)", name)
-        odd = unit is not None and not re.fullmatch(_UNITS, unit[1].strip().lower())
-        capital = name.strip().startswith("T")
-        if capital and odd:
-            return None
-        if capital or odd:
-            return len(_USUAL), capital
-    return _USUAL.index(word), name != word
-
-
-def _word(name: str) -> str:
-    """The name of a column without its unit: "Time (s)", "time_ms" and "t [h]" are time, time and t."""
-    plain = re.sub(r"[\(\[{/].*$", "", name.strip().lower()).strip()
-    plain = re.sub(rf"[_ .]{_UNITS}$", "", plain)
-    return plain[:-1] if plain.endswith("s") and plain[:-1] in _USUAL and len(plain) > 2 else plain
-
-
-def _times(table: Table, time: str) -> Floats:
-    t = table.moments(time)
+def _times(table: Table, time: str) -> tuple[Floats, str]:
+    t, unit = table.moments(time)
     missing = np.flatnonzero(np.isnan(t))
     if len(missing):
         raise DataError(
             f"{table.source}, {table.place(int(missing[0]), time)}: the time is missing. "
             "Every row needs one; only other values may be missing."
         )
-    return t
+    return t, unit
 
 
 def _runs(table: Table, by: str | None) -> list[tuple[str, NDArray[np.int64] | slice]]:

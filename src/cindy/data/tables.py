@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,27 @@ from numpy.typing import NDArray
 
 from cindy._check import did_you_mean
 from cindy._types import Floats
-from cindy.data.moments import iso_seconds, seconds
+from cindy.data.moments import (
+    MISSING,
+    in_seconds,
+    is_date,
+    seconds,
+    text_seconds,
+    unit_in_name,
+    yyyymmdd_seconds,
+)
 from cindy.errors import DataError
 
 __all__ = [
     "LEAST_SUSPECT",
     "MOST_PACKED",
     "Table",
+    "counts",
     "from_arrays",
     "from_frame",
+    "holds_units",
     "is_frame",
+    "is_number",
     "parsed",
 ]
 
@@ -29,7 +40,6 @@ MOST_PACKED = 200
 """Times its size that a packed file of measurements unpacks to at most."""
 LEAST_SUSPECT = 64_000_000
 """Bytes: what unpacks to more than this, and to more than MOST_PACKED times its size, is no measurement."""
-_MISSING = {"", "na", "n/a", "nan", "null", "none"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +52,8 @@ class Table:
     place: what to call row i of the column of that name, such as 'line 7, column "x"'
     inputs: the columns that the source itself calls inputs
     index: the columns that label the rows of a frame: times or runs, never states
+    refused: names of columns that cannot be used, with the reason, which matters only if one is asked for
+    unit: what the source says about the unit of a column, "" where nothing
     """
 
     source: str
@@ -52,17 +64,21 @@ class Table:
     place: Callable[[int, str], str]
     inputs: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    unit: Callable[[str], str] = unit_in_name
 
-    def moments(self, name: str) -> Floats:
-        """The column as times: numbers, or dates in seconds since the first, written as ISO 8601 has it."""
+    def moments(self, name: str) -> tuple[Floats, str]:
+        """The column as times, and their unit: numbers, or dates in seconds since the first."""
         self.need(name)
         try:
-            return self.numbers(name)
+            values = self.numbers(name)
         except DataError:
-            found = iso_seconds(self.text(name))
-            if found is None:
+            dates = text_seconds(self.text(name), f'{self.source}, column "{name}"')
+            if dates is None:
                 raise
-            return found
+            return dates, "s"
+        days = yyyymmdd_seconds(values)
+        return (values, self.unit(name)) if days is None else (days, "s")
 
     def numbers(self, name: str) -> Floats:
         """The column, which must exist and be finite where it is not missing."""
@@ -78,7 +94,9 @@ class Table:
         return values
 
     def need(self, name: str) -> None:
-        """Raise unless there is a column of that name."""
+        """Raise unless there is a column of that name that can be used."""
+        if name in self.refused:
+            raise DataError(self.refused[name])
         if name not in self.names:
             raise DataError(f'{self.source} has no column "{name}". {did_you_mean(name, self.names)}')
 
@@ -122,7 +140,12 @@ def _column_names(
 
 
 def _from_columns(
-    source: str, arrays: Mapping[str, Any], inputs: tuple[str, ...] = (), index: tuple[str, ...] = ()
+    source: str,
+    arrays: Mapping[str, Any],
+    inputs: tuple[str, ...] = (),
+    index: tuple[str, ...] = (),
+    refused: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> Table:
     lengths = {name: len(a) if np.ndim(a) == 1 else -1 for name, a in arrays.items()}
     if not arrays:
@@ -151,15 +174,20 @@ def _from_columns(
             entries = ["" if v is None else str(v) for v in values]
             return parsed(entries, lambda i: f'{source}, row {i}, column "{name}"')
 
+    def unit(name: str) -> str:
+        return "s" if seconds(arrays[name]) is not None else (units or {}).get(name) or unit_in_name(name)
+
     return Table(
         source=source,
         names=tuple(arrays),
         rows=rows,
         column=column,
-        text=lambda name: [str(v) for v in arrays[name]],
+        text=lambda name: ["" if v is None else str(v) for v in arrays[name]],
         place=lambda i, name: f'row {i}, column "{name}"',
         inputs=inputs,
         index=index,
+        refused=refused or {},
+        unit=unit,
     )
 
 
@@ -179,19 +207,69 @@ def from_frame(frame: Any, source: str = "") -> Table:
         raise DataError(
             f"read: expected a path, a data frame or an xarray Dataset, but got {type(frame).__name__}."
         )
+    units: dict[str, str] = {}
     if hasattr(frame, "data_vars"):  # xarray.Dataset
         if not frame.data_vars or not frame.sizes:
             raise DataError(f"{source} holds no columns.")
+        units = {str(name): str(values.attrs.get("units", "")) for name, values in frame.variables.items()}
         frame = frame.to_dataframe()
     if type(frame).__name__ == "LazyFrame":
         frame = frame.collect()
     frame, index = _index_as_columns(frame)
     names = [str(name) for name in frame.columns]
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f'{source}: the column name "{name}" occurs more than once.')
-    columns = {n: _array(frame[c]) for n, c in zip(names, frame.columns, strict=True)}
-    return _from_columns(source, columns, index=index)
+    refused = {
+        name: f'{source}: the column name "{name}" occurs more than once.'
+        for name in names
+        if names.count(name) > 1
+    }
+    columns = {n: _array(frame[c]) for n, c in zip(names, frame.columns, strict=True) if n not in refused}
+    for name, written in units.items():
+        moments = in_seconds(columns[name], written) if name in columns else None
+        if moments is not None:
+            columns[name], units[name] = moments, "s"
+    columns, units = _without_unit_row(columns, units)
+    if names and names[0].startswith("Unnamed: 0") and not index:
+        # So pandas calls the index that a csv file was written with, once it is read again.
+        label = columns.pop(names[0])
+        if not counts([str(value) for value in label]):
+            columns, index = {"index": label, **columns}, ("index",)
+    return _from_columns(source, columns, index=index, refused=refused, units=units)
+
+
+def counts(entries: Sequence[str]) -> bool:
+    """Whether they are 0, 1, 2, … or 1, 2, 3, …"""
+    return any(entries == [str(i + first) for i in range(len(entries))] for first in (0, 1))
+
+
+def holds_units(line: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether a line under the names holds units: words above every number of the line below it."""
+    if len(line) != len(below) or any(is_number(cell) or is_date(cell) for cell in line):
+        return False
+    above = [word.strip().lower() for word, cell in zip(line, below, strict=True) if is_number(cell)]
+    return bool(above) and not any(word in MISSING for word in above)
+
+
+def is_number(entry: str) -> bool:
+    """Whether a cell spells a number."""
+    try:
+        float(entry)
+    except ValueError:
+        return False
+    return True
+
+
+def _without_unit_row(
+    columns: dict[str, NDArray[Any]], units: dict[str, str]
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The columns of a frame without a first row of units, which makes all of them text."""
+    whole = list(columns.values())
+    if not whole or len(whole[0]) < 3 or any(column.dtype.kind not in "OUT" for column in whole):
+        return columns, units
+    words, below = ([str(column[k]) for column in whole] for k in (0, 1))
+    if not holds_units(words, below):
+        return columns, units
+    told = {name: word.strip(" ()[]{}") for name, word in zip(columns, words, strict=True)}
+    return {name: column[1:] for name, column in columns.items()}, told
 
 
 def _index_as_columns(frame: Any) -> tuple[Any, tuple[str, ...]]:
@@ -227,7 +305,7 @@ def parsed(entries: list[str], where: Callable[[int], str]) -> Floats:
     values = np.empty(len(entries))
     for i, entry in enumerate(entries):
         try:
-            values[i] = np.nan if entry.lower() in _MISSING else float(entry)
+            values[i] = np.nan if entry.strip().lower() in MISSING else float(entry.replace("_", "?"))
         except ValueError:
             raise DataError(
                 f"{where(i)}: expected a number, but got {entry!r}. "

@@ -1,87 +1,120 @@
-"""Text files of comma-separated numbers, read with care for whoever must correct them."""
+"""Text files of numbers in columns.
+
+The steps are: 1. decode, unpacking gzip; 2. find the line that names the columns, and a line of units below
+it; 3. tell the delimiter by it; 4. split the rows, with comments left out; 5. decide what commas and points
+in numbers mean. Whatever could be read in two ways is refused, with the line.
+"""
+
+from __future__ import annotations
 
 import csv
 import gzip
-import io
 import re
 import zlib
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.data.tables import LEAST_SUSPECT, MOST_PACKED, Table, parsed
+from cindy.data.moments import unit_in_name
+from cindy.data.tables import (
+    LEAST_SUSPECT,
+    MOST_PACKED,
+    Table,
+    counts,
+    holds_units,
+    is_number,
+    parsed,
+)
 from cindy.errors import DataError
 
-__all__ = ["from_csv"]
+__all__ = ["from_text"]
 
 
 _DELIMITERS = ",;\t"
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 """Bytes that no text holds."""
+_COMMA = re.compile(r"[+-]?\d*,\d*([eE][+-]?\d+)?")
+_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}(\1\d{3})*")
+"""1,000 or 1.000.000: thousands, or a number with three decimals."""
+_BOTH = re.compile(r"[+-]?\d{1,3}(([.,])\d{3})+(?!\2)[.,]\d*([eE][+-]?\d+)?")
+"""1,000.5 or 1.000,5"""
 
 
-def from_csv(path: Path) -> Table:
+class _Head(NamedTuple):
+    """names: of the columns; units: of each, "" where nothing is said; delimiter: of the cells
+    first: how many lines stand above the rows; line: the one with the names, counted from 1"""
+
+    names: list[str]
+    units: list[str]
+    delimiter: str
+    first: int
+    line: int
+
+
+class _Row(NamedTuple):
+    line: int
+    cells: list[str]
+
+
+def from_text(path: Path) -> Table:
     """A text file with a header, cells separated by commas, semicolons, tabs or blanks; also gzipped.
 
     Lines that start with # or % are comments; if no other line names the columns, the last one before the
     numbers does.
     """
     lines = _text(path).split("\n")
-    head, first = _header(path, lines)
-    delimiter = _delimiter(head)
-    if delimiter == "\t" and first < len(lines) and "\t" not in lines[first]:
-        delimiter = " "  # blanks of both kinds, mixed
-    names, nameless = _with_index(tuple(name.strip() for name in _split(head, delimiter)))
-    _check_header(path, names, first)
-    numbered = [
-        (i, line)
-        for i, line in enumerate(lines[first:], start=first + 1)
-        if line.strip() and not _comment(line)
-    ]
-    if not numbered:
+    head = _head(path, lines)
+    names, nameless = _with_index(head.names)
+    if all(is_number(name) for name in names):
+        raise DataError(
+            f"{path}, line {head.line}: expected the names of the columns, but got numbers: "
+            f"{', '.join(names[:8])}. Put a line with names above them, such as t, x, y."
+        )
+    plain = _plain_lines(lines, head, len(names))
+    rows = [] if plain else _decimals(path, _rows(path, lines, head, len(names)), head.delimiter)
+    places = [line for line, _ in plain] if plain else [row.line for row in rows]
+    if not places:
         raise DataError(f"{path} has a header but no rows.")
-    cells: list[list[str]] | None = None
-    if delimiter == ";" and any("," in line for _, line in numbered) and "." not in numbered[0][1]:
-        numbered = [(i, line.replace(",", ".")) for i, line in numbered]  # numbers as 3,14
-    if delimiter == " ":
-        numbered, delimiter = [(i, ",".join(line.split())) for i, line in numbered], ","
-    if all('"' not in line and line.count(delimiter) == len(names) - 1 for _, line in numbered):
-        rows, numbers = [line for _, line in numbered], np.array([i for i, _ in numbered])
-    else:
-        kept = dict(numbered)
-        rest = "\n".join(kept.get(i, "") for i in range(first + 1, len(lines) + 1))
-        rows = []
-        cells, numbers = _cells(path, rest, delimiter, len(names), first)
+    split = "," if head.delimiter == " " else head.delimiter
 
     def text(name: str) -> list[str]:
         k = names.index(name)
-        return [row[k].strip() for row in cells or (line.split(delimiter) for line in rows)]
+        if plain:
+            return [line.split(split)[k].strip() for _, line in plain]
+        return [row.cells[k].strip() for row in rows]
 
     @cache
     def all_numbers() -> Floats | None:
         try:
-            return None if cells else np.loadtxt(rows, delimiter=delimiter, comments=None, ndmin=2)
-        except ValueError:  # an empty cell or a word somewhere: column by column, it may not matter
+            return np.loadtxt([line for _, line in plain], delimiter=split, comments=None, ndmin=2)
+        except (ValueError, OverflowError):  # an empty cell or a word: column by column, it may not matter
             return None
 
     def column(name: str) -> Floats:
-        numeric = all_numbers()
+        numeric = all_numbers() if plain else None
         if numeric is not None:
             return numeric[:, names.index(name)]
-        return parsed(text(name), lambda i: f'{path}, line {numbers[i]}, column "{name}"')
+        return parsed(text(name), lambda i: f'{path}, line {places[i]}, column "{name}"')
 
-    counts = nameless and _counts(text("index"))
+    refused = _refused(path, names, head.line)
+    # One comma too many at the end of every line makes a column of nothing.
+    empty = {name for name in refused if names.count(name) == 1 and not any(text(name))}
+    units = dict(zip(names, head.units, strict=True))
+    counted = nameless and counts(text("index"))
     return Table(
         source=str(path),
-        names=names[counts:],
-        rows=len(numbers),
+        names=tuple(name for name in names[counted:] if name not in refused),
+        rows=len(places),
         column=column,
         text=text,
-        place=lambda i, name: f'line {numbers[i]}, column "{name}"',
-        index=("index",) if nameless and not counts else (),
+        place=lambda i, name: f'line {places[i]}, column "{name}"',
+        index=("index",) if nameless and not counted else (),
+        refused={name: why for name, why in refused.items() if name not in empty},
+        unit=lambda name: units[name] or unit_in_name(name),
     )
 
 
@@ -134,20 +167,37 @@ def _unpacked(path: Path, packed: int) -> bytes:
     return raw
 
 
-def _header(path: Path, lines: list[str]) -> tuple[str, int]:
-    """The line that names the columns, without its comment sign, and how many lines stand up to it."""
-    first = next((i for i, line in enumerate(lines) if line.strip() and not _comment(line)), None)
-    if first is None:
+def _head(path: Path, lines: list[str]) -> _Head:
+    """The names of the columns: one line, or two with units below the names or a title above them."""
+    told = [i for i, line in enumerate(lines) if line.strip() and not _comment(line)][:3]
+    if not told:
         raise DataError(f"{path} is empty. The first line must name the columns.")
-    cells = _split(lines[first], _delimiter(lines[first]))
-    if all(_is_number(cell) for cell in cells) and first > 0:
+    first = told[0]
+    head, above = lines[first], first + 1
+    cells = _split(path, head, _delimiter(head), first + 1)
+    if all(is_number(cell) for cell in cells) and first > 0:
         # numpy.savetxt, and many instruments, write the names as a comment.
-        for before in reversed(lines[:first]):
-            head = before.strip().lstrip("#%").strip()
-            names = _split(head, _delimiter(head)) if head else []
-            if len(names) == len(cells) and not any(_is_number(name) for name in names):
-                return head, first
-    return lines[first], first + 1
+        for line in reversed(lines[:first]):
+            said = line.strip().lstrip("#%").strip()
+            named = _split(path, said, _delimiter(said), first) if said else []
+            if len(named) == len(cells) and not any(is_number(name) for name in named):
+                head, above, cells = said, first, named
+                break
+    delimiter = _delimiter(head)
+    if len(told) == 3 and above == first + 1:
+        second = lines[told[1]]
+        other = delimiter if delimiter in second else _delimiter(second)
+        words = _split(path, second, other, told[1] + 1)
+        if holds_units(words, _split(path, lines[told[2]], other, told[2] + 1)):
+            names = [name.strip() for name in cells]
+            if len(names) != len(words) or len(set(names)) < len(names) or not all(names[1:]):
+                return _Head([w.strip() for w in words], [""] * len(words), other, told[1] + 1, told[1] + 1)
+            units = [word.strip(" ()[]{}") for word in words]
+            return _Head(names, units, delimiter, told[1] + 1, first + 1)
+    if delimiter == "\t" and above < len(lines) and "\t" not in lines[above]:
+        delimiter = " "  # blanks of both kinds, mixed
+    names = [name.strip() for name in _split(path, head, delimiter, first + 1)]
+    return _Head(names, [""] * len(names), delimiter, above, above)
 
 
 def _comment(line: str) -> bool:
@@ -155,70 +205,145 @@ def _comment(line: str) -> bool:
 
 
 def _delimiter(line: str) -> str:
-    found = max(_DELIMITERS, key=line.count)
-    cells = line.split(found)
-    if found == "\t" and len(line.split()) > len(cells) and all(map(_is_number, line.split())):
+    sign = max(_DELIMITERS, key=line.count)
+    if sign == "\t" and len(line.split()) > len(line.split(sign)) and all(map(is_number, line.split())):
         return " "  # numbers with blanks and tabs between them
-    return " " if not line.count(found) and len(line.split()) > 1 else found
+    return " " if not line.count(sign) and len(line.split()) > 1 else sign
 
 
-def _split(line: str, delimiter: str) -> list[str]:
+def _split(path: Path, line: str, delimiter: str, number: int) -> list[str]:
     if delimiter == " ":
         return line.split()
-    return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+    try:
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error as error:
+        raise DataError(f"{path}, line {number}: this is not a row of cells: {error}.") from error
 
 
-def _with_index(names: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+def _with_index(names: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     """The names, and whether the first was empty: so pandas writes the index of a frame."""
     nameless = len(names) > 1 and not names[0] and "index" not in names
-    return (("index", *names[1:]) if nameless else names), nameless
+    named = ["index", *names[1:]] if nameless else list(names)
+    return tuple(name or f"column {k + 1}" for k, name in enumerate(named)), nameless
 
 
-def _counts(entries: list[str]) -> bool:
-    """Whether they are 0, 1, 2, … or 1, 2, 3, …"""
-    return any(entries == [str(i + first) for i in range(len(entries))] for first in (0, 1))
-
-
-def _check_header(path: Path, names: tuple[str, ...], line: int) -> None:
+def _refused(path: Path, names: Sequence[str], line: int) -> dict[str, str]:
+    """The columns that have no name or share one, with what to say if somebody asks for them."""
+    refused = {}
     for k, name in enumerate(names):
-        if not name:
-            raise DataError(f"{path}, line {line}: column {k + 1} has no name. Give it one, or remove it.")
-        if name in names[:k]:
-            raise DataError(f'{path}, line {line}: the column name "{name}" occurs more than once.')
-    if all(_is_number(name) for name in names):
-        raise DataError(
-            f"{path}, line {line}: expected the names of the columns, but got numbers: {', '.join(names)}. "
-            "Put a line with names above them, such as t, x, y."
-        )
+        if name == f"column {k + 1}":
+            refused[name] = f"{path}, line {line}: column {k + 1} has no name. Give it one, or remove it."
+        elif names.count(name) > 1:
+            refused[name] = f'{path}, line {line}: the column name "{name}" occurs more than once.'
+    return refused
 
 
-def _cells(
-    path: Path, rest: str, delimiter: str, width: int, before: int
-) -> tuple[list[list[str]], NDArray[np.int64]]:
-    """The cells of every row, and the lines on which the rows stand; `before` lines stand above."""
-    cells, numbers = [], []
-    reader = csv.reader(io.StringIO(rest), delimiter=delimiter, skipinitialspace=True)
-    try:
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != width:
+def _plain_lines(lines: list[str], head: _Head, width: int) -> list[tuple[int, str]]:
+    """Rows that only need to be cut at their delimiters, with their numbers; empty where one needs care."""
+    rows = [
+        (i, line)
+        for i, line in enumerate(lines[head.first :], start=head.first + 1)
+        if line.strip() and not _comment(line)
+    ]
+    split = head.delimiter
+    if split != "," and any("," in line for _, line in rows):
+        return []
+    if split == " ":
+        rows, split = [(i, ",".join(line.split())) for i, line in rows], ","
+    plain = all('"' not in line and line.count(split) == width - 1 for _, line in rows)
+    return rows if plain else []
+
+
+def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
+    """The cells of every row, with quotes as csv has them, and the line on which each begins."""
+    rows = []
+    for number, cells in _records(path, lines, head):
+        if len(cells) != width:
+            raise DataError(
+                f"{path}, line {number}: expected {width} cells as in the header, but got {len(cells)}."
+            )
+        for cell in cells:
+            inner = cell.split("\n")[1:]
+            if any(line.count(head.delimiter) == width - 1 for line in inner if width > 1):
                 raise DataError(
-                    f"{path}, line {reader.line_num + before}: expected {width} cells as in the header, "
-                    f"but got {len(row)}."
+                    f"{path}, line {number}: a quote opens here and closes lines later, with whole rows "
+                    "between. Close it on its own line, or remove it."
                 )
-            cells.append(row)
-            numbers.append(reader.line_num + before)
-    except csv.Error as error:
-        raise DataError(
-            f"{path}, line {reader.line_num + before}: this is not a row of cells: {error}."
-        ) from error
-    return cells, np.array(numbers)
+        rows.append(_Row(number, cells))
+    return rows
 
 
-def _is_number(entry: str) -> bool:
+def _records(path: Path, lines: list[str], head: _Head) -> Iterator[tuple[int, list[str]]]:
+    if head.delimiter == " ":
+        for number, line in enumerate(lines[head.first :], start=head.first + 1):
+            if line.strip() and not _comment(line):
+                yield number, line.split()
+        return
+    begun = [0, False]  # the line on which the record begins, and whether the reader is inside it
+
+    def feed() -> Iterator[str]:
+        for number, line in enumerate(lines[head.first :], start=head.first + 1):
+            if not begun[1]:
+                if not line.strip() or _comment(line):
+                    continue
+                begun[:] = number, True
+            yield line + "\n"
+
+    reader = csv.reader(feed(), delimiter=head.delimiter, skipinitialspace=True, strict=True)
     try:
-        float(entry)
-    except ValueError:
-        return False
-    return True
+        for cells in reader:
+            begun[1] = False
+            yield begun[0], cells
+    except csv.Error as error:
+        raise DataError(f"{path}, line {begun[0]}: this is not a row of cells: {error}.") from error
+
+
+def _decimals(path: Path, rows: list[_Row], delimiter: str) -> list[_Row]:
+    """The rows with points for decimals, where commas do not separate cells.
+
+    A comma followed by anything but three digits is a decimal comma, and likewise a point. 1,000 alone says
+    nothing, and neither does 1.000 beside decimal commas; both are refused unless other cells of the file
+    show both signs in one number.
+    """
+    if delimiter == "," or not any("," in cell for row in rows for cell in row.cells):
+        return rows
+    sure: dict[str, _Row] = {}
+    doubtful: dict[str, tuple[_Row, str]] = {}
+    grouped = False
+    for row in rows:
+        for cell in map(str.strip, row.cells):
+            if _BOTH.fullmatch(cell):
+                sure.setdefault(max(",.", key=cell.rfind), row)
+                grouped = True
+            elif (groups := _GROUPS.fullmatch(cell)) is not None:
+                if cell.count(groups[1]) > 1:
+                    sure.setdefault("." if groups[1] == "," else ",", row)
+                else:
+                    doubtful.setdefault(groups[1], (row, cell))
+            elif _COMMA.fullmatch(cell) and cell != ",":
+                sure.setdefault(",", row)
+            elif "." in cell and is_number(cell):
+                sure.setdefault(".", row)
+    if len(sure) == 2:
+        raise DataError(
+            f"{path}: decimals have commas in line {sure[','].line} and points in line {sure['.'].line}. "
+            "Write all with points."
+        )
+    decimal = next(iter(sure), None)
+    unclear = doubtful.get("." if decimal == "," else ",")
+    if unclear is not None and not grouped and decimal != ".":
+        row, cell = unclear
+        raise DataError(
+            f"{path}, line {row.line}: {cell!r} may be a number with three decimals, or thousands. "
+            "Write decimals with points, and no separator of thousands."
+        )
+    if decimal is None:
+        return rows
+    drop = "." if decimal == "," else ","
+    return [_Row(row.line, [_pointed(cell.strip(), drop, decimal) for cell in row.cells]) for row in rows]
+
+
+def _pointed(cell: str, drop: str, decimal: str) -> str:
+    if _COMMA.fullmatch(cell) or _GROUPS.fullmatch(cell) or _BOTH.fullmatch(cell):
+        return cell.replace(drop, "").replace(decimal, ".")
+    return cell
