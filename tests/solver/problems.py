@@ -49,8 +49,9 @@ def _wide():
     return LeastSquares.from_rows(rng.normal(size=(6, 12)), rng.normal(size=(6, 3)))
 
 
-def _badly_scaled(columns):
-    rng = np.random.default_rng(4)
+def badly_scaled(columns, seed=4):
+    """Columns of the given lengths."""
+    rng = np.random.default_rng(seed)
     design = rng.normal(size=(60, 12))
     target = design @ _truth(rng, 12, 3) + 0.3 * rng.normal(size=(60, 3))
     return LeastSquares.from_rows(design * columns, target)
@@ -112,10 +113,10 @@ OBJECTIVES: dict[str, Callable[[], LeastSquares]] = {
     "correlated": _correlated,
     "rank deficient": _rank_deficient,
     "fewer rows than terms": _wide,
-    "columns of size 1e6": lambda: _badly_scaled(1e6),
-    "columns of size 1e-6": lambda: _badly_scaled(1e-6),
-    "columns of size 1e-3 to 1e3": lambda: _badly_scaled(np.logspace(-3, 3, 12)),
-    "columns of size 1e-6 to 1e6": lambda: _badly_scaled(np.logspace(-6, 6, 12)),
+    "columns of size 1e6": lambda: badly_scaled(1e6),
+    "columns of size 1e-6": lambda: badly_scaled(1e-6),
+    "columns of size 1e-3 to 1e3": lambda: badly_scaled(np.logspace(-3, 3, 12)),
+    "columns of size 1e-6 to 1e6": lambda: badly_scaled(np.logspace(-6, 6, 12)),
     "targets of size 1e-6 to 1e6": lambda: _random().scaled(np.ones(12), np.logspace(-6, 6, 3)),
     "kuramoto": _kuramoto,
     "fput": _fput,

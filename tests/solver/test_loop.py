@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.solver.independent import optimal_value
-from tests.solver.problems import CORRECTIONS, REGIONS, objective, region
+from tests.solver.problems import CORRECTIONS, REGIONS, badly_scaled, objective, region
 
 from cindy.errors import ConvergenceWarning, DataError, InfeasibleError
 from cindy.least_squares import LeastSquares
@@ -73,20 +73,23 @@ def test_faint_noise_leaves_a_loss_that_is_right_to_many_digits():
 
 
 def test_where_doubles_are_too_coarse_the_gap_is_that_of_the_exact_solution_rounded():
-    f = objective("columns of size 1e-6 to 1e6")
-    exact = _exact_least_squares(f)
-    rounded = exact.astype(float)
-    radius = 2 * float(np.abs(rounded).sum())
-    oracle = oracle_for(Region(rounded.size, radius))
-    miss = _fractions(f.design[: f.terms]) @ (_fractions(rounded) - exact)
-    gradient = 2 * _fractions(f.design[: f.terms]).T @ miss
-    least = float((gradient * _fractions(rounded)).sum() + Fraction(radius) * np.abs(gradient).max())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        result = conditional_gradient(f, oracle, tol=1e-7)
-    assert least > 1e-7 * result.scale
-    # As much again is what rounding of the gap itself could hide.
-    assert result.gap <= 2 * least
+    ratios = []
+    for seed in range(15):
+        f = badly_scaled(np.logspace(-6, 6, 12), seed)
+        exact = _exact_least_squares(f)
+        rounded = exact.astype(float)
+        radius = 2 * float(np.abs(rounded).sum())
+        miss = _fractions(f.design[: f.terms]) @ (_fractions(rounded) - exact)
+        gradient = 2 * _fractions(f.design[: f.terms]).T @ miss
+        least = float((gradient * _fractions(rounded)).sum() + Fraction(radius) * np.abs(gradient).max())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            result = conditional_gradient(f, oracle_for(Region(rounded.size, radius)), tol=1e-7)
+        ratios.append(result.gap / least)
+    # The exact solution is rounded once; a gradient 2 Aᵀ(A x − B) in doubles has two sums of 12 roundings,
+    # which mostly cancel. In which draws they do not depends on the kernels of BLAS.
+    assert np.median(ratios) <= 5
+    assert max(ratios) <= 12**2
 
 
 def _fractions(matrix):

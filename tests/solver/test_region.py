@@ -82,7 +82,7 @@ def test_bounds_in_the_wrong_order_raise():
 
 def test_a_linear_program_that_fails_raises():
     program = LinearProgram(Region(4, 1.0, None, EYE, -0.3, 0.3))
-    program._highs.setOptionValue("simplex_iteration_limit", 0)
+    program._program.highs.setOptionValue("simplex_iteration_limit", 0)
     with pytest.raises(SolverError, match="ended without an optimum"):
         program(np.array([1.0, -2.0, 3.0, -4.0]))
 

@@ -1,21 +1,46 @@
-"""The other form of the problem: the smallest radius at which the residual meets a bound."""
+"""The other form of the problem: the smallest radius at which the residual meets a bound.
+
+The least loss φ(r) within radius r falls convexly, and the gradient at any point x bounds it from below
+for every radius at once: φ(r) ≥ level − slope · r (`floor`). Newton's method climbs to the root of
+φ(r) = epsilon from below:
+
+1. Begin at the least radius that the rows allow.
+2. Minimise the loss within the radius, no more accurately than the distance to epsilon asks for. If the
+   bound is met, this is the answer.
+3. No radius below (level − epsilon) / slope meets the bound. Go on from there.
+4. If the minimiser lies inside the ball, a larger ball changes nothing: minimise to the end, and if the
+   loss is still above epsilon, no coefficients meet the bound.
+"""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from cindy._check import integer, positive
 from cindy._types import Floats
-from cindy.errors import DataError, InfeasibleError, SolverError
+from cindy.errors import CindyError, DataError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
+from cindy.solver.certificate import floor
 from cindy.solver.correction import Correction
-from cindy.solver.linear_program import oracle_for
+from cindy.solver.linear_program import nearest_to_zero, oracle_for
 from cindy.solver.loop import conditional_gradient
-from cindy.solver.oracle import Oracle
+from cindy.solver.oracle import Line, Oracle
 from cindy.solver.region import Region
 from cindy.solver.result import Result, Status, Step
 
 __all__ = ["Pursuit", "basis_pursuit"]
+
+
+_ROOM = 1e-9
+"""Part of the least radius by which the first is larger: a region of a single point has no slope."""
+_INSIDE = 0.99
+"""A minimiser whose norm is below this part of the radius does not touch the ball."""
+_FURTHEST = 100.0
+"""Factor by which a radius may exceed the one before. Where the rows allow a single point the slope is
+rounding, and the radius that it asks for may be 1e16, where no row holds in its own units."""
+_ROUNDING = 8 * float(np.finfo(float).eps)
+"""Relative error of a quotient of two bounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,76 +78,98 @@ def basis_pursuit(
 ) -> Pursuit:
     """The smallest radius, and a point, with ‖A x − B‖² ≤ epsilon under the rows of the region.
 
-    The least loss falls convexly with the radius, and its slope comes with every
-    oracle call, so Newton's method climbs to the root from below; each step
-    rests on the certified lower bound of the loss and never leaps over it.
     Both ends hold to `tol` times the loss at zero.
 
     region: weights and rows; its radius plays no part
     epsilon: bound on the loss: the paper's bound on the norm of the residual, squared
 
     >>> f = LeastSquares.from_rows(np.eye(2), np.array([[3.0], [4.0]]))
-    >>> found = basis_pursuit(f, Region(2, 1.0), 2.0)
-    >>> round(found.radius, 6), found.x.ravel().round(6)
+    >>> pursuit = basis_pursuit(f, Region(2, 1.0), 2.0)
+    >>> round(pursuit.radius, 6), pursuit.x.ravel().round(6)
     (5.0, array([2., 3.]))
     """
     positive(tol, "basis_pursuit: `tol`")
     integer(max_radii, "basis_pursuit: `max_radii`", least=1)
     if not (np.isfinite(epsilon) and epsilon >= 0):
         raise DataError(f"basis_pursuit: `epsilon` must be a number of at least 0, but is {epsilon!r}.")
-    scale = float(np.sum(objective.target**2))
-    radius, point = _begin(objective, region)
-    if objective.value(point) <= epsilon:
-        return Pursuit(_at_once(objective, point, scale), radius, radius, epsilon)
+    least, point = _begin(objective, region)
+    scale = float(np.sum(objective.target**2)) or objective.value(point) or 1.0
+    radius = (1.0 + _ROOM) * region.norm(point)
+    if radius == 0.0:
+        if objective.value(point) <= epsilon:
+            return Pursuit(_at_zero(objective, point, scale), 0.0, 0.0, epsilon)
+        radius = least = _first_radius(objective, region, epsilon)
     aim = max(epsilon - 0.5 * tol * scale, 0.0)
-    least = radius
-    # At the start the region is a single point; the slope there needs a little room.
-    radius = radius * (1 + 1e-9) if radius > 0 else _first_radius(objective, region, aim)
+    run = partial(_solve, objective, correction=correction, tol=0.25 * tol, max_iter=max_iter)
     for _ in range(max_radii):
         oracle = oracle_for(region.with_radius(radius))
-        result = _solve(objective, oracle, correction, tol, max_iter, point, aim)
-        point, bound = result.x, result.objective - result.gap
-        slope = oracle.price(objective.gradient(point).ravel())
-        if bound > epsilon and slope > 0:
-            least = max(least, radius + (bound - epsilon) / slope)
-        rise = (bound - aim) / slope if slope > 0 else np.inf
-        flat = not rise <= 1e6 * max(radius, region.norm(point))
-        if result.objective <= epsilon or (flat and result.objective <= epsilon + tol * scale):
+        result = run(oracle, point, aim)
+        if region.norm(result.x) < _INSIDE * radius and result.objective > epsilon:
+            result = run(oracle, result.x, None)
+        point, inside = result.x, region.norm(result.x) < _INSIDE * radius
+        last = inside or result.status is Status.STALLED
+        if result.objective <= (epsilon + tol * scale if last else max(epsilon, tol * scale)):
             return Pursuit(result, radius, min(least, radius), epsilon)
-        if flat:
-            best = _solve(objective, oracle, correction, tol, max_iter, point, None)
-            raise InfeasibleError(
-                f"basis_pursuit: no coefficients bring the loss down to epsilon = {epsilon:g}, whatever the "
-                f"radius.\nThe least loss is {best.objective:.6g}."
-            )
-        radius += max(rise, 1e-12 * radius)
+        if inside:
+            raise _unreachable(epsilon, result)
+        line = floor(objective, oracle, point)
+        least = max(least, _root(line, epsilon))
+        radius = min(max(_root(line, aim), (1.0 + 1e-12) * radius), _FURTHEST * radius)
     raise SolverError(
         f"basis_pursuit: after {max_radii} radii the loss is {result.objective:g}, still above "
         f"epsilon = {epsilon:g}. Raise `max_radii`, or loosen `tol`."
     )
 
 
+def _root(line: Line, epsilon: float) -> float:
+    """The radius at which a line falls to epsilon, or a little less."""
+    return (line.level - epsilon) / line.slope * (1.0 - _ROUNDING) if line.slope > 0.0 else 0.0
+
+
+def _unreachable(epsilon: float, result: Result) -> CindyError:
+    """The minimiser whatever the radius is known, and it does not meet the bound; or rounding hides it."""
+    if result.objective - result.gap > epsilon:
+        return InfeasibleError(
+            f"basis_pursuit: no coefficients bring the loss down to epsilon = {epsilon:g}, whatever the "
+            f"radius.\nThe least loss is {result.objective:.6g}."
+        )
+    return SolverError(
+        f"basis_pursuit: the least loss lies between {result.objective - result.gap:.6g} and "
+        f"{result.objective:.6g}, and rounding hides whether it can be epsilon = {epsilon:g}. "
+        "Raise `epsilon`, or bring terms and rows to similar sizes."
+    )
+
+
 def _solve(
     objective: LeastSquares,
     oracle: Oracle,
+    start: Floats,
+    aim: float | None,
+    *,
     correction: Correction | None,
     tol: float,
     max_iter: int,
-    start: Floats,
-    aim: float | None,
 ) -> Result:
     """A run at one radius, no more accurate than the distance to the aim makes worth while."""
 
     def go_on(step: Step) -> bool:
         return aim is None or step.gap > 0.1 * abs(step.objective - aim)
 
+    outside = oracle.region.violation(start) > 1e-10 * oracle.region.radius
     return conditional_gradient(
-        objective, oracle, correction, tol=0.25 * tol, max_iter=max_iter, callback=go_on, start=start
+        objective,
+        oracle,
+        correction,
+        tol=tol,
+        max_iter=max_iter,
+        callback=go_on,
+        start=None if outside else start,
+        quiet=aim is not None,
     )
 
 
 def _begin(objective: LeastSquares, region: Region) -> tuple[float, Floats]:
-    """The smallest radius that the rows allow, and a point there."""
+    """A radius that the rows do not allow any point to be below, and a point about there."""
     shape = (objective.terms, objective.targets)
     if region.size != shape[0] * shape[1]:
         raise DataError(
@@ -131,31 +178,29 @@ def _begin(objective: LeastSquares, region: Region) -> tuple[float, Floats]:
         )
     if (region.lower <= 0).all() and (region.upper >= 0).all():
         return 0.0, np.zeros(shape)
-    # HiGHS takes long to import, and most runs need no linear program.
-    from cindy.solver.linear_program import smallest_radius
-
-    least, point = smallest_radius(region)
+    point, least = nearest_to_zero(region)
     return least, point.reshape(shape)
 
 
-def _first_radius(objective: LeastSquares, region: Region, aim: float) -> float:
+def _first_radius(objective: LeastSquares, region: Region, epsilon: float) -> float:
     """Newton's step from radius zero without the rows: below the root, for rows only raise the loss."""
     zero = np.zeros((objective.terms, objective.targets))
-    steepest = float(np.max(np.abs(objective.gradient(zero).ravel()) / region.weights))
-    if not steepest > 0:
+    line = floor(objective, oracle_for(Region(region.size, 1.0, region.weights)), zero)
+    if not line.slope > 0.0:
         raise InfeasibleError(
             "basis_pursuit: no coefficients bring the loss below that of the zero model, "
             f"{objective.value(zero):.6g}, whatever the radius."
         )
-    return (objective.value(zero) - aim) / steepest
+    return max(_root(line, epsilon), 1e-300)
 
 
-def _at_once(objective: LeastSquares, point: Floats, scale: float) -> Result:
+def _at_zero(objective: LeastSquares, point: Floats, scale: float) -> Result:
+    """The ball of radius zero has one point, so there is no gap."""
     return Result(
         x=point,
         objective=objective.value(point),
         gap=0.0,
-        scale=scale if scale > 0 else 1.0,
+        scale=scale,
         status=Status.CONVERGED,
         iterations=0,
         oracle_calls=0,

@@ -9,16 +9,27 @@ from numpy.typing import NDArray
 
 from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError, SolverError
-from cindy.solver.oracle import Atom, Ball, Oracle, Rays
+from cindy.solver.certificate import lower_bound
+from cindy.solver.oracle import Atom, Ball, Line, Oracle, Rays
 from cindy.solver.presolve import presolve
 from cindy.solver.region import Region
 
-__all__ = ["LinearProgram", "contradictory", "oracle_for", "smallest_radius"]
+__all__ = ["LinearProgram", "contradictory", "nearest_to_zero", "oracle_for", "smallest_radius"]
 
 
 _TOLERANCE = 1e-10
 """HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms."""
 _DUAL, _PRIMAL = 1, 4
+_NOTHING = 1e-14
+"""Coefficients below it, in units of what the ball allows, are rounding of the basis."""
+_EXACT = 1e-12
+"""What a row may miss its bound by, in units of its own terms; more is corrected."""
+_ROUNDS = 8
+"""Of refinement. Each brings nine or ten digits, so that costs and bounds from 1e-30 to 1 are all heard."""
+_LARGEST = 1e15
+"""Factor of the bounds of a correction: what HiGHS takes for infinite, 1e20, is far beyond."""
+_STEEPEST = 1e7
+"""Costs beyond this many times the one that matters are cut: their columns stay out of the basis anyway."""
 # Answers that an ill-conditioned last basis gives to programs that have an optimum.
 _DOUBTFUL = (
     highspy.HighsModelStatus.kUnknown,
@@ -28,15 +39,13 @@ _DOUBTFUL = (
 )
 
 
-def quiet_model(
-    rows: scipy.sparse.csr_array, low: Floats, high: Floats, row_low: Floats, row_high: Floats
-) -> highspy.Highs:
-    """A program without costs: low ≤ x ≤ high, row_low ≤ rows x ≤ row_high; infinite where free."""
+def _quiet_model(rows: scipy.sparse.csr_array, low: Floats, high: Floats) -> highspy.Highs:
+    """HiGHS without costs, quiet, on one thread and as tight as it goes: low ≤ x ≤ high, rows x = 0."""
     model = highspy.HighsLp()
     model.num_row_, model.num_col_ = rows.shape
     model.col_cost_ = np.zeros(rows.shape[1])
     model.col_lower_, model.col_upper_ = low, high
-    model.row_lower_, model.row_upper_ = row_low, row_high
+    model.row_lower_, model.row_upper_ = np.zeros(rows.shape[0]), np.zeros(rows.shape[0])
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.start_ = rows.indptr
     model.a_matrix_.index_ = rows.indices
@@ -56,81 +65,189 @@ def quiet_model(
     return highs
 
 
-def optimum(highs: highspy.Highs) -> highspy.HighsModelStatus:
-    """Run, by the primal method from the last basis; in doubt once more from scratch, by the dual."""
-    highs.run()
-    status = highs.getModelStatus()
-    if status in _DOUBTFUL:
-        highs.clearSolver()
-        highs.setOptionValue("simplex_strategy", _DUAL)
-        highs.run()
-        highs.setOptionValue("simplex_strategy", _PRIMAL)
-        status = highs.getModelStatus()
-    return cast(highspy.HighsModelStatus, status)
+class _Program:
+    """A region as a linear program in v = (p, q, rows, norm) with x_i = (p_i − q_i) radius / weights_i.
+
+        half p − half q − rows = 0,   Σ p + Σ q − norm = 0,   low ≤ v ≤ high
+
+    `half` is the matrix over coefficients of unit size, each row with a largest entry of one. Rows have
+    columns of their own, so that these may have costs and bounds as the others do. The last basis starts the
+    next call: with only the costs changed it stays primal feasible, and the primal simplex method goes on.
+
+    HiGHS lets a row be off by 1e-10 in these units, which may be all of a bound that is small beside the
+    radius. Iterative refinement (Gleixner, Steffy and Wolter, Iterative refinement for linear programming,
+    2016) makes up for that:
+
+    1. Solve; work out the rows at the solution, and by how much they leave their bounds.
+    2. If that shows in a row's own units, solve for the correction: the same program with the bounds taken
+       from the solution and enlarged, so that what was below the tolerance is now far above it.
+
+    row_scale: (rows,) what the rows of the region were multiplied by
+    low, high: of the columns
+    """
+
+    def __init__(self, region: Region, *, budget: float) -> None:
+        size, rows = region.size, region.rows
+        self.corner = region.radius / region.weights
+        half = scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(self.corner))
+        largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if rows else np.zeros(0)
+        self.row_scale = 1.0 / np.where(largest > 0, largest, 1.0)
+        self._half: Any = scipy.sparse.csr_array(scipy.sparse.diags_array(self.row_scale) @ half)
+        ones: Any = scipy.sparse.csr_array(np.ones((1, size)))
+        less: Any = scipy.sparse.csr_array([[-1.0]])
+        self.matrix = scipy.sparse.csr_array(
+            scipy.sparse.block_array(
+                [[self._half, -self._half, -scipy.sparse.eye_array(rows), None], [ones, ones, None, less]]
+            )
+        )
+        self.low = np.concatenate([np.zeros(2 * size), region.lower * self.row_scale, [0.0]])
+        self.high = np.concatenate([np.full(2 * size, np.inf), region.upper * self.row_scale, [budget]])
+        self.highs = _quiet_model(self.matrix, self.low, self.high)
+        self._columns = np.arange(len(self.low), dtype=np.int32)
+        self._size = size
+
+    def status(self) -> highspy.HighsModelStatus:
+        """Run, by the primal method from the last basis; in doubt once more from scratch, by the dual."""
+        self.highs.run()
+        if self.highs.getModelStatus() in _DOUBTFUL:
+            self.highs.clearSolver()
+            self.highs.setOptionValue("simplex_strategy", _DUAL)
+            self.highs.run()
+            self.highs.setOptionValue("simplex_strategy", _PRIMAL)
+        return cast(highspy.HighsModelStatus, self.highs.getModelStatus())
+
+    @property
+    def possible(self) -> bool:
+        """Whether some coefficients obey the rows within the budget."""
+        return self.status() != highspy.HighsModelStatus.kInfeasible
+
+    def solve(self, cost: Floats) -> tuple[Floats, Floats]:
+        """The columns at the least cost, and the prices of the rows of `matrix`."""
+        self.highs.changeColsCost(len(cost), self._columns, cost)
+        values, prices = self._optimum()
+        values, miss = self._worked_out(np.where(np.abs(values) < _NOTHING, 0.0, values))
+        enlarged = 1.0
+        try:
+            for _ in range(_ROUNDS):
+                if miss == 0.0:
+                    break
+                enlarged = min(1.0 / miss, 1e10 * enlarged, _LARGEST)
+                self._bound((self.low - values) * enlarged, (self.high - values) * enlarged)
+                try:
+                    change, prices = self._optimum()
+                except InfeasibleError as error:
+                    raise SolverError(
+                        f"the linear program over {self._size} coefficients and {len(self.row_scale)} rows "
+                        f"has a point that misses a row by {miss:.1e} of its largest entry, and none that "
+                        "misses it by less. Check the rows for entries of very different size."
+                    ) from error
+                change = np.where(np.abs(change) < _NOTHING, 0.0, change) / enlarged
+                values, miss = self._worked_out(values + change)
+        finally:
+            if enlarged > 1.0:
+                self._bound(self.low, self.high)
+        return values, prices
+
+    def point(self, values: Floats) -> Floats:
+        """(size,): the coefficients."""
+        return np.asarray((values[: self._size] - values[self._size : 2 * self._size]) * self.corner)
+
+    def _worked_out(self, values: Floats) -> tuple[Floats, float]:
+        """Rows and norm as p and q make them, and by how much they leave their bounds where that matters."""
+        size = self._size
+        halves = np.maximum(values[: 2 * size], 0.0)
+        both = np.minimum(halves[:size], halves[size:])
+        halves -= np.concatenate([both, both])
+        total, x = float(halves.sum()), halves[:size] - halves[size:]
+        outcome = np.concatenate([halves, self._half @ x, [total]])
+        sizes = np.append(abs(self._half) @ np.abs(x), total)
+        low, high, at = self.low[2 * size :], self.high[2 * size :], outcome[2 * size :]
+        miss = np.maximum(low - at, at - high)
+        bounds = np.where(at < low, np.abs(low), np.abs(high))
+        matters = miss > _EXACT * (sizes + np.where(np.isfinite(bounds), bounds, 0.0))
+        return outcome, float(np.max(miss, where=matters, initial=0.0))
+
+    def _bound(self, low: Floats, high: Floats) -> None:
+        self.highs.changeColsBounds(len(low), self._columns, low, high)
+
+    def _optimum(self) -> tuple[Floats, Floats]:
+        status = self.status()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            raise InfeasibleError("the linear program has no feasible point (HiGHS: infeasible).")
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise SolverError(
+                f"the linear program over {self._size} coefficients and {len(self.row_scale)} rows ended "
+                f"without an optimum (HiGHS: {self.highs.modelStatusToString(status).lower()}). "
+                "Check the rows for entries of very different size."
+            )
+        solution = self.highs.getSolution()
+        return np.array(solution.col_value), np.array(solution.row_dual)
 
 
 class LinearProgram(Oracle):
-    """A region as a linear program in p, q ≥ 0 with x_i = (p_i − q_i) radius / weights_i.
-
-    The last basis starts the next call: with only the costs changed it stays
-    primal feasible, so the primal simplex method goes on from it. A program
-    that does not end with an optimum raises, always.
-    """
+    """Any region, by a linear program that is built once; between calls only its costs change."""
 
     costly = True
 
     def __init__(self, region: Region) -> None:
         self.region = region
-        self._corner = region.radius / region.weights
-        self._columns = np.arange(2 * region.size, dtype=np.int32)
-        self._highs = _model(region, budget=1.0)
-        self._refinement: Refinement | None = None
-        self._run(np.zeros(region.size))
-        zero = bool((region.lower <= 0).all() and (region.upper >= 0).all())
-        self.origin = np.zeros(region.size) if zero else self._solution()
+        self._program = _Program(region, budget=1.0)
+        self.origin = np.zeros(region.size)
+        origin = self._solved(np.zeros(len(self._program.low)))[0]
+        if (region.lower > 0).any() or (region.upper < 0).any():
+            self.origin = self._program.point(origin)
 
     def minimise(self, gradient: Floats) -> Atom:
-        cost = gradient * self._corner
+        cost = self._cost(gradient)
         largest = float(np.max(np.abs(cost)))
-        self._run(cost / largest if largest > 0 else cost)
-        displacement = self._solution() - self.origin
+        return self._atom(self._solved(cost / largest if largest > 0 else cost)[0])
+
+    def proved(self, gradient: Floats) -> tuple[Atom, Line]:
+        """Refinement of the dual side: prices of one solution make the costs of the next.
+
+        1. Solve for the costs; add the prices of the rows to those known so far.
+        2. Weak duality turns any prices into a bound (`lower_bound`). If it meets the value, end.
+        3. The costs less what the prices explain are small where HiGHS was right: enlarge and repeat.
+        """
+        program, region = self._program, self.region
+        cost = self._cost(gradient)
+        prices, atom = np.zeros(program.matrix.shape[0]), self._atom(np.zeros(len(cost)), self.origin)
+        best = lower_bound(region, gradient, self.origin, prices[:-1])
+        reduced, unit = cost, float(np.abs(cost).max(initial=0.0))
+        for _ in range(_ROUNDS):
+            if unit == 0.0:
+                break
+            values, more = self._solved(np.clip(reduced / unit, -_STEEPEST, _STEEPEST))
+            prices = prices + unit * more
+            line = lower_bound(region, gradient, self.origin, prices[:-1] * program.row_scale)
+            trial = self._atom(values)
+            if trial.slope(gradient) < atom.slope(gradient):
+                atom = trial
+            better = line.at(region.radius) > best.at(region.radius)
+            best = line if better else best
+            value = atom.slope(gradient)
+            if not better or value - best.at(region.radius) <= 1e-14 * abs(value):
+                break
+            reduced = cost - program.matrix.T @ prices
+            may_rise, may_fall = values < program.high - 1e-9, values > program.low + 1e-9
+            # The largest reduced cost of the wrong sign is what the solver did not hear.
+            unit = float(np.max(np.maximum(-reduced * may_rise, reduced * may_fall), initial=0.0))
+        return atom, best
+
+    def _cost(self, gradient: Floats) -> Floats:
+        cost = gradient * self._program.corner
+        return np.concatenate([cost, -cost, np.zeros(self.region.rows + 1)])
+
+    def _solved(self, cost: Floats) -> tuple[Floats, Floats]:
+        try:
+            return self._program.solve(cost)
+        except InfeasibleError as error:
+            raise InfeasibleError(_why_infeasible(self.region)) from error
+
+    def _atom(self, values: Floats, point: Floats | None = None) -> Atom:
+        displacement = (self._program.point(values) if point is None else point) - self.origin
         indices = np.flatnonzero(displacement)
         return Atom(indices, displacement[indices], self.origin)
-
-    def proved(self, gradient: Floats) -> tuple[Atom, float]:
-        if self._refinement is None:
-            self._refinement = Refinement(self.region)
-        point, least = self._refinement.minimise(gradient, self.origin)
-        atom, displacement = self.minimise(gradient), point - self.origin
-        if float(gradient @ displacement) < atom.slope(gradient):
-            indices = np.flatnonzero(displacement)
-            atom = Atom(indices, displacement[indices], self.origin)
-        return atom, least
-
-    def price(self, gradient: Floats) -> float:
-        self.minimise(gradient)
-        largest = float(np.max(np.abs(gradient * self._corner)))
-        dual = float(self._highs.getSolution().row_dual[-1])
-        return max(0.0, -dual * largest / self.region.radius)
-
-    def _run(self, cost: Floats) -> None:
-        highs = self._highs
-        highs.changeColsCost(len(self._columns), self._columns, np.concatenate([cost, -cost]))
-        status = optimum(highs)
-        if status == highspy.HighsModelStatus.kInfeasible:
-            raise InfeasibleError(_why_infeasible(self.region))
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise SolverError(
-                f"the linear program over {self.region.size} coefficients and {self.region.rows} rows ended "
-                f"without an optimum (HiGHS: {highs.modelStatusToString(status).lower()}). "
-                "Check the rows for entries of very different size."
-            )
-
-    def _solution(self) -> Floats:
-        halves = np.array(self._highs.getSolution().col_value)
-        x = halves[: self.region.size] - halves[self.region.size :]
-        x[np.abs(x) < 1e-14] = 0.0
-        return np.asarray(x * self._corner)
 
 
 def _why_infeasible(region: Region) -> str:
@@ -147,25 +264,28 @@ def _why_infeasible(region: Region) -> str:
 
 def smallest_radius(region: Region) -> tuple[float, Floats]:
     """The least radius at which the rows can be met, and a point there, (size,)."""
-    size = region.size
-    highs = _model(region, budget=np.inf)
-    highs.changeColsCost(2 * size, np.arange(2 * size, dtype=np.int32), np.ones(2 * size))
-    status = optimum(highs)
-    if status == highspy.HighsModelStatus.kInfeasible:
+    point, _ = nearest_to_zero(region)
+    return region.norm(point), point
+
+
+def nearest_to_zero(region: Region) -> tuple[Floats, float]:
+    """A point of least norm that obeys the rows, (size,), and a norm that no such point is below."""
+    program = _Program(region, budget=np.inf)
+    cost = np.zeros(len(program.low))
+    cost[-1] = 1.0
+    try:
+        values, prices = program.solve(cost)
+    except InfeasibleError as error:
         named = ", ".join(str(i) for i in contradictory(region)) or "given"
         raise InfeasibleError(
             f"no coefficients satisfy the linear rows {named} together, whatever the radius (HiGHS: "
             "infeasible): they contradict each other."
-        )
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise SolverError(
-            f"the least radius for {region.rows} linear rows was not found (HiGHS: "
-            f"{highs.modelStatusToString(status).lower()}). "
-            "Check the rows for entries of very different size."
-        )
-    halves = np.array(highs.getSolution().col_value)
-    point = (halves[:size] - halves[size:]) * region.radius / region.weights
-    return region.norm(point), point
+        ) from error
+    nothing = np.zeros(region.size)
+    # 0 = ⟨0, x⟩ ≥ level − slope · norm(x) for every x that obeys the rows.
+    line = lower_bound(region, nothing, nothing, prices[:-1] * program.row_scale)
+    bound = line.level / line.slope if line.slope > 0.0 else 0.0
+    return program.point(values), max((1.0 - 4.0 * float(np.finfo(float).eps)) * bound, 0.0)
 
 
 def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
@@ -182,10 +302,10 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
     Empty where HiGHS finds the rows possible after all.
     """
     label = np.arange(region.rows) if owner is None else owner
-    highs = _model(region, budget=np.inf)
-    if optimum(highs) != highspy.HighsModelStatus.kInfeasible:
+    program = _Program(region, budget=np.inf)
+    if program.possible:
         return []
-    _, has_ray, ray = highs.getDualRay()
+    _, has_ray, ray = program.highs.getDualRay()
     members = np.unique(label[np.flatnonzero(np.asarray(ray)[:-1])]) if has_ray else np.unique(label)
     if _possible(region, np.isin(label, members)):
         members = np.unique(label)
@@ -208,131 +328,7 @@ def _possible(region: Region, chosen: NDArray[np.bool_]) -> bool:
         region.lower[chosen],
         region.upper[chosen],
     )
-    return optimum(_model(part, budget=np.inf)) != highspy.HighsModelStatus.kInfeasible
-
-
-def _scaled_rows(region: Region) -> tuple[Any, Floats]:
-    """The rows over coefficients of unit size, each with a largest entry of one, and their factors."""
-    half = scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(region.radius / region.weights))
-    largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if region.rows else np.zeros(0)
-    scale = 1.0 / np.where(largest > 0, largest, 1.0)
-    return scipy.sparse.csr_array(scipy.sparse.diags_array(scale) @ half), scale
-
-
-def _model(region: Region, *, budget: float) -> highspy.Highs:
-    half, row_scale = _scaled_rows(region)
-    size = region.size
-    budget_row = scipy.sparse.csr_array(np.ones((1, 2 * size)))
-    rows = scipy.sparse.vstack([scipy.sparse.hstack([half, -half]), budget_row]).tocsr()
-    return quiet_model(
-        rows,
-        np.zeros(2 * size),
-        np.full(2 * size, highspy.kHighsInf),
-        np.append(region.lower * row_scale, -highspy.kHighsInf),
-        np.append(region.upper * row_scale, budget),
-    )
-
-
-_ROUNDS = 8
-"""Each brings nine or ten digits, so that costs from 1e-30 to 1 are all heard; more are never needed."""
-_STEEPEST = 1e7
-"""Costs beyond this many times the one that matters are cut: their columns stay out of the basis anyway."""
-
-
-class Refinement:
-    """A region as a linear program whose rows have columns of their own, so that these may have costs.
-
-    Iterative refinement as by Gleixner, Steffy and Wolter (Iterative refinement for linear
-    programming, 2016), of the dual side: the prices of one solution change the costs to
-    reduced costs, which are small where the solver was right; enlarged, they are the costs
-    of the next program. The prices add up.
-    """
-
-    def __init__(self, region: Region) -> None:
-        self.region = region
-        size, rows = region.size, region.rows
-        self._corner = region.radius / region.weights
-        half, self._row_scale = _scaled_rows(region)
-        ones, less = scipy.sparse.csr_array(np.ones((1, size))), scipy.sparse.csr_array([[-1.0]])
-        self._matrix = scipy.sparse.csr_array(
-            scipy.sparse.block_array(
-                [[half, -half, -scipy.sparse.eye_array(rows), None], [ones, ones, None, less]]
-            )
-        )
-        self._low = np.concatenate([np.zeros(2 * size), region.lower * self._row_scale, [0.0]])
-        self._high = np.concatenate([np.full(2 * size, np.inf), region.upper * self._row_scale, [1.0]])
-        nothing = np.zeros(rows + 1)
-        self._highs = quiet_model(self._matrix, self._low, self._high, nothing, nothing)
-
-    def minimise(self, gradient: Floats, origin: Floats) -> tuple[Floats, float]:
-        """A point of the region, (size,), and a bound from below on ⟨gradient, x − origin⟩ over it."""
-        size = self.region.size
-        cost = np.concatenate([gradient * self._corner, -gradient * self._corner])
-        cost = np.concatenate([cost, np.zeros(self._matrix.shape[0])])
-        prices, point = np.zeros(self._matrix.shape[0]), origin
-        best = lower_bound(self.region, gradient, origin, prices[:-1])
-        reduced, unit = cost, float(np.abs(cost).max(initial=0.0))
-        for _ in range(_ROUNDS):
-            if unit == 0.0:
-                break
-            found = self._solve(np.clip(reduced / unit, -_STEEPEST, _STEEPEST))
-            if found is None:
-                break
-            trial = (found[0][:size] - found[0][size : 2 * size]) * self._corner
-            prices = prices + unit * found[1]
-            bound = lower_bound(self.region, gradient, origin, prices[:-1] * self._row_scale)
-            if gradient @ (trial - point) < 0.0:
-                point = trial
-            better = bound > best
-            best = max(best, bound)
-            value = float(gradient @ (point - origin))
-            if not better or value - best <= 1e-14 * abs(value):
-                break
-            reduced = cost - self._matrix.T @ prices
-            unit = self._amiss(found[0], reduced)
-        return point, best
-
-    def _amiss(self, values: Floats, reduced: Floats) -> float:
-        """The largest reduced cost of the wrong sign: what the solver did not hear."""
-        may_rise = values < self._high - 1e-9
-        may_fall = values > self._low + 1e-9
-        return float(np.max(np.maximum(-reduced * may_rise, reduced * may_fall), initial=0.0))
-
-    def _solve(self, cost: Floats) -> tuple[Floats, Floats] | None:
-        """Values of the columns and prices of the rows; None where HiGHS finds no optimum."""
-        highs = self._highs
-        highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
-        if optimum(highs) != highspy.HighsModelStatus.kOptimal:
-            return None
-        solution = highs.getSolution()
-        return np.array(solution.col_value), np.array(solution.row_dual)
-
-
-def lower_bound(region: Region, gradient: Floats, origin: Floats, prices: Floats) -> float:
-    """On ⟨gradient, x − origin⟩ over the region, by any prices of its rows: weak duality.
-
-    The rows give at least Σ prices · (a bound − matrix origin), the ball at least
-    −radius · max |gradient − matrixᵀ prices| / weights; worked out with the longest numbers
-    that the machine has, and less what these may be off by.
-    """
-    wide = np.longdouble
-    slack = np.where(prices > 0, region.lower, region.upper)
-    prices = np.where(np.isfinite(slack), prices, 0.0).astype(wide)
-    slack = np.where(np.isfinite(slack), slack, 0.0).astype(wide)
-    matrix = region.matrix.astype(wide)
-    rest = gradient.astype(wide) - matrix.T @ prices
-    of_rows = prices * (slack - matrix @ origin.astype(wide))
-    of_ball = region.radius * np.max(np.abs(rest) / region.weights, initial=0.0)
-    bound = of_rows.sum() - of_ball - rest @ origin
-    unit = (region.rows + region.size + 4) * np.finfo(wide).eps
-    size = np.abs(gradient) + abs(matrix).T @ np.abs(prices)
-    off = (
-        np.abs(of_rows).sum()
-        + region.radius * np.max(size / region.weights, initial=0.0)
-        + size @ np.abs(origin)
-    )
-    off += np.abs(prices) @ (np.abs(slack) + abs(matrix) @ np.abs(origin))
-    return float(bound - unit * off)
+    return _Program(part, budget=np.inf).possible
 
 
 def oracle_for(region: Region) -> Oracle:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -14,7 +15,7 @@ from cindy.errors import DataError
 from cindy.solver.presolve import Presolved
 from cindy.solver.region import Region
 
-__all__ = ["Atom", "Ball", "Oracle", "Rays"]
+__all__ = ["Atom", "Ball", "Line", "Oracle", "Rays"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,20 @@ class Atom:
         return float(gradient[self.indices] @ self.values)
 
 
+class Line(NamedTuple):
+    """What something is at least, for every point that obeys the rows of a region within radius r.
+
+    level, slope: it is level − slope · r
+    """
+
+    level: float
+    slope: float
+
+    def at(self, radius: float) -> float:
+        """The bound for one radius."""
+        return self.level - self.slope * radius
+
+
 class Oracle(ABC):
     """Finds the point of a region that minimises a linear function.
 
@@ -63,19 +78,16 @@ class Oracle(ABC):
     def minimise(self, gradient: Floats) -> Atom:
         """The minimiser for a flat gradient that is known to be finite and of the right size."""
 
-    def proved(self, gradient: Floats) -> tuple[Atom, float]:
+    def proved(self, gradient: Floats) -> tuple[Atom, Line]:
         """An atom, and a bound from below on what `minimise` looks for over the whole region.
 
         As `minimise`, but whatever rounding or a tolerance may have lost is in the bound; here, the rounding
-        of the inner product.
+        of the inner product. This bound is for the radius of the region; those of `oracle_for` are for any.
         """
         atom = self.minimise(gradient)
         size = float(np.abs(gradient[atom.indices]) @ np.abs(atom.values))
-        return atom, atom.slope(gradient) - (2 + len(atom.indices)) * np.finfo(float).eps * size
-
-    @abstractmethod
-    def price(self, gradient: Floats) -> float:
-        """By how much a unit more of radius lowers the least inner product with `gradient`, (size,)."""
+        least = atom.slope(gradient) - (2 + len(atom.indices)) * np.finfo(float).eps * size
+        return atom, Line(least, 0.0)
 
     def components(self, targets: int) -> Ints:
         """(targets,): labels 0, 1, …; no atom touches targets with different labels."""
@@ -118,12 +130,9 @@ class Ball(Oracle):
         value = -self._corner[best] if gradient[best] > 0 else self._corner[best]
         return Atom(np.array([best]), np.array([value]), self.origin)
 
-    def proved(self, gradient: Floats) -> tuple[Atom, float]:
-        atom = self.minimise(gradient)
-        return atom, (1.0 + _ROUNDING) * atom.slope(gradient)
-
-    def price(self, gradient: Floats) -> float:
-        return float(np.max(np.abs(gradient) / self.region.weights))
+    def proved(self, gradient: Floats) -> tuple[Atom, Line]:
+        steepest = float(np.max(np.abs(gradient) / self.region.weights))
+        return self.minimise(gradient), Line(0.0, (1.0 + _ROUNDING) * steepest)
 
     def components(self, targets: int) -> Ints:
         return np.arange(targets)
@@ -144,10 +153,12 @@ class Rays(Oracle):
         self.origin = hull.origin
         self._room = hull.room
         # Zero where a row has a say: a product over all is faster than picking out the free ones.
-        self._corner = np.zeros(region.size)
-        self._corner[hull.free] = hull.room / region.weights[hull.free]
+        self._free = np.zeros(region.size)
+        self._free[hull.free] = 1.0 / region.weights[hull.free]
+        self._corner = hull.room * self._free
         self._indices = hull.indices
-        self._values = hull.values
+        self._directions = hull.values
+        self._values = hull.room * hull.values
         self._length = np.count_nonzero(hull.values, axis=1)
 
     def minimise(self, gradient: Floats) -> Atom:
@@ -163,16 +174,19 @@ class Rays(Oracle):
         chosen = np.array([best] if least < 0.0 else [], dtype=np.intp)
         return Atom(chosen, -np.copysign(self._corner[chosen], slopes[chosen]), self.origin)
 
-    def proved(self, gradient: Floats) -> tuple[Atom, float]:
+    def proved(self, gradient: Floats) -> tuple[Atom, Line]:
+        # All corners have a norm of `room` beyond that of the origin, which no radius changes.
         atom = self.minimise(gradient)
-        steepest = float(np.max(np.abs(gradient) * self._corner))
+        steepest = float(np.max(np.abs(gradient) * self._free))
+        falls = steepest
         if len(self._indices):
-            along = np.einsum("ij,ij->i", np.abs(self._values), np.abs(gradient)[self._indices])
-            steepest = max(steepest, float(along.max()))
-        return atom, atom.slope(gradient) - _PRESOLVED * steepest
-
-    def price(self, gradient: Floats) -> float:
-        return -self.minimise(gradient).slope(gradient) / self._room if self._room > 0.0 else 0.0
+            nearby = gradient[self._indices]
+            falls = max(falls, -float(np.einsum("ij,ij->i", self._directions, nearby).min()))
+            sizes = np.einsum("ij,ij->i", np.abs(self._directions), np.abs(nearby))
+            steepest = max(steepest, float(sizes.max()))
+        slope = falls + _PRESOLVED * steepest
+        norm = self.region.norm(self.origin)
+        return atom, Line(slope * norm * (1.0 - _PRESOLVED * len(self.origin)), slope)
 
     def components(self, targets: int) -> Ints:
         used = self._values != 0

@@ -33,7 +33,7 @@ class Presolved:
     origin: (size,)
     room: what the origin leaves of the radius
     free: coefficients in no row; ± room / weight in each is a displacement
-    indices, values: (others, longest), the other displacements, padded with zero values
+    indices, values: (others, longest), directions of the others, of unit norm, padded with zero values
     """
 
     origin: Floats
@@ -256,7 +256,7 @@ def _distinct(planes: Floats) -> Floats:
 def _assemble(
     region: Region, origin: Floats, free: Ints, ties: _Ties, corners: list[tuple[Ints, Floats]], room: float
 ) -> Presolved:
-    """All corners, stretched to the length that the radius leaves, in padded arrays."""
+    """All corners as directions of unit norm, in padded arrays."""
     pairs = len(ties.pairs)
     longest = max([1, 2 * bool(pairs), *(len(members) for members, _ in corners)])
     indices = np.zeros((2 * pairs + len(corners), longest), dtype=np.intp)
@@ -268,4 +268,4 @@ def _assemble(
         indices[k, : len(members)] = members
         values[k, : len(members)] = direction
     lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))
-    return Presolved(origin, room, free, indices, values * (room / lengths)[:, None])
+    return Presolved(origin, room, free, indices, values / lengths[:, None])
