@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import peers, problems
+from benchmarks import other_solvers, problems
 from benchmarks.table import best_of, write
 from cindy.errors import ConvergenceWarning
 from cindy.least_squares import LeastSquares
@@ -32,7 +32,7 @@ OURS = {
     "FullyCorrective": FullyCorrective(),
     "Plain": Plain(),
 }
-THEIRS = {"Clarabel": peers.by_clarabel, "CVXOPT": peers.by_cvxopt}
+THEIRS = {"Clarabel": other_solvers.by_clarabel, "CVXOPT": other_solvers.by_cvxopt}
 LONGEST = 2.0
 NOTES = (
     "Radius in units of the norm of least squares; ties: neighbours interchangeable. Our times include "
@@ -125,7 +125,7 @@ def _paths() -> None:
             )
             return result.iterations, result
 
-        calls: dict[str, Callable[[], Any]] = {"Direct": direct, **peers.paths(objective, terms)}
+        calls: dict[str, Callable[[], Any]] = {"Direct": direct, **other_solvers.paths(objective, terms)}
         for label, call in calls.items():
             call()
             seconds, (reached, _) = best_of(call, enough=1.0)
