@@ -439,6 +439,16 @@ def test_coefficients_and_parameters_of_an_fmu_can_be_tuned(tmp_path):
     np.testing.assert_allclose(found, simulated(Case(other, case.start)), rtol=1e-6, atol=1e-6)
 
 
+@needs_compiler
+@every_flow
+def test_the_source_of_an_fmu_compiles_without_a_warning(case, tmp_path):
+    path = case.model.to_fmu(tmp_path / "model.fmu")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion", "-pedantic", "-Werror"]
+    subprocess.run([COMPILER, *flags, "-fsyntax-only", "fmu.c"], cwd=tmp_path / "sources", check=True)
+
+
 def test_without_a_compiler_an_fmu_holds_its_source_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.warns(UserWarning, match="no C compiler"):

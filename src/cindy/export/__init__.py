@@ -5,8 +5,7 @@ Every exporter takes `RightHandSides.of(terms, coef, states, inputs)`.
 
 from cindy.export.code import to_c, to_julia, to_modelica, to_python
 from cindy.export.fmu import to_fmu
-from cindy.export.latex import to_latex
-from cindy.export.mathml import definition, left_side, summand, term_markup, with_symbols
+from cindy.export.markup import definition, left_side, summand, term_markup, to_latex, with_symbols
 from cindy.export.sbml import to_sbml
 from cindy.export.sides import RightHandSides, format_value, to_text
 from cindy.export.symbolic import to_casadi, to_sympy

@@ -1,0 +1,393 @@
+"""Equations as mathematics on a page: LaTeX, and MathML, which browsers typeset by themselves.
+
+The walk over terms and formulas is the same for both; a `Notation` writes what differs. MathML is written
+here, and not by a converter from LaTeX, because names are the user's: the page must show them as they are,
+with nothing in them that a browser would obey.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+
+from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
+from cindy.export.sides import RightHandSides, format_value
+
+__all__ = ["definition", "left_side", "name", "number", "summand", "term_markup", "to_latex", "with_symbols"]
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How a language of typesetting writes the parts of a formula.
+
+    plus, less, minus: signs between summands, and in front of one
+    thin, comma: between factors, and between arguments
+    fraction, root, cases: patterns of their parts; cases has value, condition, value elsewhere
+    number: writes a formatted value, such as "2.00(3)e-4"
+    name: writes a variable: x1 and x_1 are x with subscript 1, omega_max is ω with subscript max, x' is ẋ
+    words: writes any text as it stands
+    marked: writes a body between two marks: parentheses, brackets or bars
+    power: writes base and exponent
+    function: writes a function of name, argument and power, which may be empty
+    derivative: writes a derivative of a body by axes of space
+    """
+
+    plus: str
+    less: str
+    minus: str
+    thin: str
+    comma: str
+    fraction: str
+    root: str
+    cases: str
+    relations: Mapping[str, str]
+    number: Callable[[str], str]
+    name: Callable[[str], str]
+    words: Callable[[str], str]
+    marked: Callable[[str, str], str]
+    power: Callable[[str, str], str]
+    function: Callable[[str, str, str], str]
+    derivative: Callable[[str, Sequence[str]], str]
+
+    def parentheses(self, body: str) -> str:
+        return self.marked(body, "()")
+
+    def product(self, term: Term, between: str | None = None) -> str:
+        """A product of factors; empty for the constant."""
+        return (self.thin if between is None else between).join(self._factor(factor) for factor in term)
+
+    def _factor(self, factor: Factor) -> str:
+        if factor.kind in ("sin", "cos"):
+            argument = self.name(factor.variables[0])
+            if factor.frequency != 1.0:
+                argument = self.number(shortest(factor.frequency)) + self.thin + argument
+            return self.function(factor.kind, argument, str(factor.power) if factor.power > 1 else "")
+        if factor.kind == "variable":
+            base = self.name(factor.variables[0])
+        elif factor.kind == "derivative":
+            inner = self.product(factor.of)
+            plain = len(factor.of) == 1 and factor.of[0].kind == "variable" and factor.of[0].power == 1
+            base = self.derivative(inner if plain else self.parentheses(inner), factor.by)
+        elif factor.expression is None:
+            base = self.words(factor.name)
+        else:
+            base = self.formula(factor.expression)
+            if factor.expression.operation in ("+", "-") or factor.power > 1:
+                base = self.parentheses(base)
+        return base if factor.power == 1 else self.power(base, self.number(str(factor.power)))
+
+    def formula(self, node: Expression) -> str:
+        """A formula of a custom term."""
+        if node.operation == "number":
+            return self.number(shortest(node.number))
+        if node.operation == "symbol":
+            return self.name(node.symbol)
+        parts = [self.formula(operand) for operand in node.operands]
+        signed = [operand.operation in ("+", "-") for operand in node.operands]
+        match node.operation:
+            case "+":
+                return self.sum(parts)
+            case "-":
+                return self.minus + (self.parentheses(parts[0]) if signed[0] else parts[0])
+            case "*":
+                wrapped = [self.parentheses(p) if s else p for p, s in zip(parts, signed, strict=True)]
+                return self.thin.join(wrapped)
+            case "/":
+                return self.fraction.format(*parts)
+            case "**":
+                base = node.operands[0]
+                atom = base.operation in ("symbol", "abs") or (
+                    base.operation == "number" and base.number >= 0
+                )
+                return self.power(parts[0] if atom else self.parentheses(parts[0]), parts[1])
+            case "sqrt":
+                return self.root.format(parts[0])
+            case "abs":
+                return self.marked(parts[0], "||")
+            case "where":
+                return self.cases.format(parts[1], self._condition(node.operands[0]), parts[2])
+            case operation if operation in COMPARISONS:
+                return self.marked(self._condition(node), "[]")
+        return self.function(node.operation, self.comma.join(parts), "")
+
+    def sum(self, parts: Sequence[str]) -> str:
+        """Summands with their signs between them."""
+        result = parts[0]
+        for part in parts[1:]:
+            negative = part.startswith(self.minus)
+            result += self.less + part.removeprefix(self.minus) if negative else self.plus + part
+        return result
+
+    def _condition(self, node: Expression) -> str:
+        """A comparison without the brackets that make a number of it; anything else is compared with zero."""
+        if node.operation not in COMPARISONS:
+            return self.formula(node) + self.relations["!="] + self.number("0")
+        left, right = (self.formula(operand) for operand in node.operands)
+        return left + self.relations[node.operation] + right
+
+
+def with_symbols(what: Term) -> Term:
+    """The term with its parameters as symbols in place of their values."""
+    return tuple(f if f.symbolic is None else replace(f, expression=f.symbolic) for f in what)
+
+
+# LaTeX
+
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    **{c: "\\" + c for c in "{}#$%&_"},
+}
+_LATEX_FUNCTIONS = {
+    "asin": r"\arcsin",
+    "acos": r"\arccos",
+    "atan": r"\arctan",
+    "sign": r"\operatorname{sgn}",
+}
+
+
+def _latex_number(text: str) -> str:
+    return re.sub(r"e\+?(-?)0*(\d+)", r" \\times 10^{\1\2}", text).replace("±", r"\pm")
+
+
+def _latex_name(text: str) -> str:
+    head, index = _latex_parts(text.removesuffix("'"))
+    dotted = text.endswith("'") and not head.startswith(r"\text{")
+    return rf"\dot{{{head}}}{index}" if dotted else "".join(_latex_parts(text))
+
+
+def _latex_parts(text: str) -> tuple[str, str]:
+    """A name and its subscript."""
+    known = re.fullmatch(r"([A-Za-z]+)(?:_?(\d+)|_([A-Za-z0-9]+))?", text)
+    if not known:
+        return _latex_words(text), ""
+    word, digits, index = known.groups()
+    if word in GREEK:
+        head = "\\" + word
+    else:
+        head = word if len(word) == 1 else rf"\mathrm{{{word}}}"
+    if digits or (index and len(index) == 1):
+        return head, f"_{{{digits or index}}}"
+    return head, rf"_{{\mathrm{{{index}}}}}" if index else ""
+
+
+def _latex_words(text: str) -> str:
+    # with nothing in it that LaTeX would obey
+    shown = "".join(_ESCAPES.get(c, c if c.isprintable() else " ") for c in text)
+    return rf"\text{{{shown}}}"
+
+
+def _latex_marked(body: str, marks: str) -> str:
+    return rf"\left{marks[0]}{body}\right{marks[1]}"
+
+
+def _latex_power(base: str, exponent: str) -> str:
+    if base.startswith(r"\partial"):
+        base = _latex_marked(base, "()")
+    return f"{{{base}}}^{{{exponent}}}" if "^" in base else f"{base}^{{{exponent}}}"
+
+
+def _latex_function(name: str, argument: str, power: str) -> str:
+    head = _LATEX_FUNCTIONS.get(name, "\\" + name) + (f"^{{{power}}}" if power else "")
+    return head + _latex_marked(argument, "()")
+
+
+_LATEX = Notation(
+    plus=" + ",
+    less=" - ",
+    minus="-",
+    thin=r"\, ",
+    comma=", ",
+    fraction=r"\frac{{{0}}}{{{1}}}",
+    root=r"\sqrt{{{0}}}",
+    cases=r"\begin{{cases}} {0} & {1} \\ {2} & \text{{otherwise}} \end{{cases}}",
+    relations={"<": " < ", ">": " > ", "<=": r" \le ", ">=": r" \ge ", "==": " = ", "!=": r" \ne "},
+    number=_latex_number,
+    name=_latex_name,
+    words=_latex_words,
+    marked=_latex_marked,
+    power=_latex_power,
+    function=_latex_function,
+    derivative=lambda body, axes: rf"\partial_{{{' '.join(axes)}}} {body}",
+)
+
+
+def to_latex(
+    equations: RightHandSides, *, parameters: Mapping[str, tuple[float, float]] | None = None
+) -> str:
+    r"""An `aligned` block (amsmath), a line per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y."""
+    lines = []
+    for j, state in enumerate(equations.states):
+        head, index = _latex_parts(state)
+        if equations.discrete:
+            left = f"{head}{index}[k+1]"
+        elif equations.axes:
+            left = rf"\partial_{{{'t' * equations.order}}} {head}{index}"
+        else:
+            left = rf"\{'d' * equations.order}ot{{{head}}}{index}"
+        sides = []
+        for value, error, term in equations.summands(j):
+            size = _LATEX.number(format_value(abs(value), error))
+            factors = _LATEX.product(with_symbols(term) if parameters else term)
+            sides.append("-" * (value < 0) + _LATEX.thin.join(filter(None, [size, factors])))
+        lines.append(f"{left} &= {_LATEX.sum(sides) if sides else '0'}")
+    for parameter, (value, error) in (parameters or {}).items():
+        size = _LATEX.number(format_value(abs(value), error if equations.with_errors else math.nan))
+        lines.append(f"{_LATEX.name(parameter)} &= {'-' * (value < 0)}{size}")
+    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+
+# MathML
+
+
+def number(text: str) -> str:
+    """A formatted value: "2.00(3)e-4" with the error in a class of its own and a power of ten."""
+    known = re.fullmatch(r"(-?[\d.]+)(\(\d+\))?(?:e(-?\d+))?", text)
+    if not known:
+        return _words(text)
+    value, error, power = known.groups()
+    result = f"<mn>{value.replace('-', '−')}</mn>"
+    if error:
+        result += f'<mn class="error">{error}</mn>'
+    if power:
+        result += f"<mo>×</mo><msup><mn>10</mn><mn>{power.replace('-', '−')}</mn></msup>"
+    return result
+
+
+def name(text: str) -> str:
+    """A variable, with its subscript and its dot."""
+    head, index = _parts(text.removesuffix("'"))
+    if text.endswith("'") and len(_letters(head)) == 1:
+        return _lowered(_dotted(head, "˙"), index)
+    return _lowered(*_parts(text))
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """A name and its subscript."""
+    known = re.fullmatch(r"([^\W\d_]+)(?:_?(\d+)|_([^\W_]+))?", text)
+    if not known:
+        return _words(text), ""
+    word, digits, index = known.groups()
+    head = _identifier(GREEK.get(word, word))
+    if digits:
+        return head, f"<mn>{digits}</mn>"
+    return head, _identifier(GREEK.get(index, index)) if index else ""
+
+
+def _identifier(text: str) -> str:
+    """Single letters are slanted by the page, in its own font; longer names stand upright."""
+    return f'<mi class="v">{text}</mi>' if len(text) == 1 else f"<mi>{text}</mi>"
+
+
+def _letters(element: str) -> str:
+    return re.sub(r"<[^>]*>", "", element)
+
+
+def _dotted(head: str, dots: str) -> str:
+    return f'<mover accent="true">{head}<mo stretchy="false">{dots}</mo></mover>'
+
+
+def _lowered(body: str, below: str) -> str:
+    """A body with a subscript; fonts without a table of mathematics lower it too little, or cut it off."""
+    if not below:
+        return body
+    return f'<msub>{body}<mpadded voffset="-0.25em" depth="+0.25em">{below}</mpadded></msub>'
+
+
+def _words(text: str) -> str:
+    return f"<mtext>{escape(text)}</mtext>"
+
+
+def _marked(body: str, marks: str) -> str:
+    # Only what is taller than a line of text needs taller marks.
+    tall = any(f"<{tag}>" in body for tag in ("mfrac", "mtable", "msqrt"))
+    form = "" if tall else ' stretchy="false"'
+    return f"<mrow><mo{form}>{marks[0]}</mo>{body}<mo{form}>{marks[1]}</mo></mrow>"
+
+
+def _power(base: str, exponent: str) -> str:
+    if base.startswith("<msub>"):
+        inside = base.removeprefix("<msub>").removesuffix("</msub>")
+        return f"<msubsup>{inside}<mrow>{exponent}</mrow></msubsup>"
+    return f"<msup><mrow>{base}</mrow><mrow>{exponent}</mrow></msup>"
+
+
+def _function(name: str, argument: str, power: str) -> str:
+    head = f"<mi>{'sgn' if name == 'sign' else name}</mi>"
+    head = _power(head, number(power)) if power else head
+    return f"{head}<mo>&#x2061;</mo>{_marked(argument, '()')}"
+
+
+def _derivative(body: str, axes: Sequence[str]) -> str:
+    return _lowered(f"<mrow>{body}</mrow>", f"<mrow>{''.join(map(name, axes))}</mrow>")
+
+
+_MATHML = Notation(
+    plus="<mo>+</mo>",
+    less="<mo>−</mo>",
+    minus="<mo>−</mo>",
+    thin='<mspace width="0.17em"/>',
+    comma="<mo>,</mo>",
+    fraction="<mfrac><mrow>{0}</mrow><mrow>{1}</mrow></mfrac>",
+    root="<msqrt>{0}</msqrt>",
+    cases='<mrow><mo>{{</mo><mtable><mtr><mtd>{0}</mtd><mtd><mspace width="0.5em"/>{1}</mtd></mtr>'
+    '<mtr><mtd>{2}</mtd><mtd><mspace width="0.5em"/><mtext>otherwise</mtext></mtd></mtr></mtable></mrow>',
+    relations={
+        sign: f"<mo>{escape(shown)}</mo>"
+        for sign, shown in zip(("<", ">", "<=", ">=", "==", "!="), "<>≤≥=≠", strict=True)
+    },
+    number=number,
+    name=name,
+    words=_words,
+    marked=_marked,
+    power=_power,
+    function=_function,
+    derivative=_derivative,
+)
+
+
+def term_markup(what: Term, *, dots: bool = False) -> str:
+    """A product of factors, or the number 1.
+
+    dots: whether factors stand apart by a dot, where names could be misread
+    """
+    return _MATHML.product(what, "<mo>·</mo>" if dots else '<mspace width="0.25em"/>') or "<mn>1</mn>"
+
+
+def summand(value: float, error: float, what: Term, *, first: bool, dots: bool = False) -> str:
+    """One signed summand of a right-hand side, as a whole `math` element.
+
+    first: whether it opens the side, where a plus is left out
+    """
+    sign = "−" if value < 0 else "" if first else "+"
+    lead = f'<mo form="{"prefix" if first else "infix"}">{sign}</mo>' if sign else ""
+    after = _MATHML.thin + term_markup(what, dots=dots) if what else ""
+    return f"<math>{lead}{number(format_value(abs(value), error))}{after}</math>"
+
+
+def left_side(state: str, order: int, *, discrete: bool = False, partial: bool = False) -> str:
+    """The left-hand side of a state's equation, as a whole `math` element: ẋ, ẍ, dS/dt, x[k+1] or u_t."""
+    head, index = _parts(state)
+    whole = _lowered(head, index)
+    if partial:
+        inside = _derivative(whole, "t" * order)
+    elif discrete:
+        inside = (
+            whole + '<mo stretchy="false">[</mo><mi>k</mi><mo>+</mo><mn>1</mn><mo stretchy="false">]</mo>'
+        )
+    elif len(_letters(head)) == 1:
+        inside = _lowered(_dotted(head, "˙" if order == 1 else "¨"), index)
+    else:
+        d, t = (f"<mi>{x}</mi>" if order == 1 else f"<msup><mi>{x}</mi><mn>2</mn></msup>" for x in "dt")
+        inside = _MATHML.fraction.format(d + whole, "<mi>d</mi>" + t)
+    return f"<math>{inside}<mo>=</mo></math>"
+
+
+def definition(what: str, value: float, error: float) -> tuple[str, str]:
+    """The two sides of K = 0.370(5), each a whole `math` element."""
+    return f"<math>{name(what)}<mo>=</mo></math>", f"<math>{number(format_value(value, error))}</math>"
