@@ -35,6 +35,7 @@ class Equations:
     inputs: tuple[str, ...]
     formulation: Formulation
     noise: Floats
+    noise_memory: Floats
     model_error: Floats
     scale: Floats
     parameters: Mapping[str, Estimate]

@@ -79,6 +79,8 @@ class Model(Equations):
     coef: (terms, states) Ξ; zero where a term is absent
     coef_error: (terms, states) standard errors, clustered by block; NaN where unknown, 0 for an absent term
     noise: (states,) estimated standard deviation of the measurements; NaN where unknown
+    noise_memory: (states,) autocorrelation time of that noise in samples: 1 for white noise, more behind a
+        filter, an average or a drifting sensor; likewise
     model_error: (states,) what the equations do not explain, per root of time; likewise
     inclusion: (terms, states) probability that a term belongs, among the models compared; likewise
     parameters: numbers inside terms by name, each (value, error); empty where terms hold none
@@ -118,6 +120,7 @@ class Model(Equations):
     coef_error: Floats = None  # type: ignore[assignment]
     formulation: Formulation = field(default_factory=Integral)
     noise: Floats = None  # type: ignore[assignment]
+    noise_memory: Floats = None  # type: ignore[assignment]
     model_error: Floats = None  # type: ignore[assignment]
     inclusion: Floats = None  # type: ignore[assignment]
     parameters: Mapping[str, Estimate] = field(default_factory=dict)
@@ -149,6 +152,7 @@ class Model(Equations):
             "coef": coef,
             "coef_error": _shaped(np.where(coef == 0, 0.0, error), "coef_error", shape),
             "noise": _shaped(self.noise, "noise", shape[1:]),
+            "noise_memory": _shaped(self.noise_memory, "noise_memory", shape[1:]),
             "model_error": _shaped(self.model_error, "model_error", shape[1:]),
             "inclusion": _shaped(self.inclusion, "inclusion", shape),
             "scale": _shaped(self.scale, "scale", shape[1:]),
@@ -311,6 +315,7 @@ class Model(Equations):
             "coefficients": _by_name(self),
             "parameters": {name: [number(v) for v in one] for name, one in self.parameters.items()},
             "noise": [number(v) for v in self.noise],
+            "noise_memory": [number(v) for v in self.noise_memory],
             "model_error": [number(v) for v in self.model_error],
             "inclusion": _inclusion(self),
             "covariance": None if self.covariance is None else _rows(self.covariance),

@@ -82,6 +82,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
     return model(
         data,
         noise=np.array([to_float(v, "noise") for v in data["noise"]]),
+        noise_memory=_numbers(data.get("noise_memory"), "noise_memory"),
         model_error=_numbers(data.get("model_error"), "model_error"),
         inclusion=_inclusion(data.get("inclusion"), states, row),
         parameters=_parameters(data.get("parameters", {})),

@@ -109,6 +109,8 @@ def _noise(model: Equations) -> Iterator[tuple[str, str]]:
         )
     if np.all(np.isfinite(model.noise)):
         yield "noise", _by_state(model, model.noise) + " (standard deviation)"
+    if np.any(model.noise_memory > 1.0):
+        yield "noise memory", _by_state(model, model.noise_memory) + " samples (1: white)"
     if np.any(np.isfinite(model.model_error)):
         yield (
             "model error",

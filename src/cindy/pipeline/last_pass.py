@@ -94,6 +94,7 @@ class LastPass:
         return replace(
             model,
             noise=motion.noise(best.fitted),
+            noise_memory=motion.noise_memory,
             model_error=np.sqrt(best.fitted.error[motion.sought]),
             covariance=covariance,
             inclusion=self._shaped(_inclusion(coef, near)),
@@ -174,8 +175,9 @@ class LastPass:
         """
         supports, own, best = self.supports, self.own, self.found.best
         known: dict[bytes, tuple[SupportFit, float]] = {_terms(own): (own, 0.0)}
+        memory = 1.0 if self.motion.memory is None else float(self.motion.memory.mean())
         for met in self.found.met[1:]:
-            above = met.criterion - best.criterion
+            above = (met.criterion - best.criterion) / memory
             fit = supports.possible(np.searchsorted(self.motion.candidates, met.support))
             if fit is not None and above <= NEAR and not met.blurred:
                 known.setdefault(_terms(fit), (fit, above))

@@ -160,8 +160,13 @@ class Search:
         return met
 
     def priced(self, fitted: Fitted, value: float) -> Met:
-        criterion = value + self.options.cost(fitted.law.support)
+        criterion = value + self.options.cost(fitted.law.support, self._memory(fitted.law.support))
         return Met(fitted, value, criterion, blurred_terms(self.motion, fitted))
+
+    def _memory(self, support: Ints) -> Floats | float:
+        """How many samples count as one in the equation of each coefficient."""
+        memory = self.motion.memory
+        return 1.0 if memory is None else memory[support % self.motion.states]
 
     def posed(self, fitted: Fitted) -> tuple[StandardForm, Supports] | None:
         """The convex problem of the rows at fitted states, and the fits on its supports."""

@@ -43,11 +43,14 @@ class Options:
         price = self.likely if likelihood and self.likely is not None else self.price
         return price + (np.zeros(len(columns)) if self.surcharge is None else self.surcharge[columns])
 
-    def cost(self, support: Ints) -> float:
-        """The price of a support in −2 log p; where equalities tie coefficients, of as many as are free."""
+    def cost(self, support: Ints, memory: Floats | float = 1.0) -> float:
+        """The price of a support in −2 log p; where equalities tie coefficients, of as many as are free.
+
+        memory: how many samples count as one, for each coefficient: n log σ² counts every one of them
+        """
         free = self.rows.equalities.freedom(support) if len(self.rows) else None
         share = 1.0 if free is None or not len(support) else free.basis.shape[1] / len(support)
-        return share * float(self.prices(support, likelihood=True).sum())
+        return share * float(np.sum(memory * self.prices(support, likelihood=True)))
 
     def resolved(self, rows: int) -> Options:
         """The same where what is left is not noise: a term must also matter, beside what is left.

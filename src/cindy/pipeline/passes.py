@@ -79,7 +79,7 @@ def search(
     agreed = False
     quiet = motion.quiet(variance)
     starts = _starts(state, variance, noisy=not quiet)
-    if quiet and first is None and options.likely is None:
+    if quiet and first is None and options.likely is None and motion.memory is None:
         begin = next(starts, None)
         smooth = None if begin is None else _searched_beside_a_smooth_error(state, begin, variance)
         if smooth is not None:
@@ -105,7 +105,8 @@ def search(
             break
     if reached and not state.bound and not options.faithful:
         _with_rivals(state, min(reached, key=rank))
-    if not (quiet and reached):
+    # A random walk describes noise with memory well; with the law exact it is no measure of a model.
+    if not (quiet and reached) and motion.memory is None:
         # Every model must be worth more than none, whose variance is by likelihood too.
         # Where it fits as well as a law it gets no head start.
         few = motion.rows < FEW_ROWS

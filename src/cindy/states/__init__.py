@@ -1,6 +1,6 @@
 """States fitted to measurements under a model; noise and model error by likelihood."""
 
-from cindy.states.autocorrelation import leaves_noise
+from cindy.states.autocorrelation import autoregression, leaves_noise, noise_memory
 from cindy.states.doubts import doubted, growing, without_outliers
 from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of, start_of_nothing
 from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_under
@@ -19,6 +19,7 @@ __all__ = [
     "Grid",
     "Motion",
     "Record",
+    "autoregression",
     "blurred_terms",
     "deviance",
     "doubted",
@@ -31,6 +32,7 @@ __all__ = [
     "instants_for",
     "leaves_noise",
     "map_grid",
+    "noise_memory",
     "quadrature_error",
     "records_of",
     "start_of",

@@ -44,6 +44,8 @@ _SLOW = 0.3
 """A step of the states, in units of the noise, at which the next level of the model error may come."""
 _FURTHEST = 1.5
 """A step of the logarithm of a variance."""
+_SAME = 0.05
+"""Change of the logarithm of a variance that is none, with one random vector for the traces."""
 _WORTH = 1.0
 """Units of −2 log p that a further step of noise and model error must promise."""
 _NEGLIGIBLE = 2e-4
@@ -72,10 +74,10 @@ def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[
             return now
         # Less is not asked for: down there a wrong law would only climb back. Of few rows a walk explains as
         # much as a law, and the likelihood has two maxima, the lower of which is the law's.
-        if now.settled and motion.rows >= FEW_ROWS:
+        if now.settled and motion.rows >= FEW_ROWS and motion.memory is None:
             break
     for _ in range(2 * _MOST):
-        now = _step(motion, now, solve, _separate)
+        now = _step(motion, now, solve, _separate if motion.memory is None else _exact)
         if not now.alive or (now.converged and now.settled):
             break
     return now
@@ -246,6 +248,13 @@ def _shared(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     by_chance = 1 + _BY_CHANCE / np.sqrt(motion.rows)
     enough = bool(np.any((error > by_chance * noise) & motion.measured & ~motion.known))
     return replace(now, variance=variance, error=now.error * (variance / now.variance), settled=enough)
+
+
+def _exact(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
+    """Noise by likelihood, the law held exact: the model error stays at its last level."""
+    after = _shared(motion, now, pull)
+    changed = np.abs(np.log(after.variance / now.variance))[motion.measured]
+    return replace(after, settled=bool((changed < _SAME).all()))
 
 
 def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:

@@ -113,6 +113,9 @@ class Motion:
     given: flat indices of coefficients known to be 1: the derivative of a position is its rate. The positions
         then come first among the states, and as many rates, never measured, after them
     parts: into how many parts the steps between samples are divided; 0 for a map, which has no time between
+    memory: (states,) autocorrelation time of the noise, in samples. With it the law is taken for exact, and
+        the noise, which a filter or a drifting sensor gives a memory, for all that is left; None: the noise
+        is white, and what the law does not explain is a random walk
     """
 
     records: tuple[Record, ...]
@@ -122,6 +125,7 @@ class Motion:
     candidates: Ints
     given: Ints
     parts: int = 1
+    memory: Floats | None = None
     _recent: _Recent = field(default_factory=_Recent, init=False, repr=False)
 
     def law(self, support: Ints) -> Law:
@@ -175,6 +179,11 @@ class Motion:
         places = (entries.row, self.widened(entries.col.astype(np.intp)))
         matrix = csr_array(coo_array((entries.data, places), shape=shape))
         return Rows(matrix, rows.lower, rows.upper, rows.owner)
+
+    @property
+    def noise_memory(self) -> Floats:
+        """(measured states,) autocorrelation time of the noise in samples; 1 where it is white."""
+        return (np.ones(self.states) if self.memory is None else self.memory)[self.measured]
 
     def variances(self, noise: Floats) -> Floats:
         """(states,) of the noise, from those of the measured states; rates in proportion to their spread."""
@@ -314,6 +323,9 @@ class Motion:
             if white is None:
                 return None
             table = self.table(white, law)
+            if self.memory is not None:
+                # Quasi-likelihood: rows that repeat each other count once (c-hat of QAIC, an equation each).
+                table /= np.sqrt(np.tile(self.memory, len(table) // self.states))[:, None]
             # Along a stretch where it is long enough, so that the order of trajectories does not matter.
             own = len(table) // white.linear.record.stretches
             runs = np.split(table, white.linear.record.stretches) if own >= length else [table]
