@@ -21,6 +21,7 @@ from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import Formulation
 from cindy.model.records import Estimate, Run
+from cindy.model.switching import Switches
 
 __all__ = ["Equations", "in_order", "reordered"]
 
@@ -198,9 +199,15 @@ class Equations:
         given = len(self.states) + len(self.rates)
         return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
 
+    @cached_property
+    def switches(self) -> Switches | None:
+        """The same with a symbol for every sign, abs, max, min and comparison; None where there is none."""
+        given = len(self.states) + len(self.rates)
+        return Switches.of(self.basis.terms(self.variables), self.coef, self.variables, given)
+
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be pickled; they are made again when needed. The data stay where they are.
-        kept = {name: value for name, value in vars(self).items() if name != "rhs"}
+        kept = {name: value for name, value in vars(self).items() if name not in ("rhs", "switches")}
         return {**kept, "fitted": None}
 
     def equations(self, *, errors: bool = True) -> list[str]:

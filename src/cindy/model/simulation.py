@@ -19,6 +19,7 @@ from cindy.data import Held, Hold, Trajectory, as_hold
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, in_order
 from cindy.model.matching import unmeasured
+from cindy.model.switching import SwitchedMotion, Switches, switched_flow
 
 __all__ = ["Limits", "RightHandSide", "flow", "simulate", "step_through"]
 
@@ -248,10 +249,14 @@ def simulate(
         usual = np.concatenate([usual, np.full(d, max(largest, float(np.max(usual))))])
     solve = partial(step_through if model.formulation.discrete else flow, names=names, limits=limits)
     scale = np.maximum(usual, np.abs(start))
+    switches = None if model.formulation.discrete else model.switches
     rows, stopped = start[None], None
     for first, last, known in _smooth_stretches(model, u, times, run, hold, signal):
-        step = _right_hand_side(model, known)
-        more, stopped = solve(step, rows[-1], times[first : last + 1], scale=scale)
+        here = times[first : last + 1]
+        if switches is None:
+            more, stopped = solve(_right_hand_side(model, known), rows[-1], here, scale=scale)
+        else:
+            more, stopped = _switched(model, switches, known, rows[-1], here, names, scale, limits)
         rows = np.concatenate([rows, more[1:]])
         if stopped is not None:
             break
@@ -259,6 +264,34 @@ def simulate(
     values = None if signal is None else [signal(s) for s in times]
     inputs = tuple(name for name in model.inputs if name != TIME) or None
     return Trajectory(times, rows[:, :d], model.states, u=values, inputs=inputs, hold=hold, stopped=stopped)
+
+
+def _switched(
+    model: Equations,
+    switches: Switches,
+    signal: Signal | None,
+    start: Floats,
+    t: Floats,
+    names: Sequence[str],
+    scale: Floats,
+    limits: Limits,
+) -> tuple[Floats, str | None]:
+    """The solution of equations with switches, and why it ended early if it did."""
+    given = len(model.states) + len(model.rates)
+    clock = model.inputs.index(TIME) if TIME in model.inputs else None
+    motion = SwitchedMotion(switches, model.order, len(model.states), given, clock, signal)
+    bound = limits.growth * scale
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        rows, reason, (when, where) = switched_flow(
+            motion, start, t, scale=scale, rtol=limits.rtol, atol=limits.atol,
+            steps=limits.steps_per_sample(len(t)) * len(t),
+        )  # fmt: skip
+    outside = np.flatnonzero(~np.all(np.abs(rows) <= bound, axis=1))
+    if len(outside):
+        first = int(outside[0])
+        return rows[: max(first, 1)], _blown_up(rows[first], float(t[first]), names, bound)
+    return rows, None if reason is None else f"{reason} at t = {when:.6g} ({_state(where, names)})"
 
 
 def _smooth_stretches(

@@ -1,0 +1,325 @@
+"""Switching: equations with sign, abs, max, min, comparisons or where, solved from switch to switch.
+
+Such terms are smooth except where a switching function g(x) changes its sign: sign(v) at v = 0, max(a, b) at
+a = b. An integrator that steps across loses its order. Where both sides push towards the surface g = 0, as
+dry friction does to a body at rest, it chatters and makes no progress. Here every switch is a symbol s_k,
+
+    sign(g) = s,   |g| = s g,   max(a, b) = (a + b)/2 + s (a − b)/2,   [a > b] = (1 + s)/2,
+
+which is +1 or −1 on either side. The solution is found so (A. F. Filippov, Differential equations with
+discontinuous right-hand sides, 1988):
+
+1. With all s fixed the equations are smooth; integrate them until some s_k g_k becomes negative.
+2. Locate that time on the integrator's own polynomial.
+3. With f⁺ and f⁻ the right-hand sides for s_k = ±1 and ġ = ∇g · f: if ġ has one sign for both, cross. If
+   ġ⁺ < 0 < ġ⁻, slide: keep to the surface with the combination of f⁺ and f⁻ that leaves ġ = 0,
+   f = (f⁺ + f⁻)/2 + s (f⁺ − f⁻)/2 with −1 < s < 1.
+4. Sliding ends where s reaches ±1, located in the same way.
+
+Several surfaces may be slid along at once; their s then solve a linear system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cindy._types import Floats
+from cindy.basis import COMPARISONS, Expression, Factor, Term, compile_rhs
+
+__all__ = ["SwitchedMotion", "Switches", "switched_flow"]
+
+Compiled = Callable[[float, Any, Any], list[float]]
+Signal = Callable[[float], Sequence[float]]
+
+_ON_SURFACE = 1e-10
+"""Of the size of g: a solution that is so near to a surface starts on it."""
+_BEYOND = 1e-12
+"""Of the size of g, and of s: rounding that is no crossing."""
+_LOOKS = (0.25, 0.5, 0.75, 1.0)
+"""Places within a step at which signs are looked at: a solution that grazes a surface may be back at the end
+of a step."""
+_LEAST_STEPS = 200
+"""In a solution: at rest an integrator takes steps as long as it may, and a force that comes and goes within
+one of them would go unnoticed."""
+_AT_ONCE = 100
+"""Switches without any progress in time, beyond which the solution is given up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Switches:
+    """Compiled equations whose switches are symbols.
+
+    rhs: (t, x, u + modes) → the right-hand sides; surfaces: likewise → g, one for each mode
+    slopes: likewise → ∂g/∂x and then ∂g/∂u for each, flat; width: how many of these for each
+    """
+
+    count: int
+    width: int
+    rhs: Compiled
+    surfaces: Compiled
+    slopes: Compiled
+
+    @classmethod
+    def of(
+        cls, terms: Sequence[Term], coef: Floats, variables: tuple[str, ...], given: int
+    ) -> Switches | None:
+        """None where no term that has a coefficient switches."""
+        used = [i for i, row in enumerate(coef) if row.any()]
+        found: dict[Expression, int] = {}
+        smooth = [tuple(_factor(factor, found) for factor in terms[i]) for i in used]
+        if not found:
+            return None
+        modes = tuple(_mode(k) for k in range(len(found)))
+        names = (*variables, *modes)
+
+        def compiled(outputs: Sequence[Expression]) -> Compiled:
+            made = [_as_term(one, names) for one in outputs]
+            return compile_rhs(made, np.eye(len(made)), names, given)
+
+        slopes = [g.derivative(name) for g in found for name in variables]
+        rhs = compile_rhs(smooth, coef[used], names, given)
+        return cls(len(found), len(variables), rhs, compiled(list(found)), compiled(slopes))
+
+
+def _mode(k: int) -> str:
+    return f"mode {k}"
+
+
+def _as_term(formula: Expression, names: tuple[str, ...]) -> Term:
+    used = tuple(name for name in names if name in formula.symbols())
+    return (Factor("call", used or names[:1], expression=formula, name="switch"),)
+
+
+def _factor(factor: Factor, found: dict[Expression, int]) -> Factor:
+    """The factor with symbols for its switches; their switching functions are added to `found`."""
+    if factor.expression is None:
+        return factor
+    smooth = _smooth(factor.expression, found)
+    if smooth == factor.expression:
+        return factor
+    modes = tuple(_mode(k) for k in range(len(found)) if _mode(k) in smooth.symbols())
+    names = (*factor.variables, *modes)
+    return replace(factor, variables=names, expression=smooth, symbolic=None, values=())
+
+
+def _smooth(node: Expression, found: dict[Expression, int]) -> Expression:
+    operands = tuple(_smooth(operand, found) for operand in node.operands)
+    if node.operation == "sign":
+        return _switch(operands[0], found)
+    if node.operation == "abs":
+        return _times(_switch(operands[0], found), operands[0])
+    if node.operation in ("max", "min"):
+        best = operands[0]
+        for other in operands[1:]:
+            gap = _difference(best, other)
+            half = _times(_number(0.5 if node.operation == "max" else -0.5), _switch(gap, found))
+            middle = _times(_number(0.5), Expression("+", (best, other)))
+            best = Expression("+", (middle, _times(half, gap)))
+        return best
+    if node.operation in COMPARISONS:
+        if node.operation in ("==", "!="):  # these differ from a constant at single instants only
+            return _number(float(node.operation == "!="))
+        side = 0.5 if node.operation in (">", ">=") else -0.5
+        mode = _switch(_difference(*operands), found)
+        return Expression("+", (_number(0.5), _times(_number(side), mode)))
+    if node.operation == "where":
+        condition, holds, else_ = operands
+        if node.operands[0].operation not in COMPARISONS:
+            return Expression("where", operands)
+        return Expression("+", (else_, _times(condition, _difference(holds, else_))))
+    return replace(node, operands=operands)
+
+
+def _switch(surface: Expression, found: dict[Expression, int]) -> Expression:
+    return Expression("symbol", symbol=_mode(found.setdefault(surface, len(found))))
+
+
+def _number(value: float) -> Expression:
+    return Expression("number", number=value)
+
+
+def _times(a: Expression, b: Expression) -> Expression:
+    return Expression("*", (a, b))
+
+
+def _difference(a: Expression, b: Expression) -> Expression:
+    if b.operation == "number" and b.number == 0.0:
+        return a
+    return Expression("+", (a, Expression("-", (b,))))
+
+
+@dataclass(eq=False)
+class SwitchedMotion:
+    """The equations under modes, as y' = f(t, y) of first order, and what is watched along a solution.
+
+    order, states: of the equations; signal: the inputs; given: values of y that terms may hold
+    modes: s of every switch, ±1; sliding: the switches that are slid along
+    """
+
+    switches: Switches
+    order: int
+    states: int
+    given: int
+    time: int | None
+    signal: Signal | None
+    modes: list[float] = field(default_factory=list)
+    sliding: list[int] = field(default_factory=list)
+
+    def value(self, s: float, y: Floats, modes: list[float]) -> Floats:
+        """f for these modes."""
+        values: list[float] = y.tolist()
+        right = self.switches.rhs(s, values[: self.given], self._inputs(s) + modes)
+        return np.array(right if self.order == 1 else values[self.states :] + right)
+
+    def surfaces(self, s: float, y: Floats) -> Floats:
+        values: list[float] = y.tolist()[: self.given]
+        return np.array(self.switches.surfaces(s, values, self._inputs(s) + self.modes))
+
+    def slopes(self, s: float, y: Floats) -> tuple[Floats, Floats]:
+        """∂g/∂y, (switches, given), and ∂g/∂t with the inputs as they move, (switches,)."""
+        values: list[float] = y.tolist()[: self.given]
+        flat = self.switches.slopes(s, values, self._inputs(s) + self.modes)
+        table = np.array(flat).reshape(self.switches.count, self.switches.width)
+        by_inputs = table[:, self.given :]
+        moving = np.zeros(self.switches.count)
+        if by_inputs.any():
+            step = 1e-6 * max(abs(s), 1.0)
+            rate = list((np.array(self._inputs(s + step)) - np.array(self._inputs(s))) / step)
+            if self.time is not None:
+                rate.insert(self.time, 1.0)
+            moving = by_inputs @ np.array(rate)
+        return table[:, : self.given], moving
+
+    def _inputs(self, s: float) -> list[float]:
+        return [] if self.signal is None else list(self.signal(s))
+
+    def share(self, s: float, y: Floats) -> tuple[Floats, Floats]:
+        """f along the surfaces that are slid along, and the s of each there."""
+        slid = self.sliding
+        if not slid:
+            return self.value(s, y, self.modes), np.zeros(0)
+        sides = []
+        for k in slid:
+            modes = [0.0 if j in slid else mode for j, mode in enumerate(self.modes)]
+            sides.append([self.value(s, y, [*modes[:k], side, *modes[k + 1 :]]) for side in (1.0, -1.0)])
+        base = np.mean(sides[0], axis=0)
+        pushes = np.array([0.5 * (plus - minus) for plus, minus in sides])
+        gradient, moving = self.slopes(s, y)
+        normal = gradient[slid]
+        drift = normal @ base[: self.given] + moving[slid]
+        matrix = normal @ pushes[:, : self.given].T
+        found = np.linalg.lstsq(matrix, -drift, rcond=None)[0]
+        return base + found @ pushes, found
+
+    def __call__(self, s: float, y: Floats) -> Floats:
+        return self.share(s, y)[0]
+
+    def watched(self, s: float, y: Floats) -> Floats:
+        """Positive as long as nothing switches: s g of every switch; 1 − s and 1 + s of those slid along."""
+        held = np.array(self.modes) * self.surfaces(s, y)
+        held[self.sliding] = 1.0
+        found = self.share(s, y)[1]
+        return np.concatenate([held, 1.0 - found, 1.0 + found])
+
+    def sizes(self, s: float, y: Floats, scale: Floats) -> Floats:
+        """What counts as nothing, of each that is watched."""
+        return np.concatenate([_BEYOND * self.size(s, y, scale), np.full(2 * len(self.sliding), _BEYOND)])
+
+    def size(self, s: float, y: Floats, scale: Floats) -> Floats:
+        """(switches,) the usual size of g."""
+        return np.asarray(np.abs(self.slopes(s, y)[0]) @ scale[: self.given] + np.abs(self.surfaces(s, y)))
+
+    def begin(self, s: float, y: Floats, scale: Floats) -> None:
+        """Modes at the start; on a surface, as the equations on both sides say."""
+        self.modes, self.sliding = [1.0] * self.switches.count, []
+        for _ in range(2):  # surfaces may hold modes of switches inside them
+            g, near = self.surfaces(s, y), _ON_SURFACE * self.size(s, y, scale)
+            self.modes = [1.0 if value >= 0 else -1.0 for value in g]
+        for k in np.flatnonzero(np.abs(g) <= near).tolist():
+            self.decide(k, s, y)
+
+    def decide(self, k: int, s: float, y: Floats) -> None:
+        """Cross the surface of switch k, or slide along it."""
+        came = self.modes[k]
+        rates = []
+        for side in (1.0, -1.0):
+            self.modes[k] = side
+            gradient, moving = self.slopes(s, y)
+            rates.append(float(gradient[k] @ self(s, y)[: self.given] + moving[k]))
+        plus, minus = rates
+        self.modes[k] = 1.0 if plus >= 0 and minus >= 0 else -1.0 if plus <= 0 and minus <= 0 else -came
+        if plus < 0 < minus:
+            self.sliding = sorted([*self.sliding, k])
+
+    def switch(self, place: int, s: float, y: Floats) -> None:
+        """What follows when something that is watched has reached zero."""
+        count, slid = self.switches.count, len(self.sliding)
+        if place < count:
+            self.decide(place, s, y)
+            return
+        k = self.sliding[(place - count) % slid]
+        self.sliding = [j for j in self.sliding if j != k]
+        self.modes[k] = 1.0 if place < count + slid else -1.0
+
+
+def switched_flow(
+    motion: SwitchedMotion, start: Floats, t: Floats, *, scale: Floats, rtol: float, atol: float, steps: int
+) -> tuple[Floats, str | None, tuple[float, Floats]]:
+    """The solution at the first k ≥ 1 of the times, why it ended early if it did, and where."""
+    from scipy.integrate import LSODA
+
+    rows, now, y, idle = [start], float(t[0]), start, 0
+    longest = min(float(np.max(np.diff(t), initial=0.0)), float(t[-1] - t[0]) / _LEAST_STEPS) or np.inf
+    motion.begin(now, y, scale)
+    while len(rows) < len(t):
+        solver = LSODA(motion, now, y, float(t[-1]), rtol=rtol, atol=atol * scale, max_step=longest)
+        before = now
+        place: int | None = None
+        while place is None and len(rows) < len(t):
+            old = solver.t
+            solver.step()
+            steps -= 1
+            if solver.status == "failed" or steps < 0 or not np.all(np.isfinite(solver.y)):
+                return np.array(rows), "the solution changes too fast to follow", (solver.t, solver.y)
+            curve = solver.dense_output()
+            now, place = _first_switch(motion, curve, old, solver.t, scale)
+            while len(rows) < len(t) and t[len(rows)] <= now:
+                rows.append(curve(t[len(rows)]))
+            y = curve(now)
+        idle = idle + 1 if now <= before else 0
+        if idle > _AT_ONCE:
+            return np.array(rows), "the equations switch too often to follow", (now, y)
+        if place is not None:
+            motion.switch(place, now, y)
+    return np.array(rows), None, (now, y)
+
+
+def _first_switch(
+    motion: SwitchedMotion, curve: Callable[[float], Floats], begin: float, end: float, scale: Floats
+) -> tuple[float, int | None]:
+    """When something that is watched first reaches zero within a step, and what; else the end and None."""
+    from scipy.optimize import brentq
+
+    nothing = motion.sizes(begin, curve(begin), scale)
+    last = begin
+    for share in _LOOKS:
+        here = begin + share * (end - begin)
+        crossed = np.flatnonzero(motion.watched(here, curve(here)) < -nothing)
+        if len(crossed):
+            before = motion.watched(last, curve(last))
+
+            def when(k: int, low: float = last, high: float = here, before: Floats = before) -> float:
+                if before[k] <= 0:
+                    return low
+                found = brentq(lambda s: motion.watched(s, curve(s))[k], low, high, xtol=1e-15, rtol=1e-14)
+                return float(found)
+
+            times = [when(int(k)) for k in crossed]
+            first = int(np.argmin(times))
+            return times[first], int(crossed[first])
+        last = here
+    return end, None
