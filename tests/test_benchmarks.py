@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from benchmarks import constants, frozen, house
 from benchmarks.__main__ import sections
+from benchmarks.bound import information_root
 from benchmarks.cells import Subset, measured, subset_of
 from benchmarks.chaotic_systems import systems as chaotic_systems
-from benchmarks.fisher import information_root
 
 import cindy
 from cindy.systems import System
