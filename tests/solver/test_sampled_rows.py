@@ -10,6 +10,8 @@ from tests.solver.independent import optimal_value
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
 from cindy.solver import (
+    Blended,
+    Direct,
     Plain,
     Region,
     SampledRows,
@@ -228,3 +230,33 @@ def test_a_run_that_is_stopped_between_passes_ends_with_a_true_gap():
     assert result.status is Status.STOPPED
     assert result.objective == pytest.approx(whole.value(result.x), rel=1e-12)
     assert result.gap == pytest.approx(gap_at(whole, oracle, result.x), rel=1e-6)
+
+
+@pytest.mark.parametrize("correction", [Direct(), Blended()], ids=["direct", "blended"])
+@pytest.mark.parametrize("batch", [None, 5, 20])
+@pytest.mark.parametrize("tied", [False, True])
+def test_columns_that_a_sample_misses_are_fitted_too(tied, batch, correction):
+    rng = np.random.default_rng(0)
+    design = rng.normal(size=(400, 5))
+    design[:, 3:] = 0.0
+    design[::97, 3] = 5.0  # rare events; the last column has none at all
+    target = design @ np.array([[1.0], [-2.0], [0.5], [3.0], [0.0]])
+    row = np.array([[1.0, 0.0, 0.0, 1.0, 1.0]]) if tied else None
+    for radius in (6.0, 20.0):
+        region = Region(5, radius, None, row, 4.0 if tied else -np.inf, 4.0 if tied else np.inf)
+        oracle = oracle_for(region)
+        whole = conditional_gradient(LeastSquares.from_rows(design, target), oracle)
+        sampled = SampledRows(design, target, batch=batch)
+        result = conditional_gradient(sampled, oracle, correction, tol=1e-4, max_iter=3_000)
+        assert result.converged
+        assert result.objective - whole.objective <= result.gap + 1e-9 * result.scale
+
+
+def test_an_atom_that_no_row_sees_does_no_harm():
+    design = np.zeros((50, 2))
+    design[:, 0] = 1.0
+    # The second coefficient alone is bounded away from zero, and its column is zero throughout.
+    region = Region(2, 5.0, None, np.array([[0.0, 1.0]]), 1.0, 2.0)
+    result = conditional_gradient(SampledRows(design, np.ones((50, 1))), oracle_for(region), Blended())
+    assert result.converged
+    assert result.x[0, 0] == pytest.approx(1.0)

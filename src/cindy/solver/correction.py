@@ -215,7 +215,7 @@ def _gap(slopes: Floats, weights: Floats) -> float:
 def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
     """Accelerated projected gradient in the weights, each in units of its atom's product."""
     groups = [group for group in active.groups if group.atoms]
-    scales = np.concatenate([np.sqrt(np.diag(group.gram)) for group in groups])
+    scales = np.concatenate([group.lengths for group in groups])
     base, slopes, costs = active.weights * scales, active.slopes() / scales, 1.0 / scales
     ends = np.cumsum([len(group.atoms) for group in groups])
     parts = [slice(end - len(group.atoms), end) for end, group in zip(ends, groups, strict=True)]

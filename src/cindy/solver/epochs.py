@@ -165,7 +165,7 @@ class Epochs:
         f = self._objective
         count = f.batch_at(self._epoch)
         columns = self._columns(f.columns_at(count), atom)
-        sample = self._reading.sample(count, columns)
+        sample = self._with_missed(self._reading.sample(count, columns), columns)
         if len(sample) > 2 * sample.shape[1]:
             sample = triangle(sample)
         value, gradient = self._values[:2]
@@ -173,6 +173,16 @@ class Epochs:
         model = self._model
         self._local, self._advance = self._correction.begin(model, self._oracle, self._target, self._atoms)
         self._epoch += 1
+
+    def _with_missed(self, sample: Floats, columns: Ints | None) -> Floats:
+        """The sample, with a row for each column that it misses: of rare events a pass tells the length."""
+        lengths = self._values[3] if columns is None else self._values[3][columns]
+        missed = np.flatnonzero(~sample[:, : len(lengths)].any(axis=0) & (lengths > 0.0))
+        if not len(missed):
+            return sample
+        rows = np.zeros((len(missed), sample.shape[1]))
+        rows[np.arange(len(missed)), missed] = lengths[missed]
+        return np.vstack([sample, rows])
 
     def _columns(self, most: int, atom: Atom) -> Ints | None:
         """The terms whose columns a sample holds: those in use, and those that the gradient asks for most.

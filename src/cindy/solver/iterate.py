@@ -197,6 +197,12 @@ class _GramGroup(Group):
         self.smallest = 0.0
         self._stale = 0
 
+    @property
+    def lengths(self) -> Floats:
+        """(atoms,) of the products; 1 where the product is zero, as for an atom that no row sees."""
+        squares = np.diag(self.gram)
+        return np.sqrt(np.where(squares > 0.0, squares, 1.0))
+
     def extend(self, atom: Atom, image: Floats) -> None:
         """Take in an atom; `image` is AᵀA times its displacement, (size,)."""
         self.append(atom)
@@ -208,11 +214,12 @@ class _GramGroup(Group):
         self.gram = gram
         self._stale += 1
         if self._stale > n // 20:
-            lengths = np.sqrt(np.diag(gram))
+            lengths = self.lengths
             values = np.linalg.eigvalsh(gram / np.outer(lengths, lengths))
             self.largest, self.smallest, self._stale = float(values[-1]), float(max(values[0], 0.0)), 0
         else:
-            border = row[:-1] / np.sqrt(np.diag(gram)[:-1] * row[-1])
+            lengths = self.lengths
+            border = row[:-1] / (lengths[:-1] * lengths[-1])
             self.largest = max(self.largest, 1.0) + float(np.linalg.norm(border))
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
