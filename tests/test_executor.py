@@ -14,7 +14,6 @@ from cindy.data import Lazy
 from cindy.errors import DataError, WorkerError
 from cindy.pipeline import sizes
 from cindy.summary.backends.executor import map_in_order, workers
-from cindy.summary.backends.one_thread import _libraries, one_thread
 
 BASIS = cindy.Polynomial(2)
 LINES = cindy.Polynomial(1)
@@ -214,19 +213,3 @@ def test_an_executor_is_checked():
         cindy.accumulate(RUNS, BASIS, executor=pool, processes=2)
     with workers(None, 1, where="here") as hands:
         assert hands is None
-
-
-def test_linear_algebra_has_its_threads_back_afterwards():
-    if not _libraries():
-        pytest.skip("this BLAS does not tell how many threads it uses")
-    get, put = _libraries()[0]
-    before = get()
-    put(2)
-    try:
-        with one_thread():
-            with one_thread():
-                assert get() == 1
-            assert get() == 1
-        assert get() == 2
-    finally:
-        put(before)

@@ -1,4 +1,4 @@
-"""Arrays that live elsewhere: one space of arrays, whether of PyTorch, of CuPy or of numpy itself.
+"""Where arrays live, and how many threads work on them: one space of arrays, of PyTorch, CuPy or numpy.
 
 Code for a device is written once, against the array API standard; a `Space` holds the
 functions of that standard and takes arrays to the device and back.
@@ -6,10 +6,16 @@ functions of that standard and takes arrays to the device and back.
 
 from __future__ import annotations
 
+import ctypes
+import importlib
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +23,7 @@ from cindy._extras import require
 from cindy._types import Floats
 from cindy.errors import DataError
 
-__all__ = ["Space", "device_of", "is_foreign", "namespace", "space_of", "to_numpy"]
+__all__ = ["Space", "device_of", "is_foreign", "namespace", "one_thread", "space_of", "to_numpy"]
 
 _FOREIGN = {"torch", "cupy", "array_api_strict"}
 """Libraries whose arrays are kept as they are until numpy is needed."""
@@ -113,3 +119,56 @@ def _named(device: str) -> Space:
 
 def _compatible(name: str) -> ModuleType:
     return require(f"array_api_compat.{name}", "gpu", "a device")
+
+
+class _Limit:
+    """The number of threads of BLAS is one for the whole process; calls in several threads share the change.
+
+    inside: how many calls are under way; before: the numbers that the last of them restores
+    """
+
+    lock = threading.Lock()
+    inside = 0
+    before: ClassVar[list[int]] = []
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it the OpenBLAS of numpy and scipy uses one thread; afterwards as many as before.
+
+    Matrices here are small: with sixteen threads a fit took 45 s of processor time and 3 s of wall time, with
+    one 1.7 s of both. And a product shared by several threads adds up in another order, so that a model
+    would depend on how many cores a machine has. A BLAS other than OpenBLAS keeps its threads.
+
+    By hand and not by threadpoolctl, where only the thread that came first may change the number (3.8):
+    when it ends, those of its pool that are still at work would have all threads again.
+    """
+    libraries = _openblas()
+    with _Limit.lock:
+        if _Limit.inside == 0:
+            _Limit.before = [get() for get, _ in libraries]
+            for _, put in libraries:
+                put(1)
+        _Limit.inside += 1
+    try:
+        yield
+    finally:
+        with _Limit.lock:
+            _Limit.inside -= 1
+            if _Limit.inside == 0:
+                for (_, put), count in zip(libraries, _Limit.before, strict=True):
+                    put(count)
+
+
+@lru_cache(maxsize=1)
+def _openblas() -> tuple[tuple[Any, Any], ...]:
+    """(get, set) of the number of threads of every OpenBLAS that numpy and scipy have loaded."""
+    functions = []
+    for name in ("numpy._core._multiarray_umath", "scipy.linalg._fblas"):
+        library = ctypes.CDLL(importlib.import_module(name).__file__)
+        for prefix, suffix in itertools.product(("scipy_openblas", "openblas"), ("64_", "")):
+            get, put = (f"{prefix}_{verb}_num_threads{suffix}" for verb in ("get", "set"))
+            if hasattr(library, get) and hasattr(library, put):
+                functions.append((getattr(library, get), getattr(library, put)))
+                break
+    return tuple(functions)

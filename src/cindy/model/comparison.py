@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cindy._arrays import one_thread
 from cindy._check import integer
 from cindy._types import Floats
 from cindy.calculus import derivative
@@ -113,6 +114,7 @@ class Comparison:
     stopped: tuple[str, ...]
 
 
+@one_thread()
 def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     """Solutions from fitted starts, afresh after the time over which the model can predict.
 

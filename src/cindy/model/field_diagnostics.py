@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cindy._arrays import one_thread
 from cindy._types import Floats
 from cindy.data import Field
 from cindy.errors import CindyError
@@ -55,6 +56,7 @@ def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
     )
 
 
+@one_thread()
 def compare_fields(model: Model, one: Field) -> FieldComparison:
     """The solution of a model beside a field, if it can be had in reasonable time."""
     nothing = np.full(len(model.states), np.nan)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cindy._arrays import one_thread
 from cindy._check import floats
 from cindy._types import Floats
 from cindy.calculus import derivative_weights
@@ -26,6 +27,7 @@ _STEP = 1e-5
 """Relative tolerance of a solution, unless the limits ask for less: data are seldom better."""
 
 
+@one_thread()
 def simulate_field(
     model: Equations,
     start: Any,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cindy._arrays import one_thread
 from cindy._check import floats, integer, positive
 from cindy._types import Floats
 from cindy.basis import TIME, is_run
@@ -221,6 +222,7 @@ def _state(row: Floats, names: Sequence[str]) -> str:
 Signal = Callable[[float], Sequence[float]]
 
 
+@one_thread()
 def simulate(
     model: Equations,
     x0: ArrayLike | Mapping[str, float],

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cindy._arrays import one_thread
 from cindy._check import integer
 from cindy._types import Floats
 from cindy.basis import RUN, TIME, Basis
@@ -43,6 +44,7 @@ _SOME = 200_000
 """Samples of data larger than memory by which noise, drift and quadrature are judged; sums are of all."""
 
 
+@one_thread()
 def identify(
     trajectories: Any,
     basis: Basis | str,

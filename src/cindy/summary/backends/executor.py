@@ -16,9 +16,9 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from cindy._arrays import one_thread
 from cindy._check import integer
 from cindy.errors import DataError, WorkerError
-from cindy.summary.backends.one_thread import one_thread
 from cindy.summary.backends.processes import Workers
 
 __all__ = ["map_in_order", "workers"]
