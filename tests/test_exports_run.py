@@ -464,7 +464,8 @@ def test_a_map_is_no_continuous_system(form, tmp_path):
         getattr(CASES["map"].model, form)(*arguments)
 
 
-# Julia and Modelica, without their compilers: what they say is close enough to Python to be run as Python.
+# Julia and Modelica, without their compilers: grammars read the text, and it is close enough to Python to be
+# run as Python.
 
 
 class OneBased:
@@ -528,17 +529,33 @@ def test_modelica_computes_what_predict_computes(name):
     agree(case, rhs)
 
 
-@pytest.mark.parametrize("form", ["to_julia", "to_modelica"])
-def test_switches_are_written_with_balanced_parentheses_and_known_names(form):
-    text = getattr(CASES["switches"].model, form)()
-    code = re.sub(r'#.*|"[^"]*"', "", text)
-    depth = 0
-    for character in code:
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        assert depth >= 0
-    assert depth == 0
-    assert len(re.findall(r"\bif\b", code)) == len(re.findall(r"\bthen\b", code))
-    assert "!=" not in text or form == "to_julia"
+def reads_as_julia(text):
+    tree_sitter, grammar = pytest.importorskip("tree_sitter"), pytest.importorskip("tree_sitter_julia")
+    return (
+        not tree_sitter.Parser(tree_sitter.Language(grammar.language()))
+        .parse(text.encode())
+        .root_node.has_error
+    )
+
+
+def reads_as_modelica(text):
+    parser = pytest.importorskip("pymoca.parser")
+    try:
+        return parser.parse(text) is not None
+    except SyntaxError:
+        return False
+
+
+def test_the_grammars_of_julia_and_modelica_refuse_what_is_wrong():
+    assert not reads_as_julia("function f(x)\n y = x*(2 +\nend")
+    assert not reads_as_modelica("model A Real x; equation der(x) = ; end A;")
+
+
+@every_case
+def test_the_text_follows_the_grammars_of_julia_and_modelica(case):
+    assert reads_as_julia(case.model.to_julia())
+    if not case.model.formulation.discrete:
+        assert reads_as_modelica(case.model.to_modelica("Plant", x0=case.start))
 
 
 @pytest.mark.parametrize("form", ["to_julia", "to_modelica"])
@@ -550,6 +567,7 @@ def test_names_that_are_no_words_are_replaced(form):
     code = re.sub(r'#.*|"[^"]*"', "", text)
     assert "quit" not in code
     assert code.isascii()
+    assert (reads_as_julia if form == "to_julia" else reads_as_modelica)(text)
 
 
 # The command line

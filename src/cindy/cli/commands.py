@@ -81,6 +81,7 @@ def run_export(file: Path, target: Path, x0: str | None) -> None:
     else:
         options = {"x0": start} if form in _STARTED else {}
         write_text(target, str(getattr(model, f"to_{form}")(**options)).rstrip("\n") + "\n", "the export")
+    screen.show_files([(target, f"the model as {form}")])
 
 
 def run_report(
