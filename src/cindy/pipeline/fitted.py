@@ -6,16 +6,19 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cindy._types import Floats
+from cindy.basis import term_variables
 from cindy.errors import DataError, NoModelError
 from cindy.findings import Finding, has_finding
 from cindy.formulation import Formulation
 from cindy.model import Model
 from cindy.pipeline.confirmation import confirmed
 from cindy.pipeline.last_pass import LastPass
+from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import Found, picked, search
+from cindy.pipeline.passes import NEAR, Found, picked, search
 from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look, second_look
 from cindy.pipeline.sizes import screened, some_of
@@ -23,9 +26,12 @@ from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Problem
 from cindy.regression import independent
 from cindy.selection import Selection
-from cindy.states import Motion, quadrature_error, start_of
+from cindy.states import LEVELS, Motion, quadrature_error, start_of
 
 __all__ = ["findings_of", "identify_with_states"]
+
+_MOST_COMPARED = 30_000
+"""Samples up to which other holds of the inputs are tried: a bound on work."""
 
 
 def identify_with_states(request: Request) -> Model | None:
@@ -46,7 +52,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     if here.samples < whole.samples or request.pieces.source.whole is None:
         here, found = confirmed(request, replace(whole, candidates=here.candidates), here, found)
     model = LastPass.of(problem, here, found, request.callback).model()
-    told = findings_of(look, found, model, problem.summary.skipped)
+    told = (*findings_of(look, found, model, problem.summary.skipped), *_other_hold(request, look, variance))
     return replace(model, findings=(*look.findings, *model.findings, *told), settings=request.settings)
 
 
@@ -63,6 +69,51 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
         start = start_of(here, found.best.support, found.best.fitted.coef, variance)
         found = search(here, found.options, variance, start)
     return whole, second_look(Look(here, found), variance)
+
+
+def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding, ...]:
+    """A finding where inputs that are held in another way explain the data better by the same equations.
+
+    The states are fitted once more with the same terms and each other hold: −2 log p of the measurements tells
+    which of them the input had.
+    """
+    first, found = request.data[0], look.found
+    few = sum(map(len, request.data)) <= _MOST_COMPARED
+    if not first.inputs or found is None or not few or look.motion.parts == 0:
+        return ()
+    best = found.best
+    if not np.isin(np.flatnonzero(_with_inputs(request, look.motion)), best.support).any():
+        return ()
+    fits: dict[str, float] = {}
+    for hold in ("zero", "linear", "band"):
+        try:
+            held = [replace(one, hold=hold) for one in request.data]
+        except DataError:
+            # A band-limited input needs even steps.
+            continue
+        motion = None if hold == first.hold else request.form.motion(held, request.basis)
+        if motion is None:
+            continue
+        start = start_of(motion, best.support, best.fitted.coef, variance)
+        met = Search(replace(motion, memory=look.motion.memory), found.options).fit(start, LEVELS)
+        if met is not None:
+            fits[hold] = met.deviance
+    if not fits or min(fits.values()) > best.deviance - NEAR:
+        return ()
+    likely = min(fits, key=lambda hold: fits[hold])
+    gain = best.deviance - fits[likely]
+    message = (
+        f'Inputs with hold="{likely}" explain the data better than with hold="{first.hold}" (−2 log p is lower '
+        f'by {gain:.0f}): give the trajectories hold="{likely}" if that is how the inputs were made.'
+    )
+    return (Finding("other-hold", message, {"hold": likely, "gain": gain}),)
+
+
+def _with_inputs(request: Request, motion: Motion) -> NDArray[np.bool_]:
+    """(terms · states,) whether the term of a coefficient holds an input."""
+    inputs = set(request.data[0].inputs)
+    each = [bool(term_variables(term) & inputs) for term in motion.basis.terms(motion.variables)]
+    return np.repeat(each, motion.states)
 
 
 def _required(found: Found | None, rule: Selection) -> Found:

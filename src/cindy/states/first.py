@@ -116,12 +116,10 @@ def start_of_nothing(motion: Motion, variance: Floats) -> Fitted:
 
 def _integrated(motion: Motion, record: Record) -> tuple[Floats, Floats]:
     """(stretches, rows, terms) integrals of all terms, and (stretches, rows, states) what they must equal."""
-    points = np.concatenate([record.y, record.u], axis=2)
-    values = motion.basis.evaluate(points.reshape(-1, points.shape[2]), motion.variables)
     places = [_explained(motion, record, j) for j in range(motion.states)]
-    grid = places[0][0].grid
-    integrals = grid.integrals(values.reshape(*points.shape[:2], -1))
-    return integrals, grid.differences(record.y[..., [k for _, k in places]])
+    here = places[0][0]
+    integrals = here.integrated(record.y, lambda points: motion.basis.evaluate(points, motion.variables))
+    return integrals, here.grid.differences(record.y[..., [k for _, k in places]])
 
 
 def _white(record: Record, j: int, drift: float, step: float, columns: list[Floats]) -> Floats:

@@ -114,6 +114,15 @@ class Grid:
         return weights * (self.step[:, None] ** (1 / 3) if self.order == 2 else 1.0)
 
     @cached_property
+    def by_interval(self) -> tuple[Floats, ...]:
+        """(rows, width) each: the integrals step by step, one of order 1 and two of order 2, which add up."""
+        if self.order == 1:
+            return (self.integral,)
+        weights = _of_degree(self.t, self.start, self.width, self.width - 1, self.order, steps=1)
+        first = weights * self.step[:, None] ** (1 / 3)
+        return first, self.integral - first
+
+    @cached_property
     def _difference_matrix(self) -> csr_array:
         return self._matrix(self.difference)
 
@@ -231,13 +240,16 @@ def _integrals(t: Floats, order: int) -> Floats:
     return weights
 
 
-def _of_degree(t: Floats, start: Ints, width: int, degree: int, order: int) -> Floats:
+def _of_degree(
+    t: Floats, start: Ints, width: int, degree: int, order: int, steps: int | None = None
+) -> Floats:
+    """(rows, width): weights by polynomials of a degree; over the first `steps` of a row, or all of them."""
     nodes, gauss = legendre.leggauss(_NODES)
     windows = t[start[:, None] + np.arange(width)]
     centre, half = (windows[:, -1] + windows[:, 0]) / 2, (windows[:, -1] - windows[:, 0]) / 2
     basis = legendre.legvander((windows - centre[:, None]) / half[:, None], degree)
     wanted = np.zeros((len(start), degree + 1))
-    for part in range(order):
+    for part in range(order if steps is None else steps):
         a, b = t[part : part + len(start)], t[part + 1 : part + 1 + len(start)]
         at = (a + b)[:, None] / 2 + (b - a)[:, None] / 2 * nodes
         kernel = np.ones_like(at)

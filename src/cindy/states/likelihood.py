@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.linalg import lapack
 
+from cindy._types import Floats
 from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion
 
@@ -47,16 +48,18 @@ def quadrature_error(motion: Motion, fitted: Fitted) -> float:
     help, and nothing is counted.
     """
     total, kicked = 0.0, bool(motion.kicked(fitted).any())
+    dense = fitted.law.table(fitted.coef)
+
+    def force(points: Floats) -> Floats:
+        return np.asarray(fitted.law.values(points) @ dense)
+
     for white in motion.whitened(fitted):
         if white is None:
             return np.inf
         record, x = white.linear.record, white.linear.x
         grid = record.grid
-        points = np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
-        force = (fitted.law.values(points) @ fitted.law.table(fitted.coef)).reshape(x.shape)
-        around = force[:, grid.window]
         better, worse = (
-            np.einsum("rw,srwj->srj", high - low, around)
+            record.integrated(x, force, high - low)
             for high, low in pairwise((grid.integral, grid.coarser(6), grid.coarser(4)))
         )
         ratio = min(float(np.linalg.norm(better)) / max(float(np.linalg.norm(worse)), 1e-300), 1.0)
@@ -71,7 +74,7 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
     sizes = []
     unit = motion.spread / motion.spread[:, None]
     for record, x in zip(motion.records, fitted.x, strict=True):
-        points = np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
+        points = record.points(x)
         thin = max(len(points) // 2000, 1)
         jacobian = fitted.law.jacobian(points[::thin], fitted.coef) * unit
         step = float(np.mean(np.abs(record.grid.integral.sum(axis=1))))

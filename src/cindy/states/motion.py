@@ -242,7 +242,7 @@ class Motion:
 
     def _whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
         for record, x in zip(self.records, fitted.x, strict=True):
-            jacobian = fitted.law.jacobian(_points(record, x), fitted.coef)
+            jacobian = fitted.law.jacobian(record.points(x), fitted.coef)
             linear = Linearised(record.centred(x), x, jacobian.reshape(*x.shape, self.states))
             factors = linear.factors(fitted.variance, fitted.error)
             yield None if factors is None else Whitened(linear, factors)
@@ -255,7 +255,7 @@ class Motion:
 
     def values(self, fitted: Fitted, most: int) -> Floats:
         """(points, terms): all terms of the basis at the fitted states, of about so many samples."""
-        points = np.concatenate([_points(r, x) for r, x in zip(self.records, fitted.x, strict=True)])
+        points = np.concatenate([r.points(x) for r, x in zip(self.records, fitted.x, strict=True)])
         return self.basis.evaluate(points[:: max(len(points) // most, 1)], self.variables)
 
     def table(self, white: Whitened, law: Law, coef: Floats | None = None) -> Floats:
@@ -266,10 +266,8 @@ class Motion:
         """
         linear = white.linear
         record, x = linear.record, linear.x
-        points = _points(record, x)
         now = law if coef is None else law.at(coef)
-        values = now.values(points).reshape(*x.shape[:2], len(law.terms))
-        integrals = record.grid.integrals(values)
+        integrals = record.integrated(x, now.values)
         free, extra = len(law.support), len(law.unknown)
         rows = np.zeros((*linear.target.shape, free + extra + 1))
         for j in range(self.states):
@@ -280,8 +278,8 @@ class Motion:
             rows[:, :, j, -1] -= integrals[..., column]
         if extra:
             assert coef is not None
-            slopes = law.tangents(points, coef).reshape(*x.shape[:2], self.states * extra)
-            tangents = record.grid.integrals(slopes).reshape(*linear.target.shape, extra)
+            tangents = record.integrated(x, lambda points: _flat(law.tangents(points, coef)))
+            tangents = tangents.reshape(*linear.target.shape, extra)
             rows[..., free:-1] = tangents
             rows[..., -1] += tangents @ coef[free:]
         return white.white(rows)
@@ -304,7 +302,7 @@ class Motion:
                 weights = determinant_slopes(linear, fitted.variance, fitted.error)
             except np.linalg.LinAlgError:
                 return None
-            total += law.pulled(_points(linear.record, linear.x), weights.reshape(-1, *weights.shape[2:]))
+            total += law.pulled(linear.record.points(linear.x), weights.reshape(-1, *weights.shape[2:]))
         return total if np.isfinite(total).all() else None
 
     def objectives(
@@ -361,6 +359,6 @@ def shifted(blocks: Sequence[LeastSquares], gradient: Floats) -> list[LeastSquar
     return made
 
 
-def _points(record: Record, x: Floats) -> Floats:
-    """(n, variables): states and inputs of all samples, one below the other."""
-    return np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
+def _flat(values: Floats) -> Floats:
+    """(n, columns) of values (n, …)."""
+    return values.reshape(len(values), -1)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cindy._types import Floats
-from cindy.data import Trajectory, pauses
+from cindy.data import Held, Trajectory, pauses
 from cindy.states.grid import Grid
 from cindy.states.record import MISSING, Record
 from cindy.states.smoothing import roughness, smoothed
@@ -26,6 +27,9 @@ _COARSE, _FINE = 0.6, 0.2
 """Bending from sample to sample beyond which instants are put between them, and what they aim for.
 
 True motions of the 70 chaotic systems at 100 samples a period bend by 0.05 to 0.5 and need none."""
+_BAND = 3
+"""Parts of a step where inputs are band-limited (measured on Silverbox, where straight lines lose a factor of
+2.4)."""
 _MOST_PARTS = 8
 """Beyond, what happens between two samples is guessed and not measured."""
 _LONGEST_HOLE = 12
@@ -53,7 +57,7 @@ def records_of(
             filled = _filled(one, start, stop)
             filled = _with_rates(t, filled) if rates else filled
             if instants > 1:
-                t, filled = _divided(t, filled, instants)
+                t, filled = _divided(one, t, filled, instants)
             grid = grid_of(t)
             _, members = groups.setdefault(id(grid), (grid, []))
             members.append((*filled, number, start))
@@ -63,9 +67,23 @@ def records_of(
         for a in range(0, len(members), size):
             y, spread, u, source, offset = zip(*members[a : a + size], strict=True)
             records.append(
-                Record(grid, np.stack(y), np.stack(spread), np.stack(u), np.array(source), np.array(offset))
+                Record(
+                    grid,
+                    np.stack(y),
+                    np.stack(spread),
+                    np.stack(u),
+                    np.array(source),
+                    np.array(offset),
+                    _held(trajectories[0]),
+                )
             )
     return tuple(records)
+
+
+def _held(one: Trajectory) -> NDArray[np.bool_] | None:
+    """Which inputs keep each value until the next sample: all that the user held, but not the time."""
+    held = np.array([name != "t" for name in one.inputs], dtype=bool)
+    return held if one.hold == "zero" and held.any() else None
 
 
 def _spans(one: Trajectory, least: int) -> list[tuple[int, int]]:
@@ -114,9 +132,9 @@ def _with_rates(t: Floats, filled: tuple[Floats, Floats, Floats]) -> tuple[Float
 
 
 def _divided(
-    t: Floats, filled: tuple[Floats, Floats, Floats], parts: int
+    one: Trajectory, t: Floats, filled: tuple[Floats, Floats, Floats], parts: int
 ) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """The same with instants between the samples: states on a spline, inputs on straight lines."""
+    """The same with instants between the samples: states on a spline, inputs as they are held."""
     from scipy.interpolate import CubicSpline
 
     y, spread, u = filled
@@ -127,7 +145,9 @@ def _divided(
     values[::parts] = y
     unseen = np.full_like(values, MISSING)
     unseen[::parts] = spread
-    known = np.stack([np.interp(times, t, column) for column in u.T], axis=1) if u.shape[1] else values[:, :0]
+    known = values[:, :0] if one.u is None else Held(one.t, one.u, one.hold).at(times)
+    if u.shape[1] and (one.u is None or not np.isfinite(one.u).all()):
+        known = Held(t, u, one.hold).at(times)
     return times, (values, unseen, known)
 
 
@@ -136,4 +156,7 @@ def instants_for(trajectories: Sequence[Trajectory]) -> int:
     looks = [one for one in trajectories if len(one) > 3][:_LOOK]
     rough = [roughness(s.t, s.x) for one in looks for s in one.segments()[:1]]
     worst = float(np.median(rough)) if rough else 0.0
+    if any(one.hold == "band" and one.inputs for one in looks):
+        # Up to half the sampling rate an input turns within two samples: polynomials need more of them.
+        return max(_BAND, 1 if worst <= _COARSE else min(int(np.ceil(worst / _FINE)), _MOST_PARTS))
     return 1 if worst <= _COARSE else min(int(np.ceil(worst / _FINE)), _MOST_PARTS)
