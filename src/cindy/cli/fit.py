@@ -69,8 +69,11 @@ def identified(data: Sequence[Any], basis: Basis, **arguments: Any) -> tuple[Mod
         def follow(step: Any) -> None:
             progress(f"iteration {step.iteration}, {step.atoms} atoms, gap {step.gap:.2e}")
 
-        def count(done: int, total: int | None) -> None:
-            progress(f"{done:,} samples" if total is None else f"{done:,} of {total:,} samples")
+        def count(done: int, of: int | None, stage: str) -> None:
+            if stage == "data":
+                progress(f"{done:,} samples" if of is None else f"{done:,} of {of:,} samples")
+            else:
+                progress(f"searching, {done} models compared" if stage == "search" else "comparing with data")
 
         model = cindy.identify(list(data), basis, callback=follow, progress=count, **arguments)
     said = [str(one.message) for one in caught if issubclass(one.category, cindy.ConvergenceWarning)]

@@ -111,6 +111,16 @@ class Denoised:
         terms = self.columns[own] // coef.shape[1]
         return EquationRows(terms, self.white.design[:, own], target, self.white.rows)
 
+    def correlations(self, places: Ints) -> Floats | None:
+        """(k, k) root of the correlation of the coefficients at flat places; None where one has no column."""
+        known = {int(c): k for k, c in enumerate(self.columns)}
+        if not all(int(place) in known for place in places):
+            return None
+        columns = self.white.design[:, [known[int(place)] for place in places]]
+        triangle = np.linalg.qr(columns / np.linalg.norm(columns, axis=0), mode="r")
+        root = np.linalg.pinv(triangle)
+        return np.asarray(root / np.linalg.norm(root, axis=1, keepdims=True))
+
     def relative_loss(self, coef: Floats) -> float:
         """The squares that coefficients leave of the white rows, over those of the targets."""
         left = self.white.design @ coef.ravel()[self.columns] - self.white.target[:, 0]

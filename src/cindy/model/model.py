@@ -11,9 +11,9 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cindy._check import floats, unique_names
+from cindy._check import floats, integer, unique_names
 from cindy._files import write_text
-from cindy._types import Floats
+from cindy._types import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import Field, Hold, Trajectory
 from cindy.errors import DataError
@@ -296,6 +296,28 @@ class Model(Equations):
             covariance=None,
         )
 
+    def sample(self, n: int, *, seed: int = 0) -> list[Model]:
+        """Models that the data allow, drawn at random, for bands around whatever is computed from a model.
+
+        The terms are those of the model or of one that is near, with the probability exp(−Δ/2) of its
+        criterion; the coefficients and parameters are normal about their estimates, with their covariance.
+        Under constraints, near models keep their coefficients, which satisfy them.
+
+        >>> from cindy.basis import Polynomial
+        >>> model = Model([[0.0], [-2.0]], Polynomial(1), ("x",), covariance=[[0.01]])
+        >>> ends = [one.simulate([1.0], [0.0, 1.0]).x[1, 0] for one in model.sample(200)]
+        >>> np.quantile(ends, [0.16, 0.84]).round(2).tolist()
+        [0.12, 0.15]
+        """
+        integer(n, "sample: `n`", least=1)
+        integer(seed, "sample: `seed`", least=0)
+        random = np.random.default_rng(seed)
+        others = self.near.models[1:]
+        above = np.array([0.0, *self.near.scores[1:]])
+        weights = np.exp(-0.5 * above) / np.sum(np.exp(-0.5 * above))
+        chosen = random.choice(len(weights), size=n, p=weights)
+        return [_drawn(self, random) if k == 0 else _drawn_near(self, others[k - 1], random) for k in chosen]
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as JSON, whole or not at all; `cindy.load` reads it back."""
         write_text(
@@ -335,6 +357,46 @@ class Model(Equations):
             "path": self.path.to_dict(),
             "near": self.near.to_dict(),
         }
+
+
+def _drawn(model: Model, random: np.random.Generator) -> Model:
+    """The model with coefficients and parameters drawn from their covariance, or errors where it has none."""
+    places, names = np.flatnonzero(model.coef), list(model.parameters)
+    found = np.concatenate([model.coef.ravel()[places], [model.parameters[name].value for name in names]])
+    covariance = model.covariance
+    if covariance is None:
+        errors = [*model.coef_error.ravel()[places], *(model.parameters[name].error for name in names)]
+        if not np.all(np.isfinite(errors)):
+            raise DataError("sample: the model has no standard errors to draw from. Identify it from data.")
+        covariance = np.diag(np.square(errors))
+    values, vectors = np.linalg.eigh(covariance)
+    found = found + vectors @ (np.sqrt(np.maximum(values, 0.0)) * random.standard_normal(len(found)))
+    return _with_numbers(model, model, places, found, names)
+
+
+def _drawn_near(model: Model, other: Model, random: np.random.Generator) -> Model:
+    """A near model with coefficients drawn by its errors, which the rows at the states correlate."""
+    places = np.flatnonzero(other.coef)
+    found, error = other.coef.ravel()[places], other.coef_error.ravel()[places]
+    white = None if model.fitted is None else model.fitted.correlations(places)
+    if not model.constraints and np.all(np.isfinite(error)):
+        root = np.eye(len(places)) if white is None else white
+        found = found + error * (root @ random.standard_normal(len(places)))
+    names = list(other.parameters)
+    values = np.array([other.parameters[name].value for name in names])
+    return _with_numbers(model, other, places, np.concatenate([found, values]), names)
+
+
+def _with_numbers(model: Model, like: Model, places: Ints, numbers: Floats, names: list[str]) -> Model:
+    """A model with these coefficients and then parameters, without what belongs to an estimate."""
+    coef = np.zeros(like.coef.size)
+    coef[places] = numbers[: len(places)]
+    values = dict(zip(names, numbers[len(places) :].tolist(), strict=True))
+    basis = like.basis.at(values) if values else like.basis
+    parameters = {name: Estimate(value, np.nan) for name, value in values.items()}
+    return replace(
+        model.with_coef(coef.reshape(like.coef.shape)), basis=basis, parameters=parameters, findings=()
+    )
 
 
 def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allow_nan: bool = True) -> Floats:

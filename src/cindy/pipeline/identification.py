@@ -24,7 +24,7 @@ from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.judgement import judged, refusals_told
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.refinement import refined
-from cindy.pipeline.request import Pieces, Request
+from cindy.pipeline.request import Pieces, Request, Stages
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.solving import check_settings, solve
@@ -63,14 +63,13 @@ def identify(
     processes: int = 1,
     executor: Executor | None = None,
     device: Any = None,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: Callable[..., Any] | None = None,
     passes: int | None = None,
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
     trajectories: a Trajectory, a pair (t, x), a DataFrame, a Dataset, a Field, a list of these; `Lazy` files
-    basis: the terms to choose from; this and the next settings may be short texts, as on the command line:
-        basis="poly:3", formulation="integral:2", selection="bic", correction="blended", weights="uniform"
+    basis: the terms to choose from; settings may be short texts: basis="poly:3", formulation="integral:2"
     formulation: Integral() by default; Differential(), Discrete(); Weak() for fields
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
     selection: how one model is picked; Significance() by default
@@ -78,7 +77,8 @@ def identify(
     weights, radius: of the l1 ball; Adaptive() and twice that of least squares, in scaled units
     tol: of the Frank-Wolfe gap, relative to the loss of the zero model
     callback, seed: receives each Step and may return False to stop; of the part of much data looked at first
-    blocks, processes, executor, device, progress: as in `accumulate`, for passes over all data
+    blocks, processes, executor, device: as in `accumulate`
+    progress: called with (done, of, stage); stages are "data" (samples), "search" (models), "comparison"
     passes: None: states are fitted too, unless that takes very long; 1: at measured states; 2: anyway
 
     >>> import cindy
@@ -92,19 +92,27 @@ def identify(
     check_settings(rule, correction, tol, max_iter, callback, seed)
     pose = partial(Problem, radius=radius, constraints=constraints, weights=weights)
     run = partial(solve, selection=rule, correction=correction, tol=tol, max_iter=max_iter, callback=callback)
-    sums = partial(accumulate, blocks=blocks, device=device, progress=progress)
+    sums = partial(accumulate, blocks=blocks, device=device, progress=(stages := Stages(progress)).data)
     if is_fields(trajectories):
-        add = partial(summary_of_fields, blocks=blocks, progress=progress)
+        add = partial(summary_of_fields, blocks=blocks, progress=stages.data)
         return identify_fields(trajectories, basis, form if formulation else None, add, pose, run, rule, seed)
     source, data, basis = _opened(trajectories, basis)
     with refusals_told(data, basis, form), workers(executor, processes, (basis,), where="identify") as hands:
-        pieces = Pieces(source, hands, progress)
+        pieces = Pieces(source, hands, stages)
         request = Request(pieces, data, basis, form, pose, rule, correction, tol, max_iter, callback, seed)
         model = _with_fitted_states(request, passes)
         if model is None:
             gather = partial(sums, basis=basis, executor=hands)
             model = _then_states(request, _one_pass(request, gather, run), passes)
-    return judged(_with_scales(_with_findings(model, source, constraints, passes, device), data, seed), data)
+    return _compared(_told(model, source, constraints, passes, device), data, seed, stages)
+
+
+def _compared(model: Model, data: list[Trajectory], seed: int, stages: Stages) -> Model:
+    """The model with what a comparison with the data shows."""
+    stages.tell(0, 1, "comparison")
+    model = judged(_with_scales(model, data, seed), data)
+    stages.tell(1, 1, "comparison")
+    return model
 
 
 def _with_fitted_states(request: Request, passes: int | None) -> Model | None:
@@ -176,7 +184,7 @@ def _with_unmeasured(data: list[Trajectory], basis: Basis, *, whole: bool) -> tu
     return with_inputs(data, (*data[0].inputs, *hidden)), basis.apart_from(hidden)
 
 
-def _with_findings(
+def _told(
     model: Model, source: Source, constraints: Sequence[Constraint], passes: int | None, device: Any
 ) -> Model:
     """The model that says what could not be done with data that are not in memory."""

@@ -143,6 +143,8 @@ class Search:
         """States and coefficients on the support of a start; None where they do not settle."""
         key = start.law.support.tobytes()
         if key not in self.met:
+            if self.options.met is not None:
+                self.options.met()
             fitted = fit_states(self.motion, start, self.solve, levels=levels)
             met = None
             resolved = not self.motion.parts or stiffness(self.motion, fitted) <= _STIFF

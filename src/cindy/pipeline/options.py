@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,6 +25,7 @@ class Options:
     price: what a parameter must lower χ² by; likely: what it must lower −2 log p by, if that is another
     surcharge: (coefficients,) what each must be worth beyond that, as the rule says of its term
     faithful: whether terms may only come from the path of the solver, as its options left it
+    met: called for every model whose states are fitted
     """
 
     rows: Rows
@@ -37,6 +39,7 @@ class Options:
     faithful: bool = False
     likely: float | None = None
     surcharge: Floats | None = None
+    met: Callable[[], None] | None = None
 
     def prices(self, columns: Ints, *, likelihood: bool = False) -> Floats:
         """(columns,) what each coefficient must lower χ² by, or −2 log p."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -21,25 +22,64 @@ from cindy.solver import Correction, Direct, Step
 from cindy.states import Motion
 from cindy.summary import Summary
 
-__all__ = ["Pieces", "Request"]
+__all__ = ["Pieces", "Request", "Stages"]
+
+
+class Stages:
+    """How far identification is, for whoever asked: progress(done, of, stage) in every stage.
+
+    Stages are "data" (samples read, of all), "search" (models fitted; of how many is not known before) and
+    "comparison" (0 of 1, 1 of 1). A function of two arguments is told of the data only.
+    """
+
+    def __init__(self, progress: Callable[..., Any] | None) -> None:
+        self._progress, self._models = progress, 0
+        self._named = progress is not None and _takes_three(progress)
+
+    @property
+    def data(self) -> Callable[[int, int | None], None] | None:
+        """For passes over the data; None where nobody asked."""
+        if self._progress is None or not self._named:
+            return self._progress
+        return lambda done, of: self.tell(done, of, "data")
+
+    def tell(self, done: int, of: int | None, stage: str) -> None:
+        """Say how far a stage is."""
+        if self._progress is not None and self._named:
+            self._progress(done, of, stage)
+
+    def model(self) -> None:
+        """Say that the states of one more model are fitted."""
+        self._models += 1
+        self.tell(self._models, None, "search")
+
+
+def _takes_three(function: Callable[..., Any]) -> bool:
+    try:
+        signature(function).bind(0, 1, "data")
+    except TypeError:
+        return False
+    except ValueError:  # some built-in functions do not say what they take
+        return True
+    return True
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
     """All data, where they are and who works on them.
 
-    source: trajectories in parts; executor: None for this process; progress: as in `accumulate`
+    source: trajectories in parts; executor: None for this process; stages: who is told how far the work is
     """
 
     source: Source
     executor: Executor | None = None
-    progress: Callable[[int, int | None], None] | None = None
+    stages: Stages = field(default_factory=lambda: Stages(None))
 
     def told(self, done: int) -> None:
         """Tell whoever asked for it that so many samples are done."""
-        if self.progress is not None:
+        if self.stages.data is not None:
             whole = self.source.whole
-            self.progress(done, None if whole is None else sum(map(len, whole)))
+            self.stages.data(done, None if whole is None else sum(map(len, whole)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +138,7 @@ class Request:
             self.max_iter,
             faithful=not problem.weights.adapts,
             surcharge=self._surcharge(motion),
+            met=self.pieces.stages.model,
         )
 
     def _surcharge(self, motion: Motion) -> Floats:
