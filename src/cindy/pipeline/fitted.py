@@ -74,8 +74,8 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
 def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding, ...]:
     """A finding where inputs that are held in another way explain the data better by the same equations.
 
-    The states are fitted once more with the same terms and each other hold: −2 log p of the measurements tells
-    which of them the input had.
+    The states are fitted once more with the same terms and each other hold: −2 log p of the measurements
+    tells which of them the input had.
     """
     first, found = request.data[0], look.found
     few = sum(map(len, request.data)) <= _MOST_COMPARED
@@ -103,8 +103,8 @@ def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding
     likely = min(fits, key=lambda hold: fits[hold])
     gain = best.deviance - fits[likely]
     message = (
-        f'Inputs with hold="{likely}" explain the data better than with hold="{first.hold}" (−2 log p is lower '
-        f'by {gain:.0f}): give the trajectories hold="{likely}" if that is how the inputs were made.'
+        f'Inputs with hold="{likely}" explain the data better than with hold="{first.hold}" (−2 log p is '
+        f'lower by {gain:.0f}): give the trajectories hold="{likely}" if that is how the inputs were made.'
     )
     return (Finding("other-hold", message, {"hold": likely, "gain": gain}),)
 
