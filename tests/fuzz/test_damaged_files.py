@@ -1,83 +1,41 @@
 """Damaged files of every kind: read right or refused in a sentence, and never anything else."""
 
-import gzip
 import json
-import warnings
 
 import numpy as np
 import pytest
+from benchmarks.fuzz_readers import KINDS, attempt
+from benchmarks.fuzz_readers import mutated as damaged
 
 import cindy
 from cindy.errors import CindyError
 from cindy.model import Model
 from cindy.summary import Summary
 
-DAMAGED, MUTATED = 300, 500
+DAMAGED, MUTATED = 100, 500
 T = np.linspace(0, 1, 30)
 X = np.column_stack([np.sin(T), np.cos(T)])
 
 
-def written(kind, folder):
-    """A whole file of some kind."""
-    file = folder / f"whole.{kind}"
-    if kind in ("csv", "txt", "csv.gz"):
-        lines = [
-            "# made for a test",
-            "t,x,y",
-            *(f"{t!r},{x!r},{y!r}" for t, x, y in zip(T, *X.T, strict=True)),
-        ]
-        text = "\n".join(lines).replace(",", " " if kind == "txt" else ",")
-        file.write_bytes(gzip.compress(text.encode()) if kind == "csv.gz" else text.encode())
-    elif kind == "npz":
-        np.savez_compressed(file, t=T, x=X, states=["x", "y"])
-    elif kind == "mat":
-        pytest.importorskip("scipy.io").savemat(file, {"t": T, "x": X}, do_compression=True)
-    elif kind == "summary.npz":
-        cindy.accumulate((T, X), cindy.Polynomial(1)).save(file)
-    else:
-        frame = pytest.importorskip("pandas").DataFrame({"t": T, "x": X[:, 0], "y": X[:, 1]})
-        if kind == "parquet":
-            frame.to_parquet(file)
-        else:
-            pytest.importorskip("openpyxl")
-            frame.to_excel(file, index=False)
-    return file
-
-
-def damaged(raw, rng):
-    """The bytes with one of the accidents that happen to files."""
-    data = bytearray(raw)
-    for _ in range(int(rng.integers(1, 4))):
-        place = int(rng.integers(len(data))) if data else 0
-        match int(rng.integers(5)):
-            case 0:
-                data[place : place + 1] = bytes([int(rng.integers(256))])
-            case 1:
-                data = data[:place]
-            case 2:
-                data[place:place] = rng.bytes(int(rng.integers(1, 30)))
-            case 3:
-                data[place : place + int(rng.integers(1, 30))] = b""
-            case 4:
-                data[place : place + 8] = b"\x00" * 8
-    return bytes(data)
-
-
-@pytest.mark.parametrize("kind", ["csv", "txt", "csv.gz", "npz", "mat", "parquet", "xlsx", "summary.npz"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_is_read_or_refused_in_a_sentence(kind, tmp_path):
-    raw = written(kind, tmp_path).read_bytes()
-    rng = np.random.default_rng(13)
-    refused = 0
-    for k in range(DAMAGED):
-        file = tmp_path / f"{k}.{kind}"
+    pytest.importorskip("pandas")
+    pytest.importorskip("xarray")
+    # netCDF 4 is tried in a process of its own, which takes a third of a second.
+    said = [attempt(kind, tmp_path, number) for number in range(3 if kind == "netCDF 4" else DAMAGED)]
+    assert set(said) <= {"read", "refused"}
+
+
+def test_a_damaged_summary_is_loaded_or_refused_in_a_sentence(tmp_path):
+    file = tmp_path / "summary.npz"
+    cindy.accumulate((T, X), cindy.Polynomial(1)).save(file)
+    raw, rng, refused = file.read_bytes(), np.random.default_rng(13), 0
+    for _ in range(DAMAGED):
         file.write_bytes(damaged(raw, rng))
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                Summary.load(file) if kind == "summary.npz" else cindy.read(file)
+            Summary.load(file)
         except CindyError:
             refused += 1
-        file.unlink()
     assert refused > DAMAGED // 10
 
 

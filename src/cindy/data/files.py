@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -38,6 +40,17 @@ __all__ = [
 
 
 NETCDF = {".nc", ".nc3", ".nc4", ".cdf", ".netcdf"}
+_TRIAL = """
+import sys
+try:
+    import h5netcdf
+except ImportError:
+    sys.exit()
+with h5netcdf.File(sys.argv[1], "r", phony_dims="access", decode_vlen_strings=True) as file:
+    print([(v.dimensions, v.shape, dict(v.attrs)) for v in file.variables.values()])
+"""
+_TRIAL_SECONDS = 10
+"""A whole file takes a third of one, most of it to start Python."""
 _ENGINES = {".xls": "xlrd", ".ods": "odf"}
 _CELL = re.compile(rb'<c [^>]*?r="([A-Z]{1,3})(\d{1,7})"')
 _REPEATED = re.compile(rb'<table:table-cell(?=[^>]*office:value)[^>]*number-columns-repeated="(\d+)"')
@@ -242,8 +255,33 @@ def arrays_of_file(path: str | os.PathLike[str], time: str | None, where: str) -
         if classic:
             return _classic(file, time, where)
     xarray = require("xarray", "data", f"reading {file}, which is netCDF 4,")
+    _try_elsewhere(file)
     with _reading(file, "netCDF 4, for which xarray and h5netcdf or netCDF4 are needed (cindy[data])"):
         return from_dataset(xarray.open_dataset(file, decode_times=False), time, where)
+
+
+def _try_elsewhere(file: Path) -> None:
+    """Open a netCDF 4 file in another process first.
+
+    HDF5 trusts counts inside a file: a damaged one keeps it busy for ever, where no signal reaches it.
+    """
+    if not sys.executable:
+        return
+    try:
+        trial = subprocess.run(
+            [sys.executable, "-c", _TRIAL, str(file)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_TRIAL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DataError(f"{file} is damaged: HDF5 does not come to an end with it.") from None
+    except OSError:  # no process can be started here
+        return
+    if trial.returncode:
+        said = trial.stderr.decode("utf-8", "replace").strip().splitlines() or ["HDF5 crashes on it"]
+        raise DataError(f"{file} cannot be read as netCDF 4: {said[-1].rstrip('.')}.")
 
 
 def _classic(file: Path, time: str | None, where: str) -> dict[str, Any]:
