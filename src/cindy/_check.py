@@ -9,7 +9,17 @@ from numpy.typing import ArrayLike
 from cindy._types import Floats
 from cindy.errors import DataError
 
-__all__ = ["did_you_mean", "floats", "integer", "numbers", "positive", "short", "text", "unique_names"]
+__all__ = [
+    "did_you_mean",
+    "floats",
+    "integer",
+    "numbers",
+    "positive",
+    "short",
+    "stretch",
+    "text",
+    "unique_names",
+]
 
 
 def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:
@@ -86,11 +96,22 @@ def text(value: str, where: str) -> str:
     return value
 
 
+def stretch(start: int, stop: int, length: int, where: str, what: str) -> None:
+    """Raise unless start … stop − 1 are some of so many samples."""
+    whole = all(isinstance(end, (int, np.integer)) and not isinstance(end, bool) for end in (start, stop))
+    if not whole or not 0 <= start < stop <= length:
+        last = stop - 1 if whole else stop
+        raise DataError(f"{where}: there are no {what} {start!r} … {last!r} among {length}.")
+
+
 def unique_names(names: Iterable[str], where: str) -> tuple[str, ...]:
     """`names` as a tuple of distinct, non-empty strings."""
     if isinstance(names, str):
         raise DataError(f"{where} must be a sequence of names, but is the single string {names!r}.")
-    result = tuple(names)
+    try:
+        result = tuple(names)
+    except TypeError:
+        raise DataError(f"{where} must be a sequence of names, but is {short(names)}.") from None
     for i, name in enumerate(result):
         if not isinstance(name, str) or not name.strip():
             raise DataError(f"{where}[{i}] must be a non-empty string, but is {name!r}.")
@@ -101,7 +122,7 @@ def unique_names(names: Iterable[str], where: str) -> tuple[str, ...]:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence that offers the nearest known name, or lists what there is."""
-    names = [str(k) for k in known]
+    names, name = [str(k) for k in known], str(name)
     alike = [k for k in names if _spelling(k) == _spelling(name)]
     near = alike or get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
@@ -118,5 +139,5 @@ def _spelling(name: str) -> list[str]:
 def _number(value: float, where: str) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where} must be a number, but is {value!r}.") from error

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Space, device_of, is_foreign, namespace, to_numpy
+from cindy._check import stretch
 from cindy._types import Floats
 from cindy.data.inputs import Hold
 from cindy.data.trajectory import Trajectory, is_pair
@@ -76,8 +77,7 @@ class DeviceTrajectory(Trajectory):
         return int(self.columns.shape[1])
 
     def part(self, start: int, stop: int) -> Trajectory:
-        if not 0 <= start < stop <= len(self):
-            raise DataError(f"Trajectory: there are no samples {start} … {stop - 1} among {len(self)}.")
+        stretch(start, stop, len(self), "Trajectory", "samples")
         made = object.__new__(DeviceTrajectory)
         settings = {k: v for k, v in self.__dict__.items() if k not in ("t", "x")}
         made.__dict__.update(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cindy._check import did_you_mean, floats, positive, text, unique_names
+from cindy._check import did_you_mean, floats, positive, short, stretch, text, unique_names
 from cindy._types import Floats
 from cindy.data.files import WithUnit, arrays_of_file, from_dataset
 from cindy.data.grid_statistics import grid_noise, without_noise
@@ -117,7 +117,7 @@ class Field:
         }
         self._periods = _periods(periodic, self)
         self.inputs = self._take_inputs(inputs)
-        self._mask = None if mask is None else _broad(np.asarray(mask, dtype=bool), "mask", self)
+        self._mask = None if mask is None else _broad(_as_mask(mask, self._where), "mask", self)
 
     def _take_inputs(self, inputs: str | Iterable[str] | Mapping[str, Any]) -> tuple[str, ...]:
         named: Mapping[str, Any]
@@ -126,7 +126,7 @@ class Field:
         elif isinstance(inputs, Mapping):
             named = inputs
         else:
-            named = {name: name for name in inputs}
+            named = {name: name for name in unique_names(inputs, f"{self._where}: `inputs`")}
         for name, what in named.items():
             if isinstance(what, str):
                 axis = self._axis(what, "inputs")
@@ -142,7 +142,7 @@ class Field:
 
     def _axis(self, name: str, what: str) -> int:
         known = (*self.axes, self.time)
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise DataError(
                 f"{self._where}: `{what}` names {name!r}, which is no axis. {did_you_mean(name, known)}"
             )
@@ -175,11 +175,12 @@ class Field:
 
     def period(self, axis: str) -> float | None:
         """The length after which an axis repeats; None where it does not."""
+        self._axis(axis, "period")
         return self._periods.get(axis)
 
     def uniform(self, axis: str) -> bool:
         """Whether the samples along an axis are equally spaced."""
-        steps = np.diff(self._coordinates[axis])
+        steps = np.diff(self.coordinate(axis))
         return len(steps) == 0 or bool(np.ptp(steps) <= _UNEVEN * abs(float(np.mean(steps))))
 
     def __len__(self) -> int:
@@ -198,7 +199,7 @@ class Field:
 
     def slab(self, name: str, start: int, stop: int) -> Floats:
         """A field or an input at the times start … stop − 1: (space …, stop − start), NaN where missing."""
-        if name not in self._grids:
+        if not isinstance(name, str) or name not in self._grids:
             raise DataError(f"{self._where}: there is no field {name!r}. {did_you_mean(name, self._grids)}")
         try:
             raw = self._grids[name][..., start:stop]
@@ -216,8 +217,7 @@ class Field:
 
     def part(self, start: int, stop: int) -> Field:
         """The field at the times start … stop − 1, read into memory."""
-        if not 0 <= start < stop <= len(self):
-            raise DataError(f"{self._where}: there are no times {start} … {stop - 1} among {len(self)}.")
+        stretch(start, stop, len(self), self._where, "times")
         made = object.__new__(Field)
         made.__dict__.update(self.__dict__)
         made._coordinates = {**self._coordinates, self.time: self.t[start:stop]}
@@ -237,7 +237,10 @@ class Field:
 
     def with_values(self, t: Any, values: Mapping[str, Any], *, stopped: str | None = None) -> Field:
         """Other values, and other times, on the same axes of space; without inputs."""
+        if not isinstance(values, Mapping):
+            raise DataError(f"{self._where}: `values` must be arrays by name, but is {short(values)}.")
         arrays: dict[str, Any] = {axis: self._coordinates[axis] for axis in self.axes}
+        unique_names(values, f"{self._where}: `values`")
         arrays |= {self.time: t, **values}
         return Field(
             **arrays,
@@ -250,6 +253,8 @@ class Field:
 
     def with_inputs_of(self, other: Field) -> Field:
         """The same with the inputs of another field on the same grid."""
+        if not isinstance(other, Field):
+            raise DataError(f"{self._where}: expected another Field, but got {short(other)}.")
         made = object.__new__(Field)
         made.__dict__.update(self.__dict__)
         made.inputs = other.inputs
@@ -295,7 +300,7 @@ def is_fields(data: Any) -> bool:
 
 def as_fields(data: Any) -> list[Field]:
     """A list of fields with the same variables and axes."""
-    found = [data] if isinstance(data, Field) else list(data)
+    found = [data] if isinstance(data, Field) else _listed(data)
     for i, one in enumerate(found):
         if not isinstance(one, Field):
             raise DataError(f"Fields and other data cannot be mixed: item {i} is a {type(one).__name__}.")
@@ -308,6 +313,13 @@ def as_fields(data: Any) -> list[Field]:
                     f"has ({', '.join(got)}). Give all the same names in the same order."
                 )
     return found
+
+
+def _listed(data: Any) -> list[Any]:
+    try:
+        return list(data)
+    except TypeError:
+        raise DataError(f"Expected a Field or a list of them, but got {short(data)}.") from None
 
 
 def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, ...], field: Field) -> Grid:
@@ -357,7 +369,8 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
     if isinstance(periodic, Mapping):
         given = periodic
     else:
-        given = dict.fromkeys([periodic] if isinstance(periodic, str) else periodic)
+        names = [periodic] if isinstance(periodic, str) else periodic
+        given = dict.fromkeys(unique_names(names, f"{field._where}: `periodic`"))
     found = {}
     for axis, length in given.items():
         if field._axis(axis, "periodic") == len(field.axes):
@@ -370,6 +383,7 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
                     f"periodic={{{axis!r}: length}}."
                 )
             length = float(x[-1] - x[0]) * len(x) / max(len(x) - 1, 1)
+        length = positive(length, f"{field._where}: the period of {axis!r}")
         if length <= x[-1] - x[0]:
             raise DataError(
                 f"{field._where}: the period of {axis!r} must exceed {x[-1] - x[0]:g}, the distance from "
@@ -394,7 +408,10 @@ def _sorted_out(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], 
     values: dict[str, Any] = {}
     for name, array in arrays.items():
         dimensions = getattr(array, "ndim", None)
-        dimensions = np.ndim(array) if dimensions is None else dimensions
+        try:
+            dimensions = np.ndim(array) if dimensions is None else dimensions
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{where}: {name!r} must be an array of numbers: {error}.") from error
         if dimensions == 0:
             raise DataError(f"{where}: {name!r} must be an array, but is {array!r}.")
         (coordinates if dimensions == 1 else values)[name] = array
@@ -412,6 +429,13 @@ def _moments(values: Any, name: str) -> tuple[Any, str]:
     if counted is None and written:
         counted = seconds(array)
     return (array, written or unit_in_name(name)) if counted is None else (counted, "s")
+
+
+def _as_mask(mask: Any, where: str) -> Any:
+    try:
+        return np.asarray(mask, dtype=bool)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: `mask` must be an array of True and False: {error}.") from error
 
 
 def _increasing(values: Any, axis: str, where: str) -> Floats:

@@ -36,6 +36,7 @@ __all__ = [
     "from_matlab",
     "from_npz",
     "from_parquet",
+    "is_file",
 ]
 
 
@@ -70,6 +71,14 @@ def _reading(path: Path | str, kind: str) -> Iterator[None]:
     except (Exception, MemoryError) as error:
         said = (str(error).strip().splitlines() or [""])[0].rstrip(".") or type(error).__name__
         raise DataError(f"{path} cannot be read as {kind}: {said}.") from error
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file of that name, which may be no name at all."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _largest(path: Path) -> int:
@@ -243,8 +252,8 @@ def arrays_of_file(path: str | os.PathLike[str], time: str | None, where: str) -
     time: its name; None: the one that is called as times are
     """
     file = Path(path)
-    if not file.is_file():
-        raise DataError(f"{where}: there is no file {file}.")
+    if not is_file(file):
+        raise DataError(f"{where}: there is no file {str(file)[:200]}.")
     if file.suffix.lower() == ".npz":
         return dict(_npz_arrays(file))
     if file.suffix.lower() not in NETCDF:

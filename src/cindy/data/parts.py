@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cindy._check import short
 from cindy._extras import require
 from cindy.data.device_trajectory import as_trajectory
 from cindy.data.trajectory import Trajectory, same_variables
@@ -21,6 +22,7 @@ __all__ = [
     "glimpse",
     "is_dask_frame",
     "is_lazy_dataset",
+    "loaded",
     "parts_of",
     "parts_of_dataset",
     "parts_of_frame",
@@ -41,13 +43,21 @@ class Held:
         return list(self.trajectories)
 
 
+def loaded(part: Part) -> list[Trajectory]:
+    """What a part loads, which must be trajectories."""
+    given: Any = part()
+    if not isinstance(given, (list, tuple)) or not all(isinstance(item, Trajectory) for item in given):
+        raise DataError(f"Lazy: a part must load a list of trajectories, but loaded {short(given)}.")
+    return list(given)
+
+
 def glimpse(part: Part, samples: int) -> list[Trajectory]:
     """The trajectories of a part, of which no more than the first so many samples need be right.
 
     A part that can be opened without loading it whole has a method of this name; any other is loaded.
     """
     look: Callable[[int], list[Trajectory]] | None = getattr(part, "glimpse", None)
-    return part() if look is None else look(samples)
+    return loaded(part) if look is None else look(samples)
 
 
 class Lazy:
@@ -68,7 +78,12 @@ class Lazy:
     """
 
     def __init__(self, parts: Iterable[Part], source: str = "data") -> None:
-        self.parts = tuple(parts)
+        try:
+            self.parts = tuple(parts)
+        except TypeError:
+            raise DataError(
+                f"Lazy: expected functions that load trajectories, but got {short(parts)}."
+            ) from None
         self.source = str(source)
         if not self.parts:
             raise DataError(f"Lazy: there are no parts of {self.source} to load.")
@@ -77,7 +92,7 @@ class Lazy:
                 raise DataError(f"Lazy: a part must be a function that loads trajectories, but is {part!r}.")
 
     def __iter__(self) -> Iterator[Trajectory]:
-        return same_variables(one for part in self.parts for one in part())
+        return same_variables(trajectory for part in self.parts for trajectory in loaded(part))
 
     def __repr__(self) -> str:
         return f"Lazy({len(self.parts)} part{'s' if len(self.parts) > 1 else ''} of {self.source})"

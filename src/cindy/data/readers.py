@@ -12,10 +12,10 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._check import did_you_mean, positive, unique_names
+from cindy._check import did_you_mean, positive, short, text, unique_names
 from cindy._types import Floats
 from cindy.data.device_trajectory import as_trajectory
-from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
+from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet, is_file
 from cindy.data.inputs import Hold, as_hold
 from cindy.data.moments import time_column, word_of_time
 from cindy.data.parts import Lazy, is_dask_frame, is_lazy_dataset, parts_of_dataset, parts_of_frame
@@ -87,6 +87,9 @@ def read(
 
     An empty cell is a missing value.
     """
+    for column, what in ((time, "time"), (by, "by")):
+        if column is not None:
+            text(column, f"read: `{what}`")
     columns = _Columns(
         time,
         None if states is None else unique_names(states, "read: `states`"),
@@ -96,6 +99,8 @@ def read(
         as_hold(hold, "read: `hold`"),
     )
     files = _files(path)
+    if not isinstance(lazy, (bool, np.bool_)):
+        raise DataError(f"read: `lazy` must be True or False, but is {short(lazy)}.")
     if lazy:
         return _lazy(path, files, columns)
     if files is None:
@@ -112,7 +117,7 @@ def _files(path: Any) -> list[Path] | None:
         if all(isinstance(one, (str, os.PathLike)) for one in path):
             return [Path(one) for one in path]
         return None
-    if isinstance(path, str) and any(sign in path for sign in "*?[") and not Path(path).is_file():
+    if isinstance(path, str) and any(sign in path for sign in "*?[") and not is_file(Path(path)):
         found = sorted(glob(path))
         if not found:
             raise DataError(f"read: no file matches {path!r}.")
@@ -123,8 +128,8 @@ def _files(path: Any) -> list[Path] | None:
 def _lazy(path: Any, files: list[Path] | None, columns: _Columns) -> Lazy:
     if files is not None:
         for file in files:
-            if not file.is_file():
-                raise DataError(f"read: there is no file {file}.")
+            if not is_file(file):
+                raise DataError(f"read: there is no file {str(file)[:200]}.")
         return Lazy([_File(file.absolute(), columns) for file in files], "files")
     if is_dask_frame(path):
         return Lazy(parts_of_frame(path, columns), "a Dask data frame")
@@ -267,10 +272,10 @@ def _table(source: Any) -> Table:
     if not isinstance(source, (str, os.PathLike)):
         return from_frame(source)
     path = Path(source)
-    if path.is_dir():
-        raise DataError(f'read: {path} is a folder. Name a file in it, or several with "{path / "*.csv"}".')
-    if not path.is_file():
-        raise DataError(f"read: there is no file {path}.")
+    if not is_file(path):
+        if os.path.isdir(path):
+            raise DataError(f'read: {path} is a folder. Name a file in it, or several: "{path / "*.csv"}".')
+        raise DataError(f"read: there is no file {str(path)[:200]}.")
     return _KINDS.get(path.suffix.lower(), from_text)(path)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy.data.parts import Held, Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, parts_of
+from cindy.data.parts import Held, Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, loaded, parts_of
 from cindy.data.readers import as_trajectories, read
 from cindy.data.tables import is_frame
 from cindy.data.time_scales import LOOK
@@ -35,7 +35,7 @@ class Source:
     again: bool = True
 
     def __iter__(self) -> Iterator[Trajectory]:
-        return same_variables(one for part in self.parts for one in part())
+        return same_variables(one for part in self.parts for one in loaded(part))
 
     def first_parts(self) -> list[Part]:
         """A few parts to choose settings by: spread over the data, or the first of a stream.
@@ -61,6 +61,8 @@ class Source:
                 if room > 0:
                     found.append(one.part(0, min(len(one), room)))
                     room -= len(one)
+        if not found:
+            raise DataError("No trajectories: there is nothing to go through. Pass at least one.")
         return list(same_variables(found))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Space
-from cindy._check import did_you_mean, floats, integer, positive, short, text, unique_names
+from cindy._check import did_you_mean, floats, integer, positive, short, stretch, text, unique_names
 from cindy._types import Floats
 from cindy.calculus import uniform_step
 from cindy.data.inputs import Held, Hold, as_hold, interpolated, lattice
@@ -25,6 +25,8 @@ _LONGEST_BRIDGE = 2.5
 """A step over missing samples that is longer than this many median steps is a gap."""
 _PAUSE = 100.0
 """A step that is longer than this many of its neighbours is a pause: no polynomial reaches across it."""
+_MOST_REFINED = 10**9
+"""Samples: more are a slip of the pen."""
 _LONGEST = 1e60
 """Of times, and of the inverse of a step: local polynomials raise both to the fifth power."""
 
@@ -83,7 +85,7 @@ class Trajectory:
         name: str = "",
         weight: float = 1.0,
     ) -> None:
-        where = f'Trajectory "{name}"' if name else "Trajectory"
+        where = f'Trajectory "{name}"' if text(name, "Trajectory: `name`") else "Trajectory"
         times, unit = _times(t, x, where)
         values = _columns(x, f"{where}: `x`", len(times))
         known = None if u is None else _columns(u, f"{where}: `u`", len(times))
@@ -100,8 +102,8 @@ class Trajectory:
             "hold": _checked_hold(hold, times, known, where),
             "delay": _checked_delay(delay, state_names + input_names, where),
             "time_unit": text(time_unit, f"{where}: `time_unit`") or unit,
-            "stopped": stopped,
-            "name": text(name, "Trajectory: `name`"),
+            "stopped": None if stopped is None else text(stopped, f"{where}: `stopped`"),
+            "name": name,
             "weight": positive(weight, f"{where}: `weight`"),
         }
         for field, value in fields.items():
@@ -154,6 +156,8 @@ class Trajectory:
         times = integer(times, "Trajectory.refined: `times`", least=1)
         if times == 1 or len(self) == 1:
             return self
+        if times * len(self) > _MOST_REFINED:
+            raise DataError(f"Trajectory.refined: {times} times {len(self)} samples are too many to hold.")
         signal = self.signal()
         numbers = np.arange(len(self))
         t = np.interp(np.arange((len(self) - 1) * times + 1) / times, numbers, self.t)
@@ -180,8 +184,7 @@ class Trajectory:
 
     def part(self, start: int, stop: int) -> Trajectory:
         """Samples start … stop − 1, sharing memory with this trajectory where that is stored row by row."""
-        if not 0 <= start < stop <= len(self):
-            raise DataError(f"Trajectory: there are no samples {start} … {stop - 1} among {len(self)}.")
+        stretch(start, stop, len(self), "Trajectory", "samples")
         # What was checked once need not be checked again: streams are cut into many parts.
         made = object.__new__(Trajectory)
         # Row by row, as it would arrive in another process: the order of samples in memory decides how
@@ -193,6 +196,7 @@ class Trajectory:
 
     def step(self, start: int, stop: int) -> float | None:
         """The time step of samples start … stop − 1 where it is uniform up to rounding, else None."""
+        stretch(start, stop, len(self), "Trajectory", "samples")
         return uniform_step(self.t[start:stop])
 
     def on_device(self, space: Space, start: int, stop: int) -> Any:
@@ -317,7 +321,7 @@ def _must_increase(t: Floats, where: str) -> None:
 def _times(t: Any, x: Any, where: str) -> tuple[Floats, str]:
     """The times of the samples and their unit: as given, from moments, or from a constant step."""
     if isinstance(t, (int, float, np.number)) and not isinstance(t, bool):
-        step = positive(float(t), f"{where}: `t` is a number, the step between samples, which")
+        step = positive(cast(float, t), f"{where}: `t` is a number, the step between samples, which")
         try:
             count = len(x)
         except TypeError:
