@@ -177,11 +177,14 @@ class Supports:
             columns = columns @ basis
         size = column_lengths(columns)
         directions, r = np.linalg.qr(columns / size)
-        weights = directions.T @ goal
         if np.abs(np.diagonal(r)).min(initial=1.0) > 1e-11:
             inverse = scipy.linalg.solve_triangular(r, np.eye(len(r)), check_finite=False)
         else:
-            inverse = np.linalg.pinv(r, rcond=1e-12)
+            # Directions of columns that depend on others are rounding, and would explain what no term does.
+            u, s, vt = np.linalg.svd(r)
+            real = s > 1e-12 * s[0]
+            directions, inverse = directions @ u[:, real], vt[real].T / s[real]
+        weights = directions.T @ goal
         spread = inverse / size[:, None]
         x = spread @ weights
         left = goal - directions @ weights
