@@ -12,7 +12,7 @@ import pytest
 import cindy
 from cindy.data import Lazy
 from cindy.errors import DataError, WorkerError
-from cindy.pipeline import sizes
+from cindy.pipeline import large
 from cindy.summary.backends.executor import map_in_order, workers
 
 BASIS = cindy.Polynomial(2)
@@ -97,7 +97,7 @@ def test_states_are_fitted_to_data_that_are_loaded_in_parts_with_the_same_bits_a
 def test_a_law_found_on_a_part_of_the_data_is_confirmed_on_all_by_any_executor(monkeypatch):
     data = noisy(4)
     whole = cindy.identify(data, LINES)
-    monkeypatch.setattr(sizes, "_ENOUGH", 500)
+    monkeypatch.setattr(large, "_ENOUGH", 500)
     serial = cindy.identify(data, LINES)
     backwards = cindy.identify(data, LINES, executor=Backwards())
     assert agree_on_the_motion(serial, whole)

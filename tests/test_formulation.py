@@ -5,13 +5,12 @@ import pytest
 
 from cindy.basis import Polynomial
 from cindy.calculus import apply_alike
-from cindy.calculus.initial_polynomial import without_polynomials
+from cindy.calculus.quadrature import without_polynomials
 from cindy.data.time_scales import noise_level, periods
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Formulation, Integral, formulation_from_dict
-from cindy.formulation.scales import derivative_window, half_period, window_length
-from cindy.formulation.windows import split
+from cindy.formulation.scales import derivative_window, half_period, split, window_length
 from cindy.summary.accumulation import accumulate
 
 RULE = {"degree": 8, "half_width": 4, "feedback": 0.0}

@@ -8,9 +8,8 @@ from tests.regressions import KINDS, by_null_space, made, regressions, rows_of
 
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
-from cindy.regression.constrained_fit import refit
+from cindy.regression.refit import classical, design_effect, jackknife, refit, sandwich
 from cindy.regression.regression import Regression
-from cindy.regression.standard_errors import classical, design_effect, jackknife, sandwich
 from cindy.rows import Freedom, Rows
 
 every_kind = pytest.mark.parametrize("kind", KINDS)

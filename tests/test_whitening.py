@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cindy.basis import Polynomial
-from cindy.calculus.initial_polynomial import without_polynomials
-from cindy.calculus.whitening import whitened
+from cindy.calculus.quadrature import whitened, without_polynomials
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Integral
-from cindy.formulation.feedback import feedback_of_data, feedback_of_model
+from cindy.formulation.scales import feedback_of_data, feedback_of_model
 from cindy.pipeline.identification import identify
 from cindy.systems import duffing, fput, kuramoto, lorenz, lotka_volterra, rossler, spring_masses
 

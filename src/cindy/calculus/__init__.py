@@ -1,7 +1,5 @@
 """Derivatives, integrals and differences of samples, as banded weights."""
 
-from cindy.calculus.differences import divided_differences
-from cindy.calculus.initial_polynomial import onto_samples, without_first, without_polynomials
 from cindy.calculus.local_polynomial import (
     Operator,
     central_differences,
@@ -13,8 +11,19 @@ from cindy.calculus.local_polynomial import (
     trapezoid_weights,
     uniform_step,
 )
-from cindy.calculus.quadrature import apply_alike, increments, nested, running_sums, windowed
-from cindy.calculus.whitening import whitened, whitened_differences
+from cindy.calculus.quadrature import (
+    apply_alike,
+    divided_differences,
+    increments,
+    nested,
+    onto_samples,
+    running_sums,
+    whitened,
+    whitened_differences,
+    windowed,
+    without_first,
+    without_polynomials,
+)
 
 __all__ = [
     "Operator",

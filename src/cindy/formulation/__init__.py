@@ -3,10 +3,9 @@
 from cindy.formulation.base import Formulation
 from cindy.formulation.differential import Differential
 from cindy.formulation.discrete import Discrete
-from cindy.formulation.feedback import feedback_of_model
 from cindy.formulation.integral import Integral
 from cindy.formulation.registry import formulation_from_dict
-from cindy.formulation.scales import half_period
+from cindy.formulation.scales import feedback_of_model, half_period
 from cindy.formulation.weak import Weak
 
 __all__ = [

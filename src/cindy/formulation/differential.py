@@ -13,8 +13,7 @@ from cindy.basis import Basis
 from cindy.calculus import derivative
 from cindy.data import Trajectory
 from cindy.formulation.base import STRETCH, Formulation
-from cindy.formulation.scales import derivative_window
-from cindy.formulation.windows import split
+from cindy.formulation.scales import derivative_window, split
 
 __all__ = ["Differential"]
 

@@ -11,7 +11,7 @@ from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.data import Trajectory
 from cindy.formulation.base import STRETCH, Formulation, Pair
-from cindy.formulation.windows import single_steps, split
+from cindy.formulation.scales import single_steps, split
 from cindy.states import Motion, map_grid, records_of
 
 __all__ = ["Discrete"]

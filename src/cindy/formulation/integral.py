@@ -29,9 +29,14 @@ from cindy.calculus import (
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation.base import Formulation, Pair
-from cindy.formulation.feedback import feedback_of_data
-from cindy.formulation.scales import derivative_window, integral_window, window_length
-from cindy.formulation.windows import split, stacks
+from cindy.formulation.scales import (
+    derivative_window,
+    feedback_of_data,
+    integral_window,
+    split,
+    stacks,
+    window_length,
+)
 from cindy.states import Motion, grid_of, instants_for, records_of
 
 __all__ = ["Integral"]

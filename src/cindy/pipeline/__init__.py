@@ -1,6 +1,7 @@
 """From data to one model: identify and solve."""
 
 from cindy.pipeline.identification import identify
+from cindy.pipeline.inference import solve
 from cindy.pipeline.shortcuts import (
     basis_from_text,
     choose,
@@ -12,7 +13,6 @@ from cindy.pipeline.shortcuts import (
     weights_from_text,
     whole,
 )
-from cindy.pipeline.solving import solve
 
 __all__ = [
     "basis_from_text",

@@ -14,14 +14,13 @@ from cindy.errors import DataError, NoModelError
 from cindy.findings import Finding, has_finding
 from cindy.formulation import Formulation
 from cindy.model import Model
-from cindy.pipeline.confirmation import confirmed
-from cindy.pipeline.last_pass import LastPass
+from cindy.pipeline.inference import LastPass
+from cindy.pipeline.large import confirmed, screened, some_of
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
 from cindy.pipeline.passes import NEAR, Found, picked, search
 from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look, second_look
-from cindy.pipeline.sizes import screened, some_of
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Problem
 from cindy.regression import independent

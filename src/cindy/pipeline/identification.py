@@ -21,13 +21,13 @@ from cindy.formulation import Formulation
 from cindy.model import Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
+from cindy.pipeline.inference import check_settings, solve
 from cindy.pipeline.judgement import judged, refusals_told
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request, Stages
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
-from cindy.pipeline.solving import check_settings, solve
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Constraint, Problem, Weights, at_samples
 from cindy.selection import Selection

@@ -15,8 +15,8 @@ from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.findings import Finding
 from cindy.least_squares import LeastSquares, lengths, triangle
 from cindy.model import Estimate, Model
-from cindy.pipeline.confirmation import BLOCKS
-from cindy.pipeline.last_pass import LastPass
+from cindy.pipeline.inference import LastPass
+from cindy.pipeline.large import BLOCKS
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.options import Options
 from cindy.pipeline.parametric import search_with_parameters

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from cindy._types import Floats, Ints
 from cindy.model import Model
 from cindy.pipeline.fitted import findings_of
-from cindy.pipeline.last_pass import LastPass
+from cindy.pipeline.inference import LastPass
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found, picked

@@ -14,8 +14,7 @@ from cindy.errors import DataError
 from cindy.evidence import WeakRows
 from cindy.formulation import Formulation, Integral, Weak
 from cindy.summary.backends.executor import map_in_order, workers
-from cindy.summary.blocks import Gathering
-from cindy.summary.factoring import Factored, Factoring, Glimpse
+from cindy.summary.factoring import Factored, Factoring, Gathering, Glimpse
 from cindy.summary.pieces import Load, Task, tasks
 from cindy.summary.summary import Summary
 

@@ -1,4 +1,4 @@
-"""What is done with a task, wherever that is: from samples to triangular factors."""
+"""The triangular factor of rows that come in one lot after the other."""
 
 from __future__ import annotations
 
@@ -7,16 +7,69 @@ from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.linalg.lapack
 
 from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.data import LOOK, Part, Trajectory, glimpse
 from cindy.errors import DataError
 from cindy.formulation import Formulation
+from cindy.least_squares import LeastSquares
 from cindy.summary.pieces import PORTION, Load, Origin, Piece, Task
-from cindy.summary.running_qr import RunningTriangle
+from cindy.summary.summary import Summary, add_up
 
-__all__ = ["Factored", "Factoring", "Glimpse"]
+__all__ = ["Factored", "Factoring", "Gathering", "Glimpse", "RunningTriangle"]
+
+_LOT = 512
+"""Rows worked on together: fewer would be mostly overhead."""
+_PANEL = 32
+"""Columns that are eliminated one by one before the rest is brought up to date with them all at once."""
+_NARROW_PANEL = 16
+"""The same for narrow matrices."""
+_NARROW = range(33, 257)
+"""Columns of matrices for which a panel takes half of the work: with 61 of them sums are a tenth faster by
+the narrower panel (`python -m benchmarks stream`)."""
+
+
+class RunningTriangle:
+    """The R factor of all rows added so far, brought up to date lot by lot."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._triangle: Floats | None = None
+        self._waiting: list[Floats] = []
+        self._height = 0
+
+    def add(self, matrix: Floats) -> None:
+        """Add the rows of a matrix, which is overwritten."""
+        if len(matrix) == 0:
+            return
+        self.rows += len(matrix)
+        self._height += len(matrix)
+        self._waiting.append(matrix)
+        if self._height >= _LOT:
+            self._work()
+
+    def factor(self) -> Floats:
+        """(min(rows, columns), columns), upper triangular; (0, 0) when there were no rows."""
+        if self._waiting:
+            self._work()
+        if self._triangle is None:
+            return np.zeros((0, 0))
+        return np.ascontiguousarray(self._triangle[: min(self.rows, len(self._triangle))])
+
+    def _work(self) -> None:
+        lot = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
+        self._waiting, self._height = [], 0
+        width = lot.shape[1]
+        if self._triangle is None:
+            self._triangle = np.zeros((width, width), order="F")
+        panel = _NARROW_PANEL if width in _NARROW else _PANEL
+        # Only the lot is dense: a plain QR of both would work on the zeros of the triangle too.
+        self._triangle, _, _, _ = scipy.linalg.lapack.dtpqrt(
+            0, min(panel, width), self._triangle, np.asfortranarray(lot), overwrite_a=True, overwrite_b=True
+        )
+
 
 DEVICE_PORTION = 4_194_304
 """Samples in a task for a device, before terms are counted (`python -m benchmarks gpu`)."""
@@ -141,3 +194,69 @@ def _beginning(one: Trajectory) -> Trajectory:
     few = slice(0, _GLIMPSE)
     known = None if one.u is None else one.u[few].copy()
     return replace(one, t=one.t[few].copy(), x=one.x[few].copy(), u=known)
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    objective: LeastSquares
+    origin: Origin
+
+    def __add__(self, other: _Block) -> _Block:
+        return _Block(add_up((self.objective, other.objective)), self.origin + other.origin)
+
+
+class Gathering:
+    """Blocks as they come in; of a stream without end never more than twice as many as wanted."""
+
+    def __init__(self, aim: int, terms: int, *, stream: bool) -> None:
+        self.aim, self.terms, self.stream = aim, terms, stream
+        self.blocks: list[_Block] = []
+        self.parts: list[LeastSquares] = []
+        self.origin: Origin | None = None
+        self.samples = self.skipped = 0
+
+    def add(self, made: Factored) -> None:
+        """Take in what became of a task; tasks come in order."""
+        self.samples += made.samples
+        self.skipped += made.skipped
+        for factor, rows, origin, closes in made.factors:
+            if origin is not None:
+                self.parts.append(LeastSquares(factor, self.terms, rows))
+                self.origin = origin if self.origin is None else self.origin + origin
+            if closes and self.origin is not None:
+                whole = self.parts[0] if len(self.parts) == 1 else add_up(tuple(self.parts))
+                self.blocks.append(_Block(whole, self.origin))
+                self.parts, self.origin = [], None
+                if len(self.blocks) > 2 * self.aim:
+                    self._merge()
+
+    def _merge(self) -> None:
+        """Join the smallest neighbours until there are as many blocks as wanted."""
+        while len(self.blocks) > self.aim:
+            rows = np.array([b.objective.rows for b in self.blocks])
+            i = int(np.argmin(rows[:-1] + rows[1:]))
+            self.blocks[i : i + 2] = [self.blocks[i] + self.blocks[i + 1]]
+
+    def summary(self, like: Trajectory, basis: Basis, formulation: Formulation) -> Summary:
+        """The summary of all that came in, for trajectories like the given one."""
+        if self.stream:
+            self._merge()
+        if not self.blocks:
+            least = f"{formulation.min_samples} samples that {type(formulation).__name__} needs"
+            short = (
+                f"each of the {self.skipped} stretch(es) without missing values has fewer than the {least}"
+            )
+            raise DataError(
+                f"accumulate: nothing is left: {short if self.skipped else 'no sample has all its values'}. "
+                + ("Give longer trajectories." if self.skipped else "Leave out the states that are missing.")
+            )
+        return Summary(
+            tuple(b.objective for b in self.blocks),
+            tuple(b.origin.label for b in self.blocks),
+            like.states,
+            like.inputs,
+            basis,
+            formulation,
+            self.samples,
+            self.skipped,
+        )

@@ -1,8 +1,10 @@
-"""Confirmation: a law that a part of the data led to, fitted to all of them, piece by piece.
+"""Much data and many terms: a law is found on a part, among the likely, and confirmed on all of them.
 
-Given coefficients, noise and model error, pieces of data know nothing of each other: the states of each are
-fitted, and the white rows of all candidates at them become a triangle, by whoever works on the piece. The
-triangles are added up in the order of the data.
+1. `some_of` picks stretches spread over the data, `screened` the candidates that the first pass finds likely.
+2. The search runs on them.
+3. `confirmed` fits the law to all data, piece by piece. Given coefficients, noise and model error, pieces
+   know nothing of each other: the states of each are fitted, and the white rows of all candidates at them
+   become a triangle, by whoever works on the piece. The triangles are added up in the order of the data.
 """
 
 from __future__ import annotations
@@ -20,14 +22,65 @@ from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
 from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Pieces, Request
 from cindy.problem import StandardForm
-from cindy.selection import SupportFit
-from cindy.states import LEVELS, Fitted, Motion, blurred_terms, states_under
+from cindy.selection import SupportFit, Supports
+from cindy.states import LEVELS, Fitted, Motion, blurred_terms, drift_of_data, first_objective, states_under
 from cindy.summary import map_in_order
 
-__all__ = ["BLOCKS", "confirmed"]
+__all__ = ["BLOCKS", "confirmed", "screened", "some_of"]
+
+_ENOUGH = 20_000
+"""Samples on which a law is found, to be confirmed on all: passes over as many take seconds."""
+_FEWEST = 5_000
+"""Those where each sample makes rows for many coefficients: what chaotic systems are found from."""
+_WORK = 5e8
+"""Samples times the square of coefficients that a search is worth: 20,000 of three states to degree 4."""
+_MANY = 700
+"""Coefficients beyond which the rows at fitted states are made for the likely ones only."""
+_LIKELY = 500
+"""Those that are kept: the path of the first pass, then by the gain that each promises alone."""
+
+
+def some_of(motion: Motion, seed: int) -> Motion:
+    """Stretches spread over the data, at most some 20,000 samples; all where there are not many more.
+
+    seed: of where the first of them lies
+    """
+    enough = max(min(_ENOUGH, int(_WORK / max(len(motion.candidates), 1) ** 2)), _FEWEST)
+    if motion.samples <= 1.5 * enough:
+        return motion
+    share, offset = enough / motion.samples, np.random.default_rng(seed).random()
+    records, before, taken = [], 0, 0
+    for record in motion.records:
+        number = np.arange(before, before + record.stretches)
+        before += record.stretches
+        keep = np.flatnonzero(np.floor((number + 1) * share + offset) > np.floor(number * share + offset))
+        taken += len(keep)
+        if len(keep):
+            records.append(record.part(keep))
+    return motion.part(records) if taken else motion
+
+
+def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
+    """The same with the candidates that the first pass finds likely, where there are very many."""
+    if len(motion.candidates) <= _MANY:
+        return motion
+    state = Search(motion, options)
+    form = state.form((first_objective(motion, drift_of_data(motion, variance)),))
+    supports = replace(Supports.of_form(form, options.prices(state.columns, likelihood=True)), known=False)
+    result, path = state.path(form)
+    best = supports.best(path, most=_LIKELY)
+    kept: Ints = np.flatnonzero(result.x) if best is None else best.support
+    kept = np.union1d(kept, supports.required)
+    if best is not None:
+        gain = supports.gains(best)
+        kept = np.union1d(kept, np.argsort(-gain)[: max(_LIKELY - len(kept), 0)])
+    whole = np.flatnonzero(np.isin(supports.group, supports.group[kept]))
+    return replace(motion, candidates=motion.candidates[whole])
+
 
 BLOCKS = 50
 """Runs of white rows by which errors are judged, as in `accumulate`."""
