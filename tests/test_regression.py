@@ -8,7 +8,7 @@ from tests.regressions import KINDS, by_null_space, made, regressions, rows_of
 
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
-from cindy.regression.refit import classical, design_effect, jackknife, refit, sandwich
+from cindy.regression.constrained_fit import classical, design_effect, jackknife, refit, sandwich
 from cindy.regression.regression import Regression
 from cindy.rows import Freedom, Rows
 

@@ -1,6 +1,6 @@
 """Least squares on a support, with errors."""
 
-from cindy.regression.refit import Refit, binding, classical, design_effect, refit, sandwich
+from cindy.regression.constrained_fit import Refit, binding, classical, design_effect, refit, sandwich
 from cindy.regression.regression import Regression, independent
 
 __all__ = [
