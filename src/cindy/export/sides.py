@@ -164,17 +164,22 @@ def to_text(
     *,
     align: bool = True,
     parameters: Mapping[str, tuple[float, float]] | None = None,
+    kicks: Sequence[str] | None = None,
 ) -> str:
     """One line per state, such as "x' = -10.00(1) x + 10.00(1) y"; a name cannot break its line.
 
     parameters: (value, error) of numbers inside terms by name, a line each below the equations
     align: whether equality signs and first digits stand below each other
+    kicks: what random forces add to each equation, such as "0.5 dW"; all are then written as differentials
     """
     order, errors = equations.order, equations.with_errors
     mark = "[k+1]" if equations.discrete else "_" + "t" * order if equations.axes else "'" * order
     left = [_printable(variable_label(state)) + mark for state in equations.states]
     below = dict(parameters or {})
     right = [_right_hand_side(equations, j) for j in range(len(left))]
+    if kicks is not None:
+        left = [f"d{_printable(variable_label(state))}{mark[1:]}" for state in equations.states]
+        right = [_differential(side, kick) for side, kick in zip(right, kicks, strict=True)]
     left += [_printable(name) for name in below]
     right += [format_value(value, error if errors else None) for value, error in below.values()]
     width = max(map(len, left)) if align else 0
@@ -183,6 +188,12 @@ def to_text(
         f"{name:<{width}} = {' ' if signed and not side.startswith('-') else ''}{side}"
         for name, side in zip(left, right, strict=True)
     )
+
+
+def _differential(side: str, kick: str) -> str:
+    """ "-2 x dt + 0.5 dW" of "-2 x" and "0.5 dW"."""
+    drift = "" if side == "0" else f"({side}) dt" if " + " in side or " - " in side else f"{side} dt"
+    return " + ".join(part for part in (drift, _printable(kick)) if part) or "0"
 
 
 def _right_hand_side(equations: RightHandSides, equation: int) -> str:

@@ -265,7 +265,7 @@ def _left_over(
 ) -> Iterator[Finding]:
     """Residuals, or noise about fitted states, beyond what the roughness of the data accounts for."""
     fitted = model.denoised
-    told = has_finding(model.findings, "unexplained-motion", "smooth-residual")
+    told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
     segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
     samples = sum(map(len, segments))
     if not form.integrates or not segments or (fitted and (told or samples < _ENOUGH)):

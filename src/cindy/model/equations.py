@@ -22,6 +22,7 @@ from cindy.findings import Finding
 from cindy.formulation import Formulation
 from cindy.model.records import Estimate, Run
 from cindy.model.switching import Switches
+from cindy.states import Diffusion
 
 __all__ = ["Equations", "in_order", "reordered"]
 
@@ -38,6 +39,7 @@ class Equations:
     noise: Floats
     noise_memory: Floats
     model_error: Floats
+    diffusion: Diffusion | None
     scale: Floats
     parameters: Mapping[str, Estimate]
     inclusion: Floats
@@ -212,11 +214,18 @@ class Equations:
 
     def equations(self, *, errors: bool = True) -> list[str]:
         """One line per state, each coefficient as value(standard error in the last digit)."""
-        return str(self._export("to_text", errors=errors)).splitlines()
+        return str(self._export("to_text", errors=errors, kicks=self._kicks(errors))).splitlines()
 
     def to_text(self, *, errors: bool = True) -> str:
         """The equations, a line each, and then the parameters inside terms."""
-        return str(self._export("to_text", errors=errors, parameters=self.parameters))
+        kicks = self._kicks(errors)
+        return str(self._export("to_text", errors=errors, parameters=self.parameters, kicks=kicks))
+
+    def _kicks(self, errors: bool) -> tuple[str, ...] | None:
+        """What random forces add to each equation, as text; None where motion is not kicked."""
+        from cindy.model.stochastic import kick_texts
+
+        return None if self.diffusion is None else kick_texts(self.diffusion, self.states, errors=errors)
 
     def to_latex(self, *, errors: bool = False) -> str:
         """The equations in LaTeX, and the parameters inside terms."""

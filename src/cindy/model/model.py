@@ -26,7 +26,9 @@ from cindy.model.field_simulation import simulate_field
 from cindy.model.lines import Boundary
 from cindy.model.records import Estimate, Run, number, plain
 from cindy.model.simulation import Limits, simulate
+from cindy.model.stochastic import RandomPath
 from cindy.model.story import facts, shown, told
+from cindy.states import Diffusion
 
 __all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
 
@@ -82,6 +84,7 @@ class Model(Equations):
     noise_memory: (states,) autocorrelation time of that noise in samples: 1 for white noise, more behind a
         filter, an average or a drifting sensor; likewise
     model_error: (states,) what the equations do not explain, per root of time; likewise
+    diffusion: variance of random kicks per unit of time, with its terms; None where motion is not kicked
     inclusion: (terms, states) probability that a term belongs, among the models compared; likewise
     parameters: numbers inside terms by name, each (value, error); empty where terms hold none
     covariance: (k, k) of the non-zero coefficients, in the order of numpy.flatnonzero(coef), and then of the
@@ -122,6 +125,7 @@ class Model(Equations):
     noise: Floats = None  # type: ignore[assignment]
     noise_memory: Floats = None  # type: ignore[assignment]
     model_error: Floats = None  # type: ignore[assignment]
+    diffusion: Diffusion | None = None
     inclusion: Floats = None  # type: ignore[assignment]
     parameters: Mapping[str, Estimate] = field(default_factory=dict)
     covariance: Floats | None = None
@@ -199,6 +203,8 @@ class Model(Equations):
         v0: ArrayLike | None = ...,
         run: str | None = ...,
         limits: Limits | None = ...,
+        noise: bool = ...,
+        seed: int = ...,
     ) -> Trajectory: ...
     def simulate(
         self,
@@ -212,6 +218,8 @@ class Model(Equations):
         boundary: Boundary = "reflecting",
         limits: Limits | None = None,
         progress: Callable[[int, int], None] | None = None,
+        noise: bool = False,
+        seed: int = 0,
     ) -> Any:
         """The solution at the times t from x0 at t[0]; for `Discrete`, one step per time.
 
@@ -229,12 +237,15 @@ class Model(Equations):
         boundary: of fields on axes that are not periodic: "reflecting", nothing flows through the ends, or
             "held", values there stay as they are
         progress: for fields, called with the times done so far and their number
+        noise: whether random kicks of the size of `diffusion` drive the states, not of the measurements
+        seed: of the kicks; another one gives another path
         """
         known = limits or Limits()
         if self.formulation.for_fields:
             return simulate_field(self, x0, t, boundary=boundary, limits=known, progress=progress)
         between = self.settings.get("hold", "linear") if hold is None else hold
-        return simulate(self, x0, t, u, hold=between, v0=v0, run=run, limits=known)
+        path = RandomPath.of(self, seed) if noise else None
+        return simulate(self, x0, t, u, hold=between, v0=v0, run=run, limits=known, path=path)
 
     def score(
         self,
@@ -339,6 +350,7 @@ class Model(Equations):
             "noise": [number(v) for v in self.noise],
             "noise_memory": [number(v) for v in self.noise_memory],
             "model_error": [number(v) for v in self.model_error],
+            "diffusion": None if self.diffusion is None else self.diffusion.to_dict(),
             "inclusion": _inclusion(self),
             "covariance": None if self.covariance is None else _rows(self.covariance),
             "scale": [number(v) for v in self.scale],

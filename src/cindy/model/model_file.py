@@ -18,6 +18,7 @@ from cindy.formulation import formulation_from_dict
 from cindy.model.model import FORMAT, VERSION, Model, Path, Run
 from cindy.model.records import Estimate, no_constant, to_float, to_mapping, to_names
 from cindy.solver import Step
+from cindy.states import Diffusion
 
 __all__ = ["from_dict", "load"]
 
@@ -84,6 +85,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         noise=np.array([to_float(v, "noise") for v in data["noise"]]),
         noise_memory=_numbers(data.get("noise_memory"), "noise_memory"),
         model_error=_numbers(data.get("model_error"), "model_error"),
+        diffusion=_diffusion(data.get("diffusion")),
         inclusion=_inclusion(data.get("inclusion"), states, row),
         parameters=_parameters(data.get("parameters", {})),
         covariance=_numbers(data.get("covariance"), "covariance"),
@@ -119,6 +121,16 @@ def _numbers(value: Any, what: str) -> Floats | None:
     if not isinstance(value, list):
         raise DataError(f'"{what}" must be a list')
     return np.array([_numbers(v, what) if isinstance(v, list) else to_float(v, what) for v in value])
+
+
+def _diffusion(data: Any) -> Diffusion | None:
+    if data is None:
+        return None
+    part = to_mapping(data, "diffusion")
+    coef, error = (_numbers(part[name], f"diffusion: {name}") for name in ("coef", "coef_error"))
+    assert coef is not None
+    assert error is not None
+    return Diffusion(to_names(part["terms"], "terms"), coef, error, to_names(part["variables"], "variables"))
 
 
 def _parameters(data: Any) -> dict[str, Estimate]:

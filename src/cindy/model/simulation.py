@@ -233,8 +233,12 @@ def simulate(
     v0: ArrayLike | None = None,
     run: str | None = None,
     limits: Limits,
+    path: Callable[..., tuple[Floats, str | None]] | None = None,
 ) -> Trajectory:
-    """The solution of a model at the times t; see `Model.simulate`."""
+    """The solution of a model at the times t; see `Model.simulate`.
+
+    path: what goes along in the place of `flow`, such as a `RandomPath`
+    """
     d, names = len(model.states), model.states
     if np.ndim(t) != 1:
         raise DataError(
@@ -249,7 +253,8 @@ def simulate(
     if model.order == 2:
         names = (*names, *(f"{name}'" for name in names))
         usual = np.concatenate([usual, np.full(d, max(largest, float(np.max(usual))))])
-    solve = partial(step_through if model.formulation.discrete else flow, names=names, limits=limits)
+    way = path or (step_through if model.formulation.discrete else flow)
+    solve = partial(way, names=names, limits=limits)
     scale = np.maximum(usual, np.abs(start))
     switches = None if model.formulation.discrete else model.switches
     rows, stopped = start[None], None

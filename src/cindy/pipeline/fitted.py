@@ -15,6 +15,7 @@ from cindy.findings import Finding, has_finding
 from cindy.formulation import Formulation
 from cindy.model import Model
 from cindy.pipeline.inference import LastPass
+from cindy.pipeline.kicks import forced, with_kicks
 from cindy.pipeline.large import confirmed, screened, some_of
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
@@ -46,13 +47,15 @@ def identify_with_states(request: Request) -> Model | None:
 def _searched(request: Request, motion: Motion, variance: Floats, problem: Problem) -> Model:
     """The model that the search ends with, on all data, and what to say of it."""
     whole, look = _looked(request, motion, variance, request.options(motion, problem))
+    look, kicks = with_kicks(look, variance)
     here, found = look.motion, _required(look.found, request.selection)
     found = picked(request.selection, here, found)
     if here.samples < whole.samples or request.pieces.source.whole is None:
         here, found = confirmed(request, replace(whole, candidates=here.candidates), here, found)
     model = LastPass.of(problem, here, found, request.callback).model()
     told = (*findings_of(look, found, model, problem.summary.skipped), *_other_hold(request, look, variance))
-    return replace(model, findings=(*look.findings, *model.findings, *told), settings=request.settings)
+    model = replace(model, findings=(*look.findings, *model.findings, *told), settings=request.settings)
+    return forced(model, kicks, here.rows)
 
 
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:

@@ -102,6 +102,9 @@ def _has_powers(basis: Basis, variables: tuple[str, ...]) -> bool:
 def _loud(
     model: Model, equations: Floats, noisy: NDArray[np.bool_], compared: Comparison
 ) -> Iterator[Finding]:
+    if model.diffusion is not None:
+        # Nor the equations of the drift alone nor their solutions follow paths that are kicked.
+        return
     # Noise inside the terms spoils equations at measured states; solutions that follow the data speak louder.
     follows = bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)
     poor = [] if follows else [j for j, value in enumerate(equations) if value < _LOW]
@@ -135,7 +138,7 @@ def _loud(
 
 def _as_noise(model: Model, found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool_]:
     """(states,) where residuals are no larger than the roughness of the data."""
-    if has_finding(model.findings, "unexplained-motion", "smooth-residual"):
+    if has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing"):
         return np.zeros(len(found.rms), dtype=bool)
     segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
     if not segments or not found.formulation.integrates:
@@ -157,7 +160,7 @@ def _outside(moved: int) -> Iterator[Finding]:
 def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[Finding]:
     """Model error, as fitted states have it, beside the noise."""
     steps = [np.median(np.diff(one.t)) for one in data if len(one) > 1]
-    told = has_finding(model.findings, "unexplained-motion", "smooth-residual")
+    told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
     if told or not steps or not np.any(np.isfinite(model.model_error)):
         return
     kick = model.model_error * float(np.median(steps)) ** (model.order - 0.5)

@@ -1,6 +1,7 @@
 """States fitted to measurements under a model; noise and model error by likelihood."""
 
 from cindy.states.autocorrelation import autoregression, leaves_noise, noise_memory
+from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks
 from cindy.states.doubts import doubted, growing, without_outliers
 from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of, start_of_nothing
 from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_under
@@ -15,8 +16,10 @@ __all__ = [
     "FEW_ROWS",
     "LEVELS",
     "NEARBY",
+    "Diffusion",
     "Fitted",
     "Grid",
+    "Kicks",
     "Motion",
     "Record",
     "autoregression",
@@ -25,6 +28,7 @@ __all__ = [
     "doubted",
     "drift_of_data",
     "drift_of_nothing",
+    "estimate_kicks",
     "first_objective",
     "fit_states",
     "grid_of",

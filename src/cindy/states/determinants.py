@@ -33,7 +33,7 @@ from cindy._types import Floats
 from cindy.states.grid import Grid
 from cindy.states.linearised import Linearised
 
-__all__ = ["determinant_slopes"]
+__all__ = ["determinant_slopes", "inverse_blocks"]
 
 Ints = NDArray[np.intp]
 
@@ -44,16 +44,22 @@ def determinant_slopes(linear: Linearised, variance: Floats, error: Floats) -> F
         return 2.0 * (_of_the_flow(linear) - _of_the_noise(linear, variance, error))
 
 
+def inverse_blocks(linear: Linearised, variance: Floats, error: Floats) -> tuple[Floats, Ints, Ints]:
+    """S⁻¹ near its diagonal: blocks (stretches, pairs, states, states) of rows k and k + o; and k and o."""
+    places = _covariance_places(linear.record.grid, linear.record.states)
+    band = linear.bands(variance, error)
+    inverse = _selected_inverse(places.band.blocks(band[:, places.column, places.offset]))
+    return places.pairs.entries(inverse), places.rows, places.offsets
+
+
 def _of_the_noise(linear: Linearised, variance: Floats, error: Floats) -> Floats:
     """(Σ Bᵀ S⁻¹ W)_mm."""
     record, d = linear.record, linear.record.states
     places = _covariance_places(record.grid, d)
-    band = linear.bands(variance, error)
-    inverse = _selected_inverse(places.band.blocks(band[:, places.column, places.offset]))
-    near = places.pairs.entries(inverse)
+    near = inverse_blocks(linear, variance, error)[0]
     near = np.moveaxis(near, 0, 1).reshape(len(places.offsets), -1)
     # (D, W), (W, D) and (W, W) of row k and row k + o at the samples of row k; the other half by symmetry.
-    shape = record.grid.samples, len(band), d, d
+    shape = record.grid.samples, record.stretches, d, d
     ahead, behind, both = ((matrix @ near).reshape(shape) for matrix in places.products)
     behind, again = (
         (matrix @ (near * (places.offsets > 0)[:, None])).reshape(shape) for matrix in places.products[1:]
@@ -152,13 +158,15 @@ class _Blocks:
 class _CovariancePlaces:
     """Where the band of S goes, and what of its inverse belongs to a pair of rows (k, k + o).
 
-    offsets: (pairs,) o; products: for D W, W D and W W, (samples, pairs) sums over the pairs at a sample
+    rows, offsets: (pairs,) k and o; products: for D W, W D and W W, (samples, pairs) the
+        sums over the pairs at a sample
     """
 
     column: Ints
     offset: Ints
     band: _Blocks
     pairs: _Blocks
+    rows: Ints
     offsets: Ints
     products: tuple[csr_array, csr_array, csr_array]
 
@@ -187,6 +195,7 @@ def _covariance_places(grid: Grid, d: int) -> _CovariancePlaces:
         np.concatenate([offset, offset]),
         _Blocks.of(rows, columns, size, wide),
         _Blocks.of(*_of_states(k, k + offsets, d), size, wide),
+        k,
         offsets,
         (sums[0], sums[1], sums[2]),
     )

@@ -217,7 +217,7 @@ def _sizes(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
     record = white.linear.record
     seen = np.where(record.missing, 0.0, record.spread)
     noise = now.variance * np.sum(seen * back**2, axis=(0, 1))
-    error = now.error * np.sum(record.grid.step[:, None] * z**2, axis=(0, 1))
+    error = now.error * np.sum(record.durations * z**2, axis=(0, 1))
     return np.concatenate([noise, error])
 
 
@@ -232,7 +232,7 @@ def _information(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Float
         columns.append(white.linear.moved(only))
     for i in range(d):
         only = np.zeros_like(z)
-        only[..., i] = now.error[i] * record.grid.step[:, None].T * z[..., i]
+        only[..., i] = now.error[i] * record.durations[..., i if record.kicks is not None else 0] * z[..., i]
         columns.append(only)
     table = white.white(np.stack(columns, axis=-1))
     return table.T @ table

@@ -63,7 +63,7 @@ class Linearised:
         feedback = js @ np.swapaxes(self.jacobian, -1, -2)
         kinds = np.stack([sigma[..., None] * np.eye(d), -np.swapaxes(js, -1, -2), -js, feedback])
         kinds = kinds.reshape(*kinds.shape[:3], d * d)
-        drift = error * grid.step[:, None]
+        drift = np.broadcast_to(error * self.record.durations, (len(sigma), grid.rows, d))
         band = np.zeros((len(sigma), grid.rows, d, (grid.reach + 1) * d))
         rows, used, weights = grid.alike
         for begin in range(rows.start, rows.stop, _IN_STEP):
@@ -72,12 +72,12 @@ class Linearised:
             for c in range(len(band)):
                 seen = kinds[:, c, first : first + at.stop - at.start + grid.width - 1]
                 sums = weights @ _shifted(seen, grid.width, used)
-                _enter(band[c : c + 1, at], sums.reshape(len(sums), 1, -1, d, d), drift[at])
+                _enter(band[c : c + 1, at], sums.reshape(len(sums), 1, -1, d, d), drift[c : c + 1, at])
         for at in (slice(0, rows.start), slice(rows.stop, grid.rows)):
             if at.stop > at.start:
                 near = zip(grid.products, kinds[:, :, grid.window[at]], strict=True)
                 sums = sum(products[at] @ kind for products, kind in near)
-                _enter(band[:, at], np.moveaxis(sums, 2, 0).reshape(-1, *sums.shape[:2], d, d), drift[at])
+                _enter(band[:, at], np.moveaxis(sums, 2, 0).reshape(-1, *sums.shape[:2], d, d), drift[:, at])
         return band.reshape(len(band), grid.rows * d, -1)
 
     def factors(self, variance: Floats, error: Floats) -> list[Factor] | None:
@@ -103,7 +103,7 @@ def _shifted(kinds: Floats, width: int, used: Ints) -> Floats:
 def _enter(band: Floats, blocks: Floats, drift: Floats) -> None:
     """Blocks (reach + 1, stretches, rows, d, d) of row k with row k + o, into the lower band of S.
 
-    band: (stretches, rows, d, kd + 1); drift: (rows, d), what is added to the diagonal
+    band: (stretches, rows, d, kd + 1); drift: (stretches, rows, d), what is added to the diagonal
     """
     d = blocks.shape[-1]
     for a in range(d):

@@ -29,6 +29,8 @@ class Record:
     u: (stretches, samples, inputs)
     source: (stretches,) number of the trajectory that each stretch is from; offset: its first sample there
     held: (inputs,) which inputs keep each value until the next sample; None: none of them
+    kicks: (stretches, rows, states) by which the model error of each row exceeds the mean, where it depends
+        on the state; None where it does not
     """
 
     grid: Grid
@@ -38,6 +40,13 @@ class Record:
     source: NDArray[np.intp]
     offset: NDArray[np.intp]
     held: NDArray[np.bool_] | None = None
+    kicks: Floats | None = None
+
+    @property
+    def durations(self) -> Floats:
+        """(stretches or 1, rows, states or 1): time that a row stands for, in which model error adds up."""
+        step = self.grid.step[None, :, None]
+        return step if self.kicks is None else step * self.kicks
 
     @property
     def stretches(self) -> int:
@@ -107,4 +116,5 @@ class Record:
             self.source[which],
             self.offset[which],
             self.held,
+            None if self.kicks is None else self.kicks[which],
         )

@@ -69,8 +69,7 @@ def _draw(white: Whitened, fitted: Fitted, rng: np.random.Generator) -> Floats:
     linear = white.linear
     variance = linear.record.spread * fitted.variance
     noise = np.sqrt(variance) * rng.standard_normal(variance.shape)
-    step = linear.record.grid.step[:, None]
-    error = np.sqrt(fitted.error * step) * rng.standard_normal(linear.target.shape)
+    error = np.sqrt(fitted.error * linear.record.durations) * rng.standard_normal(linear.target.shape)
     rows = linear.moved(noise) + error
     return np.asarray(noise - variance * linear.noise_of(white.solved(white.white(rows[..., None])[:, 0])))
 
