@@ -143,9 +143,9 @@ def run(subset: Subset = Subset()) -> None:  # noqa: B008
                     table.append(_summed(name, noise, method, mine))
     notes = (
         "Right terms: draws whose drift has exactly the true terms. z: root mean square of (coefficient − "
-        "truth) / standard error over true terms that were found. Diffusion: median relative error of the mean "
-        "variance per unit of time. Increments: least squares of (x[k+1] − x[k]) / h on terms at x[k], terms "
-        "dropped by their t-values, which knows of no measurement noise."
+        "truth) / standard error over true terms that were found. Diffusion: median relative error of the "
+        "mean variance per unit of time. Increments: least squares of (x[k+1] − x[k]) / h on terms at x[k], "
+        "terms dropped by their t-values, which knows of no measurement noise."
     )
     write("kicks", "Motion driven by noise", table, notes, folder=subset.out)
 

@@ -223,9 +223,7 @@ class Equations:
 
     def _kicks(self, errors: bool) -> tuple[str, ...] | None:
         """What random forces add to each equation, as text; None where motion is not kicked."""
-        from cindy.model.stochastic import kick_texts
-
-        return None if self.diffusion is None else kick_texts(self.diffusion, self.states, errors=errors)
+        return None if self.diffusion is None else _kick_texts(self.diffusion, self.states, errors=errors)
 
     def to_latex(self, *, errors: bool = False) -> str:
         """The equations in LaTeX, and the parameters inside terms."""
@@ -371,3 +369,34 @@ def reordered(
             one = replace(one.aligned(), x=x, states=states, u=known, inputs=inputs)
         found.append(one)
     return found
+
+
+def _kick_texts(diffusion: Diffusion, states: Sequence[str], *, errors: bool) -> tuple[str, ...]:
+    """What stands before and in the increments of noise in each equation, "0.5 dW"; empty without kicks.
+
+    >>> import numpy as np
+    >>> noise = Diffusion(("1", "x", "x^2"), np.array([[0.25], [0], [0.5]]), np.zeros((3, 1)), ("x",))
+    >>> _kick_texts(noise, ("x",), errors=False)
+    ('√(0.25 + 0.5 x^2) dW',)
+    """
+    from cindy.export import format_value
+
+    labels = [term_label(term, diffusion.variables) for term in diffusion.basis.terms(diffusion.variables)]
+    texts = []
+    for i, state in enumerate(states):
+        value, error = diffusion.coef[:, i], diffusion.coef_error[:, i]
+        present = np.flatnonzero(value)
+        increment = "dW" if len(states) == 1 else f"dW_{state}"
+        if not len(present):
+            texts.append("")
+        elif len(present) == 1 and present[0] == 0:
+            size = float(np.sqrt(value[0]))
+            texts.append(f"{format_value(size, error[0] / (2 * size) if errors else None)} {increment}")
+        else:
+            parts: list[str] = []
+            for j in present:
+                number = format_value(abs(float(value[j])), float(error[j]) if errors else None)
+                sign = (" - " if value[j] < 0 else " + ") if parts else ("-" if value[j] < 0 else "")
+                parts.append(sign + (number if j == 0 else f"{number} {labels[j]}"))
+            texts.append(f"√({''.join(parts)}) {increment}")
+    return tuple(texts)

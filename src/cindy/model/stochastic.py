@@ -1,4 +1,4 @@
-"""Equations with random kicks, dx_i = F_i(x) dt + √q_i(x) dW_i: how they are written, and paths of them.
+"""Paths of equations with random kicks, dx_i = F_i(x) dt + √q_i(x) dW_i.
 
 A path goes in small steps δ with independent increments ΔW ~ N(0, δ):
 
@@ -19,14 +19,13 @@ import numpy as np
 
 from cindy._check import integer
 from cindy._types import Floats
-from cindy.basis import Polynomial, term_label
+from cindy.basis import Polynomial
 from cindy.errors import DataError
-from cindy.export import format_value
 from cindy.model.equations import Equations
 from cindy.model.simulation import Limits, RightHandSide
 from cindy.states import Diffusion
 
-__all__ = ["RandomPath", "kick_texts"]
+__all__ = ["RandomPath"]
 
 _TURN = 0.02
 """Of a step δ: the norm of F(x + F δ) − F(x), times δ, over that of F δ. Halving it moves paths of the kicked
@@ -118,32 +117,3 @@ class RandomPath:
             ahead = np.asarray(rhs(now + step, x + step * slope + noise))
             x = x + step * (slope + ahead) / 2.0 + noise + kick
         return x
-
-
-def kick_texts(diffusion: Diffusion, states: Sequence[str], *, errors: bool) -> tuple[str, ...]:
-    """What stands before and in the increments of noise in each equation, "0.5 dW"; empty without kicks.
-
-    >>> import numpy as np
-    >>> noise = Diffusion(("1", "x", "x^2"), np.array([[0.25], [0], [0.5]]), np.zeros((3, 1)), ("x",))
-    >>> kick_texts(noise, ("x",), errors=False)
-    ('√(0.25 + 0.5 x^2) dW',)
-    """
-    labels = [term_label(term, diffusion.variables) for term in Polynomial(2).terms(diffusion.variables)]
-    texts = []
-    for i, state in enumerate(states):
-        value, error = diffusion.coef[:, i], diffusion.coef_error[:, i]
-        present = np.flatnonzero(value)
-        increment = "dW" if len(states) == 1 else f"dW_{state}"
-        if not len(present):
-            texts.append("")
-        elif len(present) == 1 and present[0] == 0:
-            size = float(np.sqrt(value[0]))
-            texts.append(f"{format_value(size, error[0] / (2 * size) if errors else None)} {increment}")
-        else:
-            parts: list[str] = []
-            for j in present:
-                number = format_value(abs(float(value[j])), float(error[j]) if errors else None)
-                sign = (" - " if value[j] < 0 else " + ") if parts else ("-" if value[j] < 0 else "")
-                parts.append(sign + (number if j == 0 else f"{number} {labels[j]}"))
-            texts.append(f"√({''.join(parts)}) {increment}")
-    return tuple(texts)

@@ -52,7 +52,7 @@ def _autoregression(stretches: list[Floats]) -> float:
     """n log s² + order · log n at its least over the orders, by Levinson's recursion."""
     rows = sum(map(len, stretches))
     most = min(_ORDERS, rows // 10)
-    lags = [sum(float(one[k:] @ one[: len(one) - k]) for one in stretches) for k in range(most + 1)]
+    lags = [sum(float(one[k:] @ one[: max(len(one) - k, 0)]) for one in stretches) for k in range(most + 1)]
     if not rows or lags[0] <= 0.0:
         return 0.0
     correlation = np.array(lags) / lags[0]

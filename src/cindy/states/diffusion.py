@@ -89,6 +89,11 @@ class Diffusion:
         }
 
     @property
+    def basis(self) -> Polynomial:
+        """What `terms` name."""
+        return _MONOMIALS
+
+    @property
     def additive(self) -> bool:
         """Whether kicks are of one size everywhere."""
         return not np.any(self.coef[1:])
