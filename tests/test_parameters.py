@@ -217,7 +217,7 @@ def test_a_name_without_a_range_is_told_how_to_get_one():
 def test_a_variable_cannot_be_a_parameter_and_ranges_must_agree():
     with pytest.raises(cindy.DataError, match="cannot be a parameter too"):
         UPTAKE.names(("S", "K"))
-    with pytest.raises(cindy.DataError, match="in one place"):
+    with pytest.raises(cindy.DataError, match="in two places"):
         (UPTAKE + cindy.Custom({"g": "S*K"}, parameters={"K": (1, 2)})).unknowns()
 
 

@@ -80,8 +80,8 @@ class Parameter:
 
     def value(self, place: float) -> float:
         """The number at a place, never beyond the ends."""
-        made = math.copysign(math.exp(place), self.lower) if self.logarithmic else place
-        return min(max(made, self.lower), self.upper)
+        number = math.copysign(math.exp(place), self.lower) if self.logarithmic else place
+        return min(max(number, self.lower), self.upper)
 
     def slope(self, value: float) -> float:
         """d value / d place."""
@@ -98,7 +98,7 @@ class Parameter:
 
 def read_parameters(given: Any, where: str) -> tuple[Parameter, ...]:
     """Parameters from a mapping of names to a range (lower, upper) or a start."""
-    if isinstance(given, tuple) and all(isinstance(one, Parameter) for one in given):
+    if isinstance(given, tuple) and all(isinstance(entry, Parameter) for entry in given):
         return given
     if not isinstance(given, Mapping):
         raise DataError(
@@ -138,12 +138,13 @@ def merged(parts: Iterable[tuple[Parameter, ...]], where: str) -> tuple[Paramete
     """The parameters of several bases; one that several name must have one range."""
     known: dict[str, Parameter] = {}
     for part in parts:
-        for one in part:
-            other = known.setdefault(one.name, one)
-            if other != one:
+        for parameter in part:
+            other = known.setdefault(parameter.name, parameter)
+            if other != parameter:
+                ranges = " and ".join(f"({p.lower:g}, {p.upper:g})" for p in (other, parameter))
                 raise DataError(
-                    f"{where}: the parameter {one.name!r} has the range ({other.lower:g}, {other.upper:g}) "
-                    f"in one place and ({one.lower:g}, {one.upper:g}) in another. Give it one, or two names."
+                    f"{where}: the parameter {parameter.name!r} has the ranges {ranges} in two places. "
+                    "Give it one range, or two names."
                 )
     return tuple(known.values())
 

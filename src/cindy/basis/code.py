@@ -236,15 +236,15 @@ def _source(
             f"compile: coef must have a row for each of the {len(terms)} terms and a column for each state "
             f"among the {len(variables)} variables, but has shape {coef.shape}."
         )
-    kept = [i for i, row in enumerate(coef) if row.any()]
-    plan = Plan.of([terms[i] for i in kept], variables)
+    used = np.flatnonzero(coef.any(axis=1)).tolist()
+    plan = Plan.of([terms[i] for i in used], variables)
     factors = [step.factor for step in plan.steps if step.factor and step.factor.function]
     calls = {factor: f"call{k}" for k, factor in enumerate(factors)}
     timed = [k >= states and name == TIME for k, name in enumerate(variables)]
     inputs = ["t" if clock else f"v{k}" for k, clock in enumerate(timed)]
     measured = [name for name in inputs[states:] if name != "t"]
     outputs = [f"d{j}" for j in range(coef.shape[1])]
-    body = statements(plan, coef[kept], _PYTHON, inputs, outputs, calls)
+    body = statements(plan, coef[used], _PYTHON, inputs, outputs, calls)
     unpacked = [
         line
         for names, given in ((inputs[:states], "x"), (measured, "u"))
@@ -277,5 +277,5 @@ def _function(source: str, functions: dict[str, Callable[..., float]]) -> Callab
     namespace: dict[str, Any] = {**_MATH, **functions, "CindyError": CindyError}
     # the source is put together from numbers and names made here, never from text that was read
     exec(compile(source, "<cindy right-hand side>", "exec"), namespace)
-    made: Callable[..., list[float]] = namespace["rhs"]
-    return made
+    rhs: Callable[..., list[float]] = namespace["rhs"]
+    return rhs

@@ -60,20 +60,20 @@ class Custom(Basis):
         object.__setattr__(self, "parameters", unknown)
         _check_used(items, unknown)
         given_values = self.found.items() if isinstance(self.found, Mapping) else self.found
-        names = {one.name for one in unknown}
+        names = {parameter.name for parameter in unknown}
         placed = tuple((name, float(value)) for name, value in given_values if name in names)
         object.__setattr__(self, "found", placed)
 
     def unknowns(self) -> tuple[Parameter, ...]:
-        found = self._found()
-        return tuple(one for one in self._ranges() if one.name not in found)
+        known = self._found()
+        return tuple(parameter for parameter in self._ranges() if parameter.name not in known)
 
     def _ranges(self) -> tuple[Parameter, ...]:
         assert isinstance(self.parameters, tuple)
         return self.parameters
 
     def parameter_names(self) -> frozenset[str]:
-        return frozenset(one.name for one in self._ranges())
+        return frozenset(parameter.name for parameter in self._ranges())
 
     def _at(self, values: Mapping[str, float]) -> Basis:
         if not self.parameters:
@@ -81,7 +81,7 @@ class Custom(Basis):
         return Custom(self.functions, self.parameters, {**self._found(), **values})
 
     def _current(self) -> dict[str, float]:
-        return {one.name: one.middle for one in self._ranges()} | self._found()
+        return {parameter.name: parameter.middle for parameter in self._ranges()} | self._found()
 
     def _found(self) -> dict[str, float]:
         assert isinstance(self.found, tuple)
@@ -108,17 +108,16 @@ class Custom(Basis):
         return tuple((factor,) for factor in names)
 
     def asks_for(self, name: str) -> bool:
-        known = {one.name for one in self._ranges()}
-        return name not in known and any(_asks(what, name) for _, what in self._items())
+        return name not in self.parameter_names() and any(_asks(what, name) for _, what in self._items())
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return Without(self, tuple(name for name in hidden if not self.asks_for(name)))
 
     def to_dict(self) -> dict[str, Any]:
-        kept = {name: what if isinstance(what, str) else None for name, what in self._items()}
-        plain: dict[str, Any] = {"basis": "Custom", "functions": kept}
+        formulas = {name: what if isinstance(what, str) else None for name, what in self._items()}
+        plain: dict[str, Any] = {"basis": "Custom", "functions": formulas}
         if self.parameters:
-            plain["parameters"] = {one.name: [one.lower, one.upper] for one in self._ranges()}
+            plain["parameters"] = {p.name: [p.lower, p.upper] for p in self._ranges()}
             plain["found"] = self._found()
         return plain
 
@@ -133,17 +132,17 @@ class Custom(Basis):
                     f"basis: the term {name!r} is a Python function, which a file cannot hold. "
                     f"Pass it along: functions={{{name!r}: …}}."
                 )
-        made = {name: functions[name] if what is None else what for name, what in given.items()}
-        parameters, found = data.get("parameters", {}), data.get("found", {})
-        if not isinstance(found, Mapping) or not all(isinstance(v, (int, float)) for v in found.values()):
-            raise DataError(f"basis: the values of parameters must be numbers by name, but are {found!r}.")
-        return cls(made, parameters, found)
+        entries = {name: functions[name] if what is None else what for name, what in given.items()}
+        parameters, values = data.get("parameters", {}), data.get("found", {})
+        if not isinstance(values, Mapping) or not all(isinstance(v, (int, float)) for v in values.values()):
+            raise DataError(f"basis: the values of parameters must be numbers by name, but are {values!r}.")
+        return cls(entries, parameters, values)
 
     def __repr__(self) -> str:
         shown = (f"{n!r}: {w!r}" if isinstance(w, str) else f"{n!r}: <function>" for n, w in self._items())
         if not self.parameters:
             return f"Custom({{{', '.join(shown)}}})"
-        ranges = (f"{one.name!r}: ({one.lower:g}, {one.upper:g})" for one in self._ranges())
+        ranges = (f"{p.name!r}: ({p.lower:g}, {p.upper:g})" for p in self._ranges())
         return f"Custom({{{', '.join(shown)}}}, parameters={{{', '.join(ranges)}}})"
 
 
@@ -173,11 +172,10 @@ def _check_used(items: tuple[tuple[str, Any], ...], unknown: tuple[Parameter, ..
     """Refuse a parameter that no formula holds, and a formula of parameters alone."""
     symbols = [parse(what, "Custom").symbols() for _, what in items if isinstance(what, str)]
     named = sorted(frozenset().union(*symbols))
-    for one in unknown:
-        if one.name not in named:
-            raise DataError(
-                f"Custom: no formula holds the parameter {one.name!r}. {_check.did_you_mean(one.name, named)}"
-            )
+    for parameter in unknown:
+        if parameter.name not in named:
+            hint = _check.did_you_mean(parameter.name, named)
+            raise DataError(f"Custom: no formula holds the parameter {parameter.name!r}. {hint}")
 
 
 def _from_formula(name: str, text: str, variables: tuple[str, ...], current: Mapping[str, float]) -> Factor:

@@ -229,15 +229,15 @@ class Derivatives(Basis):
         inner = list(dict.fromkeys(inner))
         orders = [by for order in range(self.order + 1) for by in combinations_with_replacement(axes, order)]
         check_size(len(inner) * len(orders), self)
-        found: list[Term] = [()] if self.bias else []
+        result: list[Term] = [()] if self.bias else []
         for by in orders:
             # A derivative of coordinates alone is a constant, or a power that is there already.
-            found += [
+            result += [
                 (spatial(g, by),) if by else g for g in inner if not by or term_variables(g) - set(axes)
             ]
         if self.products:
-            found += self._products(variables, axes)
-        return tuple(dict.fromkeys(found))
+            result += self._products(variables, axes)
+        return tuple(dict.fromkeys(result))
 
     def _products(self, variables: tuple[str, ...], axes: tuple[str, ...]) -> list[Term]:
         """Products of first derivatives, and of a field and another's first derivative."""

@@ -283,12 +283,12 @@ def pretty(name: str) -> str:
     ('x₁² ω₂', 'sin(2 θ)', 'ES')
     """
     lowered = re.sub(r"(?<![^\W_])([A-Za-z]+)(_?\d+)?(?![^\W_])", _word, name)
-    return re.sub(r"\^(-?\d+)", lambda found: found[1].translate(_RAISED), lowered)
+    return re.sub(r"\^(-?\d+)", lambda match: match[1].translate(_RAISED), lowered)
 
 
-def _word(found: re.Match[str]) -> str:
-    number = (found[2] or "").lstrip("_").translate(_LOWERED)
-    return GREEK.get(found[1], found[1]) + number
+def _word(match: re.Match[str]) -> str:
+    index = (match[2] or "").lstrip("_").translate(_LOWERED)
+    return GREEK.get(match[1], match[1]) + index
 
 
 def axis_label(name: str, units: Mapping[str, str] | None = None) -> str:

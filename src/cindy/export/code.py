@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from cindy._check import floats
-from cindy.basis import Language, Plan, Term, factor_code, statements, term_name, term_variables
+from cindy.basis import TIME, Language, Plan, Term, factor_code, statements, term_name, term_variables
 from cindy.errors import DataError
 from cindy.export.sides import RightHandSides
 
@@ -110,8 +111,7 @@ def _parts(
     equations: RightHandSides, language: Language, outputs: Sequence[str], load: str
 ) -> tuple[list[str], list[str]]:
     """Lines that load the variables in use, and lines that compute the outputs."""
-    kept = [i for i, row in enumerate(equations.coef) if row.any()]
-    terms = [equations.terms[i] for i in kept]
+    terms, coef = equations.used
     used = frozenset().union(*map(term_variables, terms))
     places = places_in_arrays(equations)
     loads = [
@@ -121,15 +121,13 @@ def _parts(
     ]
     names = [f"s{k}" for k in range(len(places))]
     plan = Plan.of(terms, equations.variables)
-    return loads, statements(plan, equations.coef[kept], language, names, outputs)
+    return loads, statements(plan, coef, language, names, outputs)
 
 
-def places_in_arrays(equations: RightHandSides, first: int = 0) -> list[str]:
+def places_in_arrays(equations: RightHandSides) -> list[str]:
     """Where code finds the variables: x[0], …, u[0], …, t."""
-    d = len(equations.states) + len(equations.rates)
-    places = [f"x[{k + first}]" for k in range(d)]
-    places += [f"u[{k + first}]" for k in range(len(equations.inputs))]
-    return places + ["t"] * equations.timed
+    places = [f"x[{k}]" for k in range(len(equations.states) + len(equations.rates))]
+    return places + [f"u[{k}]" for k in range(len(equations.inputs))] + ["t"] * equations.timed
 
 
 @dataclass(frozen=True)
@@ -147,16 +145,16 @@ class Coefficient:
 
 def coefficients(equations: RightHandSides) -> tuple[list[Coefficient], list[Coefficient]]:
     """The coefficients that are not zero, equation by equation, as c1, c2, …; and the parameters in use."""
-    found: list[Coefficient] = []
+    numbers: list[Coefficient] = []
     inside: dict[str, float] = {}
     mark = "[k+1]" if equations.discrete else "'" * equations.order
     for j, state in enumerate(equations.states):
-        for i, term in enumerate(equations.terms):
-            if equations.coef[i, j]:
-                meaning = f"{state}{mark}: {term_name(term)}"
-                found.append(Coefficient(f"c{len(found) + 1}", float(equations.coef[i, j]), meaning, (i, j)))
-                inside |= {name: value for factor in term for name, value in factor.values}
-    return found, [Coefficient(name, value, f"inside terms: {name}") for name, value in inside.items()]
+        for i in np.flatnonzero(equations.coef[:, j]).tolist():
+            term, value = equations.terms[i], float(equations.coef[i, j])
+            meaning = f"{state}{mark}: {term_name(term)}"
+            numbers.append(Coefficient(f"c{len(numbers) + 1}", value, meaning, (i, j)))
+            inside |= {name: number for factor in term for name, number in factor.values}
+    return numbers, [Coefficient(name, value, f"inside terms: {name}") for name, value in inside.items()]
 
 
 def to_julia(equations: RightHandSides) -> str:
@@ -166,42 +164,29 @@ def to_julia(equations: RightHandSides) -> str:
     and p the parameters inside terms by name. Where the equations have inputs, p.input is a function of
     time that returns them. For maps du is the next state.
     """
-    d = len(equations.states)
+    states, inputs, d = equations.first_order_states, equations.inputs, len(equations.states)
     numbers, inside = coefficients(equations)
-    names = identifiers(equations.variables, _JULIA_WORDS.split())
-    heads = identifiers([one.name for one in inside], _JULIA_WORDS.split())
-    symbols = dict(zip((one.name for one in inside), (f"p.{name}" for name in heads), strict=True))
-    places = places_in_arrays(equations, first=1)
-    places = [place.replace("u[", "v[").replace("x[", "u[") for place in places]
-    used = _used(equations)
-    body = ["v = p.input(t)"] if equations.inputs else []
-    body += [
-        f"{names[k]} = {places[k]}"
-        for k, name in enumerate(equations.variables)
-        if name in used and places[k] != "t"
-    ]
-    known = {
-        name: "t" if place == "t" else names[k]
-        for k, (name, place) in enumerate(zip(equations.variables, places, strict=True))
-    }
-    known |= symbols
-    first = 0
-    if equations.order == 2:
-        first = d
-        body += [f"du[{j + 1}] = u[{d + j + 1}]" for j in range(d)]
-    by_place = {one.place: f"p.c[{k + 1}]" for k, one in enumerate(numbers)}
-    body += [f"du[{first + j + 1}] = {_side(equations, j, by_place, known, JULIA)}" for j in range(d)]
-    entries = ["c = [" + ", ".join(repr(one.value) for one in numbers) + "]"]
-    entries += [f"{name} = {one.value!r}" for name, one in zip(heads, inside, strict=True)]
-    entries += [f"input = t -> zeros({len(equations.inputs)})"] if equations.inputs else []
-    order = ", ".join(map(_comment, equations.states)) + (
-        ", then their rates" if equations.order == 2 else ""
-    )
+    places = {state: f"u[{k + 1}]" for k, state in enumerate(states)}
+    places |= {name: f"v[{k + 1}]" for k, name in enumerate(inputs)}
+    names = dict(zip(places, identifiers(list(places), _JULIA_WORDS.split()), strict=True))
+    heads = identifiers([number.name for number in inside], _JULIA_WORDS.split())
+    used = frozenset().union(*map(term_variables, equations.used[0]))
+    body = ["v = p.input(t)"] if inputs else []
+    body += [f"{names[name]} = {place}" for name, place in places.items() if name in used]
+    body += [f"du[{k + 1}] = {places[rate]}" for k, rate in enumerate(states[d:])]
+    known = names | {number.name: f"p.{head}" for number, head in zip(inside, heads, strict=True)}
+    known |= {TIME: "t"} if equations.timed else {}
+    symbols = {number.place: f"p.c[{k + 1}]" for k, number in enumerate(numbers)}
+    sides = [_side(equations, j, symbols, known, JULIA) for j in range(d)]
+    body += [f"du[{len(states) - d + j + 1}] = {side}" for j, side in enumerate(sides)]
+    entries = ["c = [" + ", ".join(repr(number.value) for number in numbers) + "]"]
+    entries += [f"{head} = {number.value!r}" for head, number in zip(heads, inside, strict=True)]
+    entries += [f"input = t -> zeros({len(inputs)})"] if inputs else []
     lines = [
         f"# Made by CINDy: {'the next states' if equations.discrete else 'the derivatives of the states'}.",
-        f"# u: {order}",
-        *([f"# p.input(t): {', '.join(map(_comment, equations.inputs))}"] if equations.inputs else []),
-        *(f"# p.c[{k + 1}]  {_comment(one.meaning)}" for k, one in enumerate(numbers)),
+        f"# u: {', '.join(map(_comment, states))}",
+        *([f"# p.input(t): {', '.join(map(_comment, inputs))}"] if inputs else []),
+        *(f"# p.c[{k + 1}]  {_comment(number.meaning)}" for k, number in enumerate(numbers)),
         f"parameters = ({', '.join(entries)},)",
         "",
         "function f!(du, u, p, t)",
@@ -222,29 +207,24 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
         raise DataError("to_modelica: a map has no derivatives. Use to_python, to_c, to_casadi or to_julia.")
     if name in _MODELICA_WORDS.split() or not re.fullmatch(r"[A-Za-z]\w*", name, flags=re.ASCII):
         raise DataError(f"to_modelica: the model must be called by a word of letters, but is {name!r}.")
+    states, d = equations.first_order_states, len(equations.states)
     numbers, inside = coefficients(equations)
-    taken = [*_MODELICA_WORDS.split(), *(one.name for one in numbers), name]
-    rates = tuple(f"{state}'" for state in equations.states) if equations.order == 2 else ()
-    variables = (*equations.states, *rates, *equations.inputs)
-    heads = identifiers((*variables, *(one.name for one in inside)), taken)
-    known = dict(zip((*variables, *(one.name for one in inside)), heads, strict=True)) | {"t": "time"}
-    if "t" in variables:
-        known["t"] = heads[variables.index("t")]
-    start = start_values(equations, initial, "to_modelica")
-    by_place = {one.place: one.name for one in numbers}
+    taken = [*_MODELICA_WORDS.split(), *(number.name for number in numbers), name]
+    variables = (*states, *equations.inputs, *(number.name for number in inside))
+    known = dict(zip(variables, identifiers(variables, taken), strict=True))
+    known |= {TIME: "time"} if equations.timed else {}
     lines = [f'model {name} "Made by CINDy"']
-    for one, head in (
-        *zip(numbers, (one.name for one in numbers), strict=True),
-        *zip(inside, heads[len(variables) :], strict=True),
-    ):
-        lines.append(f'  parameter Real {head} = {one.value!r} "{_comment(one.meaning)}";')
-    for state, value in zip((*equations.states, *rates), start, strict=True):
+    for number in (*numbers, *inside):
+        head = number.name if number.place else known[number.name]
+        lines.append(f'  parameter Real {head} = {number.value!r} "{_comment(number.meaning)}";')
+    for state, value in zip(states, start_values(equations, initial, "to_modelica"), strict=True):
         lines.append(f'  Real {known[state]}(start = {value!r}, fixed = true) "{_comment(state)}";')
-    lines += [f'  input Real {known[one]} "{_comment(one)}";' for one in equations.inputs]
+    lines += [f'  input Real {known[driver]} "{_comment(driver)}";' for driver in equations.inputs]
     lines.append("equation")
-    lines += [f"  der({known[x]}) = {known[v]};" for x, v in zip(equations.states, rates, strict=False)]
-    for j, left in enumerate(rates or equations.states):
-        lines.append(f"  der({known[left]}) = {_side(equations, j, by_place, known, MODELICA)};")
+    symbols = {number.place: number.name for number in numbers}
+    sides = [known[rate] for rate in states[d:]]
+    sides += [_side(equations, j, symbols, known, MODELICA) for j in range(d)]
+    lines += [f"  der({known[state]}) = {side};" for state, side in zip(states, sides, strict=True)]
     lines.append(f"end {name};")
     return "\n".join(lines) + "\n"
 
@@ -284,12 +264,6 @@ def _product(term: Term, names: Mapping[str, str], language: Language) -> list[s
             code = f"({code})"
         pieces.append(code if factor.power == 1 else f"{code}^{factor.power}")
     return pieces
-
-
-def _used(equations: RightHandSides) -> frozenset[str]:
-    """The variables that terms with a coefficient hold."""
-    terms = (term for term, row in zip(equations.terms, equations.coef, strict=True) if row.any())
-    return frozenset().union(*map(term_variables, terms))
 
 
 def identifiers(names: Sequence[str], taken: Iterable[str]) -> list[str]:

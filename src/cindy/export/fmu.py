@@ -80,34 +80,32 @@ class _Variables:
     def values(self) -> list[float]:
         """The value of every variable at the start; derivatives are computed."""
         zeros = [0.0] * (len(self.states) + len(self.inputs))
-        return [*self.start, *zeros, *(one.value for one in self.numbers)]
+        return [*self.start, *zeros, *(number.value for number in self.numbers)]
 
 
 def _variables(equations: RightHandSides, start: Sequence[float]) -> _Variables:
-    states = equations.states
-    if equations.order == 2:
-        states += tuple(f"{state}'" for state in equations.states)
     numbers, inside = coefficients(equations)
-    return _Variables(states, equations.inputs, (*numbers, *inside), tuple(start))
+    return _Variables(equations.first_order_states, equations.inputs, (*numbers, *inside), tuple(start))
 
 
 def _model_source(equations: RightHandSides, variables: _Variables) -> str:
     """The part of the C code that is this model's own."""
     d, first = len(equations.states), len(variables.states) - len(equations.states)
-    kept = [i for i, row in enumerate(equations.coef) if row.any()]
-    row = {i: k for k, i in enumerate(kept)}
     symbols, parameters = {}, {}
-    for k, one in enumerate(variables.numbers):
-        if one.place is None:
-            parameters[one.name] = f"p[{k}]"
+    for k, number in enumerate(variables.numbers):
+        if number.place is None:
+            parameters[number.name] = f"p[{k}]"
         else:
-            symbols[row[one.place[0]], one.place[1]] = f"p[{k}]"
-    plan = Plan.of([equations.terms[i] for i in kept], equations.variables)
+            symbols[number.place] = f"p[{k}]"
+    terms, coef = equations.used
+    rows = {term: i for i, term in enumerate(equations.terms)}
+    symbols = {(k, j): symbols[rows[term], j] for k, term in enumerate(terms) for j in range(d) if coef[k, j]}
+    plan = Plan.of(terms, equations.variables)
     outputs = [f"dx[{first + j}]" for j in range(d)]
     body = [f"dx[{j}] = x[{d + j}];" for j in range(first)]
     body += statements(
         plan,
-        equations.coef[kept],
+        coef,
         C,
         places_in_arrays(equations),
         outputs,
@@ -145,8 +143,8 @@ def _description(name: str, guid: str, variables: _Variables) -> str:
     for k, state in enumerate(variables.states):
         attributes = 'causality="local" variability="continuous" initial="calculated"'
         add(f"der({state})", "", attributes, f' derivative="{k + 1}"')
-    for one in variables.inputs:
-        add(one, "", 'causality="input" variability="continuous"', ' start="0.0"')
+    for driver in variables.inputs:
+        add(driver, "", 'causality="input" variability="continuous"', ' start="0.0"')
     for number in variables.numbers:
         attributes = 'causality="parameter" variability="tunable" initial="exact"'
         taken = number.name in (*variables.states, *variables.inputs)

@@ -97,7 +97,9 @@ def _legal(name: str) -> str:
 
 def _side(equations: RightHandSides, equation: int, names: Mapping[str, str]) -> str:
     parts = [
-        _apply("times", _number(value), *(_factor(one, names) for one in term)) if term else _number(value)
+        _apply("times", _number(value), *(_factor(factor, names) for factor in term))
+        if term
+        else _number(value)
         for value, _, term in equations.summands(equation)
     ]
     return _apply("plus", *parts) if len(parts) > 1 else parts[0] if parts else _number(0.0)

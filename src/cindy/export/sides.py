@@ -82,6 +82,11 @@ class RightHandSides:
         return named if self.order == 2 and used & set(named) else ()
 
     @property
+    def first_order_states(self) -> tuple[str, ...]:
+        """The states, and for order 2 the rates of all of them, in which the equations are of first order."""
+        return self.states + tuple(f"{state}'" for state in self.states) * (self.order == 2)
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """States, their rates, inputs, and the time at the end, as far as terms may hold them."""
         return self.states + self.rates + self.inputs + (TIME,) * self.timed
@@ -91,6 +96,12 @@ class RightHandSides:
         for i in np.flatnonzero(self.coef[:, equation]):
             times, term = _shorter(self.terms[int(i)])
             yield times * float(self.coef[i, equation]), times * float(self.errors[i, equation]), term
+
+    @property
+    def used(self) -> tuple[tuple[Term, ...], Floats]:
+        """The terms that have a coefficient, and their rows of `coef`."""
+        rows = np.flatnonzero(self.coef.any(axis=1))
+        return tuple(self.terms[i] for i in rows), self.coef[rows]
 
     @property
     def axes(self) -> tuple[str, ...]:

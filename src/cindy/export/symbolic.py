@@ -9,7 +9,7 @@ from operator import add, mul
 from typing import Any
 
 from cindy._extras import require
-from cindy.basis import COMPARISONS, Expression, Factor
+from cindy.basis import COMPARISONS, TIME, Expression, Factor
 from cindy.errors import DataError
 from cindy.export.sides import RightHandSides
 
@@ -40,7 +40,7 @@ def to_sympy(equations: RightHandSides) -> list[Any]:
     ]
 
 
-def to_casadi(equations: RightHandSides, *, name: str = "f") -> Any:
+def to_casadi(equations: RightHandSides) -> Any:
     """A casadi.Function f(x[, u][, t]) → xdot in first-order form.
 
     x: (states, 1), for second order the positions and then their rates, as xdot is
@@ -50,11 +50,8 @@ def to_casadi(equations: RightHandSides, *, name: str = "f") -> Any:
     A map gives x_next in the place of xdot.
     """
     casadi = require("casadi", "control", "to_casadi")
-    d = len(equations.states)
-    names = equations.states
-    if equations.order == 2:
-        names += tuple(f"{state}'" for state in equations.states)
-    known = {one: casadi.SX.sym(one) for one in (*names, *equations.inputs, *("t",) * equations.timed)}
+    names, d = equations.first_order_states, len(equations.states)
+    known = {name: casadi.SX.sym(name) for name in (*names, *equations.inputs, *(TIME,) * equations.timed)}
     algebra = _CasADi(casadi)
     sides = [
         reduce(
@@ -67,17 +64,14 @@ def to_casadi(equations: RightHandSides, *, name: str = "f") -> Any:
         )
         for j in range(d)
     ]
-    if equations.order == 2:
-        sides = [known[rate] for rate in names[d:]] + sides
-    arguments = {"x": casadi.vertcat(*(known[one] for one in names))}
+    sides = [known[rate] for rate in names[d:]] + sides
+    arguments = {"x": casadi.vertcat(*(known[name] for name in names))}
     if equations.inputs:
-        arguments["u"] = casadi.vertcat(*(known[one] for one in equations.inputs))
+        arguments["u"] = casadi.vertcat(*(known[name] for name in equations.inputs))
     if equations.timed:
-        arguments["t"] = known["t"]
+        arguments["t"] = known[TIME]
     result = "x_next" if equations.discrete else "xdot"
-    return casadi.Function(
-        name, list(arguments.values()), [casadi.vertcat(*sides)], list(arguments), [result]
-    )
+    return casadi.Function("f", list(arguments.values()), [casadi.vertcat(*sides)], list(arguments), [result])
 
 
 class _Algebra(ABC):
@@ -124,8 +118,8 @@ class _SymPy(_Algebra):
         if factor.kind != "derivative":
             return self.sympy.Function(factor.name)(*arguments)
         symbols = dict(zip(factor.variables, arguments, strict=True))
-        inner = self.sympy.Mul(*(_factor(one, symbols, self) for one in factor.of))
-        return self.sympy.Derivative(inner, *(self.sympy.Symbol(axis) for axis in factor.by))
+        product = self.sympy.Mul(*(_factor(inner, symbols, self) for inner in factor.of))
+        return self.sympy.Derivative(product, *(self.sympy.Symbol(axis) for axis in factor.by))
 
 
 class _CasADi(_Algebra):
