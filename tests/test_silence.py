@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.interpolate import CubicSpline
 
 import cindy
 from cindy.data import oddities
@@ -31,6 +32,16 @@ def of_a_map(count=400):
     return cindy.Trajectory(np.arange(float(count)), np.array(x), ("x",))
 
 
+def interpolated(join):
+    """The oscillation with noise, measured at every fourth time only."""
+    noisy = OSCILLATION + 0.01 * np.random.default_rng(0).standard_normal(OSCILLATION.shape)
+    return np.column_stack([join(T, T[::4], column[::4]) for column in noisy.T])
+
+
+def cubic(t, knots, values):
+    return CubicSpline(knots, values)(t)
+
+
 ODD = {
     "wraps": ((T, np.mod(3 * T, 2 * np.pi)), "jumps by about 2π 9 times.*numpy.unwrap"),
     "wraps in degrees": ((T, np.mod(100 * T, 360) - 180), "about 360 5 times.*period=360"),
@@ -38,6 +49,10 @@ ODD = {
     "coarse": ((T[:40], np.cos(1.5 * np.arange(40.0))), "only 4.2 samples to a swing"),
     "rounded": ((T, np.round(OSCILLATION * 20) / 20), 'rounded: "x1" in steps of 0.05'),
     "state missing": ((T, OSCILLATION[:, 0]), "a state is missing.*order=2"),
+    "clipped": ((T, np.minimum(OSCILLATION, 0.8)), 'x1" has its highest value, 0.8,.*clipped'),
+    "held": ((T, OSCILLATION[np.arange(800) // 4 * 4]), "only changes at every 4. sample"),
+    "on lines": ((T, interpolated(np.interp)), "every 4. sample its values lie on straight lines"),
+    "on cubics": ((T, interpolated(cubic)), "every 4. sample its values lie on cubic"),
     "noise": ((T, np.random.default_rng(0).standard_normal(800)), "mostly noise"),
 }
 
@@ -45,8 +60,26 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_data_that_betray_a_mistake_are_told_in_one_sentence(name):
     (t, x), sentence = ODD[name]
-    [found] = oddities([cindy.Trajectory(t, x)])
-    assert re.search(sentence, found.message)
+    found = [
+        finding for finding in oddities([cindy.Trajectory(t, x)]) if re.search(sentence, finding.message)
+    ]
+    assert len(found) == 1
+
+
+def test_runs_that_are_listed_twice_are_told_by_name():
+    runs = [cindy.Trajectory(T, OSCILLATION * k, name=f"run {k}") for k in (1.0, 2.0)]
+    again = cindy.Trajectory(T + 5.0, OSCILLATION, name="again")
+    (found,) = oddities([*runs, again])
+    assert found.code == "repeated-runs"
+    assert '"again" repeats "run 1.0"' in found.message
+    assert found.values["pairs"] == ((0, 2),)
+
+
+def test_a_state_that_comes_to_rest_is_not_clipped():
+    settling = np.round(np.column_stack([np.exp(-T), 1 - np.exp(-3 * T)]), 6)
+    assert not [
+        finding for finding in oddities([cindy.Trajectory(T, settling)]) if finding.code == "clipped-data"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""What measurements betray before any model: wrapped angles, jumps of a map, coarse or quantised samples."""
+"""What measurements betray before any model.
+
+Wrapped angles, rounded, clipped and interpolated values, runs that are listed twice, samples that are too
+coarse for a motion, states that are missing. Each test looks at the samples alone.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +41,15 @@ _OFFSET_LINEAR = 3000.0
 """The same where only the state itself is among the terms: found at 1,000, lost at 10,000 with 10 % noise."""
 _LIKE = 0.1
 """Two states are alike that are no further apart than this, in units of the spread."""
+_FEW_LEVELS = 8
+"""Values of a state: with fewer it switches, and its extremes are states of rest."""
+_PILE, _PILE_RATIO = 5, 4.0
+"""Samples at an extreme value, and their number beside that of the five next values, from which a state
+counts as clipped. A turning point that was rounded has 2.4 times the samples of the next value."""
+_ENTERED = 0.1
+"""Of the usual step: a state that comes to its extreme more slowly settles there."""
+_REPETITIONS = 8
+"""Knots that a pattern of interpolation must show."""
 _MOST = 1500
 """Samples that are compared with each other."""
 
@@ -59,7 +72,9 @@ def oddities(
     if not segments:
         return []
     found = [*_wrapped(segments), *_quantised(segments), *_far_from_zero(segments, powers)]
+    found += [*_clipped(segments), *_listed_twice(data)]
     if not discrete:
+        found += _interpolated(segments)
         found += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
     return found
 
@@ -106,6 +121,113 @@ def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
         "Record more digits, or keep only every few samples."
     )
     return [Finding("rounded-data", message)]
+
+
+def _clipped(segments: Sequence[Trajectory]) -> Iterator[Finding]:
+    """States that run into a limit and stay there: many samples at exactly one extreme value.
+
+    A motion that turns round at its extreme is there once, or some twice as often as at the next value where
+    it is rounded; one that settles at a fixed point comes there slowly and does not leave.
+    """
+    for j, state in enumerate(segments[0].states):
+        values = np.concatenate([segment.x[:, j] for segment in segments])
+        levels, counts = np.unique(values, return_counts=True)
+        if len(levels) < _FEW_LEVELS:
+            continue
+        usual = float(np.mean(np.abs(np.concatenate([np.diff(segment.x[:, j]) for segment in segments]))))
+        for side, place, inner in (("highest", -1, slice(-6, -1)), ("lowest", 0, slice(1, 6))):
+            level = float(levels[place])
+            stays = sum(_stays(segment.x[:, j], level, usual) for segment in segments)
+            if stays >= max(_PILE, 0.005 * len(values)) and stays > _PILE_RATIO * counts[inner].mean():
+                yield Finding(
+                    "clipped-data",
+                    f'"{state}" has its {side} value, {level:.6g}, {stays} times '
+                    f"({stays / len(values):.1%} of the samples), and runs into it: it seems clipped there. "
+                    "Mark these samples as missing, with NaN; they are bounds and not measurements.",
+                    {"state": state, "level": level, "count": stays, "share": stays / len(values)},
+                )
+
+
+def _stays(x: Floats, level: float, usual: float) -> int:
+    """Samples at a level in runs that are entered and left at the speed of the motion elsewhere."""
+    at = np.flatnonzero(x == level)
+    if len(at) == 0:
+        return 0
+    count = 0
+    for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1):
+        first, last = int(run[0]), int(run[-1])
+        if first == 0 or last == len(x) - 1:
+            continue
+        if min(abs(x[first - 1] - level), abs(x[last + 1] - level)) > _ENTERED * usual:
+            count += len(run)
+    return count
+
+
+def _listed_twice(data: Sequence[Trajectory]) -> list[Finding]:
+    """Runs whose samples are those of an earlier run: they count twice, and errors come out too small."""
+    seen: dict[bytes, int] = {}
+    pairs = []
+    for i, trajectory in enumerate(data):
+        content = np.ascontiguousarray(trajectory.x).tobytes()
+        earlier = seen.setdefault(content, i)
+        if earlier != i and len(trajectory) > 2:
+            pairs.append((earlier, i))
+    if not pairs:
+        return []
+
+    def called(k: int) -> str:
+        return f'"{data[k].name}"' if data[k].name else f"number {k + 1}"
+
+    shown = ", ".join(f"{called(b)} repeats {called(a)}" for a, b in pairs[:3])
+    more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+    message = (
+        f"Runs are listed twice: {shown}{more}. They count twice, so that standard errors come out too "
+        "small. Leave the repetitions out."
+    )
+    return [Finding("repeated-runs", message, {"pairs": tuple(pairs)})]
+
+
+def _interpolated(segments: Sequence[Trajectory]) -> list[Finding]:
+    """Values that were put between the measured ones: differences that vanish at all samples but every p-th.
+
+    Differences of order 1 vanish between values that were repeated, of order 2 on straight lines, and of
+    order 4 on cubic polynomials. At a knot 1, 1 and 3 of them in succession do not.
+    """
+    for j, state in enumerate(segments[0].states):
+        for order, knots, what in (
+            (1, 1, "its value only changes at every {}. sample"),
+            (2, 1, "between every {}. sample its values lie on straight lines"),
+            (4, 3, "between every {}. sample its values lie on cubic polynomials"),
+        ):
+            periods_here = [_period_of_knots(segment.x[:, j], order, knots) for segment in segments]
+            every = periods_here[0]
+            if every is not None and all(period == every for period in periods_here):
+                message = (
+                    f'"{state}" was taken to a finer grid: {what.format(every)}. The samples between hold no '
+                    "measurement, and their errors follow each other. Keep the measured ones only."
+                )
+                return [
+                    Finding("interpolated-data", message, {"state": state, "every": every, "order": order})
+                ]
+    return []
+
+
+def _period_of_knots(x: Floats, order: int, knots: int) -> int | None:
+    """The p of which all differences vanish but those at `knots` successive places in every p samples."""
+    differences = np.abs(np.diff(x, order))
+    rounding = 2.0**order * float(np.finfo(float).eps) * float(np.max(np.abs(x)))
+    vanish = differences <= 1e-9 * float(np.max(differences, initial=0.0)) + rounding
+    share = float(np.mean(vanish)) if len(vanish) else 0.0
+    if not 0.2 < share < 1.0:
+        return None
+    # Of p differences `knots` do not vanish, and p follows from their share; a spline lacks some at its ends.
+    guess = round(knots / (1.0 - share))
+    for every in (guess, guess - 1):
+        if knots < every <= len(vanish) // _REPETITIONS:
+            each = vanish[: len(vanish) // every * every].reshape(-1, every).mean(axis=0)
+            if np.sum(each < 0.15) == knots and np.sum(each > 0.95) == every - knots:
+                return every
+    return None
 
 
 def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
