@@ -349,6 +349,16 @@ def test_an_fmu_holds_what_the_standard_asks_for(case, tmp_path):
     assert len(by["parameter"]) == case.model.size + len({"parameters", "everything"} & {case_name(case)})
 
 
+@needs_compiler
+def test_an_fmu_announces_where_its_terms_switch(tmp_path):
+    fmpy = pytest.importorskip("fmpy")
+    counts = {}
+    for name in ("switches", "everything"):
+        path = CASES[name].model.to_fmu(tmp_path / f"{name}.fmu")
+        counts[name] = fmpy.read_model_description(str(path)).numberOfEventIndicators
+    assert counts == {"switches": 5, "everything": 0}
+
+
 def case_name(case):
     return next(name for name, other in CASES.items() if other is case)
 
@@ -384,7 +394,7 @@ def test_an_fmu_solved_in_co_simulation_is_the_solution_of_simulate(case, tmp_pa
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["parameters", "time", "positions"])
+@pytest.mark.parametrize("name", ["parameters", "time", "positions", "switches"])
 def test_an_fmu_solved_by_cvode_is_the_solution_of_simulate(name, tmp_path):
     case = CASES[name]
     path = case.model.to_fmu(tmp_path / "model.fmu", x0=case.start)

@@ -1,7 +1,7 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
 from cindy.basis.base import Basis, Functions, Parameter, basis_from_dict
-from cindy.basis.code import Language, compile_rhs, factor_code, statements
+from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
 from cindy.basis.composed import RUN, PerRun, Product, Subset, Sum, is_run
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
@@ -60,6 +60,7 @@ __all__ = [
     "differentiate_by_parameter",
     "equation_label",
     "factor_code",
+    "formula",
     "is_run",
     "listed",
     "pretty",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,20 @@ class Expression:
         # a power of zero does not change with its exponent, though log 0 says so
         positive = a if a.operation == "number" else build("max", a, number(_TINY))
         return build("+", less, build("*", self, build("log", positive), inner[1]))
+
+    def switches(self) -> tuple[Expression, ...]:
+        """The expressions that change sign where the formula has a corner or a jump.
+
+        >>> [sorted(each.symbols()) for each in parse("abs(x) + max(y, z)", "example").switches()]
+        [['x'], ['y', 'z']]
+        """
+        own: list[Expression] = []
+        if self.operation in COMPARISONS or self.operation in SEVERAL:
+            own = [build("+", a, build("-", b)) for a, b in pairwise(self.operands)]
+        elif self.operation in ("sign", "abs"):
+            own = list(self.operands)
+        inside = [each for operand in self.operands for each in operand.switches()]
+        return tuple(dict.fromkeys(each for each in (*own, *inside) if each.symbols()))
 
     def _slope_of_extreme(self, inner: Sequence[Expression]) -> Expression:
         """The slope of the operand that is the largest, or the smallest."""

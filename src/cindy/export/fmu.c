@@ -1,8 +1,10 @@
 /* A functional mock-up unit (FMI 2.0) around one system of ordinary differential equations.
  *
- * model.h, which is written beside this file, defines MODEL_GUID, N_STATES, N_INPUTS, N_PARAMETERS, the
- * table `start` and the function
- *     void derivatives(double t, const double *x, const double *u, const double *p, double *dx).
+ * model.h, which is written beside this file, defines MODEL_GUID, N_STATES, N_INPUTS, N_PARAMETERS,
+ * N_SWITCHES, the table `start` and the functions
+ *     void derivatives(double t, const double *x, const double *u, const double *p, double *dx),
+ *     void indicators(double t, const double *x, const double *u, const double *p, double *z),
+ * where z changes sign at the corners and jumps of the derivatives.
  *
  * Value references: states from 0, their derivatives, inputs, then parameters. In model exchange the
  * importing tool integrates. In co-simulation `fmi2DoStep` integrates by the pair of Dormand and Prince
@@ -322,8 +324,10 @@ EXPORT fmi2Status fmi2GetDerivatives(fmi2Component c, fmi2Real dx[], size_t n)
 
 EXPORT fmi2Status fmi2GetEventIndicators(fmi2Component c, fmi2Real z[], size_t n)
 {
-    (void)c; (void)z;
-    return n ? fmi2Error : fmi2OK;
+    const Instance *one = c;
+    if (n != N_SWITCHES) return fmi2Error;
+    indicators(one->time, one->values, one->values + FIRST_INPUT, one->values + FIRST_PARAMETER, z);
+    return fmi2OK;
 }
 
 EXPORT fmi2Status fmi2GetNominalsOfContinuousStates(fmi2Component c, fmi2Real nominal[], size_t n)

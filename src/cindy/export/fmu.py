@@ -24,7 +24,7 @@ from xml.sax.saxutils import quoteattr
 from numpy.typing import ArrayLike
 
 from cindy._files import whole_file
-from cindy.basis import Plan, statements
+from cindy.basis import Expression, Plan, formula, statements
 from cindy.errors import DataError
 from cindy.export.code import C, Coefficient, coefficients, places_in_arrays, start_values
 from cindy.export.sides import RightHandSides
@@ -59,7 +59,9 @@ def to_fmu(equations: RightHandSides, path: str | Path, *, initial: ArrayLike | 
         whole_file(target, "the FMU") as stream,
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        archive.writestr("modelDescription.xml", _description(target.stem, guid, variables))
+        archive.writestr(
+            "modelDescription.xml", _description(target.stem, guid, variables, len(_switches(equations)))
+        )
         archive.writestr("sources/fmu.c", wrapper)
         archive.writestr("sources/model.h", header)
         if binary is not None:
@@ -100,35 +102,52 @@ def _model_source(equations: RightHandSides, variables: _Variables) -> str:
     terms, coef = equations.used
     rows = {term: i for i, term in enumerate(equations.terms)}
     symbols = {(k, j): symbols[rows[term], j] for k, term in enumerate(terms) for j in range(d) if coef[k, j]}
-    plan = Plan.of(terms, equations.variables)
+    plan, places = Plan.of(terms, equations.variables), places_in_arrays(equations)
     outputs = [f"dx[{first + j}]" for j in range(d)]
     body = [f"dx[{j}] = x[{d + j}];" for j in range(first)]
     body += statements(
         plan,
         coef,
         C,
-        places_in_arrays(equations),
+        places,
         outputs,
         symbols=symbols,
         parameters=parameters,
     )
+    names = dict(zip(equations.variables, places, strict=True)) | parameters
+    switches = [formula(switch, names, C) for switch in _switches(equations)]
     values = ", ".join(map(repr, variables.values))
+    arguments = "double t, const double *x, const double *u, const double *p, double *"
+    unused = "    (void)t; (void)x; (void)u; (void)p;"
     lines = [
         f"#define N_STATES {len(variables.states)}",
         f"#define N_INPUTS {len(variables.inputs)}",
         f"#define N_PARAMETERS {len(variables.numbers)}",
+        f"#define N_SWITCHES {len(switches)}",
         f"static const double start[] = {{{values}}};",
         "",
-        "static void derivatives(double t, const double *x, const double *u, const double *p, double *dx)",
+        f"static void derivatives({arguments}dx)",
         "{",
-        "    (void)t; (void)x; (void)u; (void)p;",
+        unused,
         *(f"    {line}" for line in body),
+        "}",
+        "",
+        f"static void indicators({arguments}z)",
+        "{",
+        unused + " (void)z;",
+        *(f"    z[{k}] = {switch};" for k, switch in enumerate(switches)),
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _description(name: str, guid: str, variables: _Variables) -> str:
+def _switches(equations: RightHandSides) -> tuple[Expression, ...]:
+    """What changes sign where terms with a coefficient have a corner or a jump: FMI's event indicators."""
+    formulas = (factor.symbolic or factor.expression for term in equations.used[0] for factor in term)
+    return tuple(dict.fromkeys(switch for each in formulas if each for switch in each.switches()))
+
+
+def _description(name: str, guid: str, variables: _Variables, switches: int) -> str:
     """modelDescription.xml."""
     d = len(variables.states)
     scalars: list[str] = []
@@ -161,7 +180,7 @@ def _description(name: str, guid: str, variables: _Variables) -> str:
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<fmiModelDescription fmiVersion="2.0" modelName={quoteattr(_printable(name))} guid="{guid}"'
-        ' generationTool="CINDy" variableNamingConvention="flat" numberOfEventIndicators="0">',
+        f' generationTool="CINDy" variableNamingConvention="flat" numberOfEventIndicators="{switches}">',
         f"  <ModelExchange {can}>{files_of}</ModelExchange>",
         f'  <CoSimulation {can} canHandleVariableCommunicationStepSize="true">{files_of}</CoSimulation>',
         "  <ModelVariables>",
