@@ -6,7 +6,6 @@ is counted, and its number repeats it.
 
 import gzip
 import io
-import resource
 import signal
 import subprocess
 import sys
@@ -221,6 +220,8 @@ def _slow(_: int, __: FrameType | None) -> None:
 
 
 def _child(kind: str, first: int, stop: int) -> None:
+    import resource  # there is none on Windows
+
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _slow)
     whole(kind)  # and whatever must be imported for it
