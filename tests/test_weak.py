@@ -91,7 +91,7 @@ def test_rows_weighed_by_their_noise_tell_more_than_rows_that_count_alike(monkey
 
 def test_where_values_are_missing_all_rows_count_alike(monkeypatch):
     mask = np.zeros((N, len(T)), dtype=bool)
-    mask[50, 40] = True
+    mask[50:60, 40:50] = True
     field = cindy.Field(u=noisy(0.2)["u"], x=X, t=T, periodic="x", mask=mask)
     model = cindy.identify(field, cindy.Derivatives(1, 2))
     monkeypatch.setattr("cindy.pipeline.field_estimates.weighed", lambda *_: None)

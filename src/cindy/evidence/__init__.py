@@ -4,13 +4,16 @@ from cindy.evidence.grid_operators import INEXACT
 from cindy.evidence.leftover import Unexplained, unexplained
 from cindy.evidence.modes import Modes, modes_of, noise_covariance
 from cindy.evidence.noise_in_terms import Whitened, calibrated, calibration
+from cindy.evidence.screening import Fault, Screened, screened
 from cindy.evidence.weak import FieldRows, Gathered, WeakRows
 
 __all__ = [
     "INEXACT",
+    "Fault",
     "FieldRows",
     "Gathered",
     "Modes",
+    "Screened",
     "Unexplained",
     "WeakRows",
     "Whitened",
@@ -18,5 +21,6 @@ __all__ = [
     "calibration",
     "modes_of",
     "noise_covariance",
+    "screened",
     "unexplained",
 ]

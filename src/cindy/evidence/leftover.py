@@ -105,11 +105,13 @@ def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
     terms = np.flatnonzero(coef.any(axis=1))
     columns = tuple(int(k) for k in terms)
     residual = np.hstack([-coef[terms].T, np.eye(coef.shape[1])])
-    fields = [_Left(NoisyRows(rows.only(columns)), residual) for rows in evidence.rows]
+    # A filled sample repeats the noise of its neighbours: their weights in a sum, and its noise, grow.
+    more = 1.0 + 2.0 * evidence.filled
+    fields = [_Left(NoisyRows(rows.only(columns)), residual, more) for rows in evidence.rows]
     if any(has_slope(g) for part in fields for g, _ in part.noisy.rows.terms):
         return None
     modes = modes_of(evidence, columns)
-    bands = [_Left(mode, residual) for mode in modes] if all(mode.known for mode in modes) else []
+    bands = [_Left(mode, residual, more) for mode in modes] if all(mode.known for mode in modes) else []
     found = (_judged(fields, bands, evidence.rows, j) for j in range(coef.shape[1]))
     return [one for one in found if one is not None]
 
@@ -117,8 +119,8 @@ def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
 class _Left:
     """Residuals and their variance, for the rows or the modes of one field."""
 
-    def __init__(self, noisy: NoisyRows, residual: Floats) -> None:
-        self.noisy, self.residual = noisy, residual
+    def __init__(self, noisy: NoisyRows, residual: Floats, more: float) -> None:
+        self.noisy, self.residual, self.more = noisy, residual, more
         kept = noisy.rows.kept
         self.kept = np.ones(len(noisy.table), dtype=bool) if kept is None else kept.ravel()
         self.left = noisy.table @ residual.T
@@ -128,7 +130,7 @@ class _Left:
     @cached_property
     def variance(self) -> Floats:
         """(rows, states): of the noise, where rows are exact but for that."""
-        return self.noisy.variance(self.residual).T
+        return self.more * self.noisy.variance(self.residual).T
 
     def target(self, state: int) -> Floats:
         return np.asarray(self.noisy.table[:, len(self.noisy.rows.terms) - len(self.residual) + state])

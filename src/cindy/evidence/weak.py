@@ -409,6 +409,7 @@ class WeakRows:
     fields: with the same variables and axes
     basis: on these axes; form: with all settings chosen
     noise: of every field, standard deviation by state
+    filled: share of the samples that were filled, which share their noise with neighbours
     modes: by columns, what `modes_of` made last
     """
 
@@ -416,11 +417,22 @@ class WeakRows:
     basis: Basis
     form: Weak
     noise: tuple[Noise, ...]
+    filled: float = 0.0
     modes: dict[tuple[int, ...], Any] = dataclass_field(default_factory=dict)
 
     @classmethod
-    def of(cls, fields: Sequence[Field], basis: Basis, form: Formulation) -> WeakRows:
-        """The rows of fields for a basis, with settings that follow from the fields."""
+    def of(
+        cls,
+        fields: Sequence[Field],
+        basis: Basis,
+        form: Formulation,
+        noise: Sequence[Noise | None] = (),
+        filled: float = 0.0,
+    ) -> WeakRows:
+        """The rows of fields for a basis, with settings that follow from the fields.
+
+        noise: of fields, where it is not to be measured
+        """
         if not isinstance(basis, Basis):
             raise DataError(
                 f"accumulate: `basis` must be a basis such as Derivatives(3, 2), but is {basis!r}."
@@ -431,8 +443,8 @@ class WeakRows:
             )
         weak: Any = form
         basis = basis.on_axes(fields[0].axes)
-        fitted, noise = fit_weak(weak, fields, basis)
-        return cls(tuple(fields), basis, fitted, tuple(noise))
+        fitted, levels = fit_weak(weak, fields, basis, noise)
+        return cls(tuple(fields), basis, fitted, tuple(levels), filled)
 
     @cached_property
     def rows(self) -> tuple[FieldRows, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -39,8 +40,13 @@ _LOOK = 4_000_000
 """Values of a field that are looked at to choose the settings; a larger one is looked at in parts."""
 
 
-def fit_weak(form: Weak, fields: Sequence[Field], basis: Basis) -> tuple[Weak, list[Noise]]:
-    """The form with every setting that is None chosen from the fields, and the noise of each of them."""
+def fit_weak(
+    form: Weak, fields: Sequence[Field], basis: Basis, known: Sequence[Noise | None] = ()
+) -> tuple[Weak, list[Noise]]:
+    """The form with every setting that is None chosen from the fields, and the noise of each of them.
+
+    known: the noise of fields, where it is not to be measured
+    """
     for field in fields:
         _check_size(field)
     looks = [_looked_at(field) for field in fields[:4]]
@@ -49,7 +55,10 @@ def fit_weak(form: Weak, fields: Sequence[Field], basis: Basis) -> tuple[Weak, l
     if len(thin) != len(axes):
         raise DataError(f"Weak: `thin` must have one number for each of {', '.join(axes)}, but is {thin!r}.")
     form = replace(form, thin=tuple(int(k) for k in thin))
-    noise = [form.given_noise(field) or _measured(field, form.steps) for field in fields]
+    noise = [
+        form.given_noise(field) or (before if before is not None else _measured(field, form.steps))
+        for field, before in zip_longest(fields, known)
+    ]
     if form.half_widths is None or form.powers is None:
         first = fields[0]
         measured = noise[0] if form.noise is None else _measured(first, form.steps)

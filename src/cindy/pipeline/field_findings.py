@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from cindy._types import Floats
 from cindy.basis import pretty
-from cindy.evidence import Unexplained, WeakRows, unexplained
+from cindy.evidence import Fault, Unexplained, WeakRows, unexplained
 from cindy.findings import Finding
 from cindy.model import Model
 from cindy.summary import Summary
 
-__all__ = ["grid_told", "left_over"]
+__all__ = ["faults_told", "grid_told", "left_over"]
 
 _HOLES = 0.75
 """Of the rows. One hole of a tenth of a plane takes 0.62 and does no harm (tests/test_field_space.py)."""
@@ -56,6 +57,58 @@ def grid_told(evidence: WeakRows) -> Iterator[Finding]:
                 "front cannot be told. A finer grid would show more.",
                 {"share": float(fronts / whole)},
             )
+
+
+def faults_told(faults: Sequence[Fault]) -> Iterator[Finding]:
+    """A finding for every fault of the measurements, and what was done about it."""
+    for fault in faults:
+        of, where = pretty(fault.state), ", ".join(f"{x:.4g}" for x in fault.where)
+        values = {k: v for k, v in asdict(fault).items() if k != "kind"}
+        match fault.kind:
+            case "false-period":
+                said = (
+                    f"{of} jumps where the axis {fault.axis} is said to begin again, {fault.size:.2g} "
+                    f"times as much as between other samples. {fault.axis} was taken as not periodic."
+                )
+                yield Finding("false-period", said, values)
+            case "dead-pixels":
+                said = (
+                    f"At {fault.count} places{f' ({where})' if where else ''} {of} does not fit between its "
+                    "neighbours at most times, as with dead pixels. They were left out, and filled "
+                    "from their neighbours where these allow."
+                )
+                yield Finding("dead-pixels", said, values)
+            case "saturated-values":
+                said = (
+                    f"{fault.share:.1%} of the samples of {of} have exactly its largest or smallest value, "
+                    "as if they were clipped. They were left out."
+                )
+                yield Finding("saturated-values", said, values)
+            case "outliers":
+                said = f"{fault.count} samples of {of} lie far from all neighbours: outliers, left out."
+                yield Finding("outliers", said, values)
+            case "filled-values":
+                said = f"{fault.count} missing samples of {of} ({fault.share:.1%}) were filled."
+                yield Finding("filled-values", said, values)
+            case "lost-frames":
+                done = "The field was cut there." if fault.share else "Check the times of the frames."
+                said = (
+                    f"After {fault.axis} = {where} the field moves about twice as far as in other steps, as "
+                    f"if a frame were missing. {done}"
+                )
+                yield Finding("lost-frames", said, values)
+            case "unequal-pixels":
+                said = (
+                    f"Neighbouring places of {of} differ by a fixed {fault.axis} of some {fault.size:.1%}, "
+                    "which noise does not explain. It looks like terms of high order: calibrate the sensors."
+                )
+                yield Finding("unequal-pixels", said, values)
+            case _:
+                said = (
+                    f"Neighbouring frames of {of} differ by some {fault.size:.1%} ({fault.axis}) that all "
+                    "places share, as with a light that flickers. No term explains such motion."
+                )
+                yield Finding("unequal-frames", said, values)
 
 
 def left_over(model: Model, evidence: WeakRows, summary: Summary) -> Iterator[Finding]:

@@ -14,11 +14,11 @@ from cindy._types import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import Field, as_fields
 from cindy.errors import DataError
-from cindy.evidence import INEXACT, WeakRows
+from cindy.evidence import INEXACT, WeakRows, screened
 from cindy.formulation import Formulation, Weak
 from cindy.model import Model, explained_rows
 from cindy.pipeline.field_estimates import estimated, with_noise_errors
-from cindy.pipeline.field_findings import grid_told, left_over
+from cindy.pipeline.field_findings import faults_told, grid_told, left_over
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.selection import Candidates, Selection
@@ -40,39 +40,45 @@ def identify_fields(
     rule: Selection,
     seed: int,
 ) -> Model:
-    """The partial differential equations behind measured fields."""
+    """The partial differential equations behind measured fields.
+
+    1. Faults of the measurements are corrected where that is safe (`screened`).
+    2. The fields become rows, and the rows sums that add up (`WeakRows`).
+    3. A rule chooses terms, and terms that noise explains are dropped (`chosen_model`).
+    4. Coefficients and errors follow from the noise at every sample (`estimated`).
+    5. What is left of the rows is compared with the noise (`left_over`).
+    """
     fields = as_fields(data)
     _check_motion(fields)
+    screen = screened(fields)
 
     def posed(some: Basis) -> tuple[WeakRows, Problem]:
-        evidence = WeakRows.of(fields, some, Weak() if form is None else form)
+        evidence = WeakRows.of(screen.fields, some, form or Weak(), screen.noise, screen.filled)
         summary = gather(evidence)
         target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
         return evidence, pose(summary, floor=INEXACT * target)
 
-    if basis.unknowns():
-        known = partial(
-            identify_fields, fields, form=form, gather=gather, pose=pose, run=run, rule=rule, seed=seed
-        )
-        return FieldSearch(basis, known, posed, with_noise_errors).model()
-    evidence, problem = posed(basis)
-    summary = problem.summary
-    if any(at_samples(c) for c in problem.constraints):
-        raise DataError(
-            "identify: a conservation law with a tolerance at every sample needs values without noise, "
-            "which fields do "
-            "not give. Leave the tolerance out."
+    def law(some: Basis) -> Model:
+        evidence, problem = posed(some)
+        summary = problem.summary
+        if any(at_samples(c) for c in problem.constraints):
+            raise DataError(
+                "identify: a conservation law with a tolerance at every sample needs values without noise, "
+                "which fields do not give. Leave the tolerance out."
+            )
+        model = chosen_model(problem, rule, run, partial(estimated, problem=problem, evidence=evidence))
+        return replace(
+            model,
+            scale=_scale(fields),
+            noise=_noise(evidence),
+            findings=(*model.findings, *grid_told(evidence), *left_over(model, evidence, summary)),
+            settings={**model.settings, "seed": seed},
+            explained={"equations": explained_rows(model, summary.total)},
         )
 
-    model = chosen_model(problem, rule, run, partial(estimated, problem=problem, evidence=evidence))
-    return replace(
-        model,
-        scale=_scale(fields),
-        noise=_noise(evidence),
-        findings=(*model.findings, *grid_told(evidence), *left_over(model, evidence, summary)),
-        settings={**model.settings, "seed": seed},
-        explained={"equations": explained_rows(model, summary.total)},
-    )
+    search = FieldSearch(basis, law, posed, with_noise_errors)
+    model = search.model() if basis.unknowns() else law(basis)
+    return replace(model, findings=(*faults_told(screen.faults), *model.findings))
 
 
 def chosen_model(
