@@ -213,7 +213,7 @@ def test_the_command_line_takes_rates_and_passes(tmp_path) -> None:  # type: ign
     assert done.exit_code == 0
     assert "x'' = " in done.stdout
     assert "x^2 x'" in done.stdout
-    assert "fitted together with the equations" in done.stdout
+    assert "denoised: estimated together" in done.stdout
     once = CliRunner().invoke(app, [*given, "--order", "2", "--passes", "1"])
     assert once.exit_code == 0
-    assert "as measured, in one pass" in once.stdout
+    assert "as measured, not denoised" in once.stdout

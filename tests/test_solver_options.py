@@ -96,6 +96,6 @@ def test_a_radius_that_does_not_bind_changes_nothing() -> None:
 
 def test_one_pass_says_that_states_are_as_measured() -> None:
     once = identified(passes=1)
-    assert "as measured, in one pass" in once.summary()
-    assert "fitted together with the equations" in default().summary()
+    assert "as measured, not denoised" in once.summary()
+    assert "denoised: estimated together" in default().summary()
     assert not once.near

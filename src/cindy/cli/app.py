@@ -28,10 +28,6 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line: status 0 on success, 2 on a user's mistake, 1 on anything else."""
-    # The matrices of a fit are small: several threads of BLAS wait for each other more than they help
-    # (a fit on a busy machine of two cores took 45 s with the default, and 6 s with one thread).
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
     try:
         try:
             app()

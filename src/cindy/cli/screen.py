@@ -26,10 +26,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from cindy.basis import variable_label
 from cindy.cli.settings import FitSettings
 from cindy.export import format_value
-from cindy.model import facts
+from cindy.model import definitions, difference, facts
 
 if TYPE_CHECKING:
     from cindy.data import Trajectory
@@ -102,6 +101,8 @@ def show_equations(model: Model) -> None:
             plain(Text.assemble((head, "bold"), body))
     for name, (value, error) in model.parameters.items():
         plain(Text.assemble((f"{name} = ", "bold"), (format_value(value, error), "cyan")))
+    for line in definitions(model):
+        plain(f"where {line}")
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
@@ -141,7 +142,7 @@ def show_near(model: Model) -> None:
     table.add_column("terms", justify="right")
     table.add_column("compared with the best")
     for other, above in zip(model.near, model.near.scores, strict=True):
-        change = _change(model.near[0], other) or ("the model itself" if above == 0 else "the same terms")
+        change = difference(model.near[0], other, 3) or "the same terms"
         table.add_row(f"{above:.1f}", str(other.size), change)
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
 
@@ -167,7 +168,7 @@ def show_path(model: Model) -> None:
     for place in places:
         k = rows[place]
         one, mark = path[k], "●" if k == path.chosen else ""
-        change = _change(path[rows[place - 1]], one) if place else ""
+        change = difference(path[rows[place - 1]], one, 3) if place else ""
         style = "bold green" if k == path.chosen else ""
         table.add_row(mark, str(one.size), scores[place - first], change, style=style)
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
@@ -191,17 +192,6 @@ def _distinct(path: ModelPath) -> list[int]:
         else:
             kept.append(k)
     return kept
-
-
-def _change(before: Model, after: Model) -> str:
-    changes = [
-        *(("+", i, j) for i, j in np.argwhere(after.support & ~before.support)),
-        *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
-    ]
-    mark = "_" + "t" * after.order if after.formulation.for_fields else "'" * after.order
-    names, states = after.labels, [variable_label(state) for state in after.states]
-    shown = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:3]]
-    return ", ".join(shown) + (f", … ({len(changes)} in all)" if len(changes) > 3 else "")
 
 
 def show_certificate(model: Model) -> None:

@@ -20,7 +20,7 @@ from cindy.model.records import Estimate, Run
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
-from cindy.model.story import determination, facts
+from cindy.model.story import definitions, determination, difference, facts
 
 __all__ = [
     "Comparison",
@@ -38,9 +38,11 @@ __all__ = [
     "between",
     "compare",
     "compare_fields",
+    "definitions",
     "determination",
     "diagnose",
     "diagnose_fields",
+    "difference",
     "explained_rows",
     "facts",
     "inside_domain",

@@ -104,6 +104,7 @@ class Comparison:
     span: the time that a solution lasts, at most
     explained: (states,) R² of the solutions; through: the same without starting afresh; −∞ after a blow-up
     stopped: why solutions that run through ended early, in sentences
+    allowed: (states,) R² that the noise in the data leaves to the best of solutions
     """
 
     solutions: tuple[Solution, ...]
@@ -112,6 +113,7 @@ class Comparison:
     explained: Floats
     through: Floats
     stopped: tuple[str, ...]
+    allowed: Floats
 
 
 @one_thread()
@@ -129,7 +131,8 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     explained = through = _explained(whole, states)
     stopped = tuple(dict.fromkeys(one.simulated.stopped for one in whole if one.simulated.stopped))
     found, window = whole, None
-    enough = _FOLLOWS * _explainable(whole, states)
+    allowed = _explainable(whole, states)
+    enough = _FOLLOWS * allowed
     if np.any(explained < enough) and whole:
         shortest = max(getattr(model.formulation, "window", 0) or 0, _SHORTEST)
         length = int(np.median([_follows(one) for one in whole]))
@@ -145,7 +148,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
                 break
             length //= 2
     span = max((float(one.measured.t[-1] - one.measured.t[0]) for one in found), default=np.nan)
-    return Comparison(found, window, span, explained, through, stopped)
+    return Comparison(found, window, span, explained, through, stopped, allowed)
 
 
 def _follows(one: Solution) -> int:

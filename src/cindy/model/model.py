@@ -27,7 +27,7 @@ from cindy.model.lines import Boundary
 from cindy.model.records import Estimate, Run, number, plain
 from cindy.model.simulation import Limits, simulate
 from cindy.model.stochastic import RandomPath
-from cindy.model.story import facts, shown, told
+from cindy.model.story import difference, facts, shown, shown_models, told
 from cindy.states import Diffusion
 
 __all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
@@ -63,6 +63,18 @@ class Path(Sequence["Model"]):
     def __getitem__(self, index: slice) -> Sequence[Model]: ...
     def __getitem__(self, index: int | slice) -> Model | Sequence[Model]:
         return self.models[index]
+
+    def __str__(self) -> str:
+        chosen = None if self.chosen is None else self.models[self.chosen]
+        lines = [
+            f"{score:>12.5g}  {one.size:>3} terms  {'chosen' if one is chosen else difference(chosen, one)}"
+            for one, score in zip(self.models, self.scores, strict=True)
+        ]
+        return "\n".join([self.criterion, *lines]) if lines else "no models were compared"
+
+    def _repr_html_(self) -> str:
+        """The scores, numbers of terms and differences as a table: for notebooks."""
+        return shown_models(self.models, self.scores, self.chosen, self.criterion)
 
     def to_dict(self) -> dict[str, Any]:
         """The models as plain values."""

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 
 import numpy as np
 
-from cindy.basis import variable_label
+from cindy.basis import Language, factor_code, variable_label
 from cindy.model.equations import Equations
 
-__all__ = ["SURE", "determination", "facts", "shown", "told"]
+__all__ = [
+    "SURE",
+    "definitions",
+    "determination",
+    "difference",
+    "facts",
+    "shown",
+    "shown_models",
+    "told",
+]
 
 
+_WRITTEN = Language(prefix="", end="", module="")
 _WIDTH = 100
 """Of a line, in characters."""
 _CLOSE = 6.0
@@ -27,17 +38,32 @@ _MOST = 5
 
 def told(model: Equations) -> str:
     """Everything a model knows about itself."""
-    parts = ["Equations", *(f"  {line}" for line in model.equations()), "", "How sure"]
+    parts = ["Equations", *(f"  {line}" for line in model.to_text().splitlines())]
+    parts += [f"  where {line}" for line in definitions(model)]
+    parts += ["", "How sure"]
     width = max(len(name) for name, _ in facts(model))
     for name, text in facts(model):
         lines = textwrap.wrap(text, _WIDTH - width - 4) or [""]
         parts.append(f"  {name:<{width}}  {lines[0]}")
         parts += [" " * (width + 4) + line for line in lines[1:]]
-    if model.warnings:
-        parts += ["", "Beware"]
-        for sentence in model.warnings:
-            parts += textwrap.wrap(sentence, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+    parts += ["", "Warnings" if model.warnings else "No warnings."]
+    for sentence in model.warnings:
+        parts += textwrap.wrap(sentence, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(parts)
+
+
+def definitions(model: Equations) -> list[str]:
+    """What the terms that have names of their own mean, such as "uptake = S/(K + S)"."""
+    found = {}
+    for i, term in enumerate(model.basis.terms(model.variables)):
+        for factor in term if model.support[i].any() else ():
+            formula = factor.symbolic or factor.expression
+            if factor.kind == "call" and formula is not None and formula.symbols():
+                names = {name: name for name in formula.symbols()}
+                text = factor_code(replace(factor, expression=formula, power=1), names, _WRITTEN, {})
+                if text.replace(" ", "") != factor.name.replace(" ", ""):
+                    found[factor.name] = text
+    return [f"{name} = {text}" for name, text in found.items()]
 
 
 def facts(model: Equations) -> list[tuple[str, str]]:
@@ -50,28 +76,31 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     if "equations" in known:
         yield (
             "R² of equations",
-            f"{determination(known['equations'])}: the share of the data that they explain, step by step",
+            f"{determination(known['equations'])} of the motion, step by step",
         )
     if not {"equations", "solutions", "span", "through"} <= set(known):
         return
     span, solutions, through = known["span"], known["solutions"], known["through"]
     if np.isnan(solutions):
         return
-    of = f" (of {known['runs']:.0f} runs out of {known['of']:.0f})" if {"runs", "of"} <= set(known) else ""
-    if solutions == through:
-        over = f"over up to {span:.3g} time units at a stretch"
-        yield "R² of solutions", f"{determination(solutions)}, {over}{of}"
+    of = f" ({known['runs']:.0f} of {known['of']:.0f} runs)" if {"runs", "of"} <= set(known) else ""
+    allowed = f" where noise allows {determination(known['allowed'])}" if "allowed" in known else ""
+    if not np.isfinite(solutions):
+        yield "R² of solutions", f"none: the solutions blow up{of}"
+    elif solutions == through:
+        over = f"over up to {span:.3g} time units"
+        yield "R² of solutions", f"{determination(solutions)}{allowed}, {over}{of}"
     else:
-        whole = determination(through) if np.isfinite(through) else "a blow-up"
+        whole = f"R² is {determination(through)}" if np.isfinite(through) else "the solutions blow up"
         yield (
             "R² of solutions",
-            f"{determination(solutions)}, started afresh every {span:.3g} time units; "
-            f"without that, {whole}{of}",
+            f"{determination(solutions)}{allowed}, started afresh every {span:.3g} time units; "
+            f"without that {whole}{of}",
         )
 
 
 def _terms(model: Equations) -> Iterator[tuple[str, str]]:
-    yield "terms", f"{model.size} of {model.coef.size} possible"
+    yield "terms", f"{model.size} of {model.coef.size} candidates"
     known = np.isfinite(model.inclusion)
     if known.any():
         doubtful = model.support & known & (model.inclusion < SURE)
@@ -86,26 +115,25 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
         above = np.sort(model.near.scores)[1:]
         count = int(np.sum(above <= _CLOSE))
         if count:
-            yield (
-                "near",
-                f"{count} other model{'s' * (count > 1)} explain the data almost as well: see model.near",
-            )
+            others = "1 other model explains" if count == 1 else f"{count} other models explain"
+            yield "near", f"{others} the data almost as well: see model.near"
         else:
-            yield "near", f"no other model comes closer than {above[0]:.1f} units of −2 log p: see model.near"
+            yield "near", f"the next best model is worse by {above[0]:.1f} in −2 log p: see model.near"
 
 
 def _probability(model: Equations, i: int, j: int) -> str:
     equation = variable_label(model.states[j]) + "'" * model.order
-    return f"{model.labels[i]} in {equation} ({model.inclusion[i, j]:.0%})"
+    term = "the constant" if model.terms[i] == "1" else model.labels[i]
+    return f"{term} in {equation} ({model.inclusion[i, j]:.0%})"
 
 
 def _noise(model: Equations) -> Iterator[tuple[str, str]]:
     if model.denoised:
-        yield "states", "fitted together with the equations"
+        yield "states", "denoised: estimated together with the equations"
     elif model.result is not None and not model.formulation.for_fields:
         yield (
             "states",
-            "as measured, in one pass: noise inside the terms is a bias that more data do not lessen",
+            "as measured, not denoised: noise inside the terms biases the coefficients",
         )
     if np.all(np.isfinite(model.noise)):
         yield "noise", _by_state(model, model.noise) + " (standard deviation)"
@@ -114,7 +142,7 @@ def _noise(model: Equations) -> Iterator[tuple[str, str]]:
     if np.any(np.isfinite(model.model_error)):
         yield (
             "model error",
-            _by_state(model, model.model_error) + " (per root of time: what no term explains)",
+            _by_state(model, model.model_error) + " (unexplained forcing, standard deviation per √time)",
         )
 
 
@@ -124,19 +152,19 @@ def _by_state(model: Equations, values: np.ndarray[tuple[int, ...], np.dtype[np.
 
 def _laws(model: Equations) -> Iterator[tuple[str, str]]:
     for text in model.constraints:
-        yield "law", text
+        yield "constraint", text
     if model.constraints:
         yield "violation", f"{model.violation:.1e} at most"
 
 
 def _search(model: Equations) -> Iterator[tuple[str, str]]:
     if np.isfinite(model.gap):
-        yield "gap", f"{model.gap:.3g} of the loss without a model; nothing in the region fits better by more"
+        yield "gap", f"{model.gap:.3g}: no coefficients within the radius explain more by a larger share"
     if np.isfinite(model.radius):
         yield "radius", f"{model.radius:.4g}"
     if model.result is not None:
         run = model.result
-        yield "run", f"{run.status}, {run.iterations} iterations, {run.seconds:.2f} s"
+        yield "solver", f"{run.status}, {run.iterations} iterations, {run.seconds:.2f} s"
 
 
 def determination(value: float) -> str:
@@ -151,11 +179,14 @@ _SUMMANDS = 40
 """Summands an equation; a notebook is no place for more."""
 
 
-def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence[str]) -> str:
-    """HTML without scripts or anything from elsewhere."""
-    from cindy.export import left_side, summand  # with `import cindy` it would cost a tenth of its time
+_CELL = "text-align: left; padding: 0.15em 0.4em; border: none; background: none"
 
-    terms = model.basis.terms(model.variables)
+
+def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence[str]) -> str:
+    """The model as HTML without scripts or anything from elsewhere."""
+    from cindy.export import definition, left_side, summand, with_symbols  # slow, and not always needed
+
+    terms = [with_symbols(term) for term in model.basis.terms(model.variables)]
     dots = any("·" in label for label in model.labels)
     rows = []
     for j, state in enumerate(model.states):
@@ -168,9 +199,41 @@ def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence
         more = f" … ({len(present)} terms)" if len(present) > _SUMMANDS else ""
         form = model.formulation
         left = left_side(state, model.order, discrete=form.discrete, partial=form.for_fields)
-        style = "text-align: left; padding: 0.15em 0.4em; border: none"
-        rows.append(f'<tr><td style="{style}">{left}</td><td style="{style}">{right}{more}</td></tr>')
-    told = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in known)
-    warned = "".join(f"<li>{escape(sentence)}</li>" for sentence in warnings)
-    beware = f"<details open><summary>Beware</summary><ul>{warned}</ul></details>" if warned else ""
-    return f"<div><table>{''.join(rows)}</table><p><small>{told}</small></p>{beware}</div>"
+        rows.append((left, right + more))
+    rows += [definition(name, *estimate) for name, estimate in model.parameters.items()]
+    body = "".join(_row(cells) for cells in rows)
+    facts_told = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in known)
+    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in warnings)
+    warned = f"<details open><summary>Warnings</summary><ul>{listed}</ul></details>" if listed else ""
+    return (
+        f'<div style="font-size: 1rem"><table>{body}</table>'
+        f"<p>{facts_told}{'' if warned else '; no warnings'}</p>{warned}</div>"
+    )
+
+
+def shown_models(models: Sequence[Equations], scores: Sequence[float], chosen: int | None, head: str) -> str:
+    """Models that were compared as an HTML table: score, number of terms, and how each differs."""
+    reference = models[chosen or 0] if models else None
+    rows = [_row((f"<b>{escape(head)}</b>", "<b>terms</b>", "<b>compared with the chosen model</b>"))]
+    for k, (one, score) in enumerate(zip(models, scores, strict=True)):
+        change = "chosen" if k == (chosen or 0) else escape(difference(reference, one) or "the same terms")
+        rows.append(_row((f"{score:.4g}", str(one.size), change)))
+    return f"<table>{''.join(rows)}</table>"
+
+
+def difference(before: Equations | None, after: Equations, most: int = 4) -> str:
+    """The terms that one model has and another has not, such as "+ x y in x', − x in y'"."""
+    if before is None:
+        return ""
+    changes = [
+        *(("+", i, j) for i, j in np.argwhere(after.support & ~before.support)),
+        *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
+    ]
+    mark = "_" + "t" * after.order if after.formulation.for_fields else "'" * after.order
+    names, states = after.labels, [variable_label(state) for state in after.states]
+    told_changes = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:most]]
+    return ", ".join(told_changes) + (f", … ({len(changes)} in all)" if len(changes) > most else "")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells) + "</tr>"

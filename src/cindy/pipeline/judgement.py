@@ -78,6 +78,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         "solutions": float(np.mean(compared.explained)),
         "through": float(np.mean(compared.through)),
         "span": compared.span,
+        "allowed": float(np.mean(compared.allowed)),
         **({"runs": float(_MOST_RUNS), "of": float(len(data))} if len(data) > _MOST_RUNS else {}),
     }
     findings = [
