@@ -3,7 +3,7 @@
 from cindy.selection.beyond import Beyond
 from cindy.selection.candidates import Candidates
 from cindy.selection.choice import Choice, choose, within_radius
-from cindy.selection.orders import Rival, eliminated, rivals
+from cindy.selection.orders import Rival, eliminated, regrown, rivals
 from cindy.selection.rules import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
 from cindy.selection.supports import SupportFit, Supports
 
@@ -23,6 +23,7 @@ __all__ = [
     "Terms",
     "choose",
     "eliminated",
+    "regrown",
     "rivals",
     "within_radius",
 ]

@@ -18,7 +18,7 @@ import numpy as np
 from cindy._types import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.regression import Refit, Regression, classical, design_effect, refit, sandwich
-from cindy.selection.orders import eliminated, greedy, ranking
+from cindy.selection.orders import eliminated, greedy, ranking, regrown
 from cindy.selection.supports import SupportFit, Supports
 
 __all__ = ["Candidates"]
@@ -95,7 +95,7 @@ class Candidates:
 
     def _best(self, group: Ints, supports: Supports) -> SupportFit:
         fits = [supports.settle(fit) for fit in self.starts(group, supports)]
-        return min(fits, key=supports.criterion)
+        return regrown(supports, min(fits, key=supports.criterion))
 
     def _design_effect(self, group: Ints, found: SupportFit) -> float:
         """By how much the scatter between blocks says that rows count less than they seem to."""
