@@ -147,8 +147,8 @@ class Search:
                 self.options.met()
             fitted = fit_states(self.motion, start, self.solve, levels=levels)
             met = None
-            resolved = not self.motion.parts or stiffness(self.motion, fitted) <= _STIFF
-            if fitted.converged and resolved:
+            # States that did not settle may be anywhere, even where the terms have no finite slope.
+            if fitted.converged and (not self.motion.parts or stiffness(self.motion, fitted) <= _STIFF):
                 met = self.priced(fitted, deviance(self.motion, fitted))
             self.met[key] = met
         return self.met[key]
