@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,6 +21,7 @@ import cindy
 from cindy.cli import app
 from cindy.errors import DataError
 from cindy.model import Model
+from cindy.states import Diffusion
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
@@ -491,29 +493,50 @@ class OneBased:
         self.values[k - 1] = value
 
 
+def julia_function(text, name, outputs):
+    """A function of the exported text as (t, u, inputs) → du, run as Python that counts from one."""
+    entries = re.search(r"^parameters = \((.*),\)$", text, flags=re.M)[1].replace(
+        "t -> zeros(", "lambda t: ("
+    )
+    known = eval(f"dict({entries})", {})
+    body = text.split(f"function {name}(du, u, p, t)\n")[1].split("return nothing")[0]
+    lines = "\n".join(line.strip() for line in body.splitlines()).replace("^", "**")
+
+    def function(t, u, inputs):
+        p = SimpleNamespace(**{k: OneBased(v) if isinstance(v, list) else v for k, v in known.items()})
+        p.input = lambda s: OneBased(inputs)
+        du = OneBased([math.nan] * outputs)
+        exec(lines, {**vars(math), "max": max, "du": du, "u": OneBased(u), "p": p, "t": t})
+        return du.values
+
+    return function
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name != "switches"])
 def test_julia_computes_what_predict_computes(name):
-    case, text = CASES[name], CASES[name].model.to_julia()
+    case = CASES[name]
     d, order = len(case.model.states), case.model.order
-    start, body = text[text.index("parameters =") :].split("function f!(du, u, p, t)\n")
-    assert body.rstrip().endswith("end")
-    entries = re.fullmatch(r"parameters = \((.*),\)\s*", start)[1].replace("t -> zeros(", "lambda t: (")
-    known = eval(f"dict({entries})", {})
-
-    class Named:
-        pass
+    function = julia_function(case.model.to_julia(), "f!", order * d)
 
     def rhs(t, x, u):
-        p = Named()
-        vars(p).update(known, c=OneBased(known["c"]), input=lambda s: OneBased(u))
-        du = OneBased([math.nan] * (order * d))
         full = x if len(x) == order * d else [*x, *([7.0] * d)]
-        space = {**vars(math), "du": du, "u": OneBased(full), "p": p, "t": t}
-        lines = [line.strip() for line in body.split("return nothing")[0].splitlines()]
-        exec("\n".join(lines).replace("^", "**"), space)
-        return du.values[-d:]
+        changes = function(t, full, u)
+        assert order == 1 or changes[:d] == full[d:]
+        return changes[-d:]
 
     agree(case, rhs)
+
+
+def test_julia_has_the_noise_of_kicked_motion():
+    monomials = cindy.Polynomial(2).names(("x", "y"))
+    coef = np.zeros((len(monomials), 2))
+    coef[[0, monomials.index("x^2")], 0] = 0.25, 0.5
+    kicks = Diffusion(monomials, coef, np.zeros_like(coef), ("x", "y"))
+    text = replace(CASES["time"].model, diffusion=kicks).to_julia()
+    assert reads_as_julia(text)
+    x = [0.7, -1.2]
+    expected = np.sqrt(kicks.variance(np.array([x])))[0]
+    np.testing.assert_allclose(julia_function(text, "g!", 2)(0.0, x, []), expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("name", [name for name in FLOWS if name != "switches"])

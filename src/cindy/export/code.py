@@ -45,7 +45,7 @@ MODELICA = Language(
 )
 
 _JULIA_WORDS = (
-    "du u p t c v input parameters baremodule begin break catch const continue do else elseif end "
+    "du u p t c q v input parameters baremodule begin break catch const continue do else elseif end "
     "export false finally for function global if im import in isa let local macro module mutable pi "
     "quote return struct true try using where while abs acos asin atan cos cosh exp log max min sign "
     "sin sinh sqrt tan tanh"
@@ -157,44 +157,66 @@ def coefficients(equations: RightHandSides) -> tuple[list[Coefficient], list[Coe
     return numbers, [Coefficient(name, value, f"inside terms: {name}") for name, value in inside.items()]
 
 
-def to_julia(equations: RightHandSides) -> str:
+def to_julia(equations: RightHandSides, *, variance: RightHandSides | None = None) -> str:
     """A Julia function f!(du, u, p, t) in place, for DifferentialEquations.jl, and its parameters p.
 
     u holds the states, and for equations of second order their rates after them. p.c holds the coefficients,
     and p the parameters inside terms by name. Where the equations have inputs, p.input is a function of
     time that returns them. For maps du is the next state.
+
+    variance: of random kicks, per unit of time, in the same states; g! is then the noise of an SDEProblem,
+        with its coefficients in p.q
     """
-    states, inputs, d = equations.first_order_states, equations.inputs, len(equations.states)
+    states, inputs = equations.first_order_states, equations.inputs
     numbers, inside = coefficients(equations)
-    places = {state: f"u[{k + 1}]" for k, state in enumerate(states)}
-    places |= {name: f"v[{k + 1}]" for k, name in enumerate(inputs)}
-    names = dict(zip(places, identifiers(list(places), _JULIA_WORDS.split()), strict=True))
     heads = identifiers([number.name for number in inside], _JULIA_WORDS.split())
-    used = frozenset().union(*map(term_variables, equations.used[0]))
-    body = ["v = p.input(t)"] if inputs else []
-    body += [f"{names[name]} = {place}" for name, place in places.items() if name in used]
-    body += [f"du[{k + 1}] = {places[rate]}" for k, rate in enumerate(states[d:])]
-    known = names | {number.name: f"p.{head}" for number, head in zip(inside, heads, strict=True)}
-    known |= {TIME: "t"} if equations.timed else {}
-    symbols = {number.place: f"p.c[{k + 1}]" for k, number in enumerate(numbers)}
-    sides = [_side(equations, j, symbols, known, JULIA) for j in range(d)]
-    body += [f"du[{len(states) - d + j + 1}] = {side}" for j, side in enumerate(sides)]
+    inner = {number.name: f"p.{head}" for number, head in zip(inside, heads, strict=True)}
+    rates = [f"u[{len(equations.states) + k + 1}]" for k in range(len(states) - len(equations.states))]
+    functions = [_julia_function("f!", equations, "c", inner, rates, "{}")]
     entries = ["c = [" + ", ".join(repr(number.value) for number in numbers) + "]"]
     entries += [f"{head} = {number.value!r}" for head, number in zip(heads, inside, strict=True)]
     entries += [f"input = t -> zeros({len(inputs)})"] if inputs else []
+    if variance is not None:
+        kicks = ", ".join(repr(number.value) for number in coefficients(variance)[0])
+        entries.append(f"q = [{kicks}]")
+        still = ["0.0"] * len(rates)
+        functions.append(_julia_function("g!", variance, "q", {}, still, "sqrt(max(0.0, {}))"))
     lines = [
         f"# Made by CINDy: {'the next states' if equations.discrete else 'the derivatives of the states'}.",
         f"# u: {', '.join(map(_comment, states))}",
         *([f"# p.input(t): {', '.join(map(_comment, inputs))}"] if inputs else []),
         *(f"# p.c[{k + 1}]  {_comment(number.meaning)}" for k, number in enumerate(numbers)),
         f"parameters = ({', '.join(entries)},)",
-        "",
-        "function f!(du, u, p, t)",
-        *(f"    {line}" for line in body),
-        "    return nothing",
-        "end",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(["\n".join(lines), *functions]) + "\n"
+
+
+def _julia_function(
+    name: str,
+    equations: RightHandSides,
+    vector: str,
+    inside: Mapping[str, str],
+    rates: Sequence[str],
+    pattern: str,
+) -> str:
+    """A function in place of all states.
+
+    vector: of p, where the coefficients are; inside: the parameters inside terms, as they are called
+    rates: what positions of equations of second order change by; pattern: around each right-hand side
+    """
+    places = {state: f"u[{k + 1}]" for k, state in enumerate(equations.first_order_states)}
+    places |= {name: f"v[{k + 1}]" for k, name in enumerate(equations.inputs)}
+    names = dict(zip(places, identifiers(list(places), _JULIA_WORDS.split()), strict=True))
+    used = frozenset().union(*map(term_variables, equations.used[0]))
+    body = ["v = p.input(t)"] if equations.inputs else []
+    body += [f"{names[variable]} = {place}" for variable, place in places.items() if variable in used]
+    known = {**names, **inside, **({TIME: "t"} if equations.timed else {})}
+    symbols = {number.place: f"p.{vector}[{k + 1}]" for k, number in enumerate(coefficients(equations)[0])}
+    sides = [_side(equations, j, symbols, known, JULIA) for j in range(len(equations.states))]
+    sides = [*rates, *(side if side == "0.0" else pattern.format(side) for side in sides)]
+    body += [f"du[{k + 1}] = {side}" for k, side in enumerate(sides)]
+    head = f"function {name}(du, u, p, t)"
+    return "\n".join([head, *(f"    {line}" for line in body), "    return nothing", "end"])
 
 
 def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: ArrayLike | None = None) -> str:

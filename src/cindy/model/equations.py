@@ -242,8 +242,20 @@ class Equations:
         return str(self._export("to_c"))
 
     def to_julia(self) -> str:
-        """Julia source: f!(du, u, p, t) for DifferentialEquations.jl, and its parameters."""
-        return str(self._export("to_julia"))
+        """Julia source: f!(du, u, p, t) for DifferentialEquations.jl, and its parameters.
+
+        Where motion is kicked (`diffusion`), g! is the noise of an SDEProblem.
+        """
+        return str(self._export("to_julia", variance=self._variance()))
+
+    def _variance(self) -> Any:
+        """The variance of kicks per unit of time as right-hand sides; None where motion is not kicked."""
+        from cindy import export
+
+        if self.diffusion is None:
+            return None
+        terms = self.diffusion.basis.terms(self.diffusion.variables)
+        return export.RightHandSides.of(terms, self.diffusion.coef, self.states, order=self.order)
 
     def to_modelica(self, name: str = "Cindy", *, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
         """A Modelica model called `name`.
