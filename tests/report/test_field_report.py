@@ -46,6 +46,21 @@ def test_the_page_says_what_there_is_to_say_of_fields(carried):
     assert drawn["residuals"] == []
 
 
+def test_the_page_maps_where_a_law_leaves_more_than_noise():
+    x, t = 2 * np.pi * np.arange(64) / 64, np.linspace(0, 2, 61)
+    bump = np.exp(-(((x[:, None] - 4.0) / 0.5) ** 2)) * np.sin(4 * t)
+    u = waves(noise=0.01)["u"] + 0.1 * bump
+    field = cindy.Field(u=u, x=x, t=t, periodic="x")
+    model = cindy.identify(field, cindy.Derivatives(1, 2))
+    [finding] = [f for f in model.findings if f.code == "unexplained-motion"]
+    page = numbers(render(model, field))
+    left = page["fields"][0]["panels"][0][-1]
+    assert left["title"] == "residuals, times their noise"
+    ratios = np.array(left["z"], dtype=float)
+    assert ratios.shape == (61, 64)
+    assert ratios.max() == pytest.approx(np.sqrt(np.max(finding.values["map"])), rel=1e-3)
+
+
 def test_two_fields_in_the_plane_with_holes_have_a_page():
     x, t = np.linspace(0, 1, 24), np.linspace(0, 1, 15)
     grid = np.broadcast_to(np.sin(3 * x)[:, None, None] * np.cos(2 * x)[:, None] * np.exp(-t), (24, 24, 15))

@@ -27,13 +27,14 @@ def field_contents(
 ) -> dict[str, Any]:
     """What the template needs, by name."""
     found = diagnose_fields(model, fields)
-    compared = [compare_fields(model, fields[k]) for k in thinned(len(fields), _MOST_FIELDS)]
+    some = thinned(len(fields), _MOST_FIELDS)
+    compared = [compare_fields(model, fields[k]) for k in some]
     base = common(model, found, title=title, units=units)
     said = [sentence for one in compared for sentence in one.said]
     base["drawn"] |= {
         "trajectories": [],
         "residuals": [],
-        "fields": [_pictures(model, one, units) for one in compared],
+        "fields": [_pictures(model, k, one, units) for k, one in zip(some, compared, strict=True)],
     }
     return base | {
         "lead": _lead(model, fields),
@@ -98,8 +99,8 @@ def _about(compared: Sequence[FieldComparison]) -> list[str]:
     return sentences
 
 
-def _pictures(model: Model, one: FieldComparison, units: Mapping[str, str]) -> dict[str, Any]:
-    """Coordinates, and for every state its pictures: data, model, difference."""
+def _pictures(model: Model, number: int, one: FieldComparison, units: Mapping[str, str]) -> dict[str, Any]:
+    """Coordinates, and for every state its pictures: data, model, difference, unexplained rest."""
     data = one.field
     flat = len(data.axes) == 1
     across, up = (data.axes[0], data.time) if flat else data.axes[:2]
@@ -117,6 +118,10 @@ def _pictures(model: Model, one: FieldComparison, units: Mapping[str, str]) -> d
             known = np.abs(left[np.isfinite(left)])
             half = (float(np.percentile(known, 99.5)) if len(known) else 0.0) or 0.5 * (high - low)
             pictures.append(("data less model, magnified", left, -half, half))
+        for ratio in _unexplained(model, state, number, data):
+            pictures.append(
+                ("residuals, times their noise", ratio, 0.0, float(np.nanmax(ratio, initial=1.0)))
+            )
         panels.append(
             [
                 {
@@ -136,6 +141,24 @@ def _pictures(model: Model, one: FieldComparison, units: Mapping[str, str]) -> d
         "up": axis_label(up, units),
         "panels": panels,
     }
+
+
+def _unexplained(model: Model, state: str, number: int, data: Field) -> Iterator[Floats]:
+    """The map of the finding about a state, on the grid of a field; empty for fields that it is not about."""
+    for finding in model.findings:
+        told = finding.values
+        if finding.code == "unexplained-motion" and told.get("state") == state and "map" in told:
+            ratio = np.full(data.shape, np.nan)
+            if told["field"] == number:
+                # Every sample belongs to the box whose middle is nearest.
+                nearest = [
+                    np.abs(data.coordinate(axis)[:, None] - np.mean(told["boxes"][axis], axis=1)).argmin(
+                        axis=1
+                    )
+                    for axis in (*data.axes, data.time)
+                ]
+                ratio = np.sqrt(np.array(told["map"])[np.ix_(*nearest)])
+            yield ratio if len(data.axes) == 1 else ratio.mean(axis=-1, keepdims=True)
 
 
 def _table(values: Floats, rows: list[int], columns: list[int]) -> list[list[float | None]]:
