@@ -182,5 +182,5 @@ def test_kicks_in_one_equation_leave_the_other_exact():
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_a_random_walk_is_refused(noise):
     walk = kicked(lambda t, x: 0.0 * x, [1.0, 0.5], [0.0, 0.0], step=0.05, samples=1500, seed=3, noise=noise)
-    with pytest.raises(NoModelError):
+    with pytest.raises(NoModelError, match=r"random kicks alone, of variance .* \(x\), .* \(y\)"):
         identify(walk, Polynomial(3))

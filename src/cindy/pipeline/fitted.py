@@ -15,7 +15,7 @@ from cindy.findings import Finding, has_finding
 from cindy.formulation import Formulation
 from cindy.model import Model
 from cindy.pipeline.inference import LastPass
-from cindy.pipeline.kicks import forced, with_kicks
+from cindy.pipeline.kicks import forced, walk_of, with_kicks
 from cindy.pipeline.large import confirmed, screened, some_of
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
@@ -48,7 +48,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     """The model that the search ends with, on all data, and what to say of it."""
     whole, look = _looked(request, motion, variance, request.options(motion, problem))
     look, kicks = with_kicks(look, variance)
-    here, found = look.motion, _required(look.found, request.selection)
+    here, found = look.motion, _required(look, request.selection)
     found = picked(request.selection, here, found)
     if here.samples < whole.samples or request.pieces.source.whole is None:
         here, found = confirmed(request, replace(whole, candidates=here.candidates), here, found)
@@ -118,15 +118,18 @@ def _with_inputs(request: Request, motion: Motion) -> NDArray[np.bool_]:
     return np.repeat(each, motion.states)
 
 
-def _required(found: Found | None, rule: Selection) -> Found:
+def _required(look: Look, rule: Selection) -> Found:
     """What was found, if anything was."""
+    found = look.found
     if found is None:
         raise NoModelError(
             "identify: no model settles on these data: the states that it fits run away. "
             "Give `passes=1`, another basis, or more samples."
         )
     if not len(found.best.support):
-        raise rule.nothing_kept("identify")
+        error = rule.nothing_kept("identify")
+        walk = walk_of(look)
+        raise NoModelError(f"{error} {walk}") if walk else error
     return found
 
 

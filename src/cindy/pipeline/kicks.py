@@ -19,7 +19,7 @@ from cindy.pipeline.passes import search
 from cindy.pipeline.second_look import Look
 from cindy.states import Kicks, estimate_kicks
 
-__all__ = ["forced", "with_kicks"]
+__all__ = ["forced", "walk_of", "with_kicks"]
 
 _TOGETHER, _CHANCE = 0.1, 5.0
 """Correlation of kicks that is told, and by how many standard errors, 1/√rows, it must differ from none."""
@@ -40,6 +40,21 @@ def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
         return look, kicks
     again = estimate_kicks(look.motion, found.best.fitted)
     return replace(look, motion=kicks.motion, found=found), again or kicks
+
+
+def walk_of(look: Look) -> str:
+    """A sentence on data that are kicked and nothing else; empty where there is more or less to them."""
+    if look.found is None or len(look.found.best.support):
+        return ""
+    kicks = estimate_kicks(look.motion, look.found.best.fitted)
+    if kicks is None:
+        return ""
+    motion, kicked = look.motion, kicks.diffusion.coef.any(axis=0)
+    sizes = [f"{kicks.error[j]:.3g} ({pretty(motion.variables[j])})" for j in motion.sought[kicked]]
+    return (
+        "As far as these data tell, the states are moved by random kicks alone, of variance "
+        f"{', '.join(sizes)} per unit of time."
+    )
 
 
 def forced(model: Model, kicks: Kicks | None, rows: int) -> Model:
