@@ -93,7 +93,9 @@ def test_dots_are_the_data_and_lines_are_solutions():
     ax = plot.trajectories(DATA[0], MODEL, states=["x"])
     dots, line = ax.get_lines()
     np.testing.assert_array_equal(dots.get_ydata(), DATA[0].x[:, 0])
-    assert np.abs(line.get_ydata() - DATA[0].x[:, 0]).max() < 0.3
+    assert len(line.get_xdata()) >= 300
+    at_samples = np.interp(DATA[0].t, line.get_xdata(), line.get_ydata())
+    assert np.abs(at_samples - DATA[0].x[:, 0]).max() < 0.3
     assert len(plot.trajectories(DATA[0], MODEL, states=["x"], window=50).get_lines()) == 1 + 3
 
 
@@ -179,3 +181,16 @@ def test_large_and_discrete_models_are_drawn_too():
         plot.coefficients(model_of(system, formulation=Integral(order=2))).get_yticklabels()[0].get_text()[1]
         == "₁"
     )
+
+
+def test_a_trajectory_draws_and_describes_itself():
+    assert len(DATA[0].plot().get_lines()) == len(DATA[0].states)
+    html = DATA[0]._repr_html_()
+    assert all(f"<td>{state}</td>" in html for state in DATA[0].states)
+
+
+def test_few_samples_are_open_circles_and_many_are_dots():
+    few, many = (plot._dots(range(n)) for n in (20, 2000))
+    assert few["marker"] == "o"
+    assert few["mew"] > 0
+    assert many["marker"] == "."

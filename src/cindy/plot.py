@@ -3,7 +3,7 @@
 units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}; they stand on the axes
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from statistics import NormalDist
 from typing import Any
 
@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from cindy._check import did_you_mean
 from cindy._types import Floats
 from cindy.basis import axis_label, equation_label, pretty
-from cindy.data import Field, as_trajectories
+from cindy.data import Field, Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
-from cindy.model import Model, matched, solutions
+from cindy.model import Model, drawn, matched, solutions
 from cindy.model import residuals as residuals_of
 
 __all__ = ["COLOURS", "coefficients", "field", "path", "phase", "residuals", "sparsity", "trajectories"]
@@ -30,7 +30,8 @@ Units = Mapping[str, str]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
 """Okabe and Ito's colours, which colour-blind readers tell apart; in the order of the states."""
 _MUTED = "#9a9a9a"
-_DOTS: dict[str, Any] = {"marker": ".", "ms": 4, "mew": 0, "alpha": 0.55, "ls": "none"}
+_FEW_SAMPLES = 100
+"""Samples of a trajectory up to which each is an open circle; more of them would cover each other."""
 _MOST_IN_LEGEND = 12
 """Names in a legend; with more it would hide the curves."""
 
@@ -56,10 +57,10 @@ def trajectories(
     for one in found:
         for j in columns:
             colour = _MUTED if model and alone else _colour(j)
-            ax.plot(one.t, one.x[:, j], color=colour, **(_DOTS if model else {"lw": 1.4}))
-    for solved in solutions(model, found, window=window) if model else ():
+            ax.plot(one.t, one.x[:, j], color=colour, **(_dots(one) if model else {"lw": 1.4}))
+    for curve in _curves(model, found, window):
         for j in columns:
-            ax.plot(solved.simulated.t, solved.simulated.x[:, j], color=_colour(j), lw=1.4)
+            ax.plot(curve.t, curve.x[:, j], color=_colour(j), lw=1.4)
     handles = [_line(pretty(found[0].states[j]), color=_colour(j), lw=1.4) for j in columns if not alone]
     if model:
         handles.append(_line("data", color=_MUTED, marker=".", ls="none"))
@@ -113,7 +114,9 @@ def _image(ax: Axes, data: Field, values: Floats, low: float, high: float, *, ce
         values = values[..., -1]
         while values.ndim > 2:
             values = values[..., values.shape[-1] // 2]
-    half = 0.5 * (high - low)
+    # The difference has a scale of its own, which its colour bar tells: on that of the data it is blank.
+    half = float(np.nanpercentile(np.abs(values), 99.5)) if centred else 0.5 * (high - low)
+    half = half if np.isfinite(half) and half > 0 else 1.0
     limits = {"vmin": -half, "vmax": half, "cmap": "RdBu_r"} if centred else {"vmin": low, "vmax": high}
     mesh = ax.pcolormesh(
         data.coordinate(across), data.coordinate(up), values.T, shading="nearest", rasterized=True, **limits
@@ -146,9 +149,9 @@ def phase(
     ax = _axes(ax, (5.2, 5.0))
     for one in found:
         colour = _MUTED if model else COLOURS[0]
-        ax.plot(one.x[:, i], one.x[:, j], color=colour, **(_DOTS if model else {"lw": 1.1}))
-    for solved in solutions(model, found, window=window) if model else ():
-        ax.plot(solved.simulated.x[:, i], solved.simulated.x[:, j], color=COLOURS[0], lw=1.2)
+        ax.plot(one.x[:, i], one.x[:, j], color=colour, **(_dots(one) if model else {"lw": 1.1}))
+    for curve in _curves(model, found, window):
+        ax.plot(curve.x[:, i], curve.x[:, j], color=COLOURS[0], lw=1.2)
     if model:
         dots = _line("data", color=_MUTED, marker=".", ls="none")
         _legend(ax, [dots, _line("model", color=COLOURS[0], lw=1.2)])
@@ -217,7 +220,7 @@ def path(model: Model, *, ax: Axes | None = None) -> Axes:
         mark: dict[str, Any] = {"marker": "o", "ms": 9, "color": COLOURS[1], "ls": "none"}
         _legend(ax, [ax.plot(sizes[chosen], scores[chosen], zorder=3, label=text, **mark)[0]])
     ax.set_xlabel("terms")
-    ax.set_ylabel("score (lower is better)" if not model.path.criterion else model.path.criterion)
+    ax.set_ylabel("score (lower is better)")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
 
@@ -236,7 +239,7 @@ def residuals(
     ax.axhline(0, color=_MUTED, lw=0.8, zorder=0)
     for one in residuals_of(model, data):
         for j in columns:
-            ax.plot(one.t, one.values[:, j], color=_colour(j), **_DOTS)
+            ax.plot(one.t, one.values[:, j], color=_colour(j), **_dots(one.t))
     names = [model.states[j] for j in columns]
     if len(columns) > 1:
         _legend(
@@ -282,6 +285,12 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
     ax.set_ylim(states - 0.4, -0.6)
     ax.set_xlabel("term")
     ax.set_ylabel("equation")
+    keys = [_line("positive", color=COLOURS[0], marker="s", ls="none")]
+    keys.append(_line("negative", color=COLOURS[1], marker="s", ls="none"))
+    if truth is not None:
+        keys.append(_line("too many", color="black", marker="x", ls="none"))
+        keys.append(_line("missing", color="black", marker="o", mfc="none", ls="none"))
+    _legend(ax, keys)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
@@ -315,6 +324,20 @@ def _stretch_small_values(ax: Axes, values: Floats) -> None:
     sizes = np.abs(values[values != 0])
     if len(sizes) and sizes.max() > 100 * sizes.min():
         ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(sizes.min())))
+
+
+def _curves(model: Model | None, data: Sequence[Trajectory], window: int | None) -> Iterator[Trajectory]:
+    """Solutions that start as the data do, fine enough for smooth curves; none without a model."""
+    if model is not None:
+        for solved in solutions(model, data, window=window):
+            yield drawn(model, solved)
+
+
+def _dots(samples: Sized) -> dict[str, Any]:
+    """Dots that are seen when they are few, and do not hide each other when they are many."""
+    few = len(samples) <= _FEW_SAMPLES
+    style: dict[str, Any] = {"marker": "o", "ms": 4.5, "mfc": "none", "mew": 1.1} if few else {"marker": "."}
+    return {"ms": 4, "mew": 0, "alpha": 0.9 if few else 0.55, "ls": "none", **style}
 
 
 def _colour(state: int) -> str:

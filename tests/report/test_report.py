@@ -62,7 +62,7 @@ def page():
 
 def test_the_page_needs_nothing_from_elsewhere_and_is_smaller_than_6_mb(page):
     reader, _ = read(page)
-    assert reader.links == ["data:,"]
+    assert [link for link in reader.links if not link.startswith("#")] == ["data:,"]
     assert "@import" not in page
     assert "default-src 'none'" in page
     assert len(page.encode()) < 6e6
@@ -76,7 +76,8 @@ def test_the_page_says_everything_there_is_to_say(page):
         "A sentence with <b>marks</b>.",
         "x is <conserved> & kept",
         "The largest violation, over all of them, is 2.0 × 10⁻¹⁶",
-        "could take away at most 3.0 × 10⁻⁵ of the whole",
+        "could explain at most 3.0 × 10⁻⁵ more",
+        "1 warning, see below.",
         "The search converged after 3 iterations",
         "Significance(level=0.05)",
         "numpy " + np.__version__,

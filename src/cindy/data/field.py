@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from html import escape
 from os import PathLike
 from typing import Any, Protocol
 
@@ -185,6 +186,15 @@ class Field:
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def _repr_html_(self) -> str:
+        """The axes as a table, without reading the values: for notebooks."""
+        cells = [("axis", "points", "from", "to")]
+        for axis, points in zip((*self.axes, self.time), self.shape, strict=True):
+            values = self.coordinate(axis)
+            cells.append((axis, str(points), f"{values[0]:.6g}", f"{values[-1]:.6g}"))
+        rows = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in cells)
+        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
 
     def __repr__(self) -> str:
         of = ", ".join(self.variables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from html import escape
 from itertools import pairwise
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Space
 from cindy._check import did_you_mean, floats, integer, positive, short, stretch, text, unique_names
+from cindy._extras import require
 from cindy._types import Floats
 from cindy.calculus import uniform_step
 from cindy.data.inputs import Held, Hold, as_hold, interpolated, lattice
@@ -111,6 +113,20 @@ class Trajectory:
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def plot(self, **options: Any) -> Any:
+        """States against time; the options are those of `cindy.plot.trajectories` (extra: plot)."""
+        return require("cindy.plot", "plot", "Trajectory.plot").trajectories(self, **options)
+
+    def _repr_html_(self) -> str:
+        """What was measured, as a table: for notebooks."""
+        cells: list[tuple[str, ...]] = [("", "least", "mean", "largest", "missing")]
+        for name, column in zip(self.variables, self.values.T, strict=True):
+            known = column[np.isfinite(column)]
+            told = [f"{f(known):.4g}" if len(known) else "" for f in (np.min, np.mean, np.max)]
+            cells.append((name, *told, str(len(column) - len(known))))
+        rows = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in cells)
+        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
 
     def __repr__(self) -> str:
         of = ", ".join(self.variables[:6]) + (", …" if len(self.variables) > 6 else "")

@@ -18,7 +18,7 @@ from cindy.model.model import Model, Path
 from cindy.model.model_file import load
 from cindy.model.records import Estimate, Run
 from cindy.model.simulation import Limits
-from cindy.model.solution import Solution, solutions
+from cindy.model.solution import Solution, drawn, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
 from cindy.model.story import definitions, determination, difference, facts
 
@@ -43,6 +43,7 @@ __all__ = [
     "diagnose",
     "diagnose_fields",
     "difference",
+    "drawn",
     "explained_rows",
     "facts",
     "inside_domain",

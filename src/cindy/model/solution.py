@@ -18,7 +18,7 @@ from cindy.model.equations import Equations
 from cindy.model.matching import inside_domain
 from cindy.model.simulation import Limits, simulate
 
-__all__ = ["MOST", "Solution", "fitted_start", "solutions"]
+__all__ = ["MOST", "Solution", "drawn", "fitted_start", "solutions"]
 
 
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
@@ -37,6 +37,8 @@ _MANY = 12
 """States beyond which differences are taken once per horizon and then brought up to date by Broyden's rule:
 a round by differences takes a simulation for each state, which was 43 of 111 s for a model of 50
 (`python -m benchmarks large`)."""
+_SMOOTH_CURVE = 300
+"""Points of a curve that looks smooth in a figure."""
 MOST = 400
 """Samples that a start is fitted to; more of them change it little and cost as much again."""
 
@@ -156,11 +158,13 @@ class Solution:
 
     trajectory: the place of its trajectory in the data
     simulated: fewer samples than measured where the solution blew up
+    start: the state that it starts from, with rates for order 2
     """
 
     trajectory: int
     measured: Trajectory
     simulated: Trajectory
+    start: Floats
 
 
 def solutions(
@@ -190,9 +194,17 @@ def solutions(
                         told = _start_of_data(segment, begin, model.order, near or len(segment) // 4)
                     guesses.append(told)
                 start = fitted_start(model, piece, guesses, first=first)
-            yield Solution(
-                i, piece, simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=Limits())
-            )
+            solved = simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=Limits())
+            yield Solution(i, piece, solved, start)
+
+
+def drawn(model: Equations, one: Solution) -> Trajectory:
+    """The solution at enough times for a smooth curve; at the samples where inputs are known there only."""
+    times = one.simulated.t
+    if model.inputs or model.formulation.discrete or not 1 < len(times) < _SMOOTH_CURVE:
+        return one.simulated
+    between = np.linspace(times[0], times[-1], _SMOOTH_CURVE)
+    return simulate(model, one.start, np.union1d(between, times), limits=Limits())
 
 
 def _fitted(model: Equations, stretches: list[Trajectory], window: int | None) -> list[Floats]:

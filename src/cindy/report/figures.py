@@ -13,7 +13,7 @@ from cindy._types import Floats
 from cindy.basis import pretty
 from cindy.data import Trajectory, beginning
 from cindy.export import format_value
-from cindy.model import Comparison, Diagnostics, Model, compare
+from cindy.model import Comparison, Diagnostics, Model, compare, drawn
 
 __all__ = ["Shown", "coefficients", "history", "path", "residual_series", "thinned", "trajectories"]
 
@@ -55,7 +55,7 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     shown = {k: one for k, one in shown.items() if min(len(part) for part in one.segments()) >= least}
     compared = compare(model, list(shown.values()))
     series = [
-        _series(one, [s.simulated for s in compared.solutions if s.trajectory == i], k + 1)
+        _series(one, [drawn(model, s) for s in compared.solutions if s.trajectory == i], k + 1)
         for i, (k, one) in enumerate(shown.items())
     ]
     cut = sum(one.t[-1] < data[k].t[-1] for k, one in shown.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -147,7 +148,7 @@ def _highlights(
     yield (
         minus(determination(float(np.mean(1 - found.loss)))),
         "R² of the equations",
-        "the share of the data that they explain, step by step",
+        "of the motion, step by step",
     )
     compared = shown.compared
     if np.all(np.isfinite(compared.explained)):
@@ -155,7 +156,8 @@ def _highlights(
         yield (
             minus(determination(float(np.mean(compared.explained)))),
             "R² of the solutions",
-            f"data against simulation, {how} {compared.span:.3g} units of time",
+            f"where noise allows {minus(determination(float(np.mean(compared.allowed))))}; "
+            f"simulation {how} {compared.span:.3g} units of time",
         )
     spread = _spread(data)
     if np.all(np.isfinite(found.noise)):
@@ -172,8 +174,8 @@ def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
     if np.isfinite(model.gap):
         yield (
             power(model.gap),
-            "gap of the search",
-            "of the loss without a model; it says nothing about nature",
+            "optimality gap",
+            "no coefficients within the radius explain more by a larger share",
         )
     if model.constraints:
         yield (
@@ -237,10 +239,26 @@ def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
                     "belongs": f"{model.inclusion[i, j]:.0%}" if np.isfinite(model.inclusion[i, j]) else "",
                 }
             )
+    for k, (name, (value, error)) in enumerate(model.parameters.items()):
+        known = np.isfinite(error) and error > 0
+        rows.append(
+            {
+                "first": k == 0,
+                "equation": "parameters",
+                "term": name,
+                "value": minus(format_value(value, error)),
+                "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
+                "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
+                "ratio": f"{abs(value) / error:,.0f}" if known else "",
+                "belongs": "",
+            }
+        )
     return rows
 
 
 def _residual_of(model: Model) -> str:
+    if model.denoised:
+        return "the measurements less the denoised states"
     kinds = {
         "integral": "the states less the integral of the right-hand side, from the best initial state",
         "differential": "the derivatives, as estimated from the data, less the right-hand side",
@@ -253,10 +271,10 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
     loss = float(np.mean(found.loss))
     if np.isfinite(model.gap):
         yield (
-            f"This is about the search, not about nature. The equations leave {power(loss)} of the squares "
-            "of the data unexplained. Other coefficients for the terms to choose from, as many of them as "
-            "one likes and within the bound on their size, could take away at most "
-            f"{power(model.gap)} of the whole."
+            "The certificate is about how well the optimisation was solved, not about whether the terms are "
+            f"right. The equations leave {power(loss)} of the squares of the data unexplained. Any other "
+            "coefficients within the radius, for all candidate terms at once, could explain at most "
+            f"{power(model.gap)} more."
         )
         if model.gap >= loss:
             yield (
@@ -327,7 +345,8 @@ def _versions() -> list[tuple[str, str]]:
 
 
 def _exports(model: Model) -> Iterator[tuple[str, str]]:
-    for name, make in (("Text", model.to_text), ("LaTeX", model.to_latex), ("Python", model.to_python)):
+    latex = partial(model.to_latex, errors=True)
+    for name, make in (("Text", model.to_text), ("LaTeX", latex), ("Python", model.to_python)):
         try:
             yield name, make()
         except CindyError as error:  # a Python function in the basis has no formula to write down
