@@ -46,7 +46,8 @@ def identify_with_states(request: Request) -> Model | None:
 
 def _searched(request: Request, motion: Motion, variance: Floats, problem: Problem) -> Model:
     """The model that the search ends with, on all data, and what to say of it."""
-    whole, look = _looked(request, motion, variance, request.options(motion, problem))
+    options = request.options(motion, problem)
+    whole, look = _looked(request, request.narrowed(motion, problem), variance, options)
     look, kicks = with_kicks(look, variance)
     here, found = look.motion, _required(look, request.selection)
     found = picked(request.selection, here, found)

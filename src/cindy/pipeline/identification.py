@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,13 +23,14 @@ from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.inference import check_settings, solve
 from cindy.pipeline.judgement import judged, refusals_told
+from cindy.pipeline.libraries import Equations, check_agreement
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request, Stages
 from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.tolerance import solve_with_samples
-from cindy.problem import Constraint, Problem, Weights, at_samples
+from cindy.problem import Constraint, Names, Problem, Weights, at_samples
 from cindy.selection import Selection
 from cindy.solver import Correction, Step
 from cindy.summary import Summary, accumulate, summary_of_fields, workers
@@ -47,7 +48,7 @@ _SOME = 200_000
 @one_thread()
 def identify(
     trajectories: Any,
-    basis: Basis | str,
+    basis: Basis | str | Mapping[str, Basis | str],
     *,
     formulation: Formulation | str | None = None,
     constraints: Sequence[Constraint] = (),
@@ -65,11 +66,13 @@ def identify(
     device: Any = None,
     progress: Callable[..., Any] | None = None,
     passes: int | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
     trajectories: a Trajectory, a pair (t, x), a DataFrame, a Dataset, a Field, a list of these; `Lazy` files
     basis: the terms to choose from; settings may be short texts: basis="poly:3", formulation="integral:2"
+        a basis for each equation: {"x": Polynomial(2), "y": "poly:3"}
     formulation: Integral() by default; Differential(), Discrete(); Weak() for fields
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
     selection: how one model is picked; Significance() by default
@@ -80,6 +83,7 @@ def identify(
     blocks, processes, executor, device: as in `accumulate`
     progress: called with (done, of, stage); stages are "data" (samples), "search" (models), "comparison"
     passes: None: states are fitted too, unless that takes very long; 1: at measured states; 2: anyway
+    known: formulas of equations that are known, by state: {"q": "v"}
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -88,23 +92,81 @@ def identify(
     >>> model.coef.round(4)[[1, 2]].tolist()
     [[0.0, -4.0], [1.0, 0.0]]
     """
-    basis, form, rule, correction, weights = Settings.of(basis, formulation, selection, correction, weights)
-    check_settings(rule, correction, tol, max_iter, callback, seed)
-    pose = partial(Problem, radius=radius, constraints=constraints, weights=weights)
-    run = partial(solve, selection=rule, correction=correction, tol=tol, max_iter=max_iter, callback=callback)
-    sums = partial(accumulate, blocks=blocks, device=device, progress=(stages := Stages(progress)).data)
+    equations = Equations.of(basis, known)
+    settings = Settings.of(equations.union, formulation, selection, correction, weights)
+    check_settings(settings.selection, settings.correction, tol, max_iter, callback, seed)
+    stages = Stages(progress)
+    asked = _Asked(
+        settings, equations, constraints, radius, tol, max_iter, callback, seed, blocks, device, stages
+    )
     if is_fields(trajectories):
-        add = partial(summary_of_fields, blocks=blocks, progress=stages.data)
-        return identify_fields(trajectories, basis, form if formulation else None, add, pose, run, rule, seed)
-    source, data, basis = _opened(trajectories, basis)
-    with refusals_told(data, basis, form), workers(executor, processes, (basis,), where="identify") as hands:
-        pieces = Pieces(source, hands, stages)
-        request = Request(pieces, data, basis, form, pose, rule, correction, tol, max_iter, callback, seed)
-        model = _with_fitted_states(request, passes)
-        if model is None:
-            gather = partial(sums, basis=basis, executor=hands)
-            model = _then_states(request, _one_pass(request, gather, run), passes)
-    return _compared(_told(model, source, constraints, passes, device), data, seed, stages)
+        return asked.of_fields(trajectories, settings.formulation if formulation else None)
+    return asked.of_trajectories(
+        trajectories, passes, partial(workers, executor, processes, where="identify")
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What `identify` was asked for, apart from the data; as its arguments, texts read."""
+
+    settings: Settings
+    equations: Equations
+    constraints: Any
+    radius: float | None
+    tol: float
+    max_iter: int
+    callback: Callable[[Step], bool | None] | None
+    seed: int
+    blocks: int
+    device: Any
+    stages: Stages
+
+    def pose(self, laws: tuple[Constraint, ...] = ()) -> Callable[[Summary], Problem]:
+        """The problem that sums over the data make, with what is said of single equations."""
+        constraints = (*self.constraints, *laws) if laws else self.constraints
+        return partial(Problem, radius=self.radius, constraints=constraints, weights=self.settings.weights)
+
+    @property
+    def run(self) -> Callable[[Problem], Model]:
+        return partial(
+            solve,
+            selection=self.settings.selection,
+            correction=self.settings.correction,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            callback=self.callback,
+        )
+
+    def of_fields(self, fields: Any, form: Formulation | None) -> Model:
+        self.equations.refuse_fields()
+        add = partial(summary_of_fields, blocks=self.blocks, progress=self.stages.data)
+        basis, rule = self.settings.basis, self.settings.selection
+        return identify_fields(fields, basis, form, add, self.pose(), self.run, rule, self.seed)
+
+    def of_trajectories(self, trajectories: Any, passes: int | None, hire: Callable[..., Any]) -> Model:
+        """hire: those who work on the pieces, given what they must know"""
+        form = self.settings.formulation
+        source, data, basis, laws = _opened(trajectories, self.settings.basis, self.equations, form)
+        if laws:
+            names = Names(basis, data[0].states, data[0].inputs, _rates(form, data[0]))
+            check_agreement(laws, self.constraints, names)
+        with refusals_told(data, basis, form), hire((basis,)) as hands:
+            request = self._request(Pieces(source, hands, self.stages), data, basis, laws)
+            model = _with_fitted_states(request, passes)
+            if model is None:
+                sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
+                gather = partial(sums, basis=basis, executor=hands)
+                model = _then_states(request, _one_pass(request, gather, self.run), passes)
+        told = _told(model, source, self.constraints, passes, self.device)
+        return _compared(told, data, self.seed, self.stages)
+
+    def _request(
+        self, pieces: Pieces, data: list[Trajectory], basis: Basis, laws: tuple[Constraint, ...]
+    ) -> Request:
+        rule, correction = self.settings.selection, self.settings.correction
+        how = (rule, correction, self.tol, self.max_iter, self.callback, self.seed)
+        return Request(pieces, data, basis, self.settings.formulation, self.pose(laws), *how)
 
 
 def _compared(model: Model, data: list[Trajectory], seed: int, stages: Stages) -> Model:
@@ -151,13 +213,27 @@ def _then_states(request: Request, model: Model, passes: int | None) -> Model:
     return refined(request, model, anyway=passes is not None)
 
 
-def _opened(trajectories: Any, basis: Basis) -> tuple[Source, list[Trajectory], Basis]:
-    """The data in parts; as trajectories, all that is in memory or some to look at; the basis for them."""
+def _opened(
+    trajectories: Any, basis: Basis, equations: Equations, form: Formulation
+) -> tuple[Source, list[Trajectory], Basis, tuple[Constraint, ...]]:
+    """The data in parts; as trajectories, all that is in memory or some to look at; the basis for them.
+
+    And what is said of single equations, as constraints.
+    """
     source = as_source(trajectories)
     data = source.some(_SOME)
     _check_motion(data)
+    basis, laws = equations.resolved(
+        basis, data[0], (*data[0].states, *_rates(form, data[0]), *data[0].inputs)
+    )
     data, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
-    return (source if source.whole is None else as_source(data)), data, basis
+    return (source if source.whole is None else as_source(data)), data, basis, laws
+
+
+def _rates(form: Formulation, like: Trajectory) -> tuple[str, ...]:
+    """The names of rates, where terms may hold them."""
+    every = form.variables(like.states, like.inputs)
+    return every[like.dimension : len(every) - len(like.inputs)]
 
 
 def _one_pass(request: Request, gather: Callable[..., Summary], run: Callable[[Problem], Model]) -> Model:

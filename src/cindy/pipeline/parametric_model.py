@@ -52,6 +52,7 @@ def identify_with_parameters(request: Request) -> Model:
             "Use Integral(), or give the parameters values: basis.at({…})."
         )
     problem = request.problem(motion)
+    motion = request.narrowed(motion, problem)
     if any(at_samples(c) for c in problem.constraints):
         raise ConstraintError(
             f"identify: a law that holds within a tolerance cannot be kept while {_named(basis)} is unknown. "

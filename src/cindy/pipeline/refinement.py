@@ -65,7 +65,7 @@ def refined(request: Request, model: Model, *, anyway: bool) -> Model:
     if (work > _MOST_WORK and not anyway) or any(at_samples(c) for c in problem.constraints):
         return model
     start = start_of(motion, support, model.coef[model.coef != 0], request.variance(motion))
-    here, found = _followed(motion, request.options(motion, problem), start)
+    here, found = _followed(request.narrowed(motion, problem), request.options(motion, problem), start)
     if found is None:
         return model
     found = picked(request.selection, here, found)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from cindy._types import Floats
 from cindy.basis import Basis
@@ -17,6 +19,7 @@ from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
 from cindy.pipeline.options import Options
 from cindy.problem import Problem
+from cindy.rows import Rows
 from cindy.selection import Selection
 from cindy.solver import Correction, Direct, Step
 from cindy.states import Motion
@@ -125,10 +128,20 @@ class Request:
             Summary((nothing,), ("all",), like.states, like.inputs, self.basis, form, motion.samples, skipped)
         )
 
+    def narrowed(self, motion: Motion, problem: Problem) -> Motion:
+        """The motion without coefficients that a constraint of their own says are zero: no candidates."""
+        rows = motion.constraints(problem.rows)
+        zero = np.unique(rows.matrix[_says_zero(rows)].indices)
+        if not len(zero):
+            return motion
+        return replace(motion, candidates=np.setdiff1d(motion.candidates, zero))
+
     def options(self, motion: Motion, problem: Problem) -> Options:
-        """How the passes over a motion are solved."""
+        """How the passes over a motion are solved; rows over what is no candidate are left out."""
+        rows = motion.constraints(problem.rows)
+        says = ~_says_zero(rows)
         return Options(
-            motion.constraints(problem.rows),
+            Rows(csr_array(rows.matrix[says]), rows.lower[says], rows.upper[says], rows.owner[says]),
             tuple(problem.constraints),
             self.price(motion),
             problem.weights,
@@ -151,3 +164,8 @@ class Request:
         """What a model remembers of it."""
         used = repr(self.correction or Direct())
         return {"selection": repr(self.selection), "correction": used, "tol": self.tol}
+
+
+def _says_zero(rows: Rows) -> NDArray[np.bool_]:
+    """(rows,) which of them say that one coefficient is zero, and nothing else."""
+    return np.asarray((np.diff(rows.matrix.indptr) == 1) & (rows.lower == 0) & (rows.upper == 0))

@@ -158,7 +158,13 @@ class Supports:
     @cached_property
     def coupled(self) -> bool:
         """Whether equalities tie coefficients to each other."""
-        return bool(self.constraints.equality.any())
+        return bool((np.diff(self.constraints.equalities.matrix.indptr) > 1).any())
+
+    @cached_property
+    def pinned(self) -> Ints:
+        """Coefficients whose value an equality of their own says."""
+        matrix = self.constraints.equalities.matrix
+        return np.unique(csr_array(matrix[np.diff(matrix.indptr) == 1]).indices)
 
     @cached_property
     def lengths(self) -> Floats:
@@ -169,7 +175,7 @@ class Supports:
         """Least squares under the equalities; raises InfeasibleError where they cannot be met."""
         chosen = np.union1d(np.asarray(list(support), dtype=np.intp), self.required)
         goal, columns = self.target, self.design[:, chosen]
-        equal = self.constraints.equalities if self.coupled else None
+        equal = self.constraints.equalities if self.constraints.equality.any() else None
         free = equal.freedom(chosen, also=equal.goal != 0) if equal is not None else None
         if free is not None:
             goal = goal - columns @ free.offset
@@ -282,18 +288,19 @@ class Supports:
         """The same rows with the noise taken for known, of this variance."""
         here = replace(self, known=True, price=self.price * scale)
         # What depends on the columns alone is the same.
-        for name in ("lengths", "group", "required", "coupled"):
+        for name in ("lengths", "group", "required", "coupled", "pinned"):
             here.__dict__[name] = getattr(self, name)
         return here
 
     def gains(self, fit: SupportFit) -> Floats:
-        """(coefficients,) by how much χ² falls when each term alone is added; 0 for those inside."""
+        """(coefficients,) by how much χ² falls when each term alone is added; 0 inside, or where pinned."""
         # The residual is orthogonal to the directions: only the length needs what is left of a column.
         inside = fit.directions.T @ self.design
         beyond = self.lengths**2 - np.einsum("ij,ij->j", inside, inside)
         new = beyond > (_DEPENDENT * np.where(self.lengths > 0, self.lengths, np.inf)) ** 2
         gain = np.where(new, (fit.left @ self.design) ** 2 / np.where(new, beyond, 1.0), 0.0)
         gain[fit.support] = 0.0
+        gain[self.pinned] = 0.0
         return np.asarray(gain)
 
     def connected_to(self, place: int) -> Ints:

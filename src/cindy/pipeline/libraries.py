@@ -1,0 +1,263 @@
+"""A library for each equation, and equations that are known.
+
+All equations share one basis, the union of their libraries. What an equation may not have is a constraint:
+
+1. `basis={"x": A, "y": B}`: the coefficients of terms outside A are zero in the equation of x.
+2. `known={"q": "v"}`: the formula is split into the summands of its sum. A summand that is a multiple of a
+   term of the libraries is that term; any other is a term of its own. Their coefficients are fixed, and all
+   others of that equation are zero.
+
+Where states are fitted, coefficients that are zero are no candidates (`Request.narrowed`), so that an
+equation with a small library costs no more than a small basis.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cindy._check import did_you_mean, short
+from cindy.basis import RUN, TIME, Basis, Custom, Sum
+from cindy.data import Trajectory
+from cindy.errors import ConstraintError, DataError
+from cindy.pipeline.shortcuts import basis_from_text
+from cindy.problem import Constraint, Names, Row
+
+__all__ = ["Equations", "check_agreement"]
+
+_POINTS = 16
+"""Points at which a summand of a formula is compared with the terms of the libraries."""
+
+
+@dataclass(frozen=True)
+class Library(Constraint):
+    """The equation of a state has terms of one basis only.
+
+    inputs: those of the data; time and run, which are added later, are known to the terms that ask for them
+    """
+
+    state: str
+    basis: Basis
+    inputs: tuple[str, ...]
+
+    def rows(self, names: Names) -> Iterator[Row]:
+        added = tuple(name for name in names.inputs if name not in self.inputs)
+        allowed = set(self.basis.apart_from(added).names(names.variables))
+        j, width = names.state(self.state), len(names.states)
+        for i, term in enumerate(names.terms):
+            if term not in allowed:
+                yield Row({i * width + j: 1.0}, 0.0, 0.0)
+
+    def __str__(self) -> str:
+        return f"the equation of {self.state} has terms of {self.basis!r}"
+
+
+@dataclass(frozen=True)
+class KnownEquation(Constraint):
+    """Every coefficient in the equation of a state is known; those that are not named are zero."""
+
+    state: str
+    formula: str
+    weights: tuple[tuple[str, float], ...]
+
+    def rows(self, names: Names) -> Iterator[Row]:
+        j, width, values = names.state(self.state), len(names.states), dict(self.weights)
+        for i, term in enumerate(names.terms):
+            value = values.get(term, 0.0)
+            yield Row({i * width + j: 1.0}, value, value)
+
+    def __str__(self) -> str:
+        return f"{self.state}' = {self.formula} is known"
+
+
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """What a user says of single equations.
+
+    shared: the basis of all equations, where there is one; own: the library of each state otherwise
+    known: the formula of each equation that is known
+    """
+
+    shared: Basis | str | None
+    own: Mapping[str, Basis]
+    known: Mapping[str, str]
+
+    @classmethod
+    def of(cls, basis: Any, known: Any) -> Equations:
+        """From what `identify` was given."""
+        if known is not None and not isinstance(known, Mapping):
+            raise DataError(
+                f'identify: `known` must be formulas by state, such as {{"q": "v"}}, but is {short(known)}.'
+            )
+        for state, formula in (known or {}).items():
+            if not isinstance(formula, str):
+                raise DataError(
+                    f"identify: the known equation of {state!r} must be a formula in text, "
+                    f"but is {short(formula)}."
+                )
+        if not isinstance(basis, Mapping):
+            return cls(basis, {}, dict(known or {}))
+        own = {state: _library(state, part) for state, part in basis.items()}
+        if not own:
+            raise DataError("identify: `basis` holds no library. Give one for each state.")
+        return cls(None, own, dict(known or {}))
+
+    @property
+    def union(self) -> Any:
+        """The terms of all libraries, before formulas add theirs."""
+        if self.shared is not None or not self.own:
+            return self.shared
+        parts: list[Basis] = []
+        for part in self.own.values():
+            if part not in parts:
+                parts.append(part)
+        return parts[0] if len(parts) == 1 else Sum(tuple(parts))
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is said of single equations."""
+        return not self.own and not self.known
+
+    def refuse_fields(self) -> None:
+        """Fields have one library for all equations."""
+        if not self.plain:
+            raise DataError(
+                "identify: a library for each equation and known equations are for trajectories, and these "
+                "data are fields. Give one basis, and constraints such as fix(state, term, value)."
+            )
+
+    def resolved(
+        self, basis: Basis, like: Trajectory, variables: tuple[str, ...]
+    ) -> tuple[Basis, tuple[Constraint, ...]]:
+        """The basis with the terms of known formulas, and what is said of every equation, as constraints.
+
+        variables: states, rates where terms may hold them, and inputs
+        """
+        if self.plain:
+            return basis, ()
+        self._check(like.states)
+        laws: list[Constraint] = []
+        extra: dict[str, str] = {}
+        for state, formula in self.known.items():
+            weights: dict[str, float] = {}
+            for sign, text in _summands(formula, state):
+                match = _multiple_of_term(text, basis, variables, state)
+                if match is None:
+                    extra[text] = text
+                term, factor = match or (text, 1.0)
+                weights[term] = weights.get(term, 0.0) + sign * factor
+            laws.append(KnownEquation(state, formula, tuple(weights.items())))
+        for state, part in self.own.items():
+            if state not in self.known:
+                laws.append(Library(state, part, like.inputs))
+        if extra:
+            others = [s for s in like.states if s not in self.known and s not in self.own]
+            laws += [Library(state, basis, like.inputs) for state in others]
+            basis = basis + Custom(extra)
+        return basis, tuple(laws)
+
+    def _check(self, states: tuple[str, ...]) -> None:
+        for what, given in (("basis", self.own), ("known", self.known)):
+            for state in given:
+                if state not in states:
+                    raise DataError(
+                        f'identify: `{what}` names the state "{state}", which the data do not have. '
+                        + did_you_mean(str(state), states)
+                    )
+        missing = [s for s in states if self.own and s not in self.own and s not in self.known]
+        if missing:
+            raise DataError(
+                f"identify: `basis` has no library for {', '.join(missing)}. Give one for each state, "
+                "or its equation in `known`."
+            )
+
+
+def check_agreement(laws: Sequence[Constraint], constraints: Sequence[Constraint], names: Names) -> None:
+    """Raise ConstraintError where a constraint of the user contradicts a library or a known equation."""
+    pinned = {place: (row.lower, law) for law in laws for row in law.rows(names) for place in row.weights}
+    for constraint in constraints if pinned else ():
+        for row in constraint.rows(names):
+            if not all(place in pinned for place in row.weights):
+                continue
+            value = sum(weight * pinned[place][0] for place, weight in row.weights.items())
+            if not row.lower - 1e-12 <= value <= row.upper + 1e-12:
+                other = pinned[next(iter(row.weights))][1]
+                raise ConstraintError(
+                    f"identify: the constraint {constraint} contradicts what else was said: {other}. "
+                    "Leave one of them out."
+                )
+
+
+def _library(state: str, part: Any) -> Basis:
+    if isinstance(part, str):
+        return basis_from_text(part, where=f"identify: the library of {state}")
+    if not isinstance(part, Basis):
+        raise DataError(
+            f'identify: the library of "{state}" must be a basis such as Polynomial(2), but is {short(part)}.'
+        )
+    return part
+
+
+def _summands(formula: str, state: str) -> list[tuple[int, str]]:
+    """The parts of a sum, each after its sign."""
+    try:
+        # A rate's name x' is no name to Python.
+        tree = ast.parse(
+            formula.strip().replace("^", "**").replace("'", "\N{MODIFIER LETTER PRIME}"), mode="eval"
+        )
+    except SyntaxError as error:
+        raise DataError(
+            f'identify: the known equation of {state} must be a formula such as "v - x*y", '
+            f"but {formula[:80]!r} cannot be read ({error.msg})."
+        ) from error
+
+    def parts(node: ast.expr, sign: int) -> Iterator[tuple[int, str]]:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            yield from parts(node.left, sign)
+            yield from parts(node.right, sign if isinstance(node.op, ast.Add) else -sign)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
+            yield from parts(node.operand, sign if isinstance(node.op, ast.UAdd) else -sign)
+        else:
+            yield sign, ast.unparse(node).replace("\N{MODIFIER LETTER PRIME}", "'")
+
+    return list(parts(tree.body, 1))
+
+
+def _multiple_of_term(
+    text: str, basis: Basis, variables: tuple[str, ...], state: str
+) -> tuple[str, float] | None:
+    """The term that a summand is a multiple of, and the factor; None where there is none."""
+    timed = variables if TIME in variables else (*variables, TIME)
+    points = np.random.default_rng(0).uniform(0.5, 1.5, (_POINTS, len(timed)))
+    constant = _number(text)
+    value = (
+        np.full(_POINTS, constant)
+        if constant is not None
+        else Custom({text: text}).evaluate(points, timed)[:, 0]
+    )
+    # Terms of single runs are not evaluated here.
+    if not basis.asks_for(RUN):
+        inside = timed if basis.asks_for(TIME) else variables
+        columns = basis.evaluate(points[:, : len(inside)], inside)
+        for name, column in zip(basis.names(inside), columns.T, strict=True):
+            ratio = value / np.where(column == 0, np.nan, column)
+            if np.isfinite(ratio).all() and np.ptp(ratio) <= 1e-9 * np.abs(ratio).max():
+                return name, float(f"{ratio.mean():.12g}")
+    if constant is not None:
+        raise DataError(
+            f"identify: the known equation of {state} has the constant {text}, but no library has the term "
+            '"1". Add a basis that has it, such as Polynomial(1).'
+        )
+    return None
+
+
+def _number(text: str) -> float | None:
+    """The value of a summand that is a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
