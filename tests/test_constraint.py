@@ -181,7 +181,7 @@ WRONG = [
     (lambda: table(exchange("S", "P", terms=["S^3"])), 'term "S\\^3"'),
     (lambda: table(linear({("S", "S P P"): 1}, 0)), "Did you mean"),
     (lambda: fix("S", "S", np.nan), "finite number, but is nan"),
-    (lambda: fix("S", "S", "two"), "finite number, but is 'two'"),
+    (lambda: fix("S", "S", "two"), "a number, but is 'two'"),
     (lambda: bound("S", "S"), "without either there is no constraint"),
     (lambda: bound("S", "S", 2, 1), "no number lies between lower = 2 and upper = 1"),
     (lambda: bound("S", "S", np.nan, 1), "no number lies between"),

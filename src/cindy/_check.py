@@ -12,7 +12,9 @@ from cindy.errors import DataError
 __all__ = [
     "did_you_mean",
     "floats",
+    "instance",
     "integer",
+    "non_negative",
     "numbers",
     "positive",
     "short",
@@ -61,7 +63,7 @@ def numbers(values: ArrayLike, where: str) -> Floats:
     """`values` as floats of any shape, whatever they are."""
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where} must be numbers, but is {short(values)}.") from error
 
 
@@ -78,15 +80,29 @@ def positive(value: float, where: str) -> float:
     """`value` as a float that is finite and above zero."""
     number = _number(value, where)
     if not (np.isfinite(number) and number > 0):
-        raise DataError(f"{where} must be a positive number, but is {value!r}.")
+        raise DataError(f"{where} must be a positive number, but is {short(value)}.")
+    return number
+
+
+def non_negative(value: float, where: str) -> float:
+    """`value` as a float that is finite and not below zero."""
+    number = _number(value, where)
+    if not (np.isfinite(number) and number >= 0):
+        raise DataError(f"{where} must be a number of at least 0, but is {short(value)}.")
     return number
 
 
 def integer(value: int, where: str, *, least: int) -> int:
     """`value` as an int that is at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise DataError(f"{where} must be a whole number of at least {least}, but is {value!r}.")
+        raise DataError(f"{where} must be a whole number of at least {least}, but is {short(value)}.")
     return int(value)
+
+
+def instance(value: object, kind: type | tuple[type, ...], where: str, what: str) -> None:
+    """Raise unless `value` is of a kind; `what` says in words what would be, and how to make one."""
+    if not isinstance(value, kind):
+        raise DataError(f"{where} must be {what}, but is {short(value)}.")
 
 
 def text(value: str, where: str) -> str:
@@ -140,4 +156,4 @@ def _number(value: float, where: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{where} must be a number, but is {value!r}.") from error
+        raise DataError(f"{where} must be a number, but is {short(value)}.") from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from cindy._check import numbers
 from cindy._types import Floats
 from cindy.errors import DataError
 
@@ -46,6 +47,7 @@ class LeastSquares:
     @classmethod
     def from_rows(cls, design: Floats, target: Floats, *, rows: int | None = None) -> LeastSquares:
         """The objective of the rows [design | target]; `rows` overrides their count."""
+        design, target = numbers(design, "LeastSquares: `design`"), numbers(target, "LeastSquares: `target`")
         if design.ndim != 2 or target.ndim != 2 or len(design) != len(target):
             raise DataError(
                 "LeastSquares: design and target must be matrices with as many rows each, "

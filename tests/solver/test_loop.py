@@ -144,6 +144,8 @@ def test_a_start_inside_the_region_is_not_made_worse(kind):
     [
         ({"tol": 0.0}, "`tol` must be a positive"),
         ({"max_iter": -1}, "`max_iter`"),
+        ({"callback": 3}, "`callback` must be a function"),
+        ({"correction": "direct"}, "`correction` must be one such as"),
         ({"max_seconds": 0}, "`max_seconds`"),
         ({"start": np.zeros((3, 12))}, "`start` must have shape"),
         ({"start": np.full((12, 3), 1e6)}, "`start` leaves the region"),

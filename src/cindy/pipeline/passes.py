@@ -14,6 +14,7 @@ from itertools import chain
 import numpy as np
 
 from cindy._types import Floats, Ints
+from cindy.errors import InfeasibleError
 from cindy.pipeline.models_met import Met, Search, better, rank
 from cindy.pipeline.options import Options
 from cindy.regression import refit
@@ -163,7 +164,10 @@ def picked(rule: Selection, motion: Motion, found: Found) -> Found:
             coef = (result.x * form.unit).ravel()[support]
             best = replace(best, fitted=replace(best.fitted, law=law, coef=coef))
             break
-        x = refit(white, support).x.ravel()[support]
+        try:
+            x = refit(white, support).x.ravel()[support]
+        except InfeasibleError as error:
+            raise form.named(error, support) from error
         start = replace(best.fitted, law=law, coef=x * form.unit.ravel()[support], settled=False)
         best = state.fit(start, NEARBY) or state.priced(start, np.inf)
         if not rule.repeats:

@@ -10,7 +10,7 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
-from cindy._check import did_you_mean, unique_names
+from cindy._check import did_you_mean, short, unique_names
 from cindy.basis import Basis, Term, term_variables
 from cindy.errors import ConstraintError
 
@@ -193,12 +193,13 @@ def _equal(a: int, b: int) -> Iterator[Row]:
 def fix(state: str, term: str, value: float) -> Constraint:
     """The coefficient of the term in the equation of the state is `value`."""
     number = _finite(value, "fix: `value`")
+    state, term = _place((state, term), "fix")
     return _Linear((((state, term), 1.0),), number, number, f"[{state}: {term}] = {number:g}")
 
 
 def bound(state: str, term: str, lower: float = -np.inf, upper: float = np.inf) -> Constraint:
     """The coefficient of the term in the equation of the state lies between two numbers."""
-    return _between({(state, term): 1.0}, lower, upper, "bound")
+    return _between({_place((state, term), "bound"): 1.0}, lower, upper, "bound")
 
 
 def tie(first: Place, second: Place, ratio: float = 1.0) -> Constraint:
@@ -225,7 +226,8 @@ def conserve(
     >>> print(conserve({"S": 1, "ES": 1, "P": 1}))
     S + ES + P is conserved
     """
-    table = dict(weights) if isinstance(weights, Mapping) else dict.fromkeys(_several(weights), 1.0)
+    states = _several(weights, "conserve: `weights`")
+    table = dict(weights) if isinstance(weights, Mapping) else dict.fromkeys(states, 1.0)
     if not table:
         raise ConstraintError("conserve: at least one state is needed, but none was given.")
     pairs = tuple((s, _finite(w, f"conserve: the weight of {s!r}")) for s, w in table.items())
@@ -233,10 +235,12 @@ def conserve(
         raise ConstraintError(
             f"conserve: the weights of {', '.join(s for s, _ in pairs)} are all 0, so nothing is conserved."
         )
-    if tolerance is not None and not (np.isfinite(tolerance) and tolerance > 0):
-        raise ConstraintError(
-            f"conserve: `tolerance` must be positive, or None for exact, not {tolerance!r}."
-        )
+    if tolerance is not None:
+        tolerance = _finite(tolerance, "conserve: `tolerance`")
+        if tolerance <= 0:
+            raise ConstraintError(
+                f"conserve: `tolerance` must be positive, or None for exact, not {tolerance!r}."
+            )
     return Conservation(pairs, _finite(rate, "conserve: `rate`"), tolerance)
 
 
@@ -252,18 +256,24 @@ def exchange(
         term, and every other equation stays as it is under the swap
     terms: only for these
     """
-    if scope not in ("pair", "all"):
-        raise ConstraintError(f'exchange: `scope` must be "pair" or "all", but is {scope!r}.')
+    if not (isinstance(scope, str) and scope in ("pair", "all")):
+        raise ConstraintError(f'exchange: `scope` must be "pair" or "all", but is {short(scope)}.')
+    first, second = _name(first, "exchange: `first`"), _name(second, "exchange: `second`")
     if first == second:
         raise ConstraintError(f"exchange: two different states are needed, but both are {first!r}.")
-    return Exchange(first, second, scope, None if terms is None else tuple(_several(terms)))
+    only = None if terms is None else tuple(_several(terms, "exchange: `terms`"))
+    return Exchange(first, second, scope, only)
 
 
 def _between(weights: Mapping[Place, float], lower: float, upper: float, where: str) -> Constraint:
+    if not isinstance(weights, Mapping):
+        raise ConstraintError(
+            f'{where}: `weights` must be a table {{("state", "term"): weight}}, but is {short(weights)}.'
+        )
     if not weights:
         raise ConstraintError(f"{where}: at least one coefficient is needed, but none was given.")
     pairs = tuple((_place(p, where), _finite(w, f"{where}: a weight")) for p, w in weights.items())
-    low, high = float(lower), float(upper)
+    low, high = _limit(lower, f"{where}: `lower`"), _limit(upper, f"{where}: `upper`")
     if np.isnan(low) or np.isnan(high) or low > high or low == np.inf or high == -np.inf:
         raise ConstraintError(f"{where}: no number lies between lower = {lower!r} and upper = {upper!r}.")
     if not (np.isfinite(low) or np.isfinite(high)):
@@ -284,21 +294,38 @@ def _between(weights: Mapping[Place, float], lower: float, upper: float, where: 
 
 def _place(place: Place, where: str) -> Place:
     if not (isinstance(place, tuple) and len(place) == 2 and all(isinstance(p, str) for p in place)):
-        raise ConstraintError(f'{where}: a coefficient is a pair ("state", "term"), but {place!r} is not.')
+        raise ConstraintError(
+            f'{where}: a coefficient is a pair ("state", "term"), but {short(place)} is not.'
+        )
     return place
 
 
-def _several(names: Iterable[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+def _name(name: str, where: str) -> str:
+    if not isinstance(name, str):
+        raise ConstraintError(f"{where} must be a name, but is {short(name)}.")
+    return name
+
+
+def _several(names: Iterable[str], where: str) -> list[str]:
+    try:
+        every = [names] if isinstance(names, str) else list(names)
+    except TypeError:
+        raise ConstraintError(f"{where} must be names, but is {short(names)}.") from None
+    return [_name(name, f"{where}, each,") for name in every]
+
+
+def _limit(value: float, where: str) -> float:
+    """A number, or ± infinity."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ConstraintError(f"{where} must be a number, but is {short(value)}.") from None
 
 
 def _finite(value: float, where: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
+    number = _limit(value, where)
     if not np.isfinite(number):
-        raise ConstraintError(f"{where} must be a finite number, but is {value!r}.")
+        raise ConstraintError(f"{where} must be a finite number, but is {short(value)}.")
     return number
 
 
@@ -354,7 +381,8 @@ def preserve_energy(states: Iterable[str] | Mapping[str, float] | None = None) -
         return EnergyPreserving(None)
     if isinstance(states, Mapping):
         for name, weight in states.items():
-            if not np.isfinite(weight) or weight <= 0:
+            _name(name, "preserve_energy: a state")
+            if _finite(weight, f'preserve_energy: the weight of "{name}"') <= 0:
                 raise ConstraintError(
                     f'preserve_energy: the weight of "{name}" must be positive, but is {weight!r}.'
                 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from cindy._check import positive, short
+from cindy._check import floats, instance, positive, short
 from cindy._types import Floats
 from cindy.errors import ConstraintError, DataError
 from cindy.least_squares import LeastSquares
@@ -45,8 +47,12 @@ class Problem:
     floor: Floats | None = None
 
     def __post_init__(self) -> None:
+        instance(self.summary, Summary, "Problem: `summary`", "the Summary that cindy.accumulate gives")
         if self.radius is not None:
             positive(self.radius, "Problem: `radius`")
+        for name, ndim in (("samples", 2), ("floor", 1)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, floats(getattr(self, name), f"Problem: `{name}`", ndim=ndim))
         object.__setattr__(self, "constraints", _all_constraints(self.constraints))
         if not isinstance(self.weights, Weights):
             raise DataError(f"Problem: `weights` must be Adaptive() or Uniform(), but is {self.weights!r}.")
@@ -161,12 +167,14 @@ class Problem:
 
 
 def _all_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    if isinstance(constraints, (Constraint, str)) or not isinstance(constraints, Iterable):
-        constraints = (constraints,)
-    for one in constraints:
+    every: tuple[Any, ...] = (constraints,)
+    if not isinstance(constraints, (Constraint, str)):
+        with suppress(TypeError):
+            every = tuple(constraints)
+    for one in every:
         if not isinstance(one, Constraint):
             raise ConstraintError(
                 "Problem: constraints are made by cindy.fix, bound, tie, conserve, exchange or linear, "
                 f"but one is {short(one)}."
             )
-    return tuple(constraints)
+    return every

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array, diags_array
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from cindy._check import instance, positive, short
 from cindy._types import Floats
 from cindy.basis import Basis, Polynomial
 from cindy.data import Trajectory
@@ -166,20 +167,30 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         return found
 
 
+def _dimensions(value: Any) -> int:
+    """As numpy has it; 1 for rows of different length, and for what is no array at all."""
+    try:
+        return np.ndim(value)
+    except ValueError:
+        return 1
+
+
 def _is_list(X: Any) -> bool:
     """Whether X holds several trajectories, and is not itself a table written as a list of rows."""
-    return isinstance(X, (list, tuple)) and not (X and np.ndim(X[0]) < 2 and not isinstance(X[0], Trajectory))
+    return isinstance(X, (list, tuple)) and not (
+        X and _dimensions(X[0]) < 2 and not isinstance(X[0], Trajectory)
+    )
 
 
 def _each(value: Any, count: int, is_list: bool, name: str) -> list[Any]:
     """One value per trajectory: from a list of them, or one shared by all."""
-    if not is_list or value is None or np.ndim(value) == 0:
+    if not is_list or value is None or _dimensions(value) == 0:
         return [value] * count
-    if isinstance(value, (list, tuple)) and np.ndim(value[0]) > 0:
+    if isinstance(value, (list, tuple)) and _dimensions(value[0]) > 0:
         if len(value) != count:
             raise DataError(f"CINDy: `{name}` must have one entry per trajectory, {count}, not {len(value)}.")
         return list(value)
-    if name == "t" and np.ndim(value) == 1 and len(value) == count and count > 1:
+    if name == "t" and _dimensions(value) == 1 and len(value) == count and count > 1:
         raise DataError("CINDy: `t` must be a list of arrays, one per trajectory, or one array for all.")
     return [value] * count
 
@@ -196,8 +207,11 @@ def _trajectory(X: Any, t: Any, u: Any, time: str | None, step: float | None) ->
             "CINDy: the times are missing. Pass t=times or t=step, a Trajectory, or a DataFrame with "
             "CINDy(time=…)."
         )
-    times = np.arange(len(values)) * float(t) if np.ndim(t) == 0 else np.asarray(t)
-    return _unbroken(Trajectory(times, values, names, u=u))
+    if _dimensions(values) == 0 or not len(values):
+        raise DataError(f"CINDy: X must be an array (n, states) or a list of these, but is {short(X)}.")
+    if _dimensions(t) == 0:
+        t = positive(t, "CINDy: the time step `t`") * np.arange(len(values))
+    return _unbroken(Trajectory(t, values, names, u=u))
 
 
 def _table(X: Any, time: str | None) -> tuple[Any, tuple[str, ...] | None, Any]:
@@ -286,6 +300,9 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ConditionalGradientRegressor:
         """Fit coefficients to X (samples, features), y (samples,) or (samples, targets)."""
+        for name in ("scale", "fit_intercept"):
+            where = f"ConditionalGradientRegressor: `{name}`"
+            instance(getattr(self, name), (bool, np.bool_), where, "True or False")
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
         y = np.asarray(y, dtype=np.float64)
         target = y.reshape(len(y), -1)
@@ -301,7 +318,7 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         self.result_ = conditional_gradient(
             objective,
             oracle_for(region),
-            self.correction or Direct(leap=True),
+            Direct(leap=True) if self.correction is None else self.correction,
             tol=self.tol,
             max_iter=self.max_iter,
         )

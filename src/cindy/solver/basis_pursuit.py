@@ -17,15 +17,15 @@ from functools import partial
 
 import numpy as np
 
-from cindy._check import integer, positive
+from cindy._check import instance, integer, non_negative, positive
 from cindy._types import Floats
-from cindy.errors import CindyError, DataError, InfeasibleError, SolverError
+from cindy.errors import CindyError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
 from cindy.solver.certificate import floor
 from cindy.solver.correction import Correction
 from cindy.solver.linear_program import nearest_to_zero, oracle_for
-from cindy.solver.loop import conditional_gradient
-from cindy.solver.oracle import Line, Oracle
+from cindy.solver.loop import check_problem, conditional_gradient
+from cindy.solver.oracle import Ball, Line, Oracle
 from cindy.solver.region import Region
 from cindy.solver.result import Result, Status, Step
 
@@ -92,9 +92,8 @@ def basis_pursuit(
     """
     positive(tol, "basis_pursuit: `tol`")
     integer(max_radii, "basis_pursuit: `max_radii`", least=1)
-    if not (np.isfinite(epsilon) and epsilon >= 0):
-        raise DataError(f"basis_pursuit: `epsilon` must be a number of at least 0, but is {epsilon!r}.")
-    least, point = _begin(objective, region)
+    epsilon = non_negative(epsilon, "basis_pursuit: `epsilon`")
+    least, point = _begin(objective, region, correction)
     scale = float(np.sum(objective.target**2)) or objective.value(point) or 1.0
     radius = (1.0 + _ROOM) * region.norm(point)
     if radius == 0.0:
@@ -172,14 +171,12 @@ def _solve(
     )
 
 
-def _begin(objective: LeastSquares, region: Region) -> tuple[float, Floats]:
+def _begin(objective: LeastSquares, region: Region, correction: Correction | None) -> tuple[float, Floats]:
     """A radius that the rows do not allow any point to be below, and a point about there."""
+    instance(objective, LeastSquares, "basis_pursuit: `objective`", "LeastSquares.from_rows(design, target)")
+    instance(region, Region, "basis_pursuit: `region`", "a Region, such as Region(size, radius)")
+    check_problem(objective, Ball(region), correction, "basis_pursuit")
     shape = (objective.terms, objective.targets)
-    if region.size != shape[0] * shape[1]:
-        raise DataError(
-            f"basis_pursuit: the region has {region.size} coefficients, but the objective has "
-            f"{shape[0]} terms × {shape[1]} targets."
-        )
     if (region.lower <= 0).all() and (region.upper >= 0).all():
         return 0.0, np.zeros(shape)
     point, least = nearest_to_zero(region)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Space, is_foreign, space_of
+from cindy._check import numbers, short
 from cindy._types import Floats
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares
@@ -79,13 +80,16 @@ class DeviceRows(LeastSquares):
 
     def __init__(self, design: Any, target: Any, *, device: Any = "cuda") -> None:
         space = space_of(device)
+        for part in (design, target):
+            if not isinstance(getattr(part, "shape", None), tuple):
+                raise DataError(f"DeviceRows: design and target must be arrays, but one is {short(part)}.")
         if len(design.shape) != 2 or len(target.shape) != 2 or design.shape[0] != target.shape[0]:
             raise DataError(
                 "DeviceRows: design and target must be matrices with as many rows each, "
                 f"but have shapes {tuple(design.shape)} and {tuple(target.shape)}."
             )
         values = space.put(design)
-        goal = space.get(target) if is_foreign(target) else np.asarray(target, dtype=np.float64)
+        goal = space.get(target) if is_foreign(target) else numbers(target, "DeviceRows: `target`")
         if not np.isfinite(goal).all() or not bool(space.xp.all(space.xp.isfinite(values))):
             raise DataError("DeviceRows: design and target must be finite.")
         terms, rows = int(values.shape[1]), int(values.shape[0])

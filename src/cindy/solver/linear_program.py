@@ -7,8 +7,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from cindy._check import instance, numbers, short
 from cindy._types import Floats, Ints
-from cindy.errors import InfeasibleError, SolverError
+from cindy.errors import DataError, InfeasibleError, SolverError
 from cindy.solver.certificate import lower_bound
 from cindy.solver.oracle import Atom, Ball, Line, Oracle, Rays
 from cindy.solver.presolve import presolve
@@ -264,6 +265,7 @@ def _why_infeasible(region: Region) -> str:
 
 def smallest_radius(region: Region) -> tuple[float, Floats]:
     """The least radius at which the rows can be met, and a point there, (size,)."""
+    _check(region, "smallest_radius")
     point, _ = nearest_to_zero(region)
     return region.norm(point), point
 
@@ -301,7 +303,13 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
 
     Empty where HiGHS finds the rows possible after all.
     """
-    label = np.arange(region.rows) if owner is None else owner
+    _check(region, "contradictory")
+    label = np.arange(region.rows) if owner is None else numbers(owner, "contradictory: `owner`")
+    if label.shape != (region.rows,):
+        raise DataError(
+            f"contradictory: `owner` must have a number for each of the {region.rows} rows, "
+            f"but is {short(owner)}."
+        )
     program = _Program(region, budget=np.inf)
     if program.possible:
         return []
@@ -314,6 +322,10 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
         if not _possible(region, np.isin(label, rest)):
             members = rest
     return [int(member) for member in members]
+
+
+def _check(region: Region, where: str) -> None:
+    instance(region, Region, f"{where}: `region`", "a Region, such as Region(size, radius)")
 
 
 def _possible(region: Region, chosen: NDArray[np.bool_]) -> bool:
@@ -338,6 +350,7 @@ def oracle_for(region: Region) -> Oracle:
     blocks (ties, conservation laws, signs): closed form over the corners of the
     blocks, after presolve. Anything else: a linear program, kept between calls.
     """
+    _check(region, "oracle_for")
     if region.rows == 0:
         return Ball(region)
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cindy._check import floats, integer, positive
+from cindy._check import floats, instance, integer, positive, short
 from cindy._types import Floats
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
@@ -54,7 +54,8 @@ def conditional_gradient(
     array([2., 0., 0.])
     """
     began = time.perf_counter()
-    _check(objective, oracle, tol, max_iter, max_seconds)
+    check_problem(objective, oracle, correction, "conditional_gradient")
+    _check_limits(tol, max_iter, max_seconds, callback)
     scale, iterate, advance = _begin(objective, oracle, correction or Direct(), tol, start)
     history: list[Step] = []
     trace = Trace(max(_size(objective) // 2, 50_000))
@@ -86,8 +87,7 @@ def conditional_gradient(
             falls = iterate.objective < (1.0 - MEASURABLE) * step.objective
             idle, narrowest = 0 if falls or gap < narrowest else idle + 1, min(narrowest, gap)
     result = _result(iterate.x.copy(), tuple(history), scale, status, time.perf_counter() - began, trace)
-    _warn(result, tol, quiet)
-    return result
+    return _warned(result, tol, quiet)
 
 
 def _last(
@@ -104,6 +104,7 @@ def _last(
 
 def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> float:
     """The Frank-Wolfe gap at any feasible x, (terms, targets): no point of the region is better by more."""
+    check_problem(objective, oracle, None, "gap_at")
     point = floats(x, "gap_at: `x`", ndim=2)
     if point.shape != (objective.terms, objective.targets):
         raise DataError(
@@ -159,24 +160,33 @@ def _size(objective: LeastSquares | SampledRows) -> int:
     return objective.factor.size
 
 
-def _check(
-    objective: LeastSquares | SampledRows,
-    oracle: Oracle,
-    tol: float,
-    max_iter: int,
-    max_seconds: float | None,
+def check_problem(
+    objective: LeastSquares | SampledRows, oracle: Oracle, correction: Correction | None, where: str
 ) -> None:
+    """Raise unless these are what a run needs, and fit together."""
+    made = "LeastSquares.from_rows(design, target) or SampledRows(design, target)"
+    instance(objective, (LeastSquares, SampledRows), f"{where}: `objective`", made)
+    instance(oracle, Oracle, f"{where}: `oracle`", "an oracle, such as oracle_for(region)")
+    if correction is not None:
+        instance(correction, Correction, f"{where}: `correction`", "one such as Direct() or Blended()")
     if oracle.region.size != objective.terms * objective.targets:
         raise DataError(
-            f"conditional_gradient: the region has {oracle.region.size} coefficients, but the objective has "
+            f"{where}: the region has {oracle.region.size} coefficients, but the objective has "
             f"{objective.terms} terms × {objective.targets} targets."
         )
     if isinstance(objective, LeastSquares):
-        floats(objective.factor, "conditional_gradient: the factor of the objective", ndim=2)
+        floats(objective.factor, f"{where}: the factor of the objective", ndim=2)
+
+
+def _check_limits(tol: float, max_iter: int, max_seconds: float | None, callback: object) -> None:
     positive(tol, "conditional_gradient: `tol`")
     integer(max_iter, "conditional_gradient: `max_iter`", least=0)
     if max_seconds is not None:
         positive(max_seconds, "conditional_gradient: `max_seconds`")
+    if callback is not None and not callable(callback):
+        raise DataError(
+            f"conditional_gradient: `callback` must be a function of a Step, but is {short(callback)}."
+        )
 
 
 def _start(
@@ -239,9 +249,9 @@ def _status(step: Step, target: float, max_iter: int, max_seconds: float | None,
     return None
 
 
-def _warn(result: Result, tol: float, quiet: bool) -> None:
+def _warned(result: Result, tol: float, quiet: bool) -> Result:
     if quiet or result.status in (Status.CONVERGED, Status.STOPPED):
-        return
+        return result
     advice = {
         Status.ITERATIONS: "Raise `max_iter`, or loosen `tol`.",
         Status.TIME: "Raise `max_seconds`, or loosen `tol`.",
@@ -253,3 +263,4 @@ def _warn(result: Result, tol: float, quiet: bool) -> None:
         ConvergenceWarning,
         stacklevel=3,
     )
+    return result

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from cindy._check import floats, integer, positive
+from cindy._check import floats, integer, numbers, positive
 from cindy._types import Floats
 from cindy.errors import DataError, InfeasibleError
 
@@ -80,16 +80,22 @@ class Region:
 
     def norm(self, x: ArrayLike) -> float:
         """Σ weights_i |x_i| of x, flat or of shape (terms, targets)."""
-        return float(self.weights @ np.abs(np.asarray(x, dtype=np.float64).ravel()))
+        return float(self.weights @ np.abs(self._flat(x)))
 
     def violation(self, x: ArrayLike) -> float:
         """By how much x exceeds the radius or leaves a row, whichever is largest; 0 inside."""
-        flat = np.asarray(x, dtype=np.float64).ravel()
+        flat = self._flat(x)
         worst = max(0.0, self.norm(flat) - self.radius)
         if self.rows:
             values = self.matrix @ flat
             worst = max(worst, float(np.max(self.lower - values)), float(np.max(values - self.upper)))
         return worst
+
+    def _flat(self, x: ArrayLike) -> Floats:
+        flat = numbers(x, "Region: `x`").ravel()
+        if len(flat) != self.size:
+            raise DataError(f"Region: `x` must have {self.size} coefficients, but has {len(flat)}.")
+        return flat
 
     def with_radius(self, radius: float) -> "Region":
         """The same region with another radius."""
@@ -130,7 +136,7 @@ def _rows(matrix: ArrayLike | scipy.sparse.sparray | None, size: int) -> Sparse:
 
 
 def _bound(values: ArrayLike, name: str, count: int) -> Floats:
-    array = np.array(values, dtype=np.float64)
+    array = numbers(values, f"Region: `{name}`").copy()
     if array.ndim == 0:
         array = np.full(count, float(array))
     if array.shape != (count,):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy._check import integer
+from cindy._check import integer, short
 from cindy._types import Floats, Ints
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares
@@ -59,7 +59,7 @@ class SampledRows:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        shapes = [tuple(np.shape(part)) for part in (self.design, self.target)]
+        shapes = [_shape(part) for part in (self.design, self.target)]
         if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or shapes[0][0] != shapes[1][0]:
             raise DataError(
                 "SampledRows: `design` must be (rows, terms) and `target` (rows, targets), with as many rows "
@@ -179,6 +179,17 @@ class Reading:
             target = _numbers(f.target, part, "target")
             yield _numbers(f.design, part, "design"), target.reshape(len(target), f.targets)
             self._read += part.stop - part.start
+
+
+def _shape(rows: Any) -> tuple[int, ...]:
+    """Of anything that gives rows; lists and the like have none that counts."""
+    shape = getattr(rows, "shape", None)
+    if isinstance(shape, tuple) and hasattr(rows, "__getitem__"):
+        return shape
+    raise DataError(
+        "SampledRows: `design` and `target` must be arrays, or give rows as arrays do, "
+        f"but one is {short(rows)}."
+    )
 
 
 def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:

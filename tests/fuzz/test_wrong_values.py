@@ -1,0 +1,216 @@
+"""Values of every wrong kind at the doors of the solver, of constraints and of the estimators.
+
+Each argument of each call is replaced by each wrong value in turn. The call may succeed, for what is wrong
+for one argument is right for another; if it fails, it fails with an error of this library.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cindy
+from cindy.errors import CindyError
+from cindy.least_squares import LeastSquares
+from cindy.problem import Problem
+from cindy.solver import (
+    Blended,
+    DeviceRows,
+    Direct,
+    FullyCorrective,
+    Region,
+    SampledRows,
+    basis_pursuit,
+    conditional_gradient,
+    contradictory,
+    gap_at,
+    oracle_for,
+    smallest_radius,
+)
+
+WRONG: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    math.nan,
+    math.inf,
+    10**400,
+    2j,
+    "a",
+    "",
+    b"x",
+    (),
+    [],
+    {},
+    set(),
+    {"a"},
+    [None],
+    ["a"],
+    ["a", "a"],
+    [[1.0], [1.0, 2.0]],
+    {"a": None},
+    {"a": "b"},
+    {1: 1.0},
+    {("x", "y"): "z"},
+    {("x",): 1.0},
+    (1, 2),
+    ("x", 1),
+    range(3),
+    object(),
+    object,
+    len,
+    np.array(["a"]),
+    np.array(2.0),
+    np.zeros((2, 2, 2)),
+    np.array([1.0, np.nan]),
+    np.array([object()]),
+    np.datetime64("2020-01-01"),
+    slice(1),
+]
+
+DESIGN, TARGET = np.eye(3), np.ones((3, 1))
+OBJECTIVE = LeastSquares.from_rows(DESIGN, TARGET)
+BALL = Region(3, 2.0)
+T = np.linspace(0.0, 2.0, 40)
+SWING = cindy.Trajectory(T, np.column_stack([np.cos(T), -np.sin(T)]), ("x", "v"))
+SUMMARY = cindy.accumulate(SWING, cindy.Polynomial(1))
+
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "fix": (cindy.fix, {"state": "x", "term": "y", "value": 1.0}),
+    "bound": (cindy.bound, {"state": "x", "term": "y", "lower": 0.0, "upper": 1.0}),
+    "tie": (cindy.tie, {"first": ("x", "y"), "second": ("y", "x"), "ratio": 2.0}),
+    "linear": (cindy.linear, {"weights": {("x", "y"): 1.0}, "lower": 0.0, "upper": 1.0}),
+    "conserve": (cindy.conserve, {"weights": {"x": 1.0}, "rate": 0.0, "tolerance": 0.1}),
+    "exchange": (cindy.exchange, {"first": "x", "second": "y", "scope": "pair", "terms": ("x",)}),
+    "preserve_energy": (cindy.preserve_energy, {"states": ("x", "y")}),
+    "Adaptive": (cindy.Adaptive, {"power": 1.0}),
+    "Direct": (Direct, {"leap": False}),
+    "Blended": (Blended, {"inner_steps": 10}),
+    "FullyCorrective": (FullyCorrective, {"accuracy": 0.1, "inner_steps": 10}),
+    "Region": (
+        Region,
+        {"size": 3, "radius": 1.0, "weights": np.ones(3), "matrix": np.eye(3), "lower": 0.0, "upper": 1.0},
+    ),
+    "with_radius": (BALL.with_radius, {"radius": 1.0}),
+    "norm": (BALL.norm, {"x": np.zeros(3)}),
+    "violation": (BALL.violation, {"x": np.zeros(3)}),
+    "SampledRows": (SampledRows, {"design": DESIGN, "target": TARGET, "batch": 2, "seed": 0}),
+    "DeviceRows": (DeviceRows, {"design": DESIGN, "target": TARGET, "device": np}),
+    "from_rows": (LeastSquares.from_rows, {"design": DESIGN, "target": TARGET}),
+    "oracle_for": (oracle_for, {"region": BALL}),
+    "oracle": (oracle_for(BALL), {"gradient": np.ones(3)}),
+    "smallest_radius": (smallest_radius, {"region": BALL}),
+    "contradictory": (contradictory, {"region": BALL, "owner": None}),
+    "conditional_gradient": (
+        conditional_gradient,
+        {
+            "objective": OBJECTIVE,
+            "oracle": oracle_for(BALL),
+            "correction": Direct(),
+            "tol": 1e-6,
+            "max_iter": 10,
+            "max_seconds": 1.0,
+            "start": np.zeros((3, 1)),
+        },
+    ),
+    "gap_at": (gap_at, {"objective": OBJECTIVE, "oracle": oracle_for(BALL), "x": np.zeros((3, 1))}),
+    "basis_pursuit": (
+        basis_pursuit,
+        {
+            "objective": OBJECTIVE,
+            "region": BALL,
+            "epsilon": 1.0,
+            "correction": Direct(),
+            "tol": 1e-6,
+            "max_iter": 10,
+            "max_radii": 10,
+        },
+    ),
+    "Problem": (
+        Problem,
+        {
+            "summary": SUMMARY,
+            "radius": 1.0,
+            "constraints": [cindy.fix("x", "v", 1.0)],
+            "weights": cindy.Adaptive(),
+            "samples": None,
+            "floor": None,
+        },
+    ),
+}
+
+
+def foreign(call: Callable[..., Any], arguments: dict[str, Any]) -> list[str]:
+    """What ends in an error that is not of this library."""
+    found = []
+    for name in arguments:
+        for wrong in WRONG:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    call(**{**arguments, name: wrong})
+                except CindyError as error:
+                    if len(str(error)) < 20:
+                        found.append(f"{name}={wrong!r}: says only {error}")
+                except Exception as error:
+                    found.append(f"{name}={wrong!r}: {type(error).__name__}: {error}")
+    return found
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_value_is_told_in_a_sentence(name):
+    call, arguments = CALLS[name]
+    call(**arguments)
+    assert foreign(call, arguments) == []
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "CINDy": {
+        "basis": None,
+        "formulation": None,
+        "constraints": (),
+        "selection": None,
+        "correction": None,
+        "weights": None,
+        "radius": None,
+        "tol": 1e-3,
+        "max_iter": 20,
+        "seed": 0,
+        "passes": 1,
+        "time": None,
+    },
+    "ConditionalGradientRegressor": {
+        "radius": None,
+        "weights": None,
+        "matrix": np.eye(3),
+        "lower": -1.0,
+        "upper": 1.0,
+        "scale": True,
+        "fit_intercept": False,
+        "correction": None,
+        "tol": 1e-3,
+        "max_iter": 20,
+    },
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_wrong_setting_of_an_estimator_is_told_by_fit(name):
+    pytest.importorskip("sklearn")
+    kind = getattr(cindy, name)
+    data = ([SWING],) if name == "CINDy" else (np.random.default_rng(0).normal(size=(20, 3)), np.arange(20.0))
+    assert foreign(lambda **settings: kind(**settings).fit(*data), SETTINGS[name]) == []
+
+
+def test_cindy_refuses_what_is_no_data_in_a_sentence():
+    pytest.importorskip("sklearn")
+
+    def fit(**data: Any) -> None:
+        cindy.CINDy(passes=1, max_iter=20).fit(**data)
+
+    assert foreign(fit, {"X": SWING.x, "t": 0.05, "u": None}) == []
