@@ -77,7 +77,7 @@ def test_the_page_says_everything_there_is_to_say(page):
         "x is <conserved> & kept",
         "The largest violation, over all of them, is 2.0 × 10⁻¹⁶",
         "could explain at most 3.0 × 10⁻⁵ more",
-        "1 warning, see below.",
+        "see below.",
         "The search converged after 3 iterations",
         "Significance(level=0.05)",
         "numpy " + np.__version__,
