@@ -78,12 +78,12 @@ class DeviceTrajectory(Trajectory):
 
     def part(self, start: int, stop: int) -> Trajectory:
         stretch(start, stop, len(self), "Trajectory", "samples")
-        made = object.__new__(DeviceTrajectory)
+        part = object.__new__(DeviceTrajectory)
         settings = {k: v for k, v in self.__dict__.items() if k not in ("t", "x")}
-        made.__dict__.update(
+        part.__dict__.update(
             settings | {"times": self.times[start:stop], "columns": self.columns[start:stop, :]}
         )
-        return made
+        return part
 
     def step(self, start: int, stop: int) -> float | None:
         t = self.times[start:stop]

@@ -228,12 +228,12 @@ class Field:
     def part(self, start: int, stop: int) -> Field:
         """The field at the times start … stop − 1, read into memory."""
         stretch(start, stop, len(self), self._where, "times")
-        made = object.__new__(Field)
-        made.__dict__.update(self.__dict__)
-        made._coordinates = {**self._coordinates, self.time: self.t[start:stop]}
-        made._grids = {name: self.slab(name, start, stop) for name in self._grids}
-        made._mask = None
-        return made
+        copy = object.__new__(Field)
+        copy.__dict__.update(self.__dict__)
+        copy._coordinates = {**self._coordinates, self.time: self.t[start:stop]}
+        copy._grids = {name: self.slab(name, start, stop) for name in self._grids}
+        copy._mask = None
+        return copy
 
     @property
     def first(self) -> Field:
@@ -265,11 +265,11 @@ class Field:
         """The same with the inputs of another field on the same grid."""
         if not isinstance(other, Field):
             raise DataError(f"{self._where}: expected another Field, but got {short(other)}.")
-        made = object.__new__(Field)
-        made.__dict__.update(self.__dict__)
-        made.inputs = other.inputs
-        made._grids = {**self._grids, **{name: other._grids[name] for name in other.inputs}}
-        return made
+        copy = object.__new__(Field)
+        copy.__dict__.update(self.__dict__)
+        copy.inputs = other.inputs
+        copy._grids = {**self._grids, **{name: other._grids[name] for name in other.inputs}}
+        return copy
 
     def smoothed(self) -> Field:
         """The fields without most of their noise: waves in space and time that do not rise above it are left
@@ -310,19 +310,19 @@ def is_fields(data: Any) -> bool:
 
 def as_fields(data: Any) -> list[Field]:
     """A list of fields with the same variables and axes."""
-    found = [data] if isinstance(data, Field) else _listed(data)
-    for i, one in enumerate(found):
-        if not isinstance(one, Field):
-            raise DataError(f"Fields and other data cannot be mixed: item {i} is a {type(one).__name__}.")
+    fields = [data] if isinstance(data, Field) else _listed(data)
+    for i, field in enumerate(fields):
+        if not isinstance(field, Field):
+            raise DataError(f"Fields and other data cannot be mixed: item {i} is a {type(field).__name__}.")
         for what in ("states", "inputs", "axes"):
-            expected, got = getattr(found[0], what), getattr(one, what)
+            expected, got = getattr(fields[0], what), getattr(field, what)
             if expected != got:
                 raise DataError(
                     f"All fields must have the same {what}, but field 0 has ({', '.join(expected)}) and "
                     f"field {i} "
                     f"has ({', '.join(got)}). Give all the same names in the same order."
                 )
-    return found
+    return fields
 
 
 def _listed(data: Any) -> list[Any]:
@@ -381,7 +381,7 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
     else:
         names = [periodic] if isinstance(periodic, str) else periodic
         given = dict.fromkeys(unique_names(names, f"{field._where}: `periodic`"))
-    found = {}
+    lengths = {}
     for axis, length in given.items():
         if field._axis(axis, "periodic") == len(field.axes):
             raise DataError(f"{field._where}: time cannot be periodic.")
@@ -400,8 +400,8 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
                 f"its first "
                 f"sample to its last, but is {length:g}. Drop the sample that repeats the first."
             )
-        found[axis] = float(length)
-    return found
+        lengths[axis] = float(length)
+    return lengths
 
 
 def _floats_any(values: Any, where: str) -> Floats:

@@ -125,8 +125,8 @@ class _Named:
 
     def __call__(self, value: Any) -> list[Trajectory]:
         return [
-            replace(one, name=f"{self.label}, {one.name}" if one.name else self.label)
-            for one in self.make(value)
+            replace(trajectory, name=f"{self.label}, {trajectory.name}" if trajectory.name else self.label)
+            for trajectory in self.make(value)
         ]
 
 
@@ -173,7 +173,7 @@ def _parts_of_arrays(data: Sequence[Any]) -> tuple[_Computed, ...]:
     if len(data) != 2 or not hasattr(data[1], "chunks"):
         raise DataError(
             "Expected a pair (t, x) in which x is a Dask array; "
-            f"got {', '.join(type(one).__name__ for one in data)}. Pass several trajectories as a bag."
+            f"got {', '.join(type(item).__name__ for item in data)}. Pass several trajectories as a bag."
         )
     t, x = data
     if len(t) != len(x):

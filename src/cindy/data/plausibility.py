@@ -68,21 +68,21 @@ def oddities(
     followed: whether solutions of a law in these states follow them, so that no state is missing
     powers: whether powers or products of states are among the terms
     """
-    segments = [one for one in some_segments(data) if len(one) >= 12]
+    segments = [segment for segment in some_segments(data) if len(segment) >= 12]
     if not segments:
         return []
-    found = [*_wrapped(segments), *_quantised(segments), *_far_from_zero(segments, powers)]
-    found += [*_clipped(segments), *_listed_twice(data)]
+    findings = [*_wrapped(segments), *_quantised(segments), *_far_from_zero(segments, powers)]
+    findings += [*_clipped(segments), *_listed_twice(data)]
     if not discrete:
-        found += _interpolated(segments)
-        found += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
-    return found
+        findings += _interpolated(segments)
+        findings += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
+    return findings
 
 
 def _wrapped(segments: Sequence[Trajectory]) -> Iterator[Finding]:
     for j, state in enumerate(segments[0].states):
-        jumps = np.concatenate([np.diff(one.x[:, j]) for one in segments])
-        reach = max(float(np.ptp(one.x[:, j])) for one in segments)
+        jumps = np.concatenate([np.diff(segment.x[:, j]) for segment in segments])
+        reach = max(float(np.ptp(segment.x[:, j])) for segment in segments)
         for name, turn in _TURNS.items():
             back = np.abs(jumps) > 0.75 * turn
             rest = np.abs(jumps[~back])
@@ -99,24 +99,24 @@ def _wrapped(segments: Sequence[Trajectory]) -> Iterator[Finding]:
 
 
 def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
-    found = []
+    steps = []
     for j, state in enumerate(segments[0].states):
-        values = np.concatenate([one.x[:, j] for one in segments])
+        values = np.concatenate([segment.x[:, j] for segment in segments])
         levels = np.unique(values)
         if not 3 <= len(levels) < len(values) / 2:
             continue
         gaps = np.diff(levels)
         step = float(gaps.min())
         whole = np.abs(gaps / step - np.round(gaps / step)) < 1e-4
-        usual = float(np.median(np.abs(np.concatenate([np.diff(one.x[:, j]) for one in segments]))))
+        usual = float(np.median(np.abs(np.concatenate([np.diff(segment.x[:, j]) for segment in segments]))))
         if whole.all() and usual < 3 * step:
-            found.append(
+            steps.append(
                 f'"{state}" in steps of {step:.4g} ({step / float(np.ptp(values)):.1%} of the range)'
             )
-    if not found:
+    if not steps:
         return []
     message = (
-        f"The data are rounded: {', '.join(found[:4])}{', …' if len(found) > 4 else ''}. They move by "
+        f"The data are rounded: {', '.join(steps[:4])}{', …' if len(steps) > 4 else ''}. They move by "
         "little more from one sample to the next, so that their error is no white noise. "
         "Record more digits, or keep only every few samples."
     )
@@ -248,7 +248,7 @@ def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
             "samples are too far apart for equations of motion, or mostly noise. Sample faster, or average."
         )
         return [Finding("rough-samples", message, {"state": state})]
-    swings = [(len(one) / turns) for one in segments if (turns := periods(one)) >= 2]
+    swings = [(len(segment) / turns) for segment in segments if (turns := periods(segment)) >= 2]
     if swings and float(np.median(swings)) < _PER_SWING:
         message = (
             f"There are only {np.median(swings):.1f} samples to a swing, so that what happens between them "
@@ -260,7 +260,7 @@ def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
 
 def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[Finding]:
     """States that hardly vary beside their size: no two powers of them can be told apart."""
-    x = np.vstack([one.x for one in segments])
+    x = np.vstack([segment.x for segment in segments])
     middle, spread = x.mean(axis=0), x.std(axis=0)
     limit = _OFFSET if powers else _OFFSET_LINEAR
     far = np.flatnonzero((spread > 0) & (np.abs(middle) > limit * spread))
@@ -278,7 +278,7 @@ def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[Finding
 
 def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
     """Like states that move apart: what was measured does not tell what comes next."""
-    if np.max(roughness(segments)) > _CALM or sum(periods(one) for one in segments) < 2:
+    if np.max(roughness(segments)) > _CALM or sum(periods(segment) for segment in segments) < 2:
         return []
     if unknown_rates(segments) > _UNKNOWN:
         named = ", ".join(f'"{name}"' for name in segments[0].variables[:4])
@@ -292,14 +292,14 @@ def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
 
 def roughness(segments: Sequence[Trajectory]) -> Floats:
     """(states,) what no local polynomial explains, in units of the spread of all data."""
-    spread = np.vstack([one.x for one in segments]).std(axis=0)
-    level = np.median([noise_level(one) for one in segments], axis=0)
+    spread = np.vstack([segment.x for segment in segments]).std(axis=0)
+    level = np.median([noise_level(segment) for segment in segments], axis=0)
     return np.asarray(np.divide(level, spread, out=np.zeros(len(level)), where=spread > 0))
 
 
 def unknown_steps(segments: Sequence[Trajectory]) -> float:
     """The share of what happens from one sample to the next that the state there does not tell."""
-    return _left_by_neighbours(segments, [one.x[1:] - one.x[:-1] for one in segments])
+    return _left_by_neighbours(segments, [segment.x[1:] - segment.x[:-1] for segment in segments])
 
 
 def unknown_rates(segments: Sequence[Trajectory]) -> float:
@@ -307,8 +307,8 @@ def unknown_rates(segments: Sequence[Trajectory]) -> float:
 
     A central difference over 2h has the variance σ²/(2h²).
     """
-    rates = [np.gradient(one.x, one.t, axis=0)[:-1] for one in segments]
-    noise = [noise_level(one) ** 2 * np.mean(0.5 / np.diff(one.t) ** 2) for one in segments]
+    rates = [np.gradient(segment.x, segment.t, axis=0)[:-1] for segment in segments]
+    noise = [noise_level(segment) ** 2 * np.mean(0.5 / np.diff(segment.t) ** 2) for segment in segments]
     return _left_by_neighbours(segments, rates, np.mean(noise, axis=0))
 
 
@@ -324,13 +324,15 @@ def _left_by_neighbours(
     """
     from scipy.spatial import cKDTree
 
-    values = np.vstack([one.values[:-1] for one in segments])
+    values = np.vstack([segment.values[:-1] for segment in segments])
     target = np.vstack(list(targets))
-    moment = np.concatenate([np.arange(len(one) - 1) + 10_000_000 * i for i, one in enumerate(segments)])
+    moment = np.concatenate(
+        [np.arange(len(segment) - 1) + 10_000_000 * i for i, segment in enumerate(segments)]
+    )
     some = np.unique(np.linspace(0, len(values) - 1, _MOST).astype(int))
     spread = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
     tree = cKDTree(values / spread)
-    far, near = (np.asarray(found) for found in tree.query(values[some] / spread, k=min(30, len(values))))
+    far, near = (np.asarray(nearest) for nearest in tree.query(values[some] / spread, k=min(30, len(values))))
     # A sample's own neighbours in time are near for that reason alone; and what is far is not like it.
     apart = np.abs(moment[near] - moment[some][:, None]) > max(5, len(values) // (60 * len(segments)))
     apart &= far < _LIKE

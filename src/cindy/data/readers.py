@@ -105,8 +105,10 @@ def read(
         return _lazy(path, files, columns)
     if files is None:
         return columns(path.compute() if is_dask_frame(path) else path)
-    found = [_File(file, columns) for file in files]
-    return found[0].alone() if len(found) == 1 else [one for file in found for one in file()]
+    sources = [_File(file, columns) for file in files]
+    return (
+        sources[0].alone() if len(sources) == 1 else [trajectory for file in sources for trajectory in file()]
+    )
 
 
 def _files(path: Any) -> list[Path] | None:
@@ -114,14 +116,14 @@ def _files(path: Any) -> list[Path] | None:
     if isinstance(path, (list, tuple)):
         if not path:
             raise DataError("read: the list of files is empty.")
-        if all(isinstance(one, (str, os.PathLike)) for one in path):
-            return [Path(one) for one in path]
+        if all(isinstance(name, (str, os.PathLike)) for name in path):
+            return [Path(name) for name in path]
         return None
     if isinstance(path, str) and any(sign in path for sign in "*?[") and not is_file(Path(path)):
-        found = sorted(glob(path))
-        if not found:
+        matching = sorted(glob(path))
+        if not matching:
             raise DataError(f"read: no file matches {path!r}.")
-        return [Path(one) for one in found]
+        return [Path(name) for name in matching]
     return [Path(path)] if isinstance(path, (str, os.PathLike)) else None
 
 
@@ -181,9 +183,12 @@ class _File:
         # The levels of an index may separate runs, whose rows can stand anywhere.
         return self() if len(table.index) > 1 else self._named(self.columns.of(table))
 
-    def _named(self, found: list[Trajectory]) -> list[Trajectory]:
+    def _named(self, trajectories: list[Trajectory]) -> list[Trajectory]:
         stem = self.path.name
-        return [replace(one, name=f"{stem}, {one.name}" if one.name else stem) for one in found]
+        return [
+            replace(trajectory, name=f"{stem}, {trajectory.name}" if trajectory.name else stem)
+            for trajectory in trajectories
+        ]
 
 
 def as_trajectories(data: Any) -> list[Trajectory]:
@@ -199,10 +204,10 @@ def as_trajectories(data: Any) -> list[Trajectory]:
     if alone or not isinstance(data, Iterable):
         as_trajectory(data)
     several = (_BY_DEFAULT(item) if is_frame(item) else [item] for item in data)
-    found = list(same_variables(as_trajectory(item) for items in several for item in items))
-    if not found:
+    trajectories = list(same_variables(as_trajectory(item) for items in several for item in items))
+    if not trajectories:
         raise DataError("No trajectories: the list is empty. Pass at least one Trajectory or pair (t, x).")
-    return found
+    return trajectories
 
 
 def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
@@ -236,13 +241,13 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
     # Nobody else knows of these arrays: a trajectory of all rows may keep them as they are.
     for own in (x, *(() if u is None else (u,))):
         own.flags.writeable = False
-    found = []
+    trajectories = []
     for name, rows in _runs(table, by):
         if t is not None and time is not None:
             _must_go_on(table, rows, time, t[rows], name, separated=by is not None)
         known_inputs = None if u is None else u[rows]
         times: Any = columns.dt if t is None else t[rows]
-        found.append(
+        trajectories.append(
             Trajectory(
                 times,
                 x[rows],
@@ -254,7 +259,7 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
                 name=name,
             )
         )
-    return found
+    return trajectories
 
 
 def _must_have_no_times(table: Table, columns: _Columns) -> None:

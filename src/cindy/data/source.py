@@ -35,7 +35,7 @@ class Source:
     again: bool = True
 
     def __iter__(self) -> Iterator[Trajectory]:
-        return same_variables(one for part in self.parts for one in loaded(part))
+        return same_variables(trajectory for part in self.parts for trajectory in loaded(part))
 
     def first_parts(self) -> list[Part]:
         """A few parts to choose settings by: spread over the data, or the first of a stream.
@@ -53,17 +53,17 @@ class Source:
         """About so many samples: the whole of data in memory, the beginnings of a few other trajectories."""
         if self.whole is not None:
             return self.whole
-        found: list[Trajectory] = []
+        beginnings: list[Trajectory] = []
         parts = self.first_parts()
         for part in parts:
             room = max(samples // len(parts), 1)
-            for one in glimpse(part, room):
+            for trajectory in glimpse(part, room):
                 if room > 0:
-                    found.append(one.part(0, min(len(one), room)))
-                    room -= len(one)
-        if not found:
+                    beginnings.append(trajectory.part(0, min(len(trajectory), room)))
+                    room -= len(trajectory)
+        if not beginnings:
             raise DataError("No trajectories: there is nothing to go through. Pass at least one.")
-        return list(same_variables(found))
+        return list(same_variables(beginnings))
 
 
 def as_source(data: Any) -> Source:
@@ -85,7 +85,7 @@ def as_source(data: Any) -> Source:
     held = isinstance(data, kinds) or is_frame(data) or hasattr(data, "to_frame")
     if held or not isinstance(data, Iterable):
         known = as_trajectories(data)
-        return Source(tuple(Held((one,)) for one in known), whole=known)
+        return Source(tuple(Held((trajectory,)) for trajectory in known), whole=known)
     stream = _Stream(data)
     return Source(stream, again=stream.again)
 

@@ -71,7 +71,7 @@ def noise_level(segment: Trajectory) -> Floats:
 
 def noise_variance(trajectories: Sequence[Trajectory]) -> Floats:
     """(states,) of the noise: the mean over stretches of at most 300 trajectories, spread over the data."""
-    stretches = [s for one in spread_over(trajectories, _MOST) for s in one.segments()]
+    stretches = [s for trajectory in spread_over(trajectories, _MOST) for s in trajectory.segments()]
     return np.asarray(np.mean([noise_level(s) ** 2 for s in stretches], axis=0))
 
 
@@ -79,8 +79,8 @@ def some_segments(
     trajectories: Sequence[Trajectory], count: int = LOOK, longest: int = LOOK_SAMPLES
 ) -> list[Trajectory]:
     """Those of a few trajectories spread over the data, each cut to a bounded length."""
-    found = [s for one in spread_over(trajectories, count) for s in one.segments()]
-    return [s.part(0, min(len(s), longest)) for s in found if len(s) > 2]
+    segments = [s for trajectory in spread_over(trajectories, count) for s in trajectory.segments()]
+    return [s.part(0, min(len(s), longest)) for s in segments if len(s) > 2]
 
 
 def spread_over(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
@@ -126,14 +126,14 @@ def _moves(bursts: list[tuple[Floats, Floats]], spread: Floats, time: float) -> 
     differences is the variance of white noise and a little more. A burst that is shorter than the
     time is thought to go on as it does.
     """
-    found = []
+    distances = []
     for t, x in bursts:
         length = t[-1] - t[0]
         pieces = np.array_split(x, max(int(length / time), 1))
         noise = 0.5 * np.nanmean(np.diff(x, axis=0) ** 2, axis=0)
         variance = np.nanmean([np.nanvar(piece, axis=0) for piece in pieces], axis=0) - noise
-        found.append(np.sqrt(12.0 * np.maximum(variance, 0.0)) * max(time / length, 1.0))
-    return float(np.nanmax(np.nanmedian(found, axis=0) / spread, initial=0.0))
+        distances.append(np.sqrt(12.0 * np.maximum(variance, 0.0)) * max(time / length, 1.0))
+    return float(np.nanmax(np.nanmedian(distances, axis=0) / spread, initial=0.0))
 
 
 _PER_SWING = 40
@@ -142,20 +142,25 @@ _PER_SWING = 40
 
 def excerpt(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
     """About so many samples: trajectories spread evenly, of long ones the beginnings."""
-    total = sum(len(one) for one in data)
+    total = sum(len(trajectory) for trajectory in data)
     if total <= most:
         return list(data)
-    kept = spread_over(data, max(1, round(len(data) * most / total)))
-    each = max(200, most // len(kept))
-    return [one.part(0, min(len(one), each)) for one in kept]
+    some = spread_over(data, max(1, round(len(data) * most / total)))
+    each = max(200, most // len(some))
+    return [trajectory.part(0, min(len(trajectory), each)) for trajectory in some]
 
 
-def beginning(one: Trajectory, most: int) -> Trajectory:
+def beginning(trajectory: Trajectory, most: int) -> Trajectory:
     """At most so many samples: every few as far as the motion allows, then cut."""
-    if len(one) <= most:
-        return one
-    seen = min(len(one), 50 * most)
-    turns = max([periods(part) for part in one.part(0, seen).segments()], default=1.0) or 1.0
-    every = max(1, min(len(one) // most, int(seen / (_PER_SWING * turns))))
+    if len(trajectory) <= most:
+        return trajectory
+    seen = min(len(trajectory), 50 * most)
+    turns = max([periods(part) for part in trajectory.part(0, seen).segments()], default=1.0) or 1.0
+    every = max(1, min(len(trajectory) // most, int(seen / (_PER_SWING * turns))))
     rows = slice(0, every * most, every)
-    return replace(one, t=one.t[rows], x=one.x[rows], u=None if one.u is None else one.u[rows])
+    return replace(
+        trajectory,
+        t=trajectory.t[rows],
+        x=trajectory.x[rows],
+        u=None if trajectory.u is None else trajectory.u[rows],
+    )

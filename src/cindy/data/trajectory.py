@@ -202,13 +202,13 @@ class Trajectory:
         """Samples start … stop − 1, sharing memory with this trajectory where that is stored row by row."""
         stretch(start, stop, len(self), "Trajectory", "samples")
         # What was checked once need not be checked again: streams are cut into many parts.
-        made = object.__new__(Trajectory)
+        part = object.__new__(Trajectory)
         # Row by row, as it would arrive in another process: the order of samples in memory decides how
         # sums are rounded.
         arrays = ("t", self.t), ("x", self.x), ("u", self.u)
         cut = {name: None if a is None else np.ascontiguousarray(a[start:stop]) for name, a in arrays}
-        made.__dict__.update(self.__dict__ | cut)
-        return made
+        part.__dict__.update(self.__dict__ | cut)
+        return part
 
     def step(self, start: int, stop: int) -> float | None:
         """The time step of samples start … stop − 1 where it is uniform up to rounding, else None."""
@@ -235,16 +235,18 @@ class Trajectory:
             pauses = _pauses(np.diff(self.t)) + 1
             edges = [0, *(int(c) for c in pauses), len(self)]
             return [self.part(a, b) for a, b in pairwise(edges)] if len(pauses) else [self]
-        kept = np.flatnonzero(~missing)
-        if len(kept) == 0:
+        complete = np.flatnonzero(~missing)
+        if len(complete) == 0:
             return []
-        whole = replace(self, t=self.t[kept], x=self.x[kept], u=None if self.u is None else self.u[kept])
+        whole = replace(
+            self, t=self.t[complete], x=self.x[complete], u=None if self.u is None else self.u[complete]
+        )
         steps = np.diff(whole.t)
         # Only a step over missing samples may split: an irregular grid has long steps of its own.
         limit = _LONGEST_BRIDGE * float(np.median(steps)) if len(steps) else np.inf
-        holes = np.flatnonzero((np.diff(kept) > 1) & (steps > limit))
+        holes = np.flatnonzero((np.diff(complete) > 1) & (steps > limit))
         cuts = np.union1d(holes, _pauses(steps)) + 1
-        edges = [0, *(int(c) for c in cuts), len(kept)]
+        edges = [0, *(int(c) for c in cuts), len(complete)]
         return [whole.part(a, b) for a, b in pairwise(edges)]
 
 
@@ -260,21 +262,21 @@ def _pauses(steps: Floats) -> NDArray[np.intp]:
 def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
     """The trajectories as they come, each checked to have the variables of the first; delays are undone."""
     first: Trajectory | None = None
-    for i, one in enumerate(trajectories):
-        first = first or one
+    for i, trajectory in enumerate(trajectories):
+        first = first or trajectory
         for what in ("states", "inputs"):
-            expected, got = getattr(first, what), getattr(one, what)
+            expected, got = getattr(first, what), getattr(trajectory, what)
             if expected != got:
                 raise DataError(
                     f"All trajectories must have the same {what}, but trajectory 0 has {_named(expected)} "
                     f"and trajectory {i} has {_named(got)}. Give all the same names in the same order."
                 )
-        if one.inputs and one.hold != first.hold:
+        if trajectory.inputs and trajectory.hold != first.hold:
             raise DataError(
                 f"All trajectories must hold their inputs alike, but trajectory 0 has hold={first.hold!r} "
-                f"and trajectory {i} has hold={one.hold!r}."
+                f"and trajectory {i} has hold={trajectory.hold!r}."
             )
-        yield one.aligned()
+        yield trajectory.aligned()
 
 
 def _named(names: Sequence[str]) -> str:
