@@ -144,6 +144,15 @@ def test_paths_are_of_strong_order_one_where_noise_depends_on_its_own_state():
     assert errors[0] / errors[1] > 3.0
 
 
+def test_equations_with_kicks_are_written_as_differentials():
+    model = stochastic(-1.0, [0.25, 0.0, 0.5])
+    assert str(model) == "dx = -1 x dt + √(0.25 + 0.5 x^2) dW"
+    assert (
+        r"\mathrm{d}x &= -1\, x\,\mathrm{d}t + \sqrt{0.25 + 0.5\, x^{2}}\,\mathrm{d}W_{x}" in model.to_latex()
+    )
+    assert str(stochastic(-1.0, [0.25, 0.0, 0.0])) == "dx = -1 x dt + 0.5 dW"
+
+
 def test_a_model_without_kicks_refuses_to_draw_them():
     model = Model(np.array([[0.0], [-1.0]]), Polynomial(1), ("x",))
     with pytest.raises(DataError, match="has none"):

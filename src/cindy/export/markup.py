@@ -218,9 +218,15 @@ _LATEX = Notation(
 
 
 def to_latex(
-    equations: RightHandSides, *, parameters: Mapping[str, tuple[float, float]] | None = None
+    equations: RightHandSides,
+    *,
+    parameters: Mapping[str, tuple[float, float]] | None = None,
+    diffusion: RightHandSides | None = None,
 ) -> str:
-    r"""An `aligned` block (amsmath), a line per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y."""
+    r"""An `aligned` block (amsmath), a line per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y.
+
+    diffusion: variances of random kicks per unit of time; all equations are then written as differentials
+    """
     lines = []
     for j, state in enumerate(equations.states):
         head, index = _latex_parts(state)
@@ -230,16 +236,34 @@ def to_latex(
             left = rf"\partial_{{{'t' * equations.order}}} {head}{index}"
         else:
             left = rf"\{'d' * equations.order}ot{{{head}}}{index}"
-        sides = []
-        for value, error, term in equations.summands(j):
-            size = _LATEX.number(format_value(abs(value), error))
-            factors = _LATEX.product(with_symbols(term) if parameters else term)
-            sides.append("-" * (value < 0) + _LATEX.thin.join(filter(None, [size, factors])))
-        lines.append(f"{left} &= {_LATEX.sum(sides) if sides else '0'}")
+        sides = _latex_summands(equations, j, symbols=bool(parameters))
+        right = _LATEX.sum(sides) if sides else "0"
+        if diffusion is not None:
+            left = (
+                rf"\mathrm{{d}}{head}{index}"
+                if equations.order == 1
+                else rf"\mathrm{{d}}\dot{{{head}}}{index}"
+            )
+            drift = rf"\left({right}\right)" if len(sides) > 1 else right
+            parts = [rf"{drift}\,\mathrm{{d}}t"] if sides else []
+            variance = _latex_summands(diffusion, j, symbols=False)
+            if variance:
+                parts.append(rf"\sqrt{{{_LATEX.sum(variance)}}}\,\mathrm{{d}}W_{{{head}{index}}}")
+            right = " + ".join(parts) or "0"
+        lines.append(f"{left} &= {right}")
     for parameter, (value, error) in (parameters or {}).items():
         size = _LATEX.number(format_value(abs(value), error if equations.with_errors else math.nan))
         lines.append(f"{_LATEX.name(parameter)} &= {'-' * (value < 0)}{size}")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+
+def _latex_summands(equations: RightHandSides, equation: int, *, symbols: bool) -> list[str]:
+    sides = []
+    for value, error, term in equations.summands(equation):
+        size = _LATEX.number(format_value(abs(value), error))
+        factors = _LATEX.product(with_symbols(term) if symbols else term)
+        sides.append("-" * (value < 0) + _LATEX.thin.join(filter(None, [size, factors])))
+    return sides
 
 
 # MathML

@@ -227,7 +227,13 @@ class Equations:
 
     def to_latex(self, *, errors: bool = False) -> str:
         """The equations in LaTeX, and the parameters inside terms."""
-        return str(self._export("to_latex", errors=errors, parameters=self.parameters))
+        from cindy.export import RightHandSides
+
+        noise, kicks = self.diffusion, None
+        if noise is not None:
+            terms, spread = noise.basis.terms(noise.variables), noise.coef_error if errors else None
+            kicks = RightHandSides.of(terms, noise.coef, self.states, errors=spread, order=self.order)
+        return str(self._export("to_latex", errors=errors, parameters=self.parameters, diffusion=kicks))
 
     def to_sympy(self) -> Any:
         """The equations as SymPy objects (extra: sympy)."""
