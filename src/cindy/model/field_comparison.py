@@ -9,7 +9,7 @@ import numpy as np
 
 from cindy._check import integer
 from cindy._types import Floats
-from cindy.data import Field, as_fields
+from cindy.data import Field, as_fields, is_fields
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
@@ -23,10 +23,9 @@ __all__ = ["explained_rows", "field_rows_of", "matched_fields", "score_fields", 
 
 def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
     """Whatever a user may hold, as fields with the variables of the model; or an error."""
-    try:
-        found = as_fields(data)
-    except TypeError as error:
-        raise DataError(f"{where}: a model of fields needs a Field, or a list of them.") from error
+    if not is_fields(data):
+        raise DataError(f"{where}: a model of fields needs a Field, or a list of them.")
+    found = as_fields(data)
     one = found[0]
     if (one.states, one.inputs) != (model.states, model.inputs):
         about, got = (", ".join(names) for names in (model.variables, one.variables))
