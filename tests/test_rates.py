@@ -176,7 +176,6 @@ def test_a_basis_need_not_hold_the_rate_itself() -> None:
         (lambda: cindy.Integral(rates=True), "order=2"),
         (lambda: cindy.Integral(order=2, initial="first", rates=True), 'initial="free"'),
         (lambda: identify(passes=1), "Leave `passes` out"),
-        (lambda: identify(selection=cindy.CrossValidation()), "Significance"),
         (lambda: cindy.identify(iter(positions()), cindy.Polynomial(2), formulation=FORM), "in parts"),
         (lambda: identify(constraints=[cindy.conserve({"x": 1}, tolerance=0.1)]), "tolerance=None"),
         (lambda: identify(formulation="differential:2:rates"), "integral:2:rates"),

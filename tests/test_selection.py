@@ -215,3 +215,14 @@ def test_a_term_that_an_inequality_keeps_from_zero_is_kept_by_every_rule(rule):
     model = cindy.identify(data, cindy.Polynomial(2), constraints=[law], selection=rule)
     assert model.coef[model.place("x", "y")] >= 0.05 - 1e-9
     assert model.violation < 1e-9
+
+
+@pytest.mark.parametrize("rule", [Terms(7), CrossValidation(), BIC(), Discrepancy(), "terms:7"], ids=repr)
+def test_every_rule_picks_at_fitted_states(rule):
+    system = lorenz()
+    model = identify(
+        system.simulate(seed=1, noise=0.1, trajectories=2, points=800), system.basis, selection=rule
+    )
+    assert model.denoised
+    if rule in (Terms(7), "terms:7", BIC()):
+        np.testing.assert_array_equal(model.coef != 0, system.coef != 0)

@@ -274,6 +274,6 @@ def _equation_by_equation(state: Search, supports: Supports, path: list[Ints]) -
         fits = [alone.settle(fit) for fit in starts if fit is not None]
         if not fits:
             return None
-        best = regrown(alone, min(fits, key=alone.criterion))
+        best = regrown(alone, fits)
         chosen.append(columns[best.support])
     return supports.possible(np.sort(np.concatenate(chosen)))

@@ -95,7 +95,7 @@ class Candidates:
 
     def _best(self, group: Ints, supports: Supports) -> SupportFit:
         fits = [supports.settle(fit) for fit in self.starts(group, supports)]
-        return regrown(supports, min(fits, key=supports.criterion))
+        return regrown(supports, fits)
 
     def _design_effect(self, group: Ints, found: SupportFit) -> float:
         """By how much the scatter between blocks says that rows count less than they seem to."""

@@ -131,15 +131,18 @@ def greedy(supports: Supports, most: int) -> SupportFit | None:
     return best
 
 
-def regrown(supports: Supports, fit: SupportFit) -> SupportFit:
-    """What is better than a support though no single move leads there; the support itself where nothing is.
+def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
+    """The best of the supports that starts have led to, or what is better though no single move leads there.
 
-    A term that stands for many others can hold a wrong support together. (1) One of the weakest terms makes
-    way for the four that then explain most. (2) A small support is begun anew with each of the terms that
-    explain most alone, and grows greedily. After either, what is superfluous goes. For one equation at a
-    time, and not under equalities, where a fit costs a hundred times as much.
+    Starts that agree, from the path and from the whole dictionary, are believed. Otherwise a term that stands
+    for many others may hold a wrong support together. (1) One of the weakest terms makes way for the four
+    that then explain most. (2) A small support is begun anew with each of the terms that explain most alone,
+    and grows greedily. After either, what is superfluous goes. For one equation at a time, and not under
+    equalities, where a fit costs a hundred times as much.
     """
-    if supports.coupled or supports.size > _ELIMINATED:
+    fit = min(fits, key=supports.criterion)
+    agreed = len(fits) > 1 and all(np.array_equal(one.support, fit.support) for one in fits)
+    if agreed or supports.coupled or supports.size > _ELIMINATED:
         return fit
     while True:
         best = min(_regrowths(supports, fit), key=supports.criterion, default=fit)

@@ -285,8 +285,16 @@ class Motion:
         return white.white(rows)
 
     def kicked(self, fitted: Fitted) -> NDArray[np.bool_]:
-        """(states,): the equations whose unexplained part is no longer small beside the noise."""
-        return np.asarray((fitted.error * self.step > _KICKED * fitted.variance) & ~self.known)
+        """(states,): the equations whose unexplained part is large enough for the determinants to matter.
+
+        With kicks of variance q h a row has the variance 2 σ² + q h, and the determinants move a coefficient
+        by about √rows · q h / (spread √(2 σ² + q h)) of its standard error; a tenth of what is heeded is
+        nothing. At little noise that says so long before the determinants are worked out.
+        """
+        kicks = fitted.error * self.step
+        moves = np.sqrt(self.rows) * kicks / (np.sqrt(2.0 * fitted.variance + kicks) * self.spread)
+        large = (kicks > _KICKED * fitted.variance) & (moves > 0.1 * _MOVES)
+        return np.asarray(large & ~self.known)
 
     def determinants(self, fitted: Fitted, law: Law) -> Floats | None:
         """(k,) g: the gradient of log det S − 2 log |det B₂| by the coefficients of a law at these states.
