@@ -15,12 +15,13 @@ from cindy._check import integer
 from cindy._types import Floats
 from cindy.basis import RUN, TIME, Basis
 from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance
-from cindy.errors import DataError
+from cindy.errors import DataError, NoModelError
 from cindy.findings import Finding
 from cindy.formulation import Formulation
 from cindy.model import Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
+from cindy.pipeline.hidden import hidden_names, identify_with_hidden, not_needed, with_hidden
 from cindy.pipeline.inference import check_settings, solve
 from cindy.pipeline.judgement import judged, refusals_told
 from cindy.pipeline.libraries import Equations, check_agreement
@@ -67,6 +68,7 @@ def identify(
     progress: Callable[..., Any] | None = None,
     passes: int | None = None,
     known: Mapping[str, str] | None = None,
+    hidden: int | str | Sequence[str] = 0,
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
@@ -84,6 +86,7 @@ def identify(
     progress: called with (done, of, stage); stages are "data" (samples), "search" (models), "comparison"
     passes: None: states are fitted too, unless that takes very long; 1: at measured states; 2: anyway
     known: formulas of equations that are known, by state: {"q": "v"}
+    hidden: a state that nobody measured: 1, its name, or "auto" for one if it is worth its price
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -101,9 +104,8 @@ def identify(
     )
     if is_fields(trajectories):
         return asked.of_fields(trajectories, settings.formulation if formulation else None)
-    return asked.of_trajectories(
-        trajectories, passes, partial(workers, executor, processes, where="identify")
-    )
+    hire = partial(workers, executor, processes, where="identify")
+    return asked.of_trajectories(trajectories, passes, hire, hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +146,12 @@ class _Asked:
         basis, rule = self.settings.basis, self.settings.selection
         return identify_fields(fields, basis, form, add, self.pose(), self.run, rule, self.seed)
 
-    def of_trajectories(self, trajectories: Any, passes: int | None, hire: Callable[..., Any]) -> Model:
+    def of_trajectories(
+        self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any = 0
+    ) -> Model:
         """hire: those who work on the pieces, given what they must know"""
+        if not (isinstance(hidden, int) and hidden == 0):
+            return self._with_hidden(trajectories, passes, hire, hidden)
         form = self.settings.formulation
         source, data, basis, laws = _opened(trajectories, self.settings.basis, self.equations, form)
         if laws:
@@ -160,6 +166,30 @@ class _Asked:
                 model = _then_states(request, _one_pass(request, gather, self.run), passes)
         told = _told(model, source, self.constraints, passes, self.device)
         return _compared(told, data, self.seed, self.stages)
+
+    def _with_hidden(
+        self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any
+    ) -> Model:
+        """The law with a hidden state, or without one where it may be left out and is not worth its price."""
+        form, measured = self.settings.formulation, as_source(trajectories).some(_SOME)
+        names = hidden_names(hidden, measured[0])
+        _check_motion(measured)
+        wide = with_hidden(measured, names)
+        source, data, basis, laws = _opened(wide, self.settings.basis, self.equations, form, hidden=True)
+        check_agreement(laws, self.constraints, Names(basis, data[0].states, data[0].inputs))
+        request = self._request(Pieces(source, None, self.stages), data, basis, laws)
+        found = identify_with_hidden(request, passes)
+        if isinstance(hidden, str) and hidden == "auto" and not (found and found.needed):
+            model = self.of_trajectories(trajectories, passes, hire)
+            told = not_needed(names[0], found.gain if found else -np.inf)
+            return replace(model, findings=(*model.findings, told))
+        if found is None:
+            raise NoModelError(
+                f'identify: no law with the hidden state "{names[0]}" settles on these data. Give another '
+                "basis, or a library for each equation."
+            )
+        model = _told(found.model, source, self.constraints, passes, self.device)
+        return _compared(model, found.data, self.seed, self.stages)
 
     def _request(
         self, pieces: Pieces, data: list[Trajectory], basis: Basis, laws: tuple[Constraint, ...]
@@ -214,7 +244,7 @@ def _then_states(request: Request, model: Model, passes: int | None) -> Model:
 
 
 def _opened(
-    trajectories: Any, basis: Basis, equations: Equations, form: Formulation
+    trajectories: Any, basis: Basis, equations: Equations, form: Formulation, *, hidden: bool = False
 ) -> tuple[Source, list[Trajectory], Basis, tuple[Constraint, ...]]:
     """The data in parts; as trajectories, all that is in memory or some to look at; the basis for them.
 
@@ -222,7 +252,8 @@ def _opened(
     """
     source = as_source(trajectories)
     data = source.some(_SOME)
-    _check_motion(data)
+    if not hidden:
+        _check_motion(data)
     basis, laws = equations.resolved(
         basis, data[0], (*data[0].states, *_rates(form, data[0]), *data[0].inputs)
     )

@@ -105,8 +105,8 @@ class LastPass:
         near = self._near()
         return replace(
             model,
-            noise=motion.noise(best.fitted),
-            noise_memory=motion.noise_memory,
+            noise=self._of_measured(motion.noise(best.fitted), np.nan),
+            noise_memory=self._of_measured(motion.noise_memory, 1.0),
             model_error=np.sqrt(best.fitted.error[motion.sought]),
             covariance=covariance,
             inclusion=self._shaped(_inclusion(coef, near)),
@@ -122,6 +122,11 @@ class LastPass:
             denoised=True,
             fitted=Denoised.of(motion, best.fitted, self._white(), motion.candidates),
         )
+
+    def _of_measured(self, values: Floats, otherwise: float) -> Floats:
+        """(states,) from values of the measured ones, which come first; hidden ones have no noise."""
+        more = len(self.problem.summary.states) - len(values)
+        return np.concatenate([values, np.full(max(more, 0), otherwise)])
 
     def _white(self) -> LeastSquares:
         """The white rows of all candidates, in physical units."""

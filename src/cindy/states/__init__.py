@@ -11,6 +11,7 @@ from cindy.states.motion import Fitted, Motion
 from cindy.states.preparation import instants_for, records_of
 from cindy.states.record import Record
 from cindy.states.resolution import blurred_terms
+from cindy.states.smoothing import smoothed
 
 __all__ = [
     "FEW_ROWS",
@@ -39,6 +40,7 @@ __all__ = [
     "noise_memory",
     "quadrature_error",
     "records_of",
+    "smoothed",
     "start_of",
     "start_of_nothing",
     "states_under",

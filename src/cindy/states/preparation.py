@@ -96,7 +96,8 @@ def _spans(one: Trajectory, least: int) -> list[tuple[int, int]]:
         return []
     cuts = (
         np.union1d(
-            np.flatnonzero(np.diff(seen) > _LONGEST_HOLE), pauses(one.t[seen], one.x[seen], _LONGEST_HOLE)
+            np.flatnonzero(np.diff(seen) > _LONGEST_HOLE),
+            pauses(one.t[seen], one.x[np.ix_(seen, ~np.isnan(one.x).all(axis=0))], _LONGEST_HOLE),
         )
         + 1
     )
