@@ -44,7 +44,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BUILD_DOCS) --quiet
+	$(BUILD_DOCS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

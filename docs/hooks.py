@@ -26,6 +26,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put every table of benchmarks/results where a page says <!-- results -->; find the figures taken in."""
     markdown = markdown.replace("](../benchmarks/results/paper/figures/", "](" + FIGURES)
+    # The site has all tables on one page.
+    markdown = re.sub(r"\]\(\.\./benchmarks/results/\w+\.md\)", "](benchmarks.md)", markdown)
     if "<!-- results -->" not in markdown:
         return markdown
     # Where pages are read as they are, links to the tables stand in their place.

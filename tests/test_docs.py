@@ -56,7 +56,7 @@ def test_what_a_page_links_to_is_there(page):
 
 def test_the_site_builds_without_a_warning_and_asks_the_network_for_nothing(tmp_path):
     pytest.importorskip("mkdocs")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     loads = re.compile(
@@ -66,3 +66,24 @@ def test_the_site_builds_without_a_warning_and_asks_the_network_for_nothing(tmp_
         text = page.read_text(encoding="utf-8")
         assert not loads.search(text), f"{page.name} loads {loads.search(text)}"
         assert "arithmatex" not in text, f"{page.name} has a formula that was not converted"
+
+
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
+    pytest.importorskip("mkdocs")
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    (pages / "index.md").write_text("[nowhere](missing.md)\n", encoding="utf-8")
+    settings = yaml_part(ROOT / "mkdocs.yml", "validation")
+    (tmp_path / "mkdocs.yml").write_text(f"site_name: test\n{settings}", encoding="utf-8")
+    options = re.search(r"mkdocs build (.*)", (ROOT / "Makefile").read_text(encoding="utf-8"))[1].split()
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", *options], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "missing.md" in done.stdout + done.stderr
+
+
+def yaml_part(path, name):
+    """One top-level entry of a YAML file, as it stands."""
+    text = path.read_text(encoding="utf-8")
+    return re.search(rf"^{name}:\n(?:[ ]+.*\n)+", text, flags=re.MULTILINE)[0]

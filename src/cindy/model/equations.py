@@ -271,7 +271,7 @@ class Equations:
         return str(self._export("to_modelica", name=name, initial=self._start(x0, "to_modelica")))
 
     def to_casadi(self) -> Any:
-        """A casadi.Function f(x[, u][, t]) → xdot, for optimal control (extra: control).
+        """A casadi.Function of states, inputs and time that gives xdot, for optimal control (extra: control).
 
         It is of first order: for x'' = F both x and xdot hold positions and then rates. u is an argument
         where the model has inputs, t where a term holds the time. A map gives x_next instead of xdot.
