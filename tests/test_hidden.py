@@ -64,6 +64,18 @@ def test_solutions_start_from_all_states(model, tmp_path):
     assert np.isnan(again.noise).tolist() == [False, True]
 
 
+def test_data_without_the_hidden_state_are_smoothed_and_compared(model, positions, tmp_path):
+    model.save(tmp_path / "model.json")
+    loaded = cindy.load(tmp_path / "model.json")
+    assert loaded.hidden == ("v",)
+    for one, own in zip(loaded.smooth(positions), model.smoothed, strict=True):
+        np.testing.assert_allclose(one.x, own.x, atol=1e-3)
+    fresh = next(runs(oscillator, [[0.5, 1.0]], seed=5))
+    [found] = loaded.smooth(Trajectory(T, fresh[:, :1], ("q",)))
+    np.testing.assert_allclose(found.x, next(runs(oscillator, [[0.5, 1.0]], noise=0)), atol=0.03)
+    assert loaded.score(positions) > 0.99
+
+
 def test_a_state_that_is_not_needed_is_left_out():
     data = [Trajectory(T, x, ("q", "v")) for x in runs(oscillator, [[1, 0]])]
     model = cindy.identify(data, Polynomial(1), hidden="auto")

@@ -24,13 +24,15 @@ from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares
 from cindy.model.equations import Equations
-from cindy.states import Fitted, Motion, states_under
+from cindy.states import Fitted, Motion, smoothed, states_under
 
-__all__ = ["Denoised", "EquationRows", "denoised_states", "denoised_under", "smooth"]
+__all__ = ["Denoised", "EquationRows", "denoised_states", "denoised_under", "smooth", "with_hidden_states"]
 
 _MOST_COLUMNS = 300
 """Coefficients up to which the rows of other data are made for every term; beyond, for those of the model
 (1,000 of them and 10,000 samples would take longer than the report that asks)."""
+_HELD = 0.1
+"""Of the largest value of a hidden state: the root of the variance of its entries, before `MISSING`."""
 _LOOKED_THROUGH = 200
 """Trajectories that are looked through for a part that begins within one of them."""
 
@@ -134,7 +136,7 @@ def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
     """
     if model.formulation.for_fields:
         raise DataError("smooth: states are estimated along trajectories; values of fields are not.")
-    data = as_trajectories(trajectories)
+    data = with_hidden_states(model, as_trajectories(trajectories))
     found = denoised_states(model, data)
     if found is None and np.isfinite([*model.noise, *model.model_error]).all():
         raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
@@ -184,20 +186,76 @@ def denoised_under(model: Equations, data: Sequence[Trajectory]) -> Denoised | N
     return None if found is None else found.of_data(data)
 
 
-def _solved(model: Equations, data: Sequence[Trajectory]) -> tuple[Motion, Fitted] | None:
-    """The motion of some data, and its states under the equations as they are."""
-    if not np.isfinite([*model.noise, *model.model_error]).all():
+def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) -> tuple[Motion, Fitted] | None:
+    """The motion of some data, and its states under the equations as they are.
+
+    unseen: how many of the last states have first values only, and no measurements
+    """
+    noise = np.where([s in model.hidden for s in model.states], _HELD * model.scale, model.noise)
+    if not np.isfinite([*noise, *model.model_error]).all():
         return None
     motion = model.formulation.motion(data, model.basis)
     if motion is None:
         return None
+    if unseen:
+        motion = motion.part([one.unmeasured(unseen) for one in motion.records])
     support = np.flatnonzero(model.coef)
-    variance = motion.variances(np.square(model.noise))
+    variance = motion.variances(np.square(noise))
     error = motion.errors(0.0, variance)
     error[motion.sought] = np.square(model.model_error)
     law = motion.law(motion.widened(support))
     fitted = states_under(motion, law, model.coef.ravel()[support], variance, error)
     return (motion, fitted) if fitted.alive else None
+
+
+def with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
+    """The data with states that nobody measured, estimated under the equations; the same where all are there.
+
+    The first values are those at which the equations of the seen states, taken for straight lines in a hidden
+    state w, fit their rates best: w = Σ G_j (x_j' − F_j) / Σ G_j², F_j at w = 0 and G_j the slope.
+    """
+    hidden = model.hidden
+    if not hidden or data[0].states != tuple(s for s in model.states if s not in hidden):
+        return list(data)
+    rough = [_with_first_values(model, one) for one in data]
+    solved = _solved(model, rough, unseen=len(hidden))
+    if solved is None:
+        raise DataError(
+            f"the hidden state {', '.join(hidden)} cannot be estimated: "
+            "these data do not follow the equations."
+        )
+    states = _by_trajectory(*solved)
+    made = []
+    for k, one in enumerate(rough):
+        x = one.x.copy()
+        x[:, -len(hidden) :] = np.nan
+        if k in states:
+            x[: len(states[k]), -len(hidden) :] = states[k][
+                :, len(model.states) - len(hidden) : len(model.states)
+            ]
+        made.append(replace(one, x=x))
+    return made
+
+
+def _with_first_values(model: Equations, one: Trajectory) -> Trajectory:
+    """The trajectory with first values of a hidden state."""
+    from scipy.interpolate import CubicSpline
+
+    seen = np.array(one.x)
+    for column in seen.T:
+        hole = np.isnan(column)
+        column[hole] = np.interp(one.t[hole], one.t[~hole], column[~hole]) if not hole.all() else 0.0
+    x = smoothed(one.t, seen).values
+    rates = CubicSpline(one.t, x)(one.t, 1)
+    zeros, d = np.zeros((len(x), 1)), x.shape[1]
+    none = model.predict(np.hstack([x, zeros]), one.u)[:, :d]
+    slope = model.predict(np.hstack([x, zeros + 1.0]), one.u)[:, :d] - none
+    weight = np.sum(slope**2, axis=1)
+    strong = weight > 0.04 * weight.mean()
+    ratio = np.sum(slope * (rates - none), axis=1) / np.where(strong, weight, 1.0)
+    w = np.interp(one.t, one.t[strong], ratio[strong]) if strong.any() else zeros[:, 0]
+    w = np.clip(w, -model.scale[-1], model.scale[-1])
+    return replace(one, x=np.hstack([one.x, w[:, None]]), states=one.states + model.hidden)
 
 
 def _by_trajectory(motion: Motion, fitted: Fitted) -> dict[int, Floats]:

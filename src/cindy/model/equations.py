@@ -55,6 +55,13 @@ class Equations:
     explained: Mapping[str, float]
 
     @property
+    def hidden(self) -> tuple[str, ...]:
+        """States that nobody measured: those without a noise of their own, where states were estimated."""
+        if not self.denoised:
+            return ()
+        return tuple(s for s, noise in zip(self.states, self.noise, strict=True) if np.isnan(noise))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """The sentences of the findings."""
         return tuple(one.message for one in self.findings)

@@ -66,6 +66,12 @@ class Record:
         """Entries without a measurement."""
         return self.spread >= MISSING
 
+    def unmeasured(self, count: int) -> Record:
+        """The same with the values of so many of the last states as first values, and no measurements."""
+        spread = self.spread.copy()
+        spread[..., -count:] = MISSING
+        return replace(self, spread=spread)
+
     def centred(self, x: Floats) -> Record:
         """The same around the current states: what was not measured is wherever it is thought to be."""
         if not self.missing.any():
