@@ -100,6 +100,9 @@ class LastPass:
             coef = self._physical(np.arange(inside.size), inside.ravel())
             message = f"The radius {radius:g} binds: it keeps the coefficients smaller than they fit."
             findings = (Finding("radius-binds", message, {"radius": radius}),)
+        elif radius is not None and self.form.region.norm(self.result.x) > radius * (1 - 1e-6):
+            message = f"The radius {radius:g} binds: terms that it leaves no room for were not considered."
+            findings = (Finding("radius-binds", message, {"radius": radius}),)
         covariance, error = self._covariance()
         model = self._made(coef, error)
         near = self._near()
