@@ -83,6 +83,23 @@ def test_a_state_that_is_not_needed_is_left_out():
     assert "hidden-not-needed" in codes(model)
 
 
+def test_a_state_that_is_rarely_measured_has_its_equation():
+    """Rows complete in all states lie 50 samples apart, and say nothing of noise and bending."""
+
+    def lorenz(s):
+        return [10 * (s[1] - s[0]), s[0] * (28 - s[2]) - s[1], s[0] * s[1] - 8 / 3 * s[2]]
+
+    t = np.arange(400) * 0.02
+    data = []
+    for x in runs(lorenz, [[-8, 8, 27], [5, 3, 20]], t):
+        x[np.arange(400) % 50 > 0, 2] = np.nan
+        data.append(Trajectory(t, x, ("x", "y", "z")))
+    model = cindy.identify(data, Polynomial(2))
+    terms = {(model.terms[i], model.states[j]) for i, j in np.argwhere(model.coef)}
+    lorenz_terms = [("x", "x"), ("y", "x"), ("x", "y"), ("y", "y"), ("x z", "y"), ("z", "z"), ("x y", "z")]
+    assert terms == set(lorenz_terms)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

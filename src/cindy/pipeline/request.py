@@ -22,7 +22,7 @@ from cindy.problem import Problem
 from cindy.rows import Rows
 from cindy.selection import Selection
 from cindy.solver import Correction, Direct, Step
-from cindy.states import Motion
+from cindy.states import Motion, often_measured
 from cindy.summary import Summary
 
 __all__ = ["Pieces", "Request", "Stages"]
@@ -116,7 +116,17 @@ class Request:
 
     def variance(self, motion: Motion) -> Floats:
         """Of the noise of each state of the motion, as the roughness of the data tells it."""
-        return motion.variances(noise_variance(self.data))
+        often = often_measured(self.data)
+        if often[0].dimension == self.data[0].dimension:
+            return motion.variances(noise_variance(self.data))
+        # Of states that are rarely measured rows say nothing: theirs is in proportion to the others'.
+        places = [self.data[0].states.index(name) for name in often[0].states]
+        noise = noise_variance(often)
+        spread = np.nanstd(np.concatenate([one.x for one in self.data]), axis=0)
+        relative = float(np.median(noise / np.maximum(spread[places] ** 2, 1e-300)))
+        every = relative * spread**2
+        every[places] = noise
+        return motion.variances(every)
 
     def problem(self, motion: Motion) -> Problem:
         """What the physics say of the names and the number of rows; the rows follow with the states."""

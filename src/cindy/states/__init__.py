@@ -8,7 +8,7 @@ from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_un
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
-from cindy.states.preparation import instants_for, records_of
+from cindy.states.preparation import instants_for, often_measured, records_of
 from cindy.states.record import Record
 from cindy.states.resolution import blurred_terms
 from cindy.states.smoothing import smoothed
@@ -38,6 +38,7 @@ __all__ = [
     "leaves_noise",
     "map_grid",
     "noise_memory",
+    "often_measured",
     "quadrature_error",
     "records_of",
     "smoothed",

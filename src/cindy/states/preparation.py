@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +15,7 @@ from cindy.states.grid import Grid
 from cindy.states.record import MISSING, Record
 from cindy.states.smoothing import roughness, smoothed
 
-__all__ = ["instants_for", "records_of"]
+__all__ = ["instants_for", "often_measured", "records_of"]
 
 
 _LONGEST = 2000
@@ -35,6 +36,10 @@ _MOST_PARTS = 8
 _LONGEST_HOLE = 12
 """Instants in a row without any measurement beyond which a trajectory is split, and steps of the usual length
 that a pause is long; a hole is one whether or not its empty rows were written down."""
+
+
+_OFTEN = 0.5
+"""Share of the samples that a state is measured at to be measured often."""
 
 
 def records_of(
@@ -152,9 +157,23 @@ def _divided(
     return times, (values, unseen, known)
 
 
+def often_measured(trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
+    """The trajectories of the states that most samples hold; of all where none is measured that often.
+
+    Rows that are complete in these tell of noise and bending. Rows that are complete in all states may lie as
+    far apart as the measurements of one of them.
+    """
+    present = np.mean([np.isfinite(one.x).mean(axis=0) for one in trajectories], axis=0)
+    often = np.flatnonzero(present > _OFTEN)
+    if len(often) in (0, len(present)):
+        return trajectories
+    names = tuple(trajectories[0].states[j] for j in often)
+    return [replace(one, x=one.x[:, often], states=names, delay={}) for one in trajectories]
+
+
 def instants_for(trajectories: Sequence[Trajectory]) -> int:
     """Into how many parts steps must be divided for integrals to be right, by how the samples bend."""
-    looks = [one for one in trajectories if len(one) > 3][:_LOOK]
+    looks = [one for one in often_measured(trajectories) if len(one) > 3][:_LOOK]
     rough = [roughness(s.t, s.x) for one in looks for s in one.segments()[:1]]
     worst = float(np.median(rough)) if rough else 0.0
     if any(one.hold == "band" and one.inputs for one in looks):
