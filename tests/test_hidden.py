@@ -100,6 +100,13 @@ def test_a_state_that_is_rarely_measured_has_its_equation():
     assert terms == set(lorenz_terms)
 
 
+def test_fields_have_no_hidden_states():
+    axis = np.linspace(0, 1, 20)
+    field = cindy.Field(u=np.outer(axis, axis), x=axis, t=axis)
+    with pytest.raises(DataError, match="these data are fields"):
+        cindy.identify(field, "pde:2,2", hidden=1)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -103,7 +103,7 @@ def identify(
         settings, equations, constraints, radius, tol, max_iter, callback, seed, blocks, device, stages
     )
     if is_fields(trajectories):
-        return asked.of_fields(trajectories, settings.formulation if formulation else None)
+        return asked.of_fields(trajectories, settings.formulation if formulation else None, hidden)
     hire = partial(workers, executor, processes, where="identify")
     return asked.of_trajectories(trajectories, passes, hire, hidden)
 
@@ -140,8 +140,12 @@ class _Asked:
             callback=self.callback,
         )
 
-    def of_fields(self, fields: Any, form: Formulation | None) -> Model:
+    def of_fields(self, fields: Any, form: Formulation | None, hidden: Any) -> Model:
         self.equations.refuse_fields()
+        if hidden:
+            raise DataError(
+                "identify: hidden states are found along trajectories, and these data are fields."
+            )
         add = partial(summary_of_fields, blocks=self.blocks, progress=self.stages.data)
         basis, rule = self.settings.basis, self.settings.selection
         return identify_fields(fields, basis, form, add, self.pose(), self.run, rule, self.seed)
