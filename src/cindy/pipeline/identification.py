@@ -267,6 +267,9 @@ def _opened(
 
 def _rates(form: Formulation, like: Trajectory) -> tuple[str, ...]:
     """The names of rates, where terms may hold them."""
+    if not isinstance(form, Formulation):
+        # What is no formulation is refused where it is used.
+        return ()
     every = form.variables(like.states, like.inputs)
     return every[like.dimension : len(every) - len(like.inputs)]
 
