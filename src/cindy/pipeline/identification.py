@@ -265,7 +265,7 @@ def _opened(
     return (source if source.whole is None else as_source(data)), data, basis, laws
 
 
-def _rates(form: Formulation, like: Trajectory) -> tuple[str, ...]:
+def _rates(form: Any, like: Trajectory) -> tuple[str, ...]:
     """The names of rates, where terms may hold them."""
     if not isinstance(form, Formulation):
         # What is no formulation is refused where it is used.
