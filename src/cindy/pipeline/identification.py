@@ -26,6 +26,7 @@ from cindy.pipeline.inference import check_settings, solve
 from cindy.pipeline.judgement import judged, refusals_told
 from cindy.pipeline.libraries import Equations, check_agreement
 from cindy.pipeline.parametric_model import identify_with_parameters
+from cindy.pipeline.readouts import observed, with_readouts
 from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request, Stages
 from cindy.pipeline.settle import settled
@@ -69,12 +70,12 @@ def identify(
     passes: int | None = None,
     known: Mapping[str, str] | None = None,
     hidden: int | str | Sequence[str] = 0,
+    observe: Mapping[str, str] | None = None,
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
     trajectories: a Trajectory, a pair (t, x), a DataFrame, a Dataset, a Field, a list of these; `Lazy` files
-    basis: the terms to choose from; settings may be short texts: basis="poly:3", formulation="integral:2"
-        a basis for each equation: {"x": Polynomial(2), "y": "poly:3"}
+    basis: the terms to choose from, or {"x": Polynomial(2), "y": "poly:3"}; settings may be short texts
     formulation: Integral() by default; Differential(), Discrete(); Weak() for fields
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
     selection: how one model is picked; Significance() by default
@@ -87,6 +88,7 @@ def identify(
     passes: None: states are fitted too, unless that takes very long; 1: at measured states; 2: anyway
     known: formulas of equations that are known, by state: {"q": "v"}
     hidden: a state that nobody measured: 1, its name, or "auto" for one if it is worth its price
+    observe: what columns measure, as linear combinations of states: {"total": "S + ES"}
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -105,7 +107,7 @@ def identify(
     if is_fields(trajectories):
         return asked.of_fields(trajectories, settings.formulation if formulation else None, hidden)
     hire = partial(workers, executor, processes, where="identify")
-    return asked.of_trajectories(trajectories, passes, hire, hidden)
+    return asked.of_readouts(trajectories, observe, passes, hire, hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +151,20 @@ class _Asked:
         add = partial(summary_of_fields, blocks=self.blocks, progress=self.stages.data)
         basis, rule = self.settings.basis, self.settings.selection
         return identify_fields(fields, basis, form, add, self.pose(), self.run, rule, self.seed)
+
+    def of_readouts(
+        self,
+        measured: Any,
+        observe: Mapping[str, str] | None,
+        passes: int | None,
+        hire: Callable[..., Any],
+        hidden: Any,
+    ) -> Model:
+        """The model of trajectories whose columns measure states, or combinations of them."""
+        if observe is None:
+            return self.of_trajectories(measured, passes, hire, hidden)
+        states, shared = observed(measured, observe)
+        return with_readouts(self.of_trajectories(states, passes, hire, hidden), observe, shared)
 
     def of_trajectories(
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any = 0

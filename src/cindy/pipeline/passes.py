@@ -50,6 +50,8 @@ _BLOCKS = 50
 """Blocks of white rows that such a rule may leave out, as in `accumulate`."""
 _MOST_FITTED = 40
 """Models after which no further start is made; chaotic systems need 5 in the median (benchmark: chaotic)."""
+_MOST_COUPLED = 12
+"""The same under constraints, where the fits of a choice cost a hundred times as much: a bound on work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +105,7 @@ def search(
         least = min(other.criterion for other in state.met.values() if other is not None)
         agreed &= not met.blurred and met.criterion <= least
         reached.append(met)
-        if agreed or len(state.met) >= _MOST_FITTED:
+        if agreed or len(state.met) >= (_MOST_COUPLED if len(options.rows) else _MOST_FITTED):
             break
     if reached and not state.bound and not options.faithful:
         _with_rivals(state, min(reached, key=rank))

@@ -108,15 +108,16 @@ class Regression:
             return self.unit
         terms = self.shape[0]
         left = np.sum(self.total.target[min(terms, len(self.total.factor)) :] ** 2, axis=0)
-        whole = np.sqrt(np.sum(self.total.target**2, axis=0) / self.total.rows)
         sigma = np.sqrt(left / max(self.total.rows - self.independent, 1))
-        # Rounding of the data leaves this much even where a model is exact; a target may be zero throughout.
-        whole[whole == 0.0] = 1.0
-        return np.asarray(np.hypot(np.maximum(sigma, 1e-14 * whole), self._floor))
+        return np.asarray(np.hypot(sigma, self._floor))
 
     @cached_property
     def _floor(self) -> Floats:
-        return np.zeros(self.shape[1]) if self.floor is None else self.floor
+        """(targets,) error of the rows themselves, and of rounding, which even an exact model leaves."""
+        whole = np.sqrt(np.sum(self.total.target**2, axis=0) / self.total.rows)
+        # A target may be zero throughout.
+        whole[whole == 0.0] = 1.0
+        return np.asarray(np.hypot(1e-14 * whole, 0.0 if self.floor is None else self.floor))
 
     def coefficients(self, targets: Ints) -> Ints:
         """The flat indices of all coefficients of the targets."""
