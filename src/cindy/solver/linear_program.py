@@ -115,12 +115,6 @@ class _Program:
             self.highs.setOptionValue("simplex_strategy", _DUAL)
             self.highs.run()
             self.highs.setOptionValue("simplex_strategy", _PRIMAL)
-        if self.highs.getModelStatus() in _DOUBTFUL:
-            # The ball bounds every program: a ray is rounding, and the interior has none.
-            self.highs.clearSolver()
-            self.highs.setOptionValue("solver", "ipm")
-            self.highs.run()
-            self.highs.setOptionValue("solver", "simplex")
         return cast(highspy.HighsModelStatus, self.highs.getModelStatus())
 
     @property
