@@ -153,10 +153,6 @@ def _taps(steps: Floats, count: int) -> tuple[Floats, Floats]:
     return plain, np.array([1.0, 4.0, 1.0]) / 6.0 * (before * after / 2)[:, :, None]
 
 
-_FEW_WINDOWS_OF_QUADRATURE = 8
-"""Below as many, going along all windows in step is slower than going through one at a time."""
-
-
 def nested(samples: int, start: int, stop: int, half_width: int, times: int) -> list[tuple[int, int]]:
     """The stretches of samples that an integral taken `times` times looks at, from narrow to wide.
 
@@ -191,7 +187,7 @@ def increments(
 
 def running_sums(stack: Floats) -> None:
     """Turn rows into sums of the rows so far, in every window of a stack (windows, length, columns)."""
-    if len(stack) < _FEW_WINDOWS_OF_QUADRATURE:
+    if len(stack) < _FEW_WINDOWS:
         np.cumsum(stack, axis=1, out=stack)
         return
     for j in range(1, stack.shape[1]):

@@ -47,11 +47,11 @@ _SMOOTH = Finding(
 
 _INEXACT = 1e-2
 """Model error from one sample to the next, in units of σ², beyond which the law may be inexact: the share
-that is told (benchmark: wrong_noise)."""
+that is told. Not varied yet; `python -m benchmarks wrong_noise` can tell."""
 _ROUNDS = 4
-"""Searches with the memory that the last one found; two are typical (benchmark: wrong_noise)."""
+"""Searches with the memory that the last one found; a bound on work."""
 _LONGER = 1.2
-"""A memory that is not longer than this times the last is the same (benchmark: wrong_noise)."""
+"""A memory that is not longer than this times the last is the same. Not varied yet."""
 _TOLD = 1.5
 """Samples from which a memory is told of."""
 

@@ -104,8 +104,7 @@ class Significance(Selection):
 
     A product of m factors is less likely beforehand than one of fewer, of which there are not so many: with
     fitted states it must be worth z*² + per_factor · (m − 1). That has no units, so that rescaled data give
-    the same terms. With 4 the true terms of one Lorenz trajectory at 20 to 40 % noise come out half as often
-    again (benchmark: lorenz_map).
+    the same terms. `python -m benchmarks lorenz_map` shows what it does at much noise.
 
     level: probability that any false term is kept; per_factor: 0 for the same price for every term
     """
