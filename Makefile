@@ -34,11 +34,13 @@ test: $(VENV)/.dev
 # No result may hang on the kernels that OpenBLAS picks for a processor: with AVX-512 it picks SkylakeX, and
 # Haswell is the other; elsewhere it picks Haswell or Zen, which are alike, and Sandybridge is the other.
 KERNEL ?= $(shell grep -qm1 avx512f /proc/cpuinfo 2>/dev/null && echo Haswell || echo Sandybridge)
-NUMERIC := $(wildcard tests/test_examples.py tests/test_docs.py tests/solver tests/test_least_squares.py \
-	tests/test_regression.py tests/test_selection.py tests/test_states.py tests/test_weak.py src)
+# What prints digits, and the laws of linear algebra; whole recoveries have run in `make test`.
+NUMERIC := $(wildcard tests/test_examples.py tests/test_docs.py tests/solver/test_loop.py \
+	tests/solver/test_certificates.py tests/test_least_squares.py tests/test_regression.py tests/selection \
+	tests/states src)
 
 kernels: $(VENV)/.dev
-	OPENBLAS_CORETYPE=$(KERNEL) $(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(NUMERIC) $(ARGS)
+	OPENBLAS_CORETYPE=$(KERNEL) $(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(NUMERIC) -k "prints or not (test_docs or test_examples)" $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -58,7 +60,7 @@ docs: $(VENV)/.dev
 
 # One process: the tests write to the same pages.
 outputs: $(VENV)/.dev
-	$(THREADS) CINDY_UPDATE_DOCS=1 $(BIN)/python -m pytest tests/test_docs.py tests/test_examples.py -k prints
+	$(THREADS) CINDY_UPDATE_DOCS=1 $(BIN)/python -m pytest tests/test_docs.py tests/test_examples.py tests/test_notebooks.py -k prints
 
 clean:
 	rm -rf $(VENV) build dist site demo-output

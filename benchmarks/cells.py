@@ -27,6 +27,7 @@ class Subset:
     size: how many data sets of each kind; 0 for all
     out: the folder of the tables
     cache: the folder that keeps simulations from one run to the next
+    data: the folder of measured data that cannot be part of this repository
     """
 
     names: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ class Subset:
     size: int = 0
     out: Path = RESULTS
     cache: Path = field(default_factory=_default_cache)
+    data: Path | None = None
 
     def pick(self, of: str, known: Sequence[Any]) -> list[Any]:
         """Those of `known` that were asked for; seeds may be any."""
@@ -63,7 +65,7 @@ def subset_of(options: Sequence[str]) -> Subset:
             given[option] = int(rest.pop(0))
         elif option in kinds and rest:
             given[option] = tuple(kinds[option](part.strip()) for part in rest.pop(0).split(","))
-        elif option in ("out", "cache") and rest:
+        elif option in ("out", "cache", "data") and rest:
             given[option] = Path(rest.pop(0))
         else:
             known = ", ".join(f"--{one.name}" for one in fields(Subset))

@@ -13,13 +13,13 @@ meets the bound of a pursuit, or if a bound that was refused can be met.
 
 import itertools
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
 from cindy.errors import CindyError, ConvergenceWarning, InfeasibleError
 from cindy.least_squares import LeastSquares
@@ -27,7 +27,7 @@ from cindy.solver import Blended, Direct, Region, basis_pursuit, conditional_gra
 
 __all__ = ["Exact", "faults", "problem", "run"]
 
-PROBLEMS = 1_000
+FIRST, PROBLEMS = 10_000, 1_000
 TOL = 1e-8
 """Of every run, relative to the loss at zero: what `basis_pursuit` says its two ends hold to."""
 OUTSIDE = Fraction(1, 10**9)
@@ -270,15 +270,50 @@ def _of_a_pursuit(
     return [f"pursuit: {fault}" for fault in found], "solved"
 
 
-def run() -> None:
+def features(seed: int, most: int = 3) -> Row:
+    """What is hard about a problem, at the solution of its run: 1 where it holds."""
+    objective, region, _ = problem(seed, most)
+    lengths = np.linalg.norm(objective.design, axis=0)
+    lengths = lengths[lengths > 0]
+    scaled = {"badly scaled": int(lengths.size > 0 and lengths.max() > 256 * lengths.min())}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            x = conditional_gradient(
+                objective, oracle_for(region), Direct(), tol=TOL, max_iter=2_000
+            ).x.ravel()
+    except CindyError:
+        return {**scaled, "radius binds": 0, "degenerate": 0}
+    values, size = region.matrix @ x, abs(region.matrix) @ np.abs(x) + 1e-300
+    at_an_end = [np.abs(values - end) <= 1e-9 * (size + np.abs(end)) for end in (region.lower, region.upper)]
+    met = int(np.sum(at_an_end[0] | at_an_end[1]))
+    binds = bool(region.norm(x) > region.radius * (1 - 1e-9))
+    # More conditions that hold with equality than there are coefficients.
+    degenerate = met + binds + int(np.sum(x == 0)) > region.size
+    return {**scaled, "radius binds": int(binds), "degenerate": int(degenerate)}
+
+
+def run(subset: Subset = Subset()) -> None:  # noqa: B008
     """Every problem, and a row for each kind of end."""
-    ends: Counter[str] = Counter()
-    false: Counter[str] = Counter()
-    for seed in range(PROBLEMS):
-        found, ended = faults(seed)
-        ends[ended] += 1
-        false[ended] += bool(found)
-        for fault in found:
-            print(f"   {seed}: {fault}", flush=True)
-    rows = [{"ended": k, "problems": n, "refuted": false[k]} for k, n in sorted(ends.items())]
-    write("certificates", "Certificates that an exact rational check refutes", rows, __doc__ or "")
+
+    def work(seed: int) -> Row:
+        refuted, ended = faults(seed)
+        return {"ended": ended, "refuted": len(refuted), "said": "; ".join(refuted), **features(seed)}
+
+    cells = [{"seed": seed} for seed in subset.pick("seeds", range(FIRST, FIRST + PROBLEMS))]
+    rows = measured("certificates_cells", cells, work, subset, show=False)
+    kinds = ("badly scaled", "radius binds", "degenerate")
+    table = []
+    for ended in [*sorted({row["ended"] for row in rows}), "all"]:
+        group = [row for row in rows if ended in (row["ended"], "all")]
+        counts = {kind: sum(row[kind] for row in group) for kind in kinds}
+        table.append(
+            {
+                "ended": ended,
+                "problems": len(group),
+                **counts,
+                "refuted": sum(row["refuted"] > 0 for row in group),
+            }
+        )
+    title = "Certificates that an exact rational check refutes"
+    write("certificates", title, table, __doc__ or "", folder=subset.out)

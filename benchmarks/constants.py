@@ -1,7 +1,8 @@
 """What constants decide: each is divided and multiplied by four, and data that can fail are fitted again.
 
 The constants are not listed here: every number that a module of the library binds to a name in capitals is
-one (`house.constants`), those of the leaves excepted. For each of them, for both values and for each kind of
+one, and every field of a frozen object that a module makes (`house.constants`, `house.fields`), those of the
+leaves excepted. For each of them, for both values and for each kind of
 data, a cell holds how many laws are right, the errors, and in how many fits the terms differ from those of
 the library as it is. A constant that moves no fit of any kind need not be there.
 
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +33,7 @@ from benchmarks.parameters import LAWS
 from benchmarks.pde_systems import pde_systems
 from benchmarks.table import write
 from cindy import systems
+from cindy.selection import EFFORT, trying
 
 __all__ = ["KINDS", "changes", "run"]
 
@@ -204,6 +206,10 @@ class Change:
     def made(self) -> Iterator[None]:
         """The other value in the module that binds the constant, and in those that import it from there."""
         home = import_module(f"cindy.{self.constant.module}")
+        holder, _, field = self.constant.name.rpartition(".")
+        if holder:
+            yield from self._replaced(home, holder, field)
+            return
         before = getattr(home, self.constant.name)
         holders = [home, *self._importers()]
         for module in holders:
@@ -213,6 +219,20 @@ class Change:
         finally:
             for module in holders:
                 setattr(module, self.constant.name, before)
+
+    def _replaced(self, home: ModuleType, holder: str, field: str) -> Iterator[None]:
+        """The object with another value of one field, in the place of the one that the module made."""
+        before = getattr(home, holder)
+        if before is EFFORT:
+            # Other modules hold this very object.
+            with trying(**{field: self.value}):
+                yield
+            return
+        setattr(home, holder, replace(before, **{field: self.value}))
+        try:
+            yield
+        finally:
+            setattr(home, holder, before)
 
     def _importers(self) -> list[ModuleType]:
         module, name = re.escape(self.constant.module), self.constant.name
@@ -229,7 +249,7 @@ def _text(file: str) -> str:
 def changes(beginnings: Sequence[str] = ()) -> list[Change]:
     """Both changes of every constant that decides something, or of those whose names begin so."""
     chosen = []
-    for constant in house.constants():
+    for constant in [*house.constants(), *house.fields()]:
         if constant.module.partition(".")[0] in LEAVES:
             continue
         if beginnings and not constant.where.startswith(tuple(beginnings)):
@@ -331,7 +351,7 @@ def _fitted(cases: Sequence[Case]) -> Row:
 def _moved(rows: Sequence[Row]) -> list[Row]:
     """One line a change: what it does to each kind of data, beside the library as it is."""
     plain = {(r["kind"], r["size"], r["seeds"]): r for r in rows if r["constant"] == AS_IT_IS}
-    values = {constant.where: constant.value for constant in house.constants()}
+    values = {constant.where: constant.value for constant in [*house.constants(), *house.fields()]}
     table: dict[tuple[str, str], Row] = {}
     for row in rows:
         before = plain.get((row["kind"], row["size"], row["seeds"]))

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from cindy import Integral, Model, systems
-from cindy.systems.bundled import KINETICS
+from cindy.systems.catalogue import KINETICS
 
 __all__ = ["measure"]
 

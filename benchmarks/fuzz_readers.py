@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 import cindy
+from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
 from cindy.errors import CindyError
 
 __all__ = ["KINDS", "attempt", "mutated", "run", "whole"]
 
-MUTATIONS = 2_000
+MUTATIONS, PART = 2_000, 250
 SECONDS = 30
 """For one file: netCDF 4 may take ten before it is given up."""
 MEMORY = 6 << 30
@@ -172,39 +173,19 @@ def attempt(kind: str, folder: Path, number: int, seed: int = 0) -> str:
     return "read"
 
 
-def run() -> None:
-    """One row a kind."""
-    table = []
-    for kind in KINDS:
-        begun, told, crashes = 0, [], 0
-        while begun < MUTATIONS:
-            child = subprocess.run(
-                [sys.executable, "-m", "benchmarks.fuzz_readers", kind, str(begun), str(MUTATIONS)],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            lines = child.stdout.splitlines()
-            told += lines
-            begun += len(lines)
-            if begun < MUTATIONS:
-                crashes += 1
-                told.append(f"crash {child.returncode} at mutation {begun}")
-                begun += 1
-        foreign = [line for line in told if line not in ("read", "refused", "slow")]
-        for line in foreign[:5]:
-            print(f"   {kind}: {line}", flush=True)
-        table.append(
-            {
-                "kind": kind,
-                "mutations": MUTATIONS,
-                "read": told.count("read"),
-                "refused": told.count("refused"),
-                "foreign exceptions": len(foreign) - crashes,
-                "crashes": crashes,
-                f"over {SECONDS} s": told.count("slow"),
-            }
-        )
+def run(subset: Subset = Subset()) -> None:  # noqa: B008
+    """One row a kind, measured in parts."""
+    cells = [
+        {"kind": kind, "first": first}
+        for kind in subset.pick("names", tuple(KINDS))
+        for first in range(0, subset.size or MUTATIONS, PART)
+    ]
+    rows = measured("fuzz_readers_cells", cells, _part, subset)
+    counts = ("mutations", "read", "refused", "foreign exceptions", "crashes", f"over {SECONDS} s")
+    table = [
+        {"kind": kind, **{count: sum(row[count] for row in rows if row["kind"] == kind) for count in counts}}
+        for kind in dict.fromkeys(row["kind"] for row in rows)
+    ]
     write(
         "fuzz_readers",
         "Damaged files, by kind",
@@ -212,7 +193,37 @@ def run() -> None:
         "Each file has one to three changes: bytes replaced, inserted, removed, doubled or set to extremes, "
         "or its end cut off. The process of a kind may use 6 GiB of memory.",
         how="no times",
+        folder=subset.out,
     )
+
+
+def _part(kind: str, first: int) -> Row:
+    """Some mutations in a process of their own, and in another from after the one that ended it."""
+    begun, told, crashes, stop = first, [], 0, first + PART
+    while begun < stop:
+        child = subprocess.run(
+            [sys.executable, "-m", "benchmarks.fuzz_readers", kind, str(begun), str(stop)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = child.stdout.splitlines()
+        told += lines
+        begun += len(lines)
+        if begun < stop:
+            crashes += 1
+            told.append(f"crash {child.returncode} at mutation {begun}")
+            begun += 1
+    foreign = [line for line in told if line not in ("read", "refused", "slow")]
+    return {
+        "mutations": PART,
+        "read": told.count("read"),
+        "refused": told.count("refused"),
+        "foreign exceptions": len(foreign) - crashes,
+        "crashes": crashes,
+        f"over {SECONDS} s": told.count("slow"),
+        "said": " | ".join(foreign[:5]),
+    }
 
 
 def _slow(_: int, __: FrameType | None) -> None:

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.table import write
 from cindy import ConvergenceWarning, Integral, LeastSquares, Polynomial, Summary, accumulate
 from cindy.solver import Region, Result, conditional_gradient, oracle_for
-from cindy.solver.device_rows import DeviceRows
+from cindy.solver.sampled_rows import DeviceRows
 
 __all__ = ["run"]
 

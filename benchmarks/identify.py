@@ -15,7 +15,7 @@ import numpy as np
 import cindy
 from benchmarks.table import write
 from cindy import systems
-from cindy.systems.bundled import KINETICS
+from cindy.systems.catalogue import KINETICS
 
 __all__ = ["run"]
 

@@ -8,7 +8,7 @@ from tests.browser import browser
 
 import cindy
 from benchmarks.table import write
-from cindy.systems.bundled import KINETICS
+from cindy.systems.catalogue import KINETICS
 
 __all__ = ["run"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis, Derivatives, Factor, Trigonometric
 from cindy.data import Field
 from cindy.model import Spectral, Summand, spectral_solution

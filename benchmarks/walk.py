@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from cindy.cli import main
-from cindy.systems.bundled import KINETICS
+from cindy.systems.catalogue import KINETICS
 
 SOURCE = "cindy"
 

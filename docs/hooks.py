@@ -1,37 +1,102 @@
-"""What mkdocs does to our pages: formulas become MathML; tables and figures are the latest results."""
+"""What mkdocs does to our pages: formulas become MathML; tables and figures are the latest results; the pages
+of the reference are written from the list in `reference.py`."""
 
 import html
+import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-__all__ = ["on_files", "on_page_content", "on_page_markdown"]
+__all__ = [
+    "on_files",
+    "on_page_content",
+    "on_page_markdown",
+    "on_post_page",
+    "on_post_template",
+]
+
+sys.path.insert(0, str(Path(__file__).parent))
+from reference import EXTRAS, PAGES, page
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = "images/reproduction/"
-FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+SHIM = "https://unpkg.com/iframe-worker/shim"
+FORMULA = re.compile(
+    r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
+)
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Take in the figures of the reproduction, which stand beside its tables."""
-    for figure in sorted((ROOT / "benchmarks" / "results" / "paper" / "figures").glob("*.png")):
-        files.append(File.generated(config, FIGURES + figure.name, abs_src_path=str(figure)))
+    """Take in the figures of the reproduction, which stand beside its tables, and write the reference."""
+    for name in {**PAGES, **EXTRAS}:
+        files.append(File.generated(config, f"api/{name}.md", content=page(name)))
+    for notebook in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        name = f"notebooks/{notebook.stem}.md"
+        files.append(File.generated(config, name, content=_notebook_page(notebook)))
+    for figure in sorted(
+        (ROOT / "benchmarks" / "results" / "paper" / "figures").glob("*.png")
+    ):
+        files.append(
+            File.generated(config, FIGURES + figure.name, abs_src_path=str(figure))
+        )
     return files
+
+
+def _notebook_page(path: Path) -> str:
+    """A notebook as Markdown: its cells, and what they show."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                picture = data["image/png"].strip()
+                parts.append(
+                    f'<img alt="figure" src="data:image/png;base64,{picture}">'
+                )
+            elif "text/html" in data:
+                parts.append(f"<div class='shown'>{''.join(data['text/html'])}</div>")
+            else:
+                lines = output.get("text") or data["text/plain"]
+                parts.append(f"```text\n{''.join(lines).rstrip()}\n```")
+    return "\n\n".join(parts) + f"\n\n[Download the notebook]({path.name})\n"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put every table of benchmarks/results where a page says <!-- results -->; find the figures taken in."""
-    markdown = markdown.replace("](../benchmarks/results/paper/figures/", "](" + FIGURES)
+    markdown = markdown.replace(
+        "](../benchmarks/results/paper/figures/", "](" + FIGURES
+    )
+    # A notebook is a page of the site, from which it can be downloaded.
+    if "[Download the notebook]" not in markdown:
+        markdown = re.sub(r"\]\((notebooks/\w+)\.ipynb\)", r"](\1.md)", markdown)
     # The site has all tables on one page.
-    markdown = re.sub(r"\]\(\.\./benchmarks/results/\w+\.md\)", "](benchmarks.md)", markdown)
+    markdown = re.sub(
+        r"\]\(\.\./benchmarks/results/\w+\.md\)", "](benchmarks.md)", markdown
+    )
+    if "<!-- names -->" in markdown:
+        markdown = re.sub(
+            r"^\| `([\w.]+)` \|", r"| [`\1`][\1] |", markdown, flags=re.MULTILINE
+        )
     if "<!-- results -->" not in markdown:
         return markdown
     # Where pages are read as they are, links to the tables stand in their place.
-    markdown = re.sub(r"<!-- results -->.*?<!-- end -->", "<!-- results -->", markdown, flags=re.DOTALL)
+    markdown = re.sub(
+        r"<!-- results -->.*?<!-- end -->",
+        "<!-- results -->",
+        markdown,
+        flags=re.DOTALL,
+    )
     tables = [file.read_text(encoding="utf-8") for file in sorted(RESULTS.glob("*.md"))]
     # Each file has a title of its own, which stands one level down here.
     lower = [re.sub(r"^#", "##", text, flags=re.MULTILINE) for text in tables]
@@ -41,9 +106,25 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_page_content(content: str, **_: Any) -> str:
     """MathML in place of LaTeX: browsers draw it by themselves."""
-    return FORMULA.sub(
-        lambda found: convert(
-            html.unescape(found[2]).strip(), display="block" if found[1] == "div" else "inline"
-        ),
-        content,
-    )
+    return FORMULA.sub(_mathml, content)
+
+
+def _mathml(formula: re.Match[str]) -> str:
+    """One formula; a command that the converter does not know would be printed as it is, so it is refused."""
+    text = html.unescape(formula[2]).strip()
+    display = "block" if formula[1] == "div" else "inline"
+    markup = convert(text, display=display)
+    if "\\" in markup:
+        raise PluginError(f"a command of the formula {text!r} has no MathML")
+    return markup
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Search from a folder needs a script that the theme would fetch: ours stands in its place."""
+    up = "../" * page.url.count("/")
+    return output.replace(SHIM, f"{up}assets/search_from_disk.js")
+
+
+def on_post_template(output: str, **_: Any) -> str:
+    """The same for the page that says that a page is missing."""
+    return output.replace(SHIM, "assets/search_from_disk.js")

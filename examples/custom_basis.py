@@ -18,7 +18,9 @@ t = np.linspace(0, 12, 240)
 data = []
 for start in rng.uniform([0.2, 0.05], [3.0, 1.5], size=(8, 2)):
     x = solve_ivp(chemostat, (0, 12), start, t_eval=t, rtol=1e-10, atol=1e-10).y.T
-    data.append(cindy.Trajectory(t, x + 0.01 * rng.standard_normal(x.shape), ("food", "cells")))
+    data.append(
+        cindy.Trajectory(t, x + 0.01 * rng.standard_normal(x.shape), ("food", "cells"))
+    )
 
 # Polynomials, and saturating growth with several half-saturations to choose from.
 halves = (0.1, 0.25, 0.5, 1.0, 2.0)

@@ -35,7 +35,9 @@ true = solve_ivp(
     lambda s, z: [z[1], -z[0] - 0.2 * z[1] - 0.5 * z[0] ** 3 + 2.0 * step(s)],
     (0, 30), [0.0, 0.0], t_eval=answer.t, max_step=0.05,
 ).y[0]  # fmt: skip
-print(f"largest error in the answer to a step: {np.abs(answer.x[:, 0] - true).max():.3f}")
+print(
+    f"largest error in the answer to a step: {np.abs(answer.x[:, 0] - true).max():.3f}"
+)
 
 fig, (top, bottom) = plt.subplots(2, 1, figsize=(9, 6), layout="constrained")
 cindy.plot.trajectories(data, model, states=("x",), ax=top)

@@ -1,4 +1,4 @@
-"""Enzyme kinetics with conserved totals: what is known exactly need not be estimated."""
+"""Enzyme kinetics with conserved totals: what is known need not be estimated."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,8 +16,15 @@ free = cindy.identify(data, cindy.Polynomial(2))
 told = cindy.identify(data, cindy.Polynomial(2), constraints=laws)
 for name, model in (("without the laws", free), ("with the laws", told)):
     error = np.linalg.norm(model.coef - system.coef) / np.linalg.norm(system.coef)
-    total = model.simulate([0.5, 1.0, 0.2, 0.0], np.linspace(0, 50, 201)).x[:, 1:].sum(axis=1)
-    print(f"{name}: error {error:.1%}, S + ES + P drifts by {np.ptp(total):.4f} until t = 50")
+    total = (
+        model.simulate([0.5, 1.0, 0.2, 0.0], np.linspace(0, 50, 201))
+        .x[:, 1:]
+        .sum(axis=1)
+    )
+    print(
+        f"{name}: error {error:.1%}, "
+        f"S + ES + P drifts by {np.ptp(total):.4f} until t = 50"
+    )
     print(model, end="\n\n")
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")

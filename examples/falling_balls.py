@@ -14,18 +14,25 @@ heights = cindy.read(file, by="run", states=["height"])
 runs = []
 for one in heights:
     around = [slice(max(0, k - 5), k + 6) for k in range(len(one))]
-    v = [np.polyfit(one.t[s] - one.t[k], one.x[s, 0], 2)[1] for k, s in enumerate(around)]
+    v = [
+        np.polyfit(one.t[s] - one.t[k], one.x[s, 0], 2)[1] for k, s in enumerate(around)
+    ]
     # The last few see the ball land.
-    runs.append(cindy.Trajectory(one.t[:-7], v[:-7], ("v",), name=one.name.removeprefix("run ")))
+    runs.append(
+        cindy.Trajectory(one.t[:-7], v[:-7], ("v",), name=one.name.removeprefix("run "))
+    )
 
 basis = cindy.Polynomial(0) + cindy.PerRun(cindy.Custom({"drag": "v"}))
-brakes = [cindy.bound("v", f"[{run.name}] drag", upper=0.0) for run in runs]  # air never pushes
+brakes = [
+    cindy.bound("v", f"[{run.name}] drag", upper=0.0) for run in runs
+]  # drag only slows
 model = cindy.identify(runs, basis, constraints=brakes, passes=1)
 g = model.place("v", "1")
 print(f"g = {-model.coef[g]:.2f} ± {model.coef_error[g]:.2f} m/s²")
 for run in runs[::3]:
     place = model.place("v", f"[{run.name}] drag")
-    print(f"{run.name:>24}: drag {abs(model.coef[place]):.3f} ± {model.coef_error[place]:.3f} 1/s")
+    drag, error = abs(model.coef[place]), model.coef_error[place]
+    print(f"{run.name:>24}: drag {drag:.3f} ± {error:.3f} 1/s")
 
 fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 for run in runs[::3]:

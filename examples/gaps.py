@@ -1,4 +1,4 @@
-"""Irregular samples, missing values and a long gap: nothing has to be repaired first."""
+"""Irregular samples, missing values and a long gap: nothing is repaired first."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,14 +17,19 @@ for one in system.simulate(seed=2, times=times, noise=0.02):
     data.append(cindy.Trajectory(one.t, x, one.states))
 
 lost = np.mean([np.isnan(one.x).any(axis=1).mean() for one in data])
-print(f"{lost:.0%} of the samples lack a value; {sum(len(one.segments()) for one in data)} stretches remain")
+print(
+    f"{lost:.0%} of the samples lack a value; "
+    f"{sum(len(one.segments()) for one in data)} stretches remain"
+)
 
 model = cindy.identify(data, cindy.Polynomial(3))
 print(model)
 for sentence in model.warnings:
     print("Note:", sentence)
 
-fig, (top, bottom) = plt.subplots(2, 1, figsize=(9, 6), layout="constrained", height_ratios=(1.5, 1))
+fig, (top, bottom) = plt.subplots(
+    2, 1, figsize=(9, 6), layout="constrained", height_ratios=(1.5, 1)
+)
 cindy.plot.trajectories(data[:1], model, ax=top)
 cindy.plot.coefficients(model, truth=system.coef, ax=bottom)
 fig.savefig("gaps.png", dpi=110)

@@ -1,4 +1,4 @@
-"""Gause's Paramecium, 1934: two species alone and together, three short runs that differ."""
+"""Gause's Paramecium, 1934: two species alone and together, three short runs."""
 
 from pathlib import Path
 
@@ -9,7 +9,8 @@ import cindy
 file = Path(cindy.__file__).parents[2] / "examples" / "measured" / "paramecium.csv"
 runs = cindy.read(file, by="Treatment")
 
-# Without animals nothing grows, so there is no constant; growth, its limit and competition are of degree two.
+# Without animals nothing grows, so there is no constant; growth, its limit and
+# competition are of degree two.
 model = cindy.identify(runs, "poly:2:nobias", passes=None)
 print(*model.equations(), sep="\n")
 print(f"R² of solutions over all 24 days: {model.score(runs, 'trajectory'):.2f}")

@@ -1,4 +1,4 @@
-"""A film of two reacting fields, a tenth of it missing: the equations, and what they say comes next."""
+"""Two reacting fields, a tenth missing: the equations, and a forecast."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,11 +8,26 @@ import cindy
 # Two substances that react and spread in the plane, 40 × 40 pixels, 61 frames.
 x = np.linspace(0, 20, 40, endpoint=False)
 turn = 2 * np.pi * x / 20
-start = {"u": np.cos(turn)[:, None] + 0 * x, "v": np.sin(turn)[:, None] * np.cos(turn) + 0.3 * np.sin(turn)}
+start = {
+    "u": np.cos(turn)[:, None] + 0 * x,
+    "v": np.sin(turn)[:, None] * np.cos(turn) + 0.3 * np.sin(turn),
+}
 basis = cindy.Derivatives(degree=3, order=2)
 known = basis.on_axes(("x", "y"))
-law = {("u", "u"): 1, ("u", "u^3"): -1, ("u", "u v^2"): -1, ("u", "u^2 v"): 1, ("u", "v^3"): 1}
-law |= {("v", "v"): 1, ("v", "u^2 v"): -1, ("v", "v^3"): -1, ("v", "u^3"): -1, ("v", "u v^2"): -1}
+law = {
+    ("u", "u"): 1,
+    ("u", "u^3"): -1,
+    ("u", "u v^2"): -1,
+    ("u", "u^2 v"): 1,
+    ("u", "v^3"): 1,
+}
+law |= {
+    ("v", "v"): 1,
+    ("v", "u^2 v"): -1,
+    ("v", "v^3"): -1,
+    ("v", "u^3"): -1,
+    ("v", "u v^2"): -1,
+}
 law |= {(s, f"{s}_{a}"): 0.3 for s in "uv" for a in ("xx", "yy")}
 empty = np.zeros((len(known.names(("u", "v"))), 2))
 truth = cindy.Model(empty, known, ("u", "v"), formulation=cindy.Weak()).with_coef(law)
@@ -22,7 +37,10 @@ film = truth.simulate(first, np.linspace(0, 6, 61))
 
 # The camera adds a tenth of noise, and a clip holds down a tenth of the plane.
 rng = np.random.default_rng(0)
-noisy = {s: film[s] + 0.1 * film[s].std() * rng.standard_normal(film.shape) for s in film.states}
+noisy = {
+    s: film[s] + 0.1 * film[s].std() * rng.standard_normal(film.shape)
+    for s in film.states
+}
 clip = (x[:, None] - 14) ** 2 + (x - 6) ** 2 < 0.1 * 20**2 / np.pi
 field = cindy.Field(**noisy, **grid, t=film.t, mask=clip)
 
@@ -41,7 +59,14 @@ pictures = (
     ("ten times the error", 10 * (later["u"] - film["u"])),
 )
 for ax, (title, values) in zip(axes, pictures, strict=True):
-    mesh = ax.pcolormesh(x, x, values[..., -1].T, vmin=-1, vmax=1, cmap="RdBu_r", shading="nearest")
-    ax.set(title=f"u at t = {film.t[-1]:g}: {title}", xlabel="x", ylabel="y", aspect="equal")
+    mesh = ax.pcolormesh(
+        x, x, values[..., -1].T, vmin=-1, vmax=1, cmap="RdBu_r", shading="nearest"
+    )
+    ax.set(
+        title=f"u at t = {film.t[-1]:g}: {title}",
+        xlabel="x",
+        ylabel="y",
+        aspect="equal",
+    )
 fig.colorbar(mesh, ax=axes)
 fig.savefig("spots.png", dpi=110)

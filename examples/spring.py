@@ -1,4 +1,4 @@
-"""A cart on a spring: rates that were smoothed out of positions, and positions alone."""
+"""A cart on a spring: rates smoothed out of positions, and positions alone."""
 
 from pathlib import Path
 
@@ -11,7 +11,8 @@ both = cindy.read(file, by="trial")
 model = cindy.identify(both, "poly:3", passes=1)
 print("position and velocity:", *model.equations(), sep="\n  ")
 
-# The velocity was smoothed out of the position. The position alone, as x'' = F(x), knows nothing of that.
+# The velocity was smoothed out of the position. The position alone, as x'' = F(x),
+# knows nothing of that.
 alone = cindy.read(file, by="trial", states=["x"])
 second = cindy.identify(alone, "poly:3", formulation="integral:2", passes=1)
 print("position alone:", *second.equations(), sep="\n  ")

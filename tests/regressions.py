@@ -5,9 +5,8 @@ import scipy.linalg
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from cindy.least_squares import LeastSquares
-from cindy.regression.regression import Regression
-from cindy.rows import Rows
+from cindy.least_squares import LeastSquares, Rows
+from cindy.regression import Regression
 
 __all__ = ["KINDS", "by_null_space", "combined", "made", "regressions", "rows_of"]
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 
-from cindy.calculus.local_polynomial import (
+from cindy.calculus import (
     central_differences,
     cumulative,
     derivative,

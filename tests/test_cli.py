@@ -1,6 +1,7 @@
 """The command line: what it prints, what it writes, and how it refuses."""
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from cindy.findings import Finding
 from cindy.model.model import Model, Path, Run
 from cindy.pipeline import basis_from_text, correction_from_text, selection_from_text, weights_from_text
 from cindy.systems import lorenz
-from cindy.systems.bundled import KINETICS, kinetics, make
+from cindy.systems.catalogue import KINETICS, kinetics, write_kinetics
 
 
 @pytest.fixture
@@ -491,6 +492,25 @@ def test_a_command_that_does_not_exist_is_status_2(cli, mistake):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_stream_without_our_characters_gets_plain_ones(model_file, encoding):
+    command = [sys.executable, "-m", "cindy", "show", str(model_file)]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert b"x' = -10.00(1) x + 10.00(1) y" in done.stdout
+
+
+def test_a_closed_output_ends_without_a_traceback(model_file):
+    command = f'exec "{sys.executable}" -m cindy show "{model_file}" >&-'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+
+
+def test_a_state_with_two_values_is_refused():
+    with pytest.raises(DataError, match='"x" has two values, 1 and 2'):
+        texts.start("x=1,x=2,v=0", ("x", "v"), "--x0")
+
+
 def test_anything_else_is_status_1(tmp_path):
     code = "import cindy.cli.commands as s; s.load = lambda f: 1/0; from cindy.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "show", "x"], capture_output=True, text=True)
@@ -499,7 +519,7 @@ def test_anything_else_is_status_1(tmp_path):
 
 
 def test_the_bundled_data_are_what_the_command_makes(tmp_path):
-    make(tmp_path / "again.csv")
+    write_kinetics(tmp_path / "again.csv")
     old, new = (cindy.read(file, by="run") for file in (KINETICS, tmp_path / "again.csv"))
     assert len(old) == len(new)
     for a, b in zip(old, new, strict=True):

@@ -62,7 +62,7 @@ def test_a_file_and_a_pickle_hold_no_data(tmp_path, model):
 
 
 def test_rows_at_denoised_states_tell_right_equations_from_wrong_ones():
-    data = lorenz().simulate(seed=1, noise=0.2)
+    data = lorenz().simulate(seed=1, noise=0.2, trajectories=4, points=1600)
     right = cindy.identify(data, "poly:2")
     wrong = cindy.identify(data, "poly:1")
     assert right.explained["equations"] > 0.95

@@ -1,5 +1,6 @@
 """The documentation: every block of code prints what its page shows, and the site builds without warnings."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.pages import BLOCK, ROOT, UPDATE, executed, keep_pictures, same
+
+import cindy
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
@@ -83,7 +86,53 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
     assert "missing.md" in done.stdout + done.stderr
 
 
+def test_a_formula_that_has_no_mathml_fails_the_build(tmp_path):
+    pytest.importorskip("mkdocs")
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    (pages / "index.md").write_text(r"$\Big\{ x \Big\}$", encoding="utf-8")
+    extension = "markdown_extensions: [{pymdownx.arithmatex: {generic: true}}]"
+    settings = f"site_name: test\nhooks: ['{ROOT / 'docs' / 'hooks.py'}']\n{extension}\n"
+    (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "has no MathML" in done.stdout + done.stderr
+
+
 def yaml_part(path, name):
     """One top-level entry of a YAML file, as it stands."""
     text = path.read_text(encoding="utf-8")
     return re.search(rf"^{name}:\n(?:[ ]+.*\n)+", text, flags=re.MULTILINE)[0]
+
+
+def reference():
+    """The module that lists what stands on which page of the reference."""
+    place = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_is_in_the_reference_once_with_an_example():
+    listed = [name for _, names in reference().PAGES.values() for name in names.split()]
+    assert sorted(listed) == sorted(cindy.__all__)
+    without = [name for name in cindy.__all__ if ">>>" not in (getattr(cindy, name).__doc__ or "")]
+    assert without == [], "these need an example in their docstring, which the tests run"
+
+
+def test_the_table_of_names_is_current():
+    page = ROOT / "docs" / "api.md"
+    text = page.read_text(encoding="utf-8")
+    head, rest = text.split("<!-- names -->\n\n")
+    now = f"{head}<!-- names -->\n\n{reference().index()}\n\n<!-- end -->{rest.split('<!-- end -->')[1]}"
+    if UPDATE:
+        page.write_text(now, encoding="utf-8")
+    assert UPDATE or now == text, "docs/api.md is not what docs/reference.py gives: see `make outputs`"
+
+
+def test_code_in_the_documentation_fits_88_columns():
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            long = [line for line in block[2].splitlines() if len(line) > 88]
+            assert not long, f"{name(page)}: {long[0]}"

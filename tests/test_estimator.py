@@ -21,7 +21,7 @@ BASIS = cindy.Polynomial(2)
 
 @pytest.fixture(scope="module")
 def runs():
-    return SYSTEM.simulate(seed=0, noise=1e-4)
+    return SYSTEM.simulate(seed=0, noise=1e-4, trajectories=6, points=360)
 
 
 @pytest.fixture(scope="module")

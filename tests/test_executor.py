@@ -3,7 +3,7 @@
 import os
 import signal
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ import cindy
 from cindy.data import Lazy
 from cindy.errors import DataError, WorkerError
 from cindy.pipeline import large
-from cindy.summary.backends.executor import map_in_order, workers
+from cindy.selection import EFFORT
+from cindy.summary.executor import map_in_order, workers
 
 BASIS = cindy.Polynomial(2)
 LINES = cindy.Polynomial(1)
@@ -97,7 +98,7 @@ def test_states_are_fitted_to_data_that_are_loaded_in_parts_with_the_same_bits_a
 def test_a_law_found_on_a_part_of_the_data_is_confirmed_on_all_by_any_executor(monkeypatch):
     data = noisy(4)
     whole = cindy.identify(data, LINES)
-    monkeypatch.setattr(large, "_ENOUGH", 500)
+    monkeypatch.setattr(large, "EFFORT", replace(EFFORT, large_enough=500))
     serial = cindy.identify(data, LINES)
     backwards = cindy.identify(data, LINES, executor=Backwards())
     assert agree_on_the_motion(serial, whole)

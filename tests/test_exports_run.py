@@ -527,16 +527,50 @@ def test_julia_computes_what_predict_computes(name):
     agree(case, rhs)
 
 
-def test_julia_has_the_noise_of_kicked_motion():
+def kicked():
+    """A model whose first state is kicked, a state, and the standard deviations there."""
     monomials = cindy.Polynomial(2).names(("x", "y"))
     coef = np.zeros((len(monomials), 2))
     coef[[0, monomials.index("x^2")], 0] = 0.25, 0.5
     kicks = Diffusion(monomials, coef, np.zeros_like(coef), ("x", "y"))
-    text = replace(CASES["time"].model, diffusion=kicks).to_julia()
-    assert reads_as_julia(text)
     x = [0.7, -1.2]
-    expected = np.sqrt(kicks.variance(np.array([x])))[0]
+    return replace(CASES["time"].model, diffusion=kicks), x, np.sqrt(kicks.variance(np.array([x])))[0]
+
+
+def test_julia_python_and_sympy_have_the_noise_of_kicked_motion():
+    model, x, expected = kicked()
+    text = model.to_julia()
+    assert reads_as_julia(text)
     np.testing.assert_allclose(julia_function(text, "g!", 2)(0.0, x, []), expected, rtol=1e-14)
+    space = {}
+    exec(model.to_python(), space)
+    np.testing.assert_allclose(space["noise"](0.0, x), expected, rtol=1e-14)
+    first, second = model.diffusion.to_sympy()
+    assert float(first.subs({"x": x[0]})) == pytest.approx(expected[0] ** 2, rel=1e-14)
+    assert second == 0
+
+
+@needs_compiler
+def test_c_has_the_noise_of_kicked_motion(tmp_path):
+    model, x, expected = kicked()
+    (tmp_path / "rhs.c").write_text(model.to_c())
+    flags = ["-std=c99", "-shared", "-fPIC", "-Wall", "-Werror"]
+    command = [COMPILER, *flags, "-o", "rhs.so", "rhs.c", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    result = (ctypes.c_double * 2)()
+    ctypes.CDLL(str(tmp_path / "rhs.so")).noise(ctypes.c_double(0.0), (ctypes.c_double * 2)(*x), result)
+    np.testing.assert_allclose(list(result), expected, rtol=1e-14)
+
+
+def test_exports_without_a_place_for_noise_say_that_they_leave_it_out(tmp_path):
+    model, _, _ = kicked()
+    exported = [model.to_modelica(), model.to_sbml()]
+    with zipfile.ZipFile(model.to_fmu(tmp_path / "kicked.fmu")) as archive:
+        exported.append(archive.read("modelDescription.xml").decode())
+    for text in exported:
+        assert "random kicks are left out" in text
+    plain = replace(model, diffusion=None)
+    assert "kicks" not in plain.to_modelica() + plain.to_sbml() + plain.to_python() + plain.to_c()
 
 
 @pytest.mark.parametrize("name", [name for name in FLOWS if name != "switches"])

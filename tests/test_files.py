@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def test_a_file_that_was_there_keeps_its_permissions(tmp_path):
 @pytest.mark.parametrize("thing", [MODEL, SUMMARY], ids=["model", "summary"])
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, path, thing):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="Cannot write"):
+    with pytest.raises(DataError, match=r"Cannot write|must be the path of a file"):
         thing.save(path)
     assert list(tmp_path.iterdir()) == []
 
@@ -158,3 +159,29 @@ def test_names_with_commas_survive_the_csv_of_simulate(tmp_path):
     (found,) = cindy.read(tmp_path / "s.csv")
     assert found.states == model.states
     assert np.allclose(found.x[:, 0], np.exp(-found.t))
+
+
+def test_a_file_that_many_threads_write_is_always_whole(tmp_path):
+    path = tmp_path / "model.json"
+    models = [lorenz_like(scale) for scale in (1.0, 2.0)]
+    models[0].save(path)
+    with ThreadPoolExecutor(4) as pool:
+        writing = [pool.submit(models[k % 2].save, path) for k in range(40)]
+        seen = {cindy.load(path).coef[1, 0] for _ in range(40)}
+    assert all(done.exception() is None for done in writing)
+    assert seen <= {1.0, 2.0}
+    assert [file.name for file in tmp_path.iterdir()] == ["model.json"]
+
+
+def lorenz_like(scale):
+    return cindy.Model([[0.0], [scale]], cindy.Polynomial(1), ("x",))
+
+
+def test_threads_that_identify_at_once_find_what_one_finds():
+    t = np.linspace(0, 6, 60)
+    data = [cindy.Trajectory(t, a * np.exp(-0.5 * t), ("x",)) for a in (1.0, 2.0)]
+    alone = [cindy.identify(one, "poly:2", passes=1).coef for one in data]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(lambda one: cindy.identify(one, "poly:2", passes=1).coef, data * 2))
+    for found, expected in zip(together, alone * 2, strict=True):
+        np.testing.assert_array_equal(found, expected)

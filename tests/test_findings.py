@@ -80,3 +80,42 @@ def test_a_model_says_whether_its_states_were_denoised():
     data = cindy.Trajectory(t, np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1), ("x", "v"))
     assert cindy.identify(data, "poly:1").denoised
     assert not cindy.identify(data, "poly:1", passes=1).denoised
+
+
+T = np.linspace(0, 20, 300)
+SWING = np.column_stack([np.cos(2 * T), -2 * np.sin(2 * T)])
+NOISE = 0.01 * SWING.std(axis=0) * np.random.default_rng(0).standard_normal(SWING.shape)
+BENT = 0.3 * np.column_stack([np.sin(0.9 * T), 0.9 * np.cos(0.9 * T)])
+DATA = {
+    "a closed orbit": SWING + NOISE,
+    "clipped values": np.minimum(SWING + NOISE, 0.8),
+    "rounded values": np.round(20 * SWING) / 20,
+    "values far from zero": SWING + NOISE + [60.0, 0.0],
+    "a force that nobody measured": SWING + BENT + NOISE,
+    "a state that is missing": (SWING + NOISE)[:, :1],
+}
+UNITS = {"large": ([1e4], 1e-3), "mixed": ([1e6, 1e-6], 1.0), "tiny": ([1e-12], 1e9)}
+"""What each state and the times are multiplied by."""
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_findings_do_not_depend_on_units(name):
+    def codes(states, times, **how):
+        x = DATA[name] * np.resize(states, DATA[name].shape[1])
+        try:
+            model = cindy.identify((times * T, x), cindy.Polynomial(2), **how)
+        except cindy.NoModelError as error:
+            return ["refused", "a state is missing" in str(error)]
+        return sorted(finding.code for finding in model.findings)
+
+    before = codes([1.0], 1.0, passes=1)
+    assert {unit: codes(*change, passes=1) for unit, change in UNITS.items()} == dict.fromkeys(UNITS, before)
+    rates = {"formulation": "differential"}
+    assert codes(*UNITS["mixed"], **rates) == codes([1.0], 1.0, **rates)
+
+
+def test_findings_with_denoised_states_do_not_depend_on_units():
+    runs = [
+        cindy.identify((1e-3 * k * T, k * DATA["clipped values"]), cindy.Polynomial(1)) for k in (1.0, 1e4)
+    ]
+    assert [[f.code for f in model.findings] for model in runs] == [[f.code for f in runs[0].findings]] * 2

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from cindy.basis import Polynomial
-from cindy.calculus import apply_alike
-from cindy.calculus.quadrature import without_polynomials
+from cindy.calculus import apply_alike, without_polynomials
 from cindy.data.time_scales import noise_level, periods
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
@@ -196,7 +195,7 @@ def test_discrete_refuses_an_irregular_grid():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Integral(order=3), "`order` must be 1"),
+        (lambda: Integral(order=3), "must be 1 or 2"),
         (lambda: Integral(initial="last"), "`initial` must be"),
         (lambda: Integral(window=2), "at least 3"),
         (lambda: Integral(smooth=0), "`smooth`"),

@@ -1,16 +1,19 @@
 """Fronts steeper than the grid can tell, and terms that the noise at the samples does not bear out."""
 
 import re
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pytest
 from benchmarks.pde_systems import inviscid_burgers
+from numpy.typing import NDArray
 
 import cindy
 from cindy.evidence import WeakRows
 from cindy.pipeline.field_estimates import with_noise_errors
-from cindy.pipeline.field_identification import chosen_model
+from cindy.pipeline.measured import model_of
+from cindy.selection import Candidates
 
 FRONTS = "changes faster than the grid can tell"
 BASIS = cindy.Derivatives(4, 4)
@@ -121,13 +124,25 @@ def test_terms_that_the_noise_does_not_bear_out_leave_and_the_path_goes_with_the
     field = wave(0.5)
     evidence = WeakRows.of([field], BASIS, cindy.Weak())
     problem = cindy.Problem(cindy.accumulate(field, basis=BASIS, formulation=cindy.Weak()))
+    by_noise = partial(with_noise_errors, evidence=evidence)
+    modelled = partial(
+        model_of,
+        problem,
+        correction=None,
+        tol=1e-6,
+        max_iter=10_000,
+        callback=None,
+        least="significant",
+        estimator=by_noise,
+    )
 
-    def sure(model: cindy.Model) -> cindy.Model:
-        return with_noise_errors(model, problem, evidence)
+    @dataclass(frozen=True)
+    class FourTerms(cindy.Significance):
+        def pick(self, candidates: Candidates) -> NDArray[np.intp]:
+            return cindy.Terms(4).pick(candidates)
 
-    run = partial(cindy.solve, selection=cindy.Terms(4))
-    model = chosen_model(problem, cindy.Significance(), run, sure)
+    model = modelled(selection=FourTerms())
     assert [model.terms[k] for k in np.flatnonzero(model.coef)] == ["u_x"]
     assert np.array_equal(model.path[model.path.chosen].coef, model.coef)
-    assert model.settings["selection"] == "Terms(k=4)"
-    assert np.count_nonzero(chosen_model(problem, cindy.Terms(4), run, sure).coef) == 4
+    assert np.array_equal(model.near[0].coef, model.coef)
+    assert np.count_nonzero(modelled(selection=cindy.Terms(4)).coef) == 4

@@ -5,7 +5,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import cindy
-from cindy import DataError, Differential, Polynomial, Trajectory
+from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
+from cindy.data import as_source
+from cindy.pipeline.rare_states import _guesses, _rare_state
+from cindy.pipeline.request import Pieces, Request
 
 T = np.arange(300) * 0.05
 
@@ -76,6 +79,49 @@ def test_data_without_the_hidden_state_are_smoothed_and_compared(model, position
     assert loaded.score(positions) > 0.99
 
 
+def test_first_values_by_a_formula_keep_the_unit_that_a_known_equation_gives(positions, tmp_path):
+    basis = Polynomial(1, bias=False)
+    model = cindy.identify(positions, basis, hidden={"v": "0.7*q'"}, known={"q": "v"})
+    np.testing.assert_allclose(model.coef, [[0, -2], [1, -0.2]], atol=0.02)
+    assert "hidden-gauge" not in codes(model)
+    model.save(tmp_path / "model.json")
+    [found] = cindy.load(tmp_path / "model.json").smooth(positions[0])
+    np.testing.assert_allclose(found.x, next(runs(oscillator, [[1, 0]], noise=0)), atol=0.03)
+
+
+def test_a_known_equation_gives_the_unit_of_a_hidden_state(positions):
+    model = cindy.identify(positions, Polynomial(1, bias=False), hidden="v", known={"q": "2*v - 0.1*q"})
+    # q' = 2 v − 0.1 q and q'' = −2 q − 0.2 q'
+    np.testing.assert_allclose(model.coef, [[-0.1, -0.995], [2, -0.1]], atol=0.02)
+
+
+def test_a_hidden_state_more_than_the_data_can_tell_is_named(positions):
+    model = cindy.identify(positions, Polynomial(1), hidden=2)
+    [said] = [one for one in model.findings if one.code == "hidden-not-needed"]
+    assert said.values["state"] == "w2"
+    assert "Leave it out" in said.message
+
+
+def roessler(s):
+    return [-s[1] - s[2], s[0] + 0.2 * s[1], 0.2 + s[2] * (s[0] - 5.7)]
+
+
+def test_the_sparsest_gauge_is_chosen_and_said():
+    """Where x' = w with w = −y − z the law has nine terms, and seven with w = −z."""
+    t = np.arange(300) * 0.08
+    data = [
+        Trajectory(t, x[:, :2], ("x", "y")) for x in runs(roessler, [[1, 1, 1], [-5, 3, 0.5]], t, noise=0.005)
+    ]
+    model = cindy.identify(data, Polynomial(2), hidden=1)
+    wanted = {("y", "x"): -1, ("w", "x"): 1, ("x", "y"): 1, ("y", "y"): 0.2}
+    wanted |= {("1", "w"): -0.2, ("w", "w"): -5.7, ("x w", "w"): 1}
+    places = {(model.terms[i], model.states[j]): model.coef[i, j] for i, j in np.argwhere(model.coef)}
+    assert places.keys() == wanted.keys()
+    assert all(abs(places[k] - wanted[k]) < 0.1 * max(abs(wanted[k]), 0.5) for k in wanted)
+    [gauge] = [one for one in model.findings if one.code == "hidden-gauge"]
+    assert any("in that of w" in one for one in gauge.values["zero"])
+
+
 def test_a_state_that_is_not_needed_is_left_out():
     data = [Trajectory(T, x, ("q", "v")) for x in runs(oscillator, [[1, 0]])]
     model = cindy.identify(data, Polynomial(1), hidden="auto")
@@ -100,6 +146,32 @@ def test_a_state_that_is_rarely_measured_has_its_equation():
     assert terms == set(lorenz_terms)
 
 
+def test_a_rare_state_begins_where_the_law_of_a_hidden_one_says():
+    t = np.arange(300) * 0.05
+    data = []
+    for x in runs(oscillator, [[1, 0], [0, 2]], t):
+        x[np.arange(300) % 100 > 0, 1] = np.nan
+        data.append(Trajectory(t, x, ("q", "v")))
+    assert _rare_state(data) == "v"
+    asked = Request(
+        Pieces(as_source(data)),
+        data,
+        Polynomial(1),
+        Integral(),
+        Problem,
+        Significance(),
+        None,
+        1e-6,
+        10_000,
+        None,
+        0,
+    )
+    for guess, truth in zip(
+        _guesses(asked, "v"), runs(oscillator, [[1, 0], [0, 2]], t, noise=0), strict=True
+    ):
+        assert np.abs(guess - truth[:, 1]).max() < 0.1
+
+
 def test_fields_have_no_hidden_states():
     axis = np.linspace(0, 1, 20)
     field = cindy.Field(u=np.outer(axis, axis), x=axis, t=axis)
@@ -111,9 +183,13 @@ def test_fields_have_no_hidden_states():
     ("options", "message"),
     [
         ({"hidden": "q"}, 'hidden state "q" has the name of a state'),
-        ({"hidden": 2}, "2 hidden states were asked for"),
+        ({"hidden": 6}, "at most 5 states with names of their own"),
+        ({"hidden": ("a", "a")}, "at most 5 states with names of their own"),
         ({"hidden": 1.5}, "`hidden` must be a number"),
         ({"hidden": "a b"}, "must have a name such as w"),
+        ({"hidden": {"v": 2}}, "must be a formula in the measured states and their rates"),
+        ({"hidden": {"v": "p'"}}, "p"),
+        ({"hidden": {"v": "sqrt(-1 - q^2)"}}, "finite"),
         ({"hidden": 1, "passes": 1}, "with passes=1 they are not"),
         ({"hidden": 1, "formulation": Differential()}, r"use Integral\(\)"),
         ({"hidden": 1, "formulation": "integral:2"}, "equations of first order"),
@@ -122,3 +198,37 @@ def test_fields_have_no_hidden_states():
 def test_what_cannot_be_is_said_in_one_sentence(positions, options, message):
     with pytest.raises(DataError, match=message):
         cindy.identify(positions, Polynomial(2), **options)
+
+
+def chain(x):
+    """Three masses in a row between two walls: positions x[::2], velocities x[1::2]."""
+    left, right = np.r_[0, x[:4:2]], np.r_[x[2::2], 0]
+    slope = np.empty(6)
+    slope[::2], slope[1::2] = x[1::2], left - 2 * x[::2] + right - 0.1 * x[1::2]
+    return slope
+
+
+@pytest.fixture(scope="module")
+def one_mass():
+    t, starts = np.arange(600) * 0.08, [[1, 0, 0, 0, 0, 0], [0, 1, -1, 0, 0, 1], [0.5, 0.5, 1, -1, 0, 1]]
+    seen = [Trajectory(t, x[:, :1], ("p",)) for x in runs(chain, starts, t)]
+    return cindy.identify(seen, Polynomial(1, bias=False), hidden=5)
+
+
+def test_a_chain_of_three_masses_is_found_from_one_of_them(one_mass):
+    """In the cascade p' = w1, w1' = w2, … the last equation has the chain's characteristic polynomial."""
+    matrix = np.column_stack([chain(unit) for unit in np.eye(6)])
+    wanted = -np.poly(matrix)[:0:-1]
+    last = one_mass.coef[:, -1]
+    assert np.all(np.abs(last - wanted) <= 5 * one_mass.coef_error[:, -1])
+    assert np.count_nonzero(last) == 6
+    assert sum(one.code == "hidden-gauge" for one in one_mass.findings) == 5
+
+
+def test_five_hidden_states_are_estimated_for_another_run(one_mass):
+    t = np.arange(600) * 0.08
+    [truth] = runs(chain, [[1, 1, 0, -0.5, 1, 0]], t, noise=0)
+    [seen] = runs(chain, [[1, 1, 0, -0.5, 1, 0]], t, seed=5)
+    [begun] = one_mass.smooth(Trajectory(t[:150], seen[:150, :1], ("p",)))
+    solved = one_mass.simulate(begun.x[0], t).x[:, 0]
+    assert 1 - np.var(solved - truth[:, 0]) / np.var(truth[:, 0]) > 0.95

@@ -200,7 +200,7 @@ def test_a_score_refuses_other_states_other_kinds_and_too_little_data(measured):
     model = lorenz_model()
     with pytest.raises(DataError, match="x, y, z, but the data hold x1, x2, x3"):
         model.score((measured[0].t, measured[0].x))
-    with pytest.raises(DataError, match="`kind` must be one of"):
+    with pytest.raises(DataError, match='`kind` must be "equation", "trajectory" or "derivative"'):
         model.score(measured, "r2")
     with pytest.raises(DataError, match="enough complete samples"):
         model.score(Trajectory([0.0], [[1.0, 2.0, 3.0]], LORENZ.states))

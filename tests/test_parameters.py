@@ -12,11 +12,11 @@ import cindy
 from cindy.basis import Parameter, differentiate_by_parameter, term_name
 from cindy.cli.app import main
 from cindy.cli.settings import FitSettings
+from cindy.least_squares import Rows
 from cindy.pipeline.moves import Move
 from cindy.pipeline.options import Options
 from cindy.pipeline.parametric import ParametricSearch
 from cindy.pipeline.scan import groups_of
-from cindy.rows import Rows
 from cindy.states import LEVELS, start_of
 from cindy.systems import integrate
 
@@ -50,6 +50,14 @@ def test_coefficients_and_parameters_have_one_covariance(found):
     assert np.allclose(error, [found.coef_error[3, 0], found.parameters["K"].error])
     # A larger K is made up for by a faster uptake, whose coefficient is negative.
     assert found.covariance[0, 1] < -0.5 * error[0] * error[1]
+
+
+@pytest.mark.parametrize("rule", ["terms:2", "cv:5", "discrepancy"])
+def test_a_rule_without_a_price_picks_beside_an_unknown_parameter(rule):
+    model = cindy.identify(substrate(samples=120), cindy.Polynomial(1) + UPTAKE, selection=rule)
+    assert model.size == (2 if rule == "terms:2" else 1)
+    assert model.parameters["K"].value == pytest.approx(0.37, abs=4 * model.parameters["K"].error)
+    assert model.settings["selection"] != "Significance()"
 
 
 def test_a_file_keeps_parameters_values_and_ranges(found, tmp_path):
@@ -351,18 +359,19 @@ def test_equations_of_different_models_are_put_together():
     names = basis.names(("x", "y"))
     motion = cindy.Integral().motion(data, basis)
     rows = Rows.none(2 * len(names))
-    state = ParametricSearch(motion, Options(rows, (), price=9.0), groups_of(motion))
+    state = ParametricSearch(motion, Options(rows, (), price=9.0), groups=groups_of(motion))
     variance = np.full(2, 4e-4)
 
     def met(law):
         support = np.array(sorted(2 * names.index(term) + "xy".index(eq) for eq, term in law))
         begin = start_of(motion, support[:0], np.zeros(0), variance)
-        return state.fit(begin, Move(support, np.zeros(len(support)), {"K": 1.0}, np.nan), LEVELS)
+        move = Move(support, np.zeros(len(support)), {"K": 1.0}, np.nan)
+        return state.fit(state.start(begin, move), LEVELS)
 
     right_x = [("x", "1"), ("x", "uptake")]
     right_y = [("y", "uptake"), ("y", "y")]
     assert met([*right_x, *right_y, ("y", "x")])
     assert met([*right_x, ("x", "x"), *right_y])
     state.recombine()
-    best = min(state.met, key=lambda one: one.criterion)
+    best = state.models[0]
     assert {(("x", "y")[k % 2], names[k // 2]) for k in best.support} == {*right_x, *right_y}

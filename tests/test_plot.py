@@ -16,6 +16,7 @@ from cindy.basis.term import axis_label, equation_label, pretty
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
 from cindy.model.model import Model, Path
+from cindy.states import Diffusion
 from cindy.systems import kuramoto, lorenz, lotka_volterra
 
 PICTURES = File(__file__).parent / "screenshots"
@@ -41,7 +42,20 @@ def with_path():
     return replace(MODEL, path=Path(tuple(models[1:]), (0.9, 0.5, 0.2, 0.01, 0.0099, 0.0098), 3))
 
 
+KICKED = replace(
+    MODEL,
+    diffusion=Diffusion(
+        ("1", "x", "y", "x^2", "x y", "y^2"),
+        np.array([[0.01, 0.02]] + [[0.0, 0.0]] * 5),
+        np.zeros((6, 2)),
+        ("x", "y"),
+    ),
+)
+
+
 PLOTS = {
+    "density": lambda ax=None: plot.density(DATA, KICKED, ax=ax),
+    "trajectories-kicked": lambda ax=None: plot.trajectories(DATA[0], KICKED, ax=ax),
     "trajectories": lambda ax=None: plot.trajectories(DATA, MODEL, units=UNITS, ax=ax),
     "trajectories-data": lambda ax=None: plot.trajectories(DATA[0], ax=ax),
     "phase": lambda ax=None: plot.phase(DATA, MODEL, units=UNITS, ax=ax),
@@ -148,6 +162,7 @@ def test_residuals_say_of_what():
     ("make", "message"),
     [
         (lambda: plot.path(MODEL), "no path"),
+        (lambda: plot.density(DATA, MODEL), "no random kicks"),
         (lambda: plot.phase(DATA, states=("x",)), "two states"),
         (lambda: plot.trajectories(DATA, states=["z"]), 'no state "z"'),
         (lambda: plot.sparsity(MODEL, truth=np.zeros((2, 2))), r"shape \(6, 2\)"),
@@ -157,6 +172,15 @@ def test_residuals_say_of_what():
 def test_a_mistake_is_named(make, message):
     with pytest.raises(DataError, match=message):
         make()
+
+
+def test_the_data_of_a_kicked_model_lie_in_the_band_of_its_paths():
+    paths = KICKED.simulate(DATA[0].x[0], DATA[0].t, noise=True, seed=3)
+    ax = plot.trajectories(paths, KICKED, states=["x"])
+    [band] = ax.collections
+    assert not plot.trajectories(paths, MODEL, states=["x"]).collections
+    inside = band.get_paths()[0].contains_points(np.column_stack([paths.t, paths.x[:, 0]])[1:])
+    assert inside.mean() > 0.6
 
 
 def test_names_are_typeset():

@@ -216,3 +216,12 @@ def test_the_command_line_takes_rates_and_passes(tmp_path) -> None:  # type: ign
     once = CliRunner().invoke(app, [*given, "--order", "2", "--passes", "1"])
     assert once.exit_code == 0
     assert "as measured, not denoised" in once.stdout
+
+
+def test_white_noise_of_positions_has_no_memory_though_rates_are_unmeasured():
+    rng, t = np.random.default_rng(5), np.arange(0, 30, 0.05)
+    x = np.cos(1.3 * t) * np.exp(-0.02 * t)
+    noisy = x + 0.02 * x.std() * rng.standard_normal(len(t))
+    model = cindy.identify((t, noisy), cindy.Polynomial(2), formulation=FORM)
+    assert model.noise_memory == pytest.approx([1.0])
+    assert "noise-memory" not in {finding.code for finding in model.findings}

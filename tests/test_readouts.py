@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import cindy
+from cindy.model import Readouts
 from cindy.systems import lotka_volterra
 
 
@@ -21,20 +22,68 @@ def test_a_full_set_of_states_gives_the_model_of_today_to_the_digits():
     np.testing.assert_array_equal(plain.coef_error, same.coef_error)
 
 
-def test_a_sum_and_one_state_give_the_law_of_both():
+@pytest.fixture(scope="module")
+def sums():
+    """The sum of prey and predators, and the prey."""
     data = measured()
-    x, y = data.states
-    sums = cindy.Trajectory(data.t, np.column_stack([data.x.sum(axis=1), data.x[:, 0]]), ("total", x))
-    model = cindy.identify(sums, cindy.Polynomial(2), observe={"total": f"{x} + {y}"})
-    assert set(model.states) == {x, y}
-    plain = cindy.identify(data, cindy.Polynomial(2))
-    for i, term in enumerate(plain.terms):
-        for state in (x, y):
-            there = (
-                model.coef[model.terms.index(term), model.states.index(state)] if term in model.terms else 0
-            )
-            assert (there != 0) == (plain.coef[i, plain.states.index(state)] != 0)
+    return cindy.Trajectory(data.t, np.column_stack([data.x.sum(axis=1), data.x[:, 0]]), ("total", "x"))
+
+
+@pytest.fixture(scope="module")
+def model(sums):
+    return cindy.identify(sums, cindy.Polynomial(2), observe={"total": "x + y"})
+
+
+def test_a_sum_and_one_state_give_the_law_of_both(model):
+    assert measured().states == ("x", "y")
+    found = {(model.terms[i], model.states[j]) for i, j in np.argwhere(model.coef)}
+    assert found == {("x", "x"), ("x y", "x"), ("y", "y"), ("x y", "y")}
     assert "shared-readouts" in {finding.code for finding in model.findings}
+
+
+def test_a_model_takes_read_outs_wherever_it_takes_data_and_scores_them(model, sums, tmp_path):
+    model.save(tmp_path / "model.json")
+    loaded = cindy.load(tmp_path / "model.json")
+    [states] = loaded.smooth(sums)
+    assert set(states.states) == {"x", "y"}
+    np.testing.assert_allclose(states.x.sum(axis=1), sums.x[:, 0], atol=0.2 * sums.x.std())
+    same = measured().x[:, [("x", "y").index(name) for name in model.states]]
+    by_states = loaded.score(cindy.Trajectory(sums.t, same, model.states), kind="trajectory")
+    by_readouts = loaded.score(sums, kind="trajectory")
+    assert by_readouts > 0.99
+    assert by_readouts != by_states
+
+
+def test_sensors_of_one_state_may_report_at_different_instants():
+    """Two sensors of x, of which every other sample has one, and y by a difference."""
+    x, y = np.arange(6.0), 10 - np.arange(6.0)
+    first, second = np.where(np.arange(6) % 2, np.nan, x), np.where(np.arange(6) % 3, x + 1, np.nan)
+    columns = np.column_stack([first, second, y - x])
+    readouts = Readouts.of({"a": "x", "b": "x", "gap": "y - x"}, ("a", "b", "gap"))
+    [states] = readouts.of_data([cindy.Trajectory(0.1, columns, ("a", "b", "gap"))])
+    # Samples 0 … 5 have the sensors a, b, both, none, both, b.
+    expected = np.array([0, 2, 2.5, np.nan, 4.5, 6])
+    np.testing.assert_allclose(states.x[:, 0], expected)
+    np.testing.assert_allclose(states.x[:, 1], expected + (y - x))
+
+
+def test_read_outs_that_are_never_there_together_are_told():
+    columns = np.column_stack(
+        [np.where(np.arange(6) % 2, np.nan, 1.0), np.where(np.arange(6) % 2, 2.0, np.nan)]
+    )
+    data = cindy.Trajectory(0.1, columns, ("x", "total"))
+    with pytest.raises(cindy.DataError, match="no sample has the read-outs that determine the state y"):
+        cindy.identify(data, cindy.Polynomial(1), observe={"total": "x + y"})
+
+
+def test_a_rate_is_measured_beside_its_position():
+    t = np.arange(0, 10, 0.05)
+    noise = 0.02 * np.random.default_rng(0).standard_normal((200, 2))
+    both = np.column_stack([np.cos(2 * t), -2 * np.sin(2 * t)]) + noise
+    data = cindy.Trajectory(t, both, ("q", "gyro"))
+    model = cindy.identify(data, cindy.Polynomial(1), observe={"gyro": "v"}, known={"q": "v"})
+    assert model.states == ("q", "v")
+    np.testing.assert_allclose(model.coef, [[0, 0], [0, -4], [1, 0]], atol=0.05)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """Laws among very many candidates: found in one pass, then refined with fitted states."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 import cindy
+from cindy.least_squares import Rows
 from cindy.pipeline import identification, refinement
-from cindy.rows import Rows
+from cindy.selection import EFFORT
 
 BASIS = cindy.Polynomial(2)
 
@@ -22,7 +24,7 @@ def data() -> tuple[cindy.Trajectory, ...]:
 def large(monkeypatch):  # type: ignore[no-untyped-def]
     """Twelve coefficients are very many, and two beside a law are all that rows are made for."""
     monkeypatch.setattr(identification, "_LARGE", 11)
-    monkeypatch.setattr(refinement, "_LIKELY", 2)
+    monkeypatch.setattr(refinement, "EFFORT", replace(EFFORT, refinement_likely=2))
 
 
 def test_a_law_among_very_many_candidates_has_fitted_states(large) -> None:  # type: ignore[no-untyped-def]
@@ -62,7 +64,7 @@ def test_a_true_term_that_a_law_lacks_has_the_largest_score() -> None:
 
 @pytest.mark.parametrize(("left", "whole"), [(10.0, True), (1e-3, False)])
 def test_an_equation_that_leaves_much_gets_all_of_its_candidates(left, whole, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(refinement, "_LIKELY", 1)
+    monkeypatch.setattr(refinement, "EFFORT", replace(EFFORT, refinement_likely=1))
     truth = cindy.systems.lotka_volterra().coef
     motion = cindy.Integral().motion(list(data()), BASIS)
     assert motion is not None
@@ -78,7 +80,7 @@ def test_an_equation_that_leaves_much_gets_all_of_its_candidates(left, whole, mo
 
 
 def test_too_much_work_is_left_alone_and_said(large, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(refinement, "_MOST_WORK", 1.0)
+    monkeypatch.setattr(refinement, "EFFORT", replace(EFFORT, refinement_most_work=1.0))
     assert any("States were not fitted" in w for w in cindy.identify(list(data()), BASIS).warnings)
     assert np.isfinite(cindy.identify(list(data()), BASIS, passes=2).model_error).all()
 

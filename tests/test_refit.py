@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.regressions import combined, made, rows_of
 
 from cindy.errors import InfeasibleError
-from cindy.regression.constrained_fit import binding, refit
-from cindy.regression.regression import Regression
+from cindy.regression import Regression, binding, refit
 
 
 def by_clarabel(regression: Regression, support) -> np.ndarray:

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from tests.regressions import KINDS, by_null_space, made, regressions, rows_of
 
 from cindy.errors import InfeasibleError
-from cindy.least_squares import LeastSquares
-from cindy.regression.constrained_fit import classical, design_effect, jackknife, refit, sandwich
-from cindy.regression.regression import Regression
-from cindy.rows import Freedom, Rows
+from cindy.least_squares import Freedom, LeastSquares, Rows
+from cindy.regression import Regression, classical, design_effect, jackknife, refit, sandwich
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cindy.errors import DataError, InfeasibleError
-from cindy.sklearn.estimator import ConditionalGradientRegressor
+from cindy.sklearn import ConditionalGradientRegressor
 from cindy.solver import Blended
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cindy.basis import Polynomial
-from cindy.calculus.quadrature import onto_samples, without_polynomials
+from cindy.calculus import onto_samples, without_polynomials
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral

@@ -7,9 +7,9 @@ import pytest
 
 import cindy
 from cindy import systems
+from cindy.least_squares import Rows
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.options import Options
-from cindy.rows import Rows
 from cindy.states import NEARBY, blurred_terms, start_of, states_under
 
 
@@ -62,8 +62,7 @@ def test_the_motion_tells_terms_apart_that_an_orbit_does_not(motion):
 def test_a_law_that_only_noise_tells_apart_goes_on_without_the_noisiest_term(motion):
     search = Search(motion, Options(Rows.none(2 * len(NAMES)), (), price=12.0))
     met = search.fit(start(motion, BLURRED), NEARBY)
-    fit, _ = search.clearer(met)
-    left = {(NAMES[k // 2], k % 2) for k in motion.candidates[fit.support]}
+    left = {(NAMES[k // 2], k % 2) for k in search.clearer(met).law.support}
     assert left < set(BLURRED)
     assert ("v^3", 0) not in left
     held = replace(search, options=replace(search.options, faithful=True))

@@ -1,6 +1,6 @@
 """Rules of selection: what each promises, on every small system."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -28,8 +28,8 @@ every_small_system = pytest.mark.parametrize("system", SMALL, ids=lambda s: s.na
 SPARSE = [Significance(), CrossValidation(), Discrepancy()]
 
 
-def found(system, selection, *, seed=0, noise=ETA, **settings):
-    data = system.simulate(seed=seed, noise=noise)
+def found(system, selection, *, seed=0, noise=ETA, trajectories=4, points=1200, **settings):
+    data = system.simulate(seed=seed, noise=noise, trajectories=trajectories, points=points)
     return identify(
         data, system.basis, formulation=Integral(order=system.order), selection=selection, **settings
     )
@@ -112,11 +112,11 @@ def test_a_stricter_level_never_keeps_more():
 
 def test_discrepancy_takes_the_smallest_model_that_the_given_noise_allows():
     system = lorenz()
-    data = system.simulate(seed=0, noise=ETA)
+    data = system.simulate(seed=0, noise=ETA, points=4000)
     sigma = ETA * np.concatenate([one.x for one in data]).std(axis=0)
     exact = identify(data, system.basis, selection=Discrepancy(1.05 * sigma))
     np.testing.assert_array_equal(exact.coef != 0, system.coef != 0)
-    coarse = identify(data, system.basis, selection=Discrepancy(30 * sigma))
+    coarse = identify(data, system.basis, selection=Discrepancy(100 * sigma))
     assert 0 < coarse.size < exact.size
     with pytest.raises(
         DataError, match=r"even the whole dictionary leaves a residual of .* times the given noise"
@@ -158,6 +158,44 @@ def test_the_path_goes_through_the_chosen_model_from_smaller_to_larger(rule):
         assert (one <= following).all()
 
 
+def test_models_near_one_of_measured_states_are_those_of_enumeration():
+    t = np.linspace(0, 4, 60)
+    x = np.stack([np.cos(t), -np.sin(t)], axis=1)
+    noisy = Trajectory(t, x + 0.1 * np.random.default_rng(3).standard_normal(x.shape), ("x", "v"))
+    summary = cindy.accumulate(
+        noisy, cindy.Polynomial(1), formulation=Integral(window=0, feedback=0.0), blocks=1
+    )
+    rule, problem = BIC(), cindy.Problem(summary)
+    model = cindy.solve(problem, selection=rule)
+    total = problem.regression.total
+    price = rule.price(total.rows, total.terms)
+
+    def loss(place, support):
+        columns = total.design[:, np.flatnonzero(support)]
+        x = np.linalg.lstsq(columns, total.target[:, place], rcond=None)[0]
+        return float(np.sum((total.target[:, place] - columns @ x) ** 2))
+
+    own = (model.coef != 0).T
+    variance = [loss(j, own[j]) / (total.rows - own[j].sum()) for j in range(2)]
+    above = {}
+    for pair in product(product((False, True), repeat=3), repeat=2):
+        support = np.array(pair)
+        worse = [
+            (loss(j, support[j]) - loss(j, own[j])) / variance[j] + price * (support[j].sum() - own[j].sum())
+            for j in range(2)
+        ]
+        if sum(max(w, 0.0) for w in worse) <= 14.0:
+            above[support.tobytes()] = sum(max(w, 0.0) for w in worse)
+    near = {
+        (one.coef != 0).T.tobytes(): score for one, score in zip(model.near, model.near.scores, strict=True)
+    }
+    assert near == pytest.approx(above, abs=1e-6)
+    weight = {key: np.exp(-0.5 * value) for key, value in above.items()}
+    has = {key: np.frombuffer(key, dtype=bool).reshape(2, 3).T for key in above}
+    inclusion = sum(weight[key] * has[key] for key in above) / sum(weight.values())
+    np.testing.assert_allclose(model.inclusion, inclusion, atol=1e-6)
+
+
 def test_no_rule_keeps_a_term_of_pure_noise():
     t = np.linspace(0, 5, 400)
     rng = np.random.default_rng(0)
@@ -170,7 +208,9 @@ def test_no_rule_keeps_a_term_of_pure_noise():
 def test_conservation_laws_hold_in_every_model_of_the_path():
     system = michaelis_menten()
     for rule in (Significance(), Terms(7)):
-        model = found(system, rule, noise=1e-4, constraints=system.constraints())
+        model = found(
+            system, rule, noise=1e-4, trajectories=75, points=3000, constraints=system.constraints()
+        )
         np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
         assert all(one.violation < 1e-9 for one in model.path)
 
@@ -210,7 +250,7 @@ def test_a_mistake_is_told_in_a_sentence(mistake, sentence):
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_term_that_an_inequality_keeps_from_zero_is_kept_by_every_rule(rule):
-    data = cindy.systems.lotka_volterra().simulate(seed=0, noise=0.02)
+    data = cindy.systems.lotka_volterra().simulate(seed=0, noise=0.02, trajectories=4, points=400)
     law = cindy.bound("x", "y", lower=0.05)
     model = cindy.identify(data, cindy.Polynomial(2), constraints=[law], selection=rule)
     assert model.coef[model.place("x", "y")] >= 0.05 - 1e-9

@@ -57,7 +57,7 @@ def test_second_order_is_a_text_too():
 
 
 def test_quadratic_terms_of_a_constrained_model_conserve_the_energy_of_any_state():
-    runs = lorenz().simulate(seed=0, noise=0.1, trajectories=2, points=1000, horizon=10.0)
+    runs = lorenz().simulate(seed=0, noise=0.1, trajectories=2, points=400, horizon=4.0)
     model = cindy.identify(runs, "poly:2", constraints=[cindy.preserve_energy()], selection="terms:12")
     quadratic = np.array([sum(1 for c in name if c in "xyz^") > 1 or "^2" in name for name in model.terms])
     part = model.with_coef(np.where(quadratic[:, None], model.coef, 0.0))

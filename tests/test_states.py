@@ -10,6 +10,7 @@ from cindy.states import grid_of
 from cindy.states.autocorrelation import memory
 from cindy.states.linearised import Linearised
 from cindy.states.record import Record
+from cindy.systems import lorenz as lorenz_system
 
 
 def lorenz(t, x):
@@ -208,3 +209,13 @@ def test_white_noise_is_seldom_taken_for_something_smooth():
     assert sum(not memory([rows]).white for rows in noise) < 20
     drifting = lfilter([1.0], [1.0, -0.5], rng.standard_normal((100, 500)))
     assert not any(memory([rows]).white for rows in drifting)
+
+
+def test_noise_of_values_that_are_reported_in_steps_is_not_below_their_rounding():
+    data = lorenz_system().simulate(seed=4, trajectories=3, points=2400, horizon=6.0, noise=0.0)
+    step = 2.5
+    rounded = [Trajectory(one.t, step * np.round(one.x / step), one.states) for one in data]
+    model = identify(rounded, Polynomial(2))
+    assert np.all(model.noise > 0.99 * step / np.sqrt(12))
+    assert {finding.code for finding in model.findings}.isdisjoint({"clipped-data", "growing-noise"})
+    assert np.count_nonzero(model.coef) == 7

@@ -22,7 +22,7 @@ def reactions(request):
         flow, back = bind * s * e, (release + convert) * c
         return [-flow + release * c, -flow + back, flow - back + INFLOW, convert * c]
 
-    t = np.linspace(0, 4, 150)
+    t = np.linspace(0, 4, 60)
     found = []
     for _ in range(4):
         x = solve_ivp(rate, (0, 4), rng.uniform(0.3, 2, 4), t_eval=t, rtol=1e-8, atol=1e-9).y.T
@@ -51,7 +51,9 @@ LAWS = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_an_equality_with_a_value_holds_in_the_model(reactions, law):
-    model = cindy.identify(reactions, cindy.Polynomial(2), constraints=LAWS[law])
+    # A law that does not hold makes every state wrong: fitting them takes long, and one run shows as much.
+    data = reactions[:1] if "does not hold" in law else reactions
+    model = cindy.identify(data, cindy.Polynomial(2), constraints=LAWS[law])
     assert model.violation < 1e-9
 
 

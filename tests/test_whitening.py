@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cindy.basis import Polynomial
-from cindy.calculus.quadrature import whitened, without_polynomials
+from cindy.calculus import whitened, without_polynomials
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Integral
@@ -141,5 +141,5 @@ def test_drift_far_below_the_noise_is_left_alone():
 
 @pytest.mark.parametrize("feedback", [-1.0, np.inf, np.nan])
 def test_feedback_is_a_finite_number_of_at_least_0(feedback):
-    with pytest.raises(DataError, match="`feedback` must be at least 0"):
+    with pytest.raises(DataError, match="`feedback` must be a number of at least 0"):
         Integral(feedback=feedback)

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from benchmarks.paper.figures import subplots, title
 from benchmarks.paper.lasso import l1_limit, proximal_gradient
 from benchmarks.paper.setting import PAPER_FORMULATIONS, Setting, prepare
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.errors import ConvergenceWarning
 from cindy.solver import Blended, Direct, FullyCorrective, Plain, Region, conditional_gradient, oracle_for
 

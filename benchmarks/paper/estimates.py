@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.paper.figures import subplots
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.calculus import (
     central_differences,
     cumulative,

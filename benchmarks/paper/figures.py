@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.setting import PAPER_FORMULATIONS
+from cindy._arrays import Floats
 from cindy._files import make_folder, whole_file
-from cindy._types import Floats
 
 __all__ = ["MORE_PEERS", "PAPER_METHODS", "heat_maps", "metrics_against_noise", "save", "title"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.errors import SolverError
 from cindy.least_squares import LeastSquares
 

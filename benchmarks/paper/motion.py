@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.paper.figures import subplots, title
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.setting import SYSTEMS, prepare
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.formulation import Integral
 from cindy.model import Model
 

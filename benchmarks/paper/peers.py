@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.paper.lasso import interior_point, l1_limit, proximal_gradient
 from benchmarks.paper.setting import Setting
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.calculus import derivative_weights
 from cindy.least_squares import triangle
 

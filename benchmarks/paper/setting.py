@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from cindy import systems
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation, Integral

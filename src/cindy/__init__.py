@@ -103,7 +103,7 @@ __all__ = [
     "tie",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Numpy, scipy and HiGHS take half a second to load: nothing is loaded before it is used. The table is what
 # happens, the imports above are what type checkers and readers of the source see, and a test compares them.
@@ -126,13 +126,19 @@ _FROM = {
     "cindy.solver": "Blended Direct FullyCorrective Plain Step",
     "cindy.summary": "Summary accumulate",
 }
-_ROOMS = ("calculus", "regression", "rows", "states", *(module.partition(".")[2] for module in _FROM))
+_ROOMS = (
+    "calculus",
+    "least_squares",
+    "regression",
+    "states",
+    *(module.partition(".")[2] for module in _FROM),
+)
 _HOME = {name: module for module, names in _FROM.items() for name in names.split()}
 
 # name: (module, attribute or None for the module itself, extra that it needs)
 _EXTRA = {
-    "CINDy": ("cindy.sklearn.estimator", "CINDy", "sklearn"),
-    "ConditionalGradientRegressor": ("cindy.sklearn.estimator", "ConditionalGradientRegressor", "sklearn"),
+    "CINDy": ("cindy.sklearn", "CINDy", "sklearn"),
+    "ConditionalGradientRegressor": ("cindy.sklearn", "ConditionalGradientRegressor", "sklearn"),
     "pysindy": ("cindy.pysindy", None, "pysindy"),
     "report": ("cindy.report", None, "report"),
     "plot": ("cindy.plot", None, "plot"),
@@ -147,7 +153,7 @@ def __getattr__(name: str) -> Any:
     elif name in _ROOMS:
         value = import_module(f"cindy.{name}")
     elif name in _EXTRA:
-        from cindy._extras import require
+        from cindy.errors import require
 
         module, attribute, extra = _EXTRA[name]
         loaded = require(module, extra, f"cindy.{name}")

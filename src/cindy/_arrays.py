@@ -1,7 +1,7 @@
-"""Where arrays live, and how many threads work on them: one space of arrays, of PyTorch, CuPy or numpy.
+"""Arrays: their types, where they live, and how many threads work on them.
 
 Code for a device is written once, against the array API standard; a `Space` holds the
-functions of that standard and takes arrays to the device and back.
+functions of that standard and takes arrays of PyTorch, CuPy or numpy to the device and back.
 """
 
 from __future__ import annotations
@@ -18,12 +18,25 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cindy._extras import require
-from cindy._types import Floats
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 
-__all__ = ["Space", "device_of", "is_foreign", "namespace", "one_thread", "space_of", "to_numpy"]
+__all__ = [
+    "Floats",
+    "Ints",
+    "Space",
+    "device_of",
+    "is_foreign",
+    "namespace",
+    "one_thread",
+    "space_of",
+    "to_numpy",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
 
 _FOREIGN = {"torch", "cupy", "array_api_strict"}
 """Libraries whose arrays are kept as they are until numpy is needed."""

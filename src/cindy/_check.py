@@ -2,20 +2,25 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.errors import DataError
 
 __all__ = [
     "did_you_mean",
+    "file_path",
+    "flag",
     "floats",
     "instance",
     "integer",
     "non_negative",
     "numbers",
+    "one_of",
     "positive",
     "short",
     "stretch",
@@ -42,7 +47,7 @@ def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False)
             raise DataError(f"{where} must be numbers, but holds dates or durations ({given.dtype}).")
         if isinstance(given, np.ma.MaskedArray):
             given = np.ma.filled(given.astype(np.float64), np.nan)
-        array = np.ascontiguousarray(given, dtype=np.float64)
+        array = np.asarray(given, dtype=np.float64, order="C")  # ascontiguousarray makes a number a list
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):
             raise
@@ -110,6 +115,29 @@ def text(value: str, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where} must be a text, but is {short(value)}.")
     return value
+
+
+def flag(value: bool, where: str) -> bool:
+    """`value`, which must be true or false."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise DataError(f"{where} must be True or False, but is {short(value)}.")
+    return bool(value)
+
+
+def one_of(value: object, options: Iterable[object], where: str) -> None:
+    """Raise unless `value` is one of a few words or numbers."""
+    known = tuple(options)
+    if not isinstance(value, (str, int, np.integer)) or isinstance(value, bool) or value not in known:
+        *rest, last = (f'"{k}"' if isinstance(k, str) else str(k) for k in known)
+        listed = f"{', '.join(rest)} or {last}" if rest else last
+        raise DataError(f"{where} must be {listed}, but is {short(value)}.")
+
+
+def file_path(value: str | PathLike[str], where: str) -> Path:
+    """`value` as the path of a file. A number is none: it would be taken for an open file."""
+    if not isinstance(value, (str, PathLike)) or "\0" in str(value):
+        raise DataError(f"{where} must be the path of a file, but is {short(value)}.")
+    return Path(value)
 
 
 def stretch(start: int, stop: int, length: int, where: str, what: str) -> None:

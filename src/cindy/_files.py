@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from cindy._check import file_path
 from cindy.errors import DataError
 
 __all__ = ["alone", "make_folder", "whole_file", "write_text"]
@@ -23,9 +24,9 @@ def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[BinaryIO]:
 
     what: names the content in an error, "the model" for example
     """
+    target = file_path(path, f"The name of the file for {what}")
     if not os.fspath(path):
         raise DataError(f"Cannot write {what}: the name of the file is empty.")
-    target = Path(path)
     try:
         real, mode = _destination(target)
     except (OSError, ValueError) as error:

@@ -14,16 +14,26 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from cindy._arrays import Floats
 from cindy._check import did_you_mean
-from cindy._types import Floats
 from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import Field, Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
-from cindy.model import Model, drawn, matched, solutions
+from cindy.model import Model, Solution, band, completed, densities, drawn, matched, solutions
 from cindy.model import residuals as residuals_of
 
-__all__ = ["COLOURS", "coefficients", "field", "path", "phase", "residuals", "sparsity", "trajectories"]
+__all__ = [
+    "COLOURS",
+    "coefficients",
+    "density",
+    "field",
+    "path",
+    "phase",
+    "residuals",
+    "sparsity",
+    "trajectories",
+]
 
 Units = Mapping[str, str]
 
@@ -47,6 +57,9 @@ def trajectories(
 ) -> Axes:
     """States against time: the data as dots, the solutions of the model, where one is given, as lines.
 
+    Where random kicks drive the model, lines follow the drift, and a band holds 90 % of the measurements of
+    paths with kicks from the same start.
+
     states: which to draw; all if not given
     window: solutions start afresh after this many samples; a chaotic one follows the data only so long
     """
@@ -58,19 +71,58 @@ def trajectories(
         for j in columns:
             colour = _MUTED if model and alone else _colour(j)
             ax.plot(one.t, one.x[:, j], color=colour, **(_dots(one) if model else {"lw": 1.4}))
-    for curve in _curves(model, found, window):
-        for j in columns:
-            ax.plot(curve.t, curve.x[:, j], color=_colour(j), lw=1.4)
+    if model is not None:
+        for solved in solutions(model, found, window=window):
+            _solution(ax, model, solved, columns)
     handles = [_line(pretty(found[0].states[j]), color=_colour(j), lw=1.4) for j in columns if not alone]
     if model:
         handles.append(_line("data", color=_MUTED, marker=".", ls="none"))
         handles.append(_line("model", color=_colour(columns[0]) if alone else _MUTED, lw=1.4))
+        if model.diffusion is not None:
+            handles.append(_line("90 % with kicks", color=handles[-1].get_color(), alpha=0.25, lw=6))
     _legend(ax, handles)
     names = [found[0].states[j] for j in columns]
     same = {(units or {}).get(name, "") for name in names}
     unit = f" ({next(iter(same))})" if len(same) == 1 and same != {""} else ""
     ax.set_xlabel(axis_label("t", units))
     ax.set_ylabel(axis_label(names[0], units) if len(names) == 1 else _along_axis(names) + unit)
+    return ax
+
+
+def _solution(ax: Axes, model: Model, solved: Solution, columns: Sequence[int]) -> None:
+    """A line for each state, and the band of paths where the model is kicked."""
+    curve = drawn(model, solved)
+    for j in columns:
+        ax.plot(curve.t, curve.x[:, j], color=_colour(j), lw=1.4)
+    if model.diffusion is None:
+        return
+    low, high = band(model, solved)
+    for j in columns:
+        ax.fill_between(solved.measured.t, low[:, j], high[:, j], color=_colour(j), alpha=0.18, lw=0)
+
+
+def density(
+    data: Any, model: Model, *, state: str | None = None, units: Units | None = None, ax: Axes | None = None
+) -> Axes:
+    """The histogram of one state, the first if not given, and the stationary density of a kicked model.
+
+    The density is that of the measurements of many paths with random kicks, once they have forgotten their
+    start; with inputs, along those of the data.
+    """
+    if model.diffusion is None:
+        raise DataError("density: no random kicks drive this model, and `model.diffusion` is None.")
+    found = matched(model, data, "plot")
+    (j,) = _columns(model.states, None if state is None else [state])[:1]
+    every = densities(model, completed(model, found))
+    if not every:
+        raise DataError("density: no sample of the data has values of all states.")
+    ax, one = _axes(ax), every[j]
+    middle, width = (one.edges[1:] + one.edges[:-1]) / 2, np.diff(one.edges)
+    bars = ax.bar(middle, one.data, width, color=_MUTED, alpha=0.5, lw=0, label="data")
+    (line,) = ax.plot(middle, one.model, color=_colour(j), lw=1.6, label="model")
+    _legend(ax, [bars, line])
+    ax.set_xlabel(axis_label(model.states[j], units))
+    ax.set_ylabel("density")
     return ax
 
 
@@ -258,7 +310,7 @@ def residuals(
 
 
 def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
-    """Which term stands in which equation: a square each, terms along and states down.
+    """Which terms are in which equation: a square each, terms along and states down.
 
     A square is the larger, the larger the coefficient beside the others of its equation; blue where it is
     positive, orange where negative. With `truth`, a term too many is crossed, a missing one an empty ring.
@@ -348,7 +400,7 @@ def _line(label: str, **style: Any) -> Line2D:
     return Line2D([], [], label=label, **style)
 
 
-def _legend(ax: Axes, handles: Sequence[Line2D]) -> None:
+def _legend(ax: Axes, handles: Sequence[Any]) -> None:
     """One line of names above the axes, where it hides no data."""
     if 0 < len(handles) <= _MOST_IN_LEGEND:
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": len(handles)}

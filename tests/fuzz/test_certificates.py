@@ -6,18 +6,17 @@ runs in other units and by the corners of the region; objectives are compared as
 """
 
 import warnings
-from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from cindy.errors import ConvergenceWarning, InfeasibleError, SolverError
+from cindy.errors import ConvergenceWarning, InfeasibleError
 from cindy.least_squares import LeastSquares
 from cindy.solver import Blended, Direct, Region, Status, conditional_gradient, gap_at, oracle_for
 
 SEEDS = (*range(200), 480)
-"""Two hundred draws, and one whose linear program HiGHS once called unbounded."""
+"""Two hundred draws, and one with a linear program that HiGHS calls unbounded, though its norm is bounded."""
 PARTS = 8
 
 
@@ -88,10 +87,8 @@ def rivals(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for f, where, unit in ((scaled, same, flat), (objective, region, np.ones(region.size))):
-            # At this tolerance HiGHS may give up on columns of very different size: no such rival then.
-            with suppress(SolverError):
-                other = conditional_gradient(f, oracle_for(where), Direct(), tol=1e-13, max_iter=300).x
-                found.append(other / unit.reshape(result.shape))
+            other = conditional_gradient(f, oracle_for(where), Direct(), tol=1e-13, max_iter=300).x
+            found.append(other / unit.reshape(result.shape))
     for sign in (1.0, -1.0):
         for i in range(region.size):
             cost = np.zeros(region.size)
@@ -115,7 +112,7 @@ def feasible(region: Region, x: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_feasible_point_is_better_than_the_gap_says(part):
-    false, unanswered = [], []
+    false = []
     for seed in SEEDS[part::PARTS]:
         rng = np.random.default_rng(seed)
         objective, region, point = problem(rng)
@@ -129,10 +126,6 @@ def test_no_feasible_point_is_better_than_the_gap_says(part):
         except InfeasibleError as error:
             false.append((seed, "infeasible", str(error)))
             continue
-        except SolverError as error:
-            # HiGHS gave up, and that is said: no certificate, so none that is false.
-            unanswered.append((seed, str(error)))
-            continue
         if result.status is Status.CONVERGED and result.gap > 1.0001e-8 * result.scale:
             false.append((seed, "converged above the tolerance", result.gap))
         reached = exact(objective, result.x)
@@ -144,7 +137,6 @@ def test_no_feasible_point_is_better_than_the_gap_says(part):
                 false.append((seed, result.status, float(certified - exact(objective, rival)), result.scale))
                 break
     assert not false
-    assert len(unanswered) <= 1, unanswered
 
 
 def test_a_small_cost_beside_a_large_one_is_heard():

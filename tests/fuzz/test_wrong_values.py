@@ -78,6 +78,8 @@ OBJECTIVE = LeastSquares.from_rows(DESIGN, TARGET)
 BALL = Region(3, 2.0)
 T = np.linspace(0.0, 2.0, 40)
 SWING = cindy.Trajectory(T, np.column_stack([np.cos(T), -np.sin(T)]), ("x", "v"))
+MODEL = cindy.identify(SWING, cindy.Polynomial(1), passes=1)
+FIELD = cindy.Field(u=np.sin(np.arange(8.0)[:, None] - T), x=np.arange(8.0), t=T)
 SUMMARY = cindy.accumulate(SWING, cindy.Polynomial(1))
 
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
@@ -131,6 +133,82 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "max_radii": 10,
         },
     ),
+    "equations": (MODEL.equations, {"errors": True}),
+    "place": (MODEL.place, {"state": "x", "term": "v"}),
+    "predict": (MODEL.predict, {"x": SWING.x, "u": None, "t": None}),
+    "jacobian": (MODEL.jacobian, {"x": SWING.x, "u": None, "t": None}),
+    "score": (MODEL.score, {"trajectories": SWING, "kind": "equation", "window": None}),
+    "simulate": (
+        MODEL.simulate,
+        {
+            "x0": [1.0, 0.0],
+            "t": T[:5],
+            "u": None,
+            "hold": None,
+            "v0": None,
+            "run": None,
+            "limits": None,
+            "noise": False,
+            "seed": 0,
+        },
+    ),
+    "to_latex": (MODEL.to_latex, {"errors": False}),
+    "to_modelica": (MODEL.to_modelica, {"name": "A", "x0": None}),
+    "to_sbml": (MODEL.to_sbml, {"x0": [1.0, 0.0]}),
+    "with_coef": (MODEL.with_coef, {"coef": MODEL.coef, "coef_error": None}),
+    "Model": (
+        cindy.Model,
+        {
+            "coef": MODEL.coef,
+            "basis": cindy.Polynomial(1),
+            "states": ("x", "v"),
+            "inputs": (),
+            "formulation": cindy.Integral(),
+            "noise": [0.1, 0.1],
+        },
+    ),
+    "merged": (cindy.Trajectory.merged, {"sensors": [SWING]}),
+    "with_values": (FIELD.with_values, {"t": T, "values": {"u": FIELD["u"]}, "stopped": None}),
+    "evaluate": (cindy.Polynomial(2).evaluate, {"x": SWING.x, "variables": ("x", "v")}),
+    "accumulate": (
+        cindy.accumulate,
+        {
+            "trajectories": SWING,
+            "basis": cindy.Polynomial(1),
+            "formulation": None,
+            "blocks": 3,
+        },
+    ),
+    "solve": (cindy.solve, {"problem": Problem(SUMMARY), "correction": None, "selection": None, "tol": 1e-6}),
+    "Integral": (
+        cindy.Integral,
+        {
+            "order": 1,
+            "initial": "free",
+            "window": None,
+            "degree": None,
+            "half_width": None,
+            "smooth": None,
+            "rate": None,
+            "feedback": None,
+            "rates": False,
+        },
+    ),
+    "Differential": (cindy.Differential, {"order": 1, "degree": None, "half_width": None, "smooth": None}),
+    "Weak": (
+        cindy.Weak,
+        {"order": 1, "time": "weak", "half_widths": None, "powers": None, "noise": None, "thin": None},
+    ),
+    "Limits": (cindy.Limits, {"rtol": 1e-6, "atol": 1e-9, "growth": 1e10, "steps": 10}),
+    "Significance": (cindy.Significance, {"level": 0.05, "per_factor": 4.0}),
+    "Discrepancy": (cindy.Discrepancy, {"noise": 0.1}),
+    "CrossValidation": (cindy.CrossValidation, {"folds": 3}),
+    "Terms": (cindy.Terms, {"k": 3}),
+    "Gap": (cindy.Gap, {"tol": 1e-3}),
+    "Custom": (cindy.Custom, {"functions": {"a": "x"}, "parameters": (), "found": ()}),
+    "Derivatives": (cindy.Derivatives, {"degree": 2, "order": 2, "axes": ("x",)}),
+    "Polynomial": (cindy.Polynomial, {"degree": 2, "bias": True}),
+    "Trigonometric": (cindy.Trigonometric, {"degree": 2}),
     "Problem": (
         Problem,
         {
@@ -214,3 +292,26 @@ def test_cindy_refuses_what_is_no_data_in_a_sentence():
         cindy.CINDy(passes=1, max_iter=20).fit(**data)
 
     assert foreign(fit, {"X": SWING.x, "t": 0.05, "u": None}) == []
+
+
+@pytest.mark.parametrize("write", ["save", "to_fmu", "report", "summary"])
+def test_what_is_no_path_is_refused_and_no_open_file_is_written_to(write, tmp_path, monkeypatch):
+    """A number names an open file: 1 is where the terminal listens."""
+    monkeypatch.chdir(tmp_path)
+    calls = {
+        "save": MODEL.save,
+        "to_fmu": MODEL.to_fmu,
+        "report": lambda path: pytest.importorskip("cindy.report").write(MODEL, SWING, path),
+        "summary": SUMMARY.save,
+    }
+    for wrong in (None, True, 1, 1.5, b"x", ["a"], SWING.x, ""):
+        with pytest.raises(CindyError, match=r"file|directory"):
+            calls[write](wrong)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("load", [cindy.load, cindy.Summary.load])
+def test_what_is_no_path_is_not_read(load):
+    for wrong in (None, True, 0, b"x", ["a"], SWING.x, "", "\0", "a" * 5000):
+        with pytest.raises(CindyError):
+            load(wrong)

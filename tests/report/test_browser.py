@@ -1,15 +1,18 @@
 """The page in a real browser: it draws, it answers, and it says nothing on the console."""
 
 import base64
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.browser import browser
 from tests.report.models import hunters
 
 import cindy
 from cindy.data.readers import read
-from cindy.systems.bundled import KINETICS
+from cindy.systems import lotka_volterra
+from cindy.systems.catalogue import KINETICS
 
 PICTURES = Path(__file__).parent.parent / "screenshots"
 VIEWS = {"wide": (1280, False, "light"), "phone": (390, True, "light"), "dark": (1280, False, "dark")}
@@ -30,6 +33,16 @@ def demo(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "report.html"
     cindy.report.write(model, data, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def identified(tmp_path_factory):
+    """A model that was identified, its data, and its report."""
+    data = lotka_volterra().simulate(seed=1, noise=0.03, trajectories=2, points=150)
+    model = cindy.identify(data, cindy.Polynomial(2))
+    path = tmp_path_factory.mktemp("identified") / "report.html"
+    cindy.report.write(model, data, path)
+    return model, data, path
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +90,7 @@ def test_the_demo_draws_every_figure_fits_the_window_and_the_console_stays_silen
     plots = driver.execute_script(
         "return [...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.trace').length)"
     )
-    assert len(plots) == 4 + 4 + 1 + 2 * 4 + 1
+    assert len(plots) == 4 + 1 + 4 + 1 + 4 + 2 * 4 + 1
     assert all(traces > 0 for traces in plots)
     assert driver.get_log("browser") == []
     overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -196,3 +209,113 @@ def test_long_names_of_states_do_not_make_the_page_wider_than_a_phone(driver, tm
     cindy.report.write(found, named, tmp_path / "long.html")
     look(driver, tmp_path / "long.html", "phone")
     assert driver.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def click(driver, state, term):
+    """Check or clear the box of a term, and the coefficients of the explorer afterwards."""
+    script = "document.querySelector(`[aria-label='${arguments[0]}']`).click(); return explored.values()"
+    return driver.execute_script(script, f"{term} in {state}′")
+
+
+def explored(model, coef=None):
+    """Coefficients as the explorer names them."""
+    values = model.coef if coef is None else coef
+    return {f"{model.states[j]}′: {model.terms[i]}": values[i, j] for i, j in np.argwhere(values != 0)}
+
+
+def test_a_term_added_in_the_explorer_gives_the_coefficients_of_identify_on_that_support(driver, identified):
+    model, _, path = identified
+    look(driver, path)
+    assert driver.execute_script("return explored.values()") == pytest.approx(explored(model), rel=1e-12)
+    added = [one for one in model.near if one.size == model.size + 1][:4]
+    assert added
+    for near in added:
+        [(i, j)] = np.argwhere(near.support & ~model.support)
+        assert click(driver, model.states[j], model.terms[i]) == pytest.approx(explored(near), rel=1e-6)
+        assert click(driver, model.states[j], model.terms[i]) == pytest.approx(explored(model), rel=1e-12)
+    assert driver.get_log("browser") == []
+
+
+def test_a_term_dropped_in_the_explorer_gives_least_squares_on_the_white_rows(driver, identified):
+    model, _, path = identified
+    look(driver, path)
+    white, columns = model.fitted.white, model.fitted.columns
+    for i, j in np.argwhere(model.support):
+        left = [k for k in np.flatnonzero(model.coef) if k != i * len(model.states) + j]
+        design = white.design[:, [int(np.flatnonzero(columns == k)[0]) for k in left]]
+        coef = np.zeros(model.coef.size)
+        coef[left] = np.linalg.lstsq(design, white.target[:, 0], rcond=None)[0]
+        seen = click(driver, model.states[j], model.terms[i])
+        assert seen == pytest.approx(explored(model, coef.reshape(model.coef.shape)), rel=1e-6)
+        click(driver, model.states[j], model.terms[i])
+
+
+def test_constraints_hold_in_the_explorer(driver, demo):
+    look(driver, demo)
+    before = driver.execute_script("return explored.values()")
+    values = click(driver, "E", "E^2")  # brings the other coefficients that the constraints tie it to
+    assert len(values) > len(before) + 1
+    for term in {name.partition(": ")[2] for name in values}:
+        for law in (("E", "ES"), ("S", "ES", "P")):
+            terms = [values.get(f"{state}′: {term}", 0.0) for state in law]
+            assert sum(terms) == pytest.approx(0, abs=1e-9 * max(map(abs, values.values())))
+    while extra := [name for name in values if name.endswith("E^2")]:
+        values = click(driver, extra[0].partition("′")[0], "E^2")
+    assert values == pytest.approx(before, rel=1e-12)
+
+
+def test_a_near_model_loads_by_a_click(driver, identified):
+    model, _, path = identified
+    look(driver, path)
+    driver.execute_script("document.querySelector('[data-explore]').click()")
+    assert driver.execute_script("return explored.values()") == pytest.approx(
+        explored(model.near[1]), rel=1e-6
+    )
+    verdict = driver.execute_script("return document.getElementById('explore-verdict').textContent")
+    assert verdict.startswith("χ² is")
+
+
+def test_a_slider_moves_the_curve_and_the_band_follows(driver, identified):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    look(driver, identified[2])
+    curve = "return document.querySelector('#explore-plots .plot').data.at(-1).y"
+    traces = "return document.querySelector('#explore-plots .plot').data.length"
+    before = driver.execute_script(curve)
+    for group in ("coefficients", "start"):
+        driver.execute_script(
+            f"const s = document.querySelector('#explore-{group} input'); s.value = s.max;"
+            "s.dispatchEvent(new Event('input'))"
+        )
+        after = driver.execute_script(curve)
+        assert np.ptp(np.subtract(after[:50], before[:50])) > 0
+        before = after
+    WebDriverWait(driver, 10).until(lambda d: d.execute_script(traces) == 4)
+    low, high = driver.execute_script(
+        "return document.querySelector('#explore-plots .plot').data.slice(1, 3).map(d => d.y)"
+    )
+    assert np.all(np.subtract(high, low) >= 0)
+    assert np.max(np.subtract(high, low)) > 0
+
+
+def test_the_simulation_in_the_page_is_that_of_the_library(driver, identified):
+    model, _, path = identified
+    look(driver, path)
+    t, x = driver.execute_script(
+        "const d = document.querySelector('#explore-plots .plot').data.at(-1); return [d.x, d.y]"
+    )
+    start = driver.execute_script("return JSON.parse(document.getElementById('numbers').textContent)")
+    solved = model.simulate(start["trajectories"][0]["start"], t)
+    assert x == pytest.approx(solved.x[:, 0], rel=1e-4)
+
+
+def test_the_model_of_the_explorer_is_saved_as_a_file_that_loads(driver, identified, tmp_path):
+    model, _, path = identified
+    look(driver, path)
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps(driver.execute_script("return explored.file()")))
+    assert cindy.load(file).coef == pytest.approx(model.coef)
+    shown = driver.execute_script("return explored.text()").replace("′", "'")
+    assert shown == model.to_text().replace("=  ", "= ")
+    asked = driver.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [one for one in asked if not one.startswith(("data:", "blob:"))] == []

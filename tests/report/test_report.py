@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -18,6 +19,7 @@ from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
 from cindy.model.model import Model
 from cindy.report import DIGITS, plotly, render, write
+from cindy.states import Diffusion
 from cindy.systems import lotka_volterra, spring_masses
 
 
@@ -111,7 +113,7 @@ def test_names_cannot_break_out_of_the_page():
     model = Model(np.vstack([np.zeros(3), -np.diag([1.0, 2.0, 3.0])]), Polynomial(1), HOSTILE)
     page = render(model, data, title="<i>title</i>", units={"t": "</script>"})
     _, text = read(page)
-    assert page.count("<script") == 3
+    assert page.count("<script") == 4
     assert "onerror" not in " ".join(re.findall(r"<(?!/?script)[^>]*>", page.split("<script>")[0]))
     assert "{{ 7 * 7 }}" in text
     assert numbers(page)["states"] == list(HOSTILE)
@@ -187,3 +189,23 @@ def test_what_is_packed_into_the_page_is_the_library_and_nothing_that_html_would
 
 def test_a_page_about_few_data_takes_less_than_two_megabytes():
     assert len(render(*hunters()).encode()) < 2e6
+
+
+def test_the_report_of_a_kicked_model_has_its_kicks_the_band_of_paths_and_the_density():
+    kicks = Diffusion(("1", "x", "x^2"), np.array([[0.25], [0], [0.5]]), np.zeros((3, 1)), ("x",))
+    model = Model(np.array([[0.0], [-1.0]]), Polynomial(1), ("x",), diffusion=kicks)
+    data = model.simulate([0.5], np.arange(0.0, 20.0, 0.1), noise=True, seed=1)
+    page = render(model, data)
+    _, words = read(page)
+    assert "Density of the states" in words
+    assert "random kicks from the same start" in words
+    assert "<msqrt>" in page
+    drawn = numbers(page)
+    [density] = drawn["densities"]
+    assert sum(density["model"]) * density["width"] == pytest.approx(1.0, abs=0.01)
+    assert sum(density["data"]) * density["width"] == pytest.approx(1.0, abs=0.01)
+    outline = drawn["trajectories"][0]["band"]
+    assert len(outline["t"]) == len(outline["x"][0])
+    plain = render(replace(model, diffusion=None), data)
+    assert "Density of the states" not in plain
+    assert numbers(plain)["trajectories"][0]["band"] is None

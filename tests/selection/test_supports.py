@@ -9,8 +9,8 @@ import pytest
 import scipy.linalg
 from scipy.sparse import csr_array
 
-from cindy.rows import Rows
-from cindy.selection.orders import eliminated, rivals
+from cindy.least_squares import Rows
+from cindy.selection.orders import Growth, eliminated, rivals
 from cindy.selection.supports import Supports
 
 TERMS, ROWS, PRICE = 12, 40, 9.0
@@ -231,3 +231,15 @@ def test_a_repeated_term_is_an_equal_model():
     same = tuple(sorted({4: 11, 11: 4}.get(term, term) for term in best))
     near = {tuple(r.fit.support.tolist()): r.above for r in rivals(supports, supports.fit(best), 6.0)}
     assert near[same] == pytest.approx(0.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_support_that_grows_has_the_gains_and_the_loss_of_one_fitted_anew(family):
+    supports = drawn(family, 3).supports()
+    growth = Growth(supports, supports.fit(()))
+    for _ in range(5):
+        fit = supports.fit(growth.support)
+        assert growth.loss == pytest.approx(fit.loss)
+        assert growth.criterion == pytest.approx(supports.criterion(fit))
+        np.testing.assert_allclose(growth.gains(), supports.gains(fit), rtol=1e-6, atol=1e-6)
+        assert growth.take(int(np.argmax(growth.gains()))) is not None

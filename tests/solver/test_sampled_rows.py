@@ -1,6 +1,7 @@
 """Objectives whose rows are read in samples."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -166,8 +167,8 @@ def test_any_memory_map_gives_the_rows_that_it_shows(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", problems.REGIONS)
 def test_samples_of_the_columns_that_matter_reach_the_same_optimum(kind, monkeypatch):
-    monkeypatch.setattr(sampled_rows, "_SAMPLE", 2_000)
-    monkeypatch.setattr(sampled_rows, "_FEWEST", 6)
+    few = replace(sampled_rows._SAMPLING, sample=2_000, fewest=6)
+    monkeypatch.setattr(sampled_rows, "_SAMPLING", few)
     design, target = rows(sizes=(1500, 40, 1))
     whole = LeastSquares.from_rows(design, target)
     norm = float(np.abs(np.linalg.lstsq(design, target, rcond=None)[0]).sum())

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from cindy import Integral, Polynomial, Trajectory
-from cindy.states import Fitted, deviance, fit_states, start_of
+from cindy import Integral, Polynomial, Trajectory, systems
+from cindy.data import noise_variance
+from cindy.states import Fitted, deviance, deviance_of_nothing, fit_states, start_of, start_of_nothing
 
 
 def lotka_volterra(x):
@@ -179,3 +180,15 @@ def test_standard_errors_are_those_of_a_parametric_bootstrap():
     assert np.all((ratio > 0.7) & (ratio < 1.35))
     bias = (np.mean(coefs, axis=0) - [2.0, -2.0]) / np.mean(errors, axis=0)
     assert np.all(np.abs(bias) * np.sqrt(40) < 3.5)
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+def test_the_walk_at_the_best_of_a_few_drifts_has_the_likelihood_of_the_fitted_one(noise):
+    data = systems.lorenz().simulate(3, noise=noise, trajectories=2, points=300, horizon=4.0)
+    motion = Integral().motion(data, Polynomial(2))
+    variance = motion.variances(noise_variance(data))
+    fitted = fit_states(
+        motion, start_of_nothing(motion, variance), lambda objective, support: np.zeros(0), levels=()
+    )
+    exact = deviance(motion, fitted)
+    assert exact - 1.0 < deviance_of_nothing(motion) < exact + 0.05 * motion.rows

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy import _check
-from cindy._arrays import Space
-from cindy._types import Floats
+from cindy._arrays import Floats, Space
 from cindy.basis.expression import CONSTANTS, FUNCTIONS, SEVERAL
 from cindy.basis.plan import Dictionary
 from cindy.basis.term import Term, renamed
@@ -154,6 +153,13 @@ class Basis(ABC):
 
     A family says what its `terms` are; names, values, derivatives and renamings follow from that. Bases
     are values: equal when they are written alike, and never changed.
+
+    >>> from cindy.basis import Fourier, Polynomial
+    >>> basis = Polynomial(1) + Fourier(1)
+    >>> basis.names(("x",))
+    ('1', 'x', 'sin(x)', 'cos(x)')
+    >>> (Polynomial(1) * Fourier(1)).names(("x",))
+    ('sin(x)', 'cos(x)', 'x sin(x)', 'x cos(x)')
     """
 
     kinds: ClassVar[dict[str, type[Basis]]] = {}
@@ -300,6 +306,7 @@ class Basis(ABC):
         largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
         if variables is None:
             variables = tuple(f"x{i + 1}" for i in range(values.shape[1]))
+        variables = _check.unique_names(variables, "evaluate: variables")
         if len(variables) != values.shape[1]:
             raise DataError(
                 f"evaluate: x must have one column for each of the {len(variables)} variables "

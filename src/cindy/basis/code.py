@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis.expression import COMPARISONS, SEVERAL, Expression
 from cindy.basis.plan import Plan, call
 from cindy.basis.term import TIME, Factor, Term

@@ -53,13 +53,22 @@ class Custom(Basis):
         items = tuple(given.items()) if isinstance(given, Mapping) else given
         if not isinstance(items, tuple) or not items:
             raise DataError(f'Custom: expected a mapping such as {{"name": function}}, but got {given!r}.')
-        for name, what in items:
-            _check_entry(name, what)
+        for item in items:
+            if not isinstance(item, tuple) or len(item) != 2:
+                raise DataError(
+                    f"Custom: expected pairs of a name and a function, but got {_check.short(item)}."
+                )
+            _check_entry(*item)
         object.__setattr__(self, "functions", items)
         unknown = read_parameters(self.parameters, "Custom")
         object.__setattr__(self, "parameters", unknown)
         _check_used(items, unknown)
         given_values = self.found.items() if isinstance(self.found, Mapping) else self.found
+        pairs = isinstance(self.found, Mapping) or (
+            isinstance(self.found, tuple) and all(isinstance(p, tuple) and len(p) == 2 for p in self.found)
+        )
+        if not pairs:
+            raise DataError(f"Custom: `found` must be values by name, but is {_check.short(self.found)}.")
         names = {parameter.name for parameter in unknown}
         placed = tuple((name, float(value)) for name, value in given_values if name in names)
         object.__setattr__(self, "found", placed)

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from cindy._arrays import Floats
 from cindy._check import did_you_mean
-from cindy._types import Floats
 from cindy.errors import DataError
 
 __all__ = ["COMPARISONS", "CONSTANTS", "FUNCTIONS", "SEVERAL", "Expression", "check_finite", "parse"]

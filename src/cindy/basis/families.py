@@ -201,7 +201,9 @@ class Derivatives(Basis):
                 "Derivatives: a degree of 0 leaves only the constant. Give a degree of at least 1."
             )
         object.__setattr__(
-            self, "axes", _check.unique_names(self.axes, "Derivatives: axes") if self.axes else ()
+            self,
+            "axes",
+            _check.unique_names(() if self.axes is None else self.axes, "Derivatives: axes"),
         )
 
     def on_axes(self, axes: tuple[str, ...]) -> Derivatives:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cindy._arrays import Space
-from cindy._types import Floats
+from cindy._arrays import Floats, Space
 from cindy.basis.term import Factor, Term, differentiate, term_name
 from cindy.errors import DataError
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import inspect
+import io
 import os
 import sys
 from dataclasses import fields
@@ -28,6 +30,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line: status 0 on success, 2 on a user's mistake, 1 on anything else."""
+    _prepare_streams()
     try:
         try:
             app()
@@ -55,6 +58,33 @@ def main() -> None:
     except MemoryError:
         sys.stderr.write("Error: there is not enough memory for this.\n")
         sys.exit(1)
+
+
+_PLAIN = {
+    "…": "...", "−": "-", "–": "-", "·": "*", "×": "x", "±": "+/-", "√": "sqrt ", "′": "'", "●": "*",
+    "²": "^2", "³": "^3", "χ": "chi", "σ": "sigma", "π": "pi", "Δ": "Delta", "→": "->", "≤": "<=", "≥": ">=",
+    "°": " deg ", "µ": "u", "∞": "inf",
+}  # fmt: skip
+"""What stands for a character that the output cannot show."""
+
+
+def _prepare_streams() -> None:
+    """Let output reach streams that are closed, or whose encoding lacks characters such as √."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # the file descriptor was closed before the start
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            codecs.register_error("cindy-plain", _plain)
+            stream.reconfigure(errors="cindy-plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """The handler of characters that an encoding lacks: plain ones in their place."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in lacking), error.end
 
 
 def _version(wanted: bool) -> None:

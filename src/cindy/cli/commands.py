@@ -14,14 +14,13 @@ import numpy as np
 import typer
 
 import cindy
-from cindy._extras import require
+from cindy._arrays import Floats
 from cindy._files import whole_file, write_text
-from cindy._types import Floats
 from cindy.cli import screen, texts
 from cindy.cli.screen import bar, show_warnings, working
 from cindy.cli.texts import number, whole
 from cindy.data import Field, Held, Hold, Trajectory, as_hold, read
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 from cindy.model import Model, load, unmeasured
 
 __all__ = ["levels", "run_bench", "run_export", "run_report", "run_reproduce", "run_show", "run_simulate"]

@@ -13,17 +13,16 @@ from rich.padding import Padding
 from rich.table import Table
 
 import cindy
-from cindy._extras import require
 from cindy._files import make_folder, whole_file
 from cindy.basis import Basis
 from cindy.cli import screen, texts
 from cindy.cli.settings import FitSettings
 from cindy.data import NETCDF, Field, Trajectory, as_hold, read
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 from cindy.export import format_value
 from cindy.model import Model
 from cindy.pipeline import basis_from_text
-from cindy.systems.bundled import KINETICS, kinetics
+from cindy.systems.catalogue import KINETICS, kinetics
 
 __all__ = ["identified", "run_demo", "run_fit", "write"]
 

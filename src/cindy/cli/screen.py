@@ -225,7 +225,7 @@ def as_typed(sentence: str) -> str:
     """A sentence of the library as the command line says it: --time for `time`, --passes 1 for passes=1."""
     names = "|".join((*(one.name for one in fields(FitSettings)), "x0", "t", "v0"))
     sentence = re.sub(rf"`({names})(?:=([^`]*))?`", _option, sentence)
-    sentence = re.sub(rf"\b({names})=([\w.]+)", _option, sentence)
+    sentence = re.sub(rf'\b({names})="?([\w.]+)"?', _option, sentence)
     return re.sub(r"see (model\.near|`near`)", "see cindy show --near", sentence)
 
 

@@ -80,6 +80,9 @@ class FitSettings:
     passes: int | None = _search(
         "1: never denoise the states; 2: always (default: unless it takes very long)."
     )
+    least: str | None = _search(
+        "best: a model even where none is better than chance, marked so (default: significant)."
+    )
     out: str | None = _written("Where to write the model (JSON).")
     report: str | None = _written("Where to write the report (HTML).")
     figures: str | None = _written("Folder for figures (PNG).")
@@ -97,7 +100,7 @@ class FitSettings:
             "correction": correction_from_text,
             "weights": weights_from_text,
         }
-        for name in (*readers, "radius", "tol", "seed", "passes"):
+        for name in (*readers, "radius", "tol", "seed", "passes", "least"):
             value = getattr(self, name)
             if value is not None:
                 given[name] = readers[name](value, where=f"--{name}") if name in readers else value

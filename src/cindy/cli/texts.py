@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import cindy
+from cindy._arrays import Floats
 from cindy._check import did_you_mean
-from cindy._types import Floats
 from cindy.errors import ConstraintError, DataError
 from cindy.formulation import Formulation
 from cindy.pipeline import (
@@ -84,6 +84,8 @@ def start(text: str, states: tuple[str, ...], where: str) -> Floats:
         name, _, value = (piece.strip() for piece in part.partition("="))
         if name not in states:
             raise DataError(f'{where}: the model has no state "{name}". {did_you_mean(name, states)}')
+        if name in given:
+            raise DataError(f'{where}: "{name}" has two values, {given[name]:g} and {value}. Give it one.')
         given[name] = number(value, where)
     missing = [name for name in states if name not in given]
     if missing:

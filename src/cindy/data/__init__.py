@@ -1,11 +1,12 @@
 """Measurements and how they are read."""
 
+from cindy.data.clipped import without_clipped
 from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.inputs import Held, Hold, as_hold
 from cindy.data.parts import Lazy, Part, glimpse
-from cindy.data.plausibility import oddities
+from cindy.data.plausibility import lack_of_fit, oddities
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source
 from cindy.data.time_scales import (
@@ -13,10 +14,13 @@ from cindy.data.time_scales import (
     LOOK_SAMPLES,
     beginning,
     excerpt,
+    looked_at,
     noise_level,
     noise_variance,
     pauses,
     periods,
+    rough_noise,
+    rounding_step,
     some_segments,
     spread_over,
 )
@@ -43,14 +47,19 @@ __all__ = [
     "glimpse",
     "grid_noise",
     "is_fields",
+    "lack_of_fit",
+    "looked_at",
     "noise_level",
     "noise_variance",
     "oddities",
     "pauses",
     "periods",
     "read",
+    "rough_noise",
+    "rounding_step",
     "same_variables",
     "shared_by_neighbours",
     "some_segments",
     "spread_over",
+    "without_clipped",
 ]

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cindy._arrays import Space, device_of, is_foreign, namespace, to_numpy
+from cindy._arrays import Floats, Space, device_of, is_foreign, namespace, to_numpy
 from cindy._check import stretch
-from cindy._types import Floats
 from cindy.data.inputs import Hold
 from cindy.data.trajectory import Trajectory, is_pair
 from cindy.errors import DataError

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cindy._arrays import Floats
 from cindy._check import did_you_mean, floats, positive, short, stretch, text, unique_names
-from cindy._types import Floats
 from cindy.data.files import WithUnit, arrays_of_file, from_dataset
 from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name

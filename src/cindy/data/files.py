@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._extras import require
 from cindy.data.matlab import matlab_arrays
 from cindy.data.moments import time_column
 from cindy.data.tables import LEAST_SUSPECT, MOST_PACKED, Table, from_arrays, from_frame
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 
 __all__ = [
     "NETCDF",

@@ -13,50 +13,60 @@ The noise is measured in two steps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
 from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.calculus import divided_differences
 
 __all__ = ["corner", "grid_noise", "shared_by_neighbours", "white_level", "without_noise"]
 
-_DIFFERENCE = 8
-"""Order of the differences along every axis: with it the noise is within 2 to 4 % on the twelve equations of
-`python -m benchmarks pde`, at noise from 1 to 100 %."""
-_RISE = 1.25
-"""A noise that rises by more when every second sample is left out is shared by neighbours: independent noise
-stays where it is, within the 4 % above."""
-_NEAREST = 12
-"""Samples in time by which a field is read at its first and last time, when noise is taken off."""
-_MOST_RISE = 4.0
-"""A rise by more is the signal, which thinning makes rougher: an average of two neighbours rises by 3."""
-# `python -m benchmarks constants` changes them one by one on five equations and a moving shock at 1 to 100 %
-# noise: as they are, the level is biased by 0.25 % at most and 0.41 % off in the root mean square.
-_MOMENTS = 8
-"""Polynomials of lower degree leave the fast half of the filters empty, as differences of this order do. With
-4 the largest bias doubles (benchmark: constants)."""
-_BOXES = 5
-"""Boxes along every axis: fronts and edges fill a few of them. With 2 a moving shock fills most, and is taken
-for noise; with 10 errors are a tenth larger (benchmark: constants)."""
-_FRONT = 4.0
-"""Standard deviations above the median at which a box holds more than noise; white noise almost never
-comes so far. With 2 errors are two fifths larger; without a limit a moving shock makes the level 3.8 % too
-large (benchmark: constants)."""
-_FEW = 0.2
-"""Share of such boxes up to which they are fronts; where there are more, the noise itself differs, and the
-median over boxes is what is meant. With 0 the largest bias is 0.8 % (benchmark: constants); with 1 nothing
-moves there, but noise that trebles along an axis comes out a tenth too small."""
-_ALIKE = 2.0
-"""Standard deviations within which two bands have the same level: noise alone differs by more in one of
-twenty cases, and a signal that remains below changes the level by no more than chance does. With 1 errors are
-half as large again, with 6 the largest bias is 1.8 % (benchmark: constants)."""
-_ROUGH = 3.0
-"""Likewise, for the fastest band above the level that no signal enters, which is known less well. With 1
-errors are four fifths larger (benchmark: constants)."""
+
+@dataclass(frozen=True)
+class _Level:
+    """How the noise of a field is measured; `python -m benchmarks constants` changes each."""
+
+    difference: int = 8
+    """Order of the differences along every axis: with it the noise is within 2 to 4 % on the twelve equations
+    of `python -m benchmarks pde`, at noise from 1 to 100 %."""
+    rise: float = 1.25
+    """A noise that rises by more when every second sample is left out is shared by neighbours: independent
+    noise stays where it is, within the 4 % above."""
+    nearest: int = 12
+    """Samples in time by which a field is read at its first and last time, when noise is taken off."""
+    most_rise: float = 4.0
+    """A rise by more is the signal, which thinning makes rougher: an average of two neighbours rises by 3."""
+    # `python -m benchmarks constants` changes the next one by one on five equations and a moving shock
+    # at 1 to 100 % noise: as they are, the level is biased by 0.25 % at most and 0.41 % off in the root
+    # mean square.
+    moments: int = 8
+    """Polynomials of lower degree leave the fast half of the filters empty, as differences of this order do.
+    With 4 the largest bias doubles (benchmark: constants)."""
+    boxes: int = 5
+    """Boxes along every axis: fronts and edges fill a few of them. With 2 a moving shock fills most, and is
+    taken for noise; with 10 errors are a tenth larger (benchmark: constants)."""
+    front: float = 4.0
+    """Standard deviations above the median at which a box holds more than noise; white noise almost never
+    comes so far. With 2 errors are two fifths larger; without a limit a moving shock makes the level 3.8 %
+    too large (benchmark: constants)."""
+    few: float = 0.2
+    """Share of such boxes up to which they are fronts; where there are more, the noise itself differs, and
+    the median over boxes is what is meant. With 0 the largest bias is 0.8 % (benchmark: constants); with 1
+    nothing moves there, but noise that trebles along an axis comes out a tenth too small."""
+    alike: float = 2.0
+    """Standard deviations within which two bands have the same level: noise alone differs by more in one of
+    twenty cases, and a signal that remains below changes the level by no more than chance does. With 1 errors
+    are half as large again, with 6 the largest bias is 1.8 % (benchmark: constants)."""
+    rough: float = 3.0
+    """Likewise, for the fastest band above the level that no signal enters, which is known less well. With 1
+    errors are four fifths larger (benchmark: constants)."""
+
+
+_LEVEL = _Level()
 
 
 def grid_noise(values: Floats, coordinates: Sequence[Floats]) -> float:
@@ -72,7 +82,8 @@ def grid_noise(values: Floats, coordinates: Sequence[Floats]) -> float:
     if not all(_even(x) for x in coordinates) or safe == 0.0:
         return float(np.sqrt(safe))
     # Squares of differences that overlap: Σ over lags of their squared correlation, an axis, and the median.
-    overlap = comb(4 * _DIFFERENCE, 2 * _DIFFERENCE) / comb(2 * _DIFFERENCE, _DIFFERENCE) ** 2
+    order = _LEVEL.difference
+    overlap = comb(4 * order, 2 * order) / comb(2 * order, order) ** 2
     doubt = np.sqrt(np.pi * overlap**values.ndim / max(count, 1))
     return float(np.sqrt(white_level(values, safe, float(doubt))))
 
@@ -93,7 +104,7 @@ def _even(x: Floats) -> bool:
 
 def _difference(values: Floats, x: Floats, axis: int) -> Floats:
     """Differences of the eighth order along an axis, in units in which white noise keeps its size."""
-    order = min(_DIFFERENCE, len(x) - 1)
+    order = min(_LEVEL.difference, len(x) - 1)
     if order < 1:
         return values
     if _even(x):
@@ -123,9 +134,9 @@ def white_level(values: Floats, safe: float, doubt: float) -> float:
         if not independent:
             continue
         apart = float(np.sqrt(2.0 / independent + error**2)) * level
-        if not count and found > level + _ROUGH * apart:
+        if not count and found > level + _LEVEL.rough * apart:
             return safe
-        if count and abs(found - level) > _ALIKE * apart:
+        if count and abs(found - level) > _LEVEL.alike * apart:
             continue
         total, count = total + independent * found, count + independent
         level, error = total / count, float(np.sqrt(2.0 / count))
@@ -141,7 +152,7 @@ def _bands(values: Floats) -> Iterator[Floats]:
     fast = slow[::-1] * (-1.0) ** np.arange(len(slow))
     bands: dict[tuple[int, ...], Floats] = {(): values}
     for axis in range(values.ndim):
-        if values.shape[axis] >= 4 * _MOMENTS:
+        if values.shape[axis] >= 4 * _LEVEL.moments:
             bands = {
                 (*which, rate): _half(band, weights, axis)
                 for which, band in bands.items()
@@ -166,11 +177,11 @@ def _half(values: Floats, weights: Floats, axis: int) -> Floats:
 def _filter() -> Floats:
     """The slow half of the orthonormal filters with so many vanishing moments, by spectral factors."""
     roots = []
-    for y in np.roots([comb(_MOMENTS - 1 + k, k) for k in range(_MOMENTS)][::-1]):
+    for y in np.roots([comb(_LEVEL.moments - 1 + k, k) for k in range(_LEVEL.moments)][::-1]):
         middle = 1.0 - 2.0 * y
         z = middle + np.sqrt(middle * middle - 1.0 + 0j)
         roots.append(z if abs(z) < 1.0 else 1.0 / z)
-    weights = np.real(np.poly([*roots, *(-1.0,) * _MOMENTS]))
+    weights = np.real(np.poly([*roots, *(-1.0,) * _LEVEL.moments]))
     return np.asarray(weights / np.linalg.norm(weights))
 
 
@@ -178,7 +189,7 @@ def boxes(values: Floats) -> list[Floats]:
     """The known values of every box of a grid in which most are known."""
     parts = [values]
     for axis in range(values.ndim):
-        count = max(1, min(_BOXES, values.shape[axis] // 4))
+        count = max(1, min(_LEVEL.boxes, values.shape[axis] // 4))
         parts = [piece for part in parts for piece in np.array_split(part, count, axis=axis)]
     known = [(part[np.isfinite(part)], part.size) for part in parts]
     return [part for part, whole in known if part.size > 0.25 * whole]
@@ -191,8 +202,8 @@ def _level(squares: Floats) -> tuple[float, float]:
         return 0.0, 0.0
     means, sizes = np.array([p.mean() for p in known]), np.array([float(p.size) for p in known])
     middle = float(np.median(means))
-    calm = means <= middle * (1.0 + _FRONT * np.sqrt(2.0 / sizes))
-    if np.mean(~calm) > _FEW:
+    calm = means <= middle * (1.0 + _LEVEL.front * np.sqrt(2.0 / sizes))
+    if np.mean(~calm) > _LEVEL.few:
         return middle, float(sizes.sum()) / 1.57
     return float(np.average(means[calm], weights=sizes[calm])), float(sizes[calm].sum())
 
@@ -206,7 +217,7 @@ def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple
         levels = [whole]
         for k in (2, 4, 8):
             # Two levels are needed to tell a rise that ends; few samples must do for the second.
-            if len(x) // k < _DIFFERENCE + (5 if k > 4 else 2):
+            if len(x) // k < _LEVEL.difference + (5 if k > 4 else 2):
                 break
             thin = [slice(None)] * values.ndim
             thin[axis] = slice(None, None, k)
@@ -214,8 +225,8 @@ def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple
             levels.append(np.sqrt(_safe_variance(values[tuple(thin)], others)[0]))
         # It rises, by no more than averaging explains, and then stays: noise. A signal goes on rising.
         for k in range(1, len(levels) - 1):
-            rises = _RISE < levels[k] / max(levels[k - 1], 1e-300) < _MOST_RISE
-            stays = levels[k + 1] < _RISE * levels[k]
+            rises = _LEVEL.rise < levels[k] / max(levels[k - 1], 1e-300) < _LEVEL.most_rise
+            stays = levels[k + 1] < _LEVEL.rise * levels[k]
             if rises and stays:
                 step = 2**k
         found.append(step)
@@ -265,13 +276,13 @@ def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Flo
     from scipy import fft
 
     count = values.shape[-1]
-    if count < 2 * _NEAREST:
+    if count < 2 * _LEVEL.nearest:
         return _cut(values, sigma, periodic)
-    index = np.arange(float(_NEAREST))
+    index = np.arange(float(_LEVEL.nearest))
     row = np.linalg.pinv(np.vander(index, 3, increasing=True))[0]
     size = sigma * float(np.linalg.norm(row))
-    first = _cut(values[..., :_NEAREST] @ row, size, periodic)
-    last = _cut(values[..., : -_NEAREST - 1 : -1] @ row, size, periodic)
+    first = _cut(values[..., : _LEVEL.nearest] @ row, size, periodic)
+    last = _cut(values[..., : -_LEVEL.nearest - 1 : -1] @ row, size, periodic)
     line = first[..., None] + (last - first)[..., None] * np.linspace(0.0, 1.0, count)
     inner = fft.dst((values - line)[..., 1:-1], type=1, axis=-1, norm="ortho")
     kept = fft.idst(_cut(inner, sigma, periodic), type=1, axis=-1, norm="ortho")

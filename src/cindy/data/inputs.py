@@ -21,26 +21,35 @@ it depends on samples that were not recorded.
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from math import factorial
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.errors import DataError
 
 __all__ = ["Held", "Hold", "as_hold", "interpolated", "lattice"]
 
 Hold = Literal["zero", "linear", "band"]
 
-_LONGEST_BRIDGE = 2.5
-"""Median steps: a longer one is a hole, as in `Trajectory.segments`."""
-_REFINEMENT = 8
-_DEGREE = 5
-_OFF_LATTICE = 1e-3
-"""Of a step: the jitter of time stamps that "band" overlooks. It shifts the phase of the fastest component,
-π per step, by 0.003."""
+
+@dataclass(frozen=True)
+class _Between:
+    """How inputs are continued between samples."""
+
+    longest_bridge: float = 2.5
+    """Median steps: a longer one is a hole, as in `Trajectory.segments`."""
+    refinement: int = 8
+    degree: int = 5
+    off_lattice: float = 1e-3
+    """Of a step: the jitter of time stamps that "band" overlooks. It shifts the phase of the fastest
+    component, π per step, by 0.003."""
+
+
+_BETWEEN = _Between()
 
 
 def as_hold(hold: object, where: str) -> Hold:
@@ -104,7 +113,7 @@ def lattice(t: Floats) -> float | None:
     counts = np.round(steps / usual)
     step = float(np.sum(steps) / np.sum(counts))
     places = (t - t[0]) / step
-    return step if float(np.max(np.abs(places - np.round(places)))) <= _OFF_LATTICE else None
+    return step if float(np.max(np.abs(places - np.round(places)))) <= _BETWEEN.off_lattice else None
 
 
 def _horner(piece: list[list[float]], ahead: float) -> list[float]:
@@ -131,7 +140,7 @@ def _band_limited(t: Floats, u: Floats) -> tuple[Floats, Floats]:
     n = len(u)
     line = u[0] + np.linspace(0.0, 1.0, n)[:, None] * (u[-1] - u[0])
     rest = (u - line)[1:-1]
-    fine = _REFINEMENT * (n - 1) + 1
+    fine = _BETWEEN.refinement * (n - 1) + 1
     series = np.zeros((fine - 2, u.shape[1]))
     # scipy's transform sums 2 Σ x sin; applied twice it multiplies by 2 (n − 1).
     series[: n - 2] = dst(rest, type=1, axis=0) / (2.0 * (n - 1))
@@ -139,7 +148,7 @@ def _band_limited(t: Floats, u: Floats) -> tuple[Floats, Floats]:
     values[1:-1] = dst(series, type=1, axis=0)
     values += u[0] + np.linspace(0.0, 1.0, fine)[:, None] * (u[-1] - u[0])
     grid = t[0] + np.linspace(0.0, (n - 1) * step, fine)
-    degree = min(_DEGREE, fine - 1)
+    degree = min(_BETWEEN.degree, fine - 1)
     spline = make_interp_spline(grid, values, k=degree)
     # Every grid point is a knot, so that the Taylor series there is the spline up to the next one.
     powers = [spline(grid[:-1], nu=m) / factorial(m) for m in range(degree, -1, -1)]
@@ -161,12 +170,12 @@ def interpolated(t: Floats, values: Floats, times: Floats) -> Floats:
     tiny = 1e-9 * (float(np.median(np.diff(t))) if len(t) > 1 else 1.0)
     inside = (times >= t[0] - tiny) & (times <= t[-1] + tiny)
     if len(t) > 1:
-        hole = np.diff(t) > _LONGEST_BRIDGE * float(np.median(np.diff(t)))
+        hole = np.diff(t) > _BETWEEN.longest_bridge * float(np.median(np.diff(t)))
         at_sample = (
             np.min(np.abs(times[:, None] - np.stack([t[place - 1], t[place]], axis=1)), axis=1) <= tiny
         )
         inside &= ~hole[place - 1] | at_sample
-    points = min(_DEGREE + 1, len(t))
+    points = min(_BETWEEN.degree + 1, len(t))
     first = np.clip(place - points // 2, 0, len(t) - points)
     nodes = first[:, None] + np.arange(points)
     near, heights = t[nodes], values[nodes]

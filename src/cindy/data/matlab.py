@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -27,14 +28,26 @@ __all__ = ["matlab_arrays"]
 
 Array = NDArray[Any]
 
-_HEADER = 128
+
+@dataclass(frozen=True)
+class _Codes:
+    """Numbers of the format of Matlab's files, version 5."""
+
+    header: int = 128
+    matrix: int = 14
+    compressed: int = 15
+    cell: int = 1
+    char: int = 4
+    deepest: int = 4
+    """Cells within cells that are opened."""
+
+
+_CODES = _Codes()
+
+
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _TEXT = {16: "utf-8", 17: "utf-16", 18: "utf-32"}
-_MATRIX, _COMPRESSED = 14, 15
-_CELL, _CHAR = 1, 4
 _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
-_DEEPEST = 4
-"""Cells within cells that are opened."""
 
 
 def matlab_arrays(raw: bytes, most: int) -> dict[str, Array]:
@@ -43,18 +56,18 @@ def matlab_arrays(raw: bytes, most: int) -> dict[str, Array]:
     most: bytes that packed elements may unpack to, all together
     """
     order = {b"IM": "<", b"MI": ">"}.get(raw[126:128])
-    if order is None or len(raw) < _HEADER:
+    if order is None or len(raw) < _CODES.header:
         raise DataError("it does not begin as Matlab files of version 5 to 7 do")
     found: dict[str, Array] = {}
-    for kind, body in _elements(memoryview(raw)[_HEADER:], order, small=False):
-        if kind == _COMPRESSED:
+    for kind, body in _elements(memoryview(raw)[_CODES.header :], order, small=False):
+        if kind == _CODES.compressed:
             unpacked = _unpacked(body, most)
             most -= len(unpacked)
             inner = list(_elements(memoryview(unpacked), order, small=False))
         else:
             inner = [(kind, body)]
         for kind_inside, content in inner:
-            if kind_inside == _MATRIX:
+            if kind_inside == _CODES.matrix:
                 name, array = _variable(content, order, 0)
                 if array is not None and name and not name.startswith("__"):
                     found[name] = array
@@ -82,7 +95,7 @@ def _elements(raw: memoryview, order: str, *, small: bool = True) -> Iterator[tu
                 raise DataError("a short element is longer than four bytes")
         else:
             # Packed variables follow one another without padding.
-            begin, step = at + 8, 8 + (size if kind == _COMPRESSED else -(-size // 8) * 8)
+            begin, step = at + 8, 8 + (size if kind == _CODES.compressed else -(-size // 8) * 8)
         if begin + size > len(raw):
             raise DataError(f"an element of {size:,} bytes begins {len(raw) - begin:,} bytes before the end")
         yield kind, raw[begin : begin + size]
@@ -99,18 +112,20 @@ def _variable(content: memoryview, order: str, depth: int) -> tuple[str, Array |
         raise DataError("a variable has no class or no dimensions")
     name = bytes(label.astype(np.uint8)).decode("latin-1")
     size, kind, is_complex = prod(shape), int(flags[0]) & 0xFF, bool(int(flags[0]) & 0x800)
-    if kind == _CELL:
-        if size > len(content) // 8 or depth >= _DEEPEST:
+    if kind == _CODES.cell:
+        if size > len(content) // 8 or depth >= _CODES.deepest:
             raise DataError(f'"{name}" has more cells than bytes')
-        cells = [_variable(body, order, depth + 1)[1] if inner == _MATRIX else None for inner, body in parts]
+        cells = [
+            _variable(body, order, depth + 1)[1] if inner == _CODES.matrix else None for inner, body in parts
+        ]
         texts = [_joined(cell) for cell in cells[:size]]
         return name, np.array(texts) if texts and len(texts) == size else None
-    if kind != _CHAR and kind not in _CLASSES:
+    if kind != _CODES.char and kind not in _CLASSES:
         return name, None
-    values = _numbers(next(parts, None), order, text=kind == _CHAR)
+    values = _numbers(next(parts, None), order, text=kind == _CODES.char)
     if len(values) != size:
         raise DataError(f'"{name}" has the shape {shape}, but {len(values):,} values')
-    if kind == _CHAR:
+    if kind == _CODES.char:
         letters = values.reshape(shape, order="F").reshape(shape[0], -1)
         return name, np.array(["".join(map(chr, row)) for row in letters])
     values = values.astype(_CLASSES[kind])

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from cindy._check import short
-from cindy._extras import require
 from cindy.data.device_trajectory import as_trajectory
 from cindy.data.trajectory import Trajectory, same_variables
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 
 __all__ = [
     "Held",

@@ -1,57 +1,65 @@
 """What measurements betray before any model.
 
-Wrapped angles, rounded, clipped and interpolated values, runs that are listed twice, samples that are too
-coarse for a motion, states that are missing. Each test looks at the samples alone.
+Wrapped angles, rounded and interpolated values, runs that are listed twice, samples that are too
+coarse for a motion, rates computed from positions, states that are missing. Each test looks at the samples
+alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from cindy._types import Floats
-from cindy.data.time_scales import noise_level, periods, some_segments
+from cindy._arrays import Floats, Ints
+from cindy.data.derived_rates import derived_rates
+from cindy.data.time_scales import noise_level, periods, rounding_step, some_segments
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
 
-__all__ = ["oddities", "roughness", "unknown_rates", "unknown_steps"]
+__all__ = ["lack_of_fit", "oddities", "roughness", "unknown_rates", "unknown_steps"]
 
 _TURNS = {"2π": 2 * np.pi, "360": 360.0}
-# Chosen by `python -m benchmarks oddities`, between what good data show at most and faulty data at least.
-_PER_SWING = 6.0
-"""Samples to a swing: with fewer, what happens between two samples is guessed. With 5 the law of none of four
-motions is found, with 6 of one, with 8 of two, with 12 of all."""
-_ROUGH = 0.8
-"""Of the spread: no curve runs through samples that local polynomials miss by more. Motions with 40 % noise
-reach 0.67, white noise 1, chaotic maps 1.3."""
-_KNOWN = 0.15
-"""Of the variance: what is left of the next sample when it is taken from the nearest like state. Maps with
-5 % noise 0.02, noise 0.4 and more."""
-_UNKNOWN = 0.25
-"""Of the variance of the rates, as left by the nearest like state: more means that a state is missing. Good
-data reach 0.07, a swing without its other half 0.3 to 1.1; Lorenz and Rössler without z, 0.05 and 0.17, go
-unnoticed."""
-_CALM = 0.02
-"""Of the spread: noise beyond which rates tell little."""
-_OFFSET = 25.0
-"""Spreads from zero: of a state that keeps further away, powers and products are too alike to tell. At 20 the
-rates of all six motions are found, at 30 of five, at 1,000 of none. Good data keep within 5."""
-_OFFSET_LINEAR = 3000.0
-"""The same where only the state itself is among the terms: found at 1,000, lost at 10,000 with 10 % noise."""
-_LIKE = 0.1
-"""Two states are alike that are no further apart than this, in units of the spread."""
-_FEW_LEVELS = 8
-"""Values of a state: with fewer it switches, and its extremes are states of rest."""
-_PILE, _PILE_RATIO = 5, 4.0
-"""Samples at an extreme value, and their number beside that of the five next values, from which a state
-counts as clipped. A turning point that was rounded has 2.4 times the samples of the next value."""
-_ENTERED = 0.1
-"""Of the usual step: a state that comes to its extreme more slowly settles there."""
-_REPETITIONS = 8
-"""Knots that a pattern of interpolation must show."""
-_MOST = 1500
-"""Samples that are compared with each other."""
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """From where on data are told to be odd, chosen by `python -m benchmarks oddities`."""
+
+    # Chosen by `python -m benchmarks oddities`, between what good data show at most and faulty data at least.
+    per_swing: float = 6.0
+    """Samples to a swing: with fewer, what happens between two samples is guessed. With 5 the law of none of
+    four motions is found, with 6 of one, with 8 of two, with 12 of all."""
+    rough: float = 0.8
+    """Of the spread: no curve runs through samples that local polynomials miss by more. Motions with 40 %
+    noise reach 0.67, white noise 1, chaotic maps 1.3."""
+    known: float = 0.15
+    """Of the variance: what is left of the next sample when it is taken from the nearest like state. Maps
+    with 5 % noise 0.02, noise 0.4 and more."""
+    unknown: float = 0.25
+    """Of the variance of the rates, as left by the nearest like state: more means that a state is missing.
+    Good data reach 0.07, a swing without its other half 0.3 to 1.1; Lorenz and Rössler without z, 0.05 and
+    0.17, go unnoticed."""
+    calm: float = 0.02
+    """Of the spread: noise beyond which rates tell little."""
+    offset: float = 25.0
+    """Spreads from zero: of a state that keeps further away, powers and products are too alike to tell. At 20
+    the rates of all six motions are found, at 30 of five, at 1,000 of none. Good data keep within 5."""
+    offset_linear: float = 3000.0
+    """The same where only the state itself is among the terms: found at 1,000, lost at 10,000 with 10 %
+    noise."""
+    like: float = 0.1
+    """Two states are alike that are no further apart than this, in units of the spread."""
+    repetitions: int = 8
+    """Knots that a pattern of interpolation must show."""
+    most: int = 1500
+    """Samples that are compared with each other."""
+    coming_back: int = 30
+    """Samples near which the motion must pass again for like states to be compared."""
+
+
+_AT = _Limits()
 
 
 def oddities(
@@ -72,9 +80,10 @@ def oddities(
     if not segments:
         return []
     findings = [*_wrapped(segments), *_quantised(segments), *_far_from_zero(segments, powers)]
-    findings += [*_clipped(segments), *_listed_twice(data)]
+    findings += _listed_twice(data)
     if not discrete:
         findings += _interpolated(segments)
+        findings += derived_rates(segments) if order == 1 else []
         findings += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
     return findings
 
@@ -102,14 +111,9 @@ def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
     steps = []
     for j, state in enumerate(segments[0].states):
         values = np.concatenate([segment.x[:, j] for segment in segments])
-        levels = np.unique(values)
-        if not 3 <= len(levels) < len(values) / 2:
-            continue
-        gaps = np.diff(levels)
-        step = float(gaps.min())
-        whole = np.abs(gaps / step - np.round(gaps / step)) < 1e-4
+        step = rounding_step(values)
         usual = float(np.median(np.abs(np.concatenate([np.diff(segment.x[:, j]) for segment in segments]))))
-        if whole.all() and usual < 3 * step:
+        if usual < 3 * step:
             steps.append(
                 f'"{state}" in steps of {step:.4g} ({step / float(np.ptp(values)):.1%} of the range)'
             )
@@ -121,46 +125,6 @@ def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
         "Record more digits, or keep only every few samples."
     )
     return [Finding("rounded-data", message)]
-
-
-def _clipped(segments: Sequence[Trajectory]) -> Iterator[Finding]:
-    """States that run into a limit and stay there: many samples at exactly one extreme value.
-
-    A motion that turns round at its extreme is there once, or some twice as often as at the next value where
-    it is rounded; one that settles at a fixed point comes there slowly and does not leave.
-    """
-    for j, state in enumerate(segments[0].states):
-        values = np.concatenate([segment.x[:, j] for segment in segments])
-        levels, counts = np.unique(values, return_counts=True)
-        if len(levels) < _FEW_LEVELS:
-            continue
-        usual = float(np.mean(np.abs(np.concatenate([np.diff(segment.x[:, j]) for segment in segments]))))
-        for side, place, inner in (("highest", -1, slice(-6, -1)), ("lowest", 0, slice(1, 6))):
-            level = float(levels[place])
-            stays = sum(_stays(segment.x[:, j], level, usual) for segment in segments)
-            if stays >= max(_PILE, 0.005 * len(values)) and stays > _PILE_RATIO * counts[inner].mean():
-                yield Finding(
-                    "clipped-data",
-                    f'"{state}" has its {side} value, {level:.6g}, {stays} times '
-                    f"({stays / len(values):.1%} of the samples), and runs into it: it seems clipped there. "
-                    "Mark these samples as missing, with NaN; they are bounds and not measurements.",
-                    {"state": state, "level": level, "count": stays, "share": stays / len(values)},
-                )
-
-
-def _stays(x: Floats, level: float, usual: float) -> int:
-    """Samples at a level in runs that are entered and left at the speed of the motion elsewhere."""
-    at = np.flatnonzero(x == level)
-    if len(at) == 0:
-        return 0
-    count = 0
-    for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1):
-        first, last = int(run[0]), int(run[-1])
-        if first == 0 or last == len(x) - 1:
-            continue
-        if min(abs(x[first - 1] - level), abs(x[last + 1] - level)) > _ENTERED * usual:
-            count += len(run)
-    return count
 
 
 def _listed_twice(data: Sequence[Trajectory]) -> list[Finding]:
@@ -223,7 +187,7 @@ def _period_of_knots(x: Floats, order: int, knots: int) -> int | None:
     # Of p differences `knots` do not vanish, and p follows from their share; a spline lacks some at its ends.
     guess = round(knots / (1.0 - share))
     for every in (guess, guess - 1):
-        if knots < every <= len(vanish) // _REPETITIONS:
+        if knots < every <= len(vanish) // _AT.repetitions:
             each = vanish[: len(vanish) // every * every].reshape(-1, every).mean(axis=0)
             if np.sum(each < 0.15) == knots and np.sum(each > 0.95) == every - knots:
                 return every
@@ -233,9 +197,9 @@ def _period_of_knots(x: Floats, order: int, knots: int) -> int | None:
 def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
     """Samples too far apart, or no samples of a motion at all."""
     rough = roughness(segments)
-    if np.max(rough) > _ROUGH:
+    if np.max(rough) > _AT.rough:
         j = int(np.argmax(rough))
-        if unknown_steps(segments) < _KNOWN:
+        if unknown_steps(segments) < _AT.known:
             message = (
                 "No smooth curve runs through the samples, yet each follows from the one before: they "
                 "look like the steps of a map. If they are, use Discrete(); if a motion was measured, sample "
@@ -249,7 +213,7 @@ def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
         )
         return [Finding("rough-samples", message, {"state": state})]
     swings = [(len(segment) / turns) for segment in segments if (turns := periods(segment)) >= 2]
-    if swings and float(np.median(swings)) < _PER_SWING:
+    if swings and float(np.median(swings)) < _AT.per_swing:
         message = (
             f"There are only {np.median(swings):.1f} samples to a swing, so that what happens between them "
             "is guessed. Sample faster; coefficients may be off by more than their errors say."
@@ -262,7 +226,7 @@ def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[Finding
     """States that hardly vary beside their size: no two powers of them can be told apart."""
     x = np.vstack([segment.x for segment in segments])
     middle, spread = x.mean(axis=0), x.std(axis=0)
-    limit = _OFFSET if powers else _OFFSET_LINEAR
+    limit = _AT.offset if powers else _AT.offset_linear
     far = np.flatnonzero((spread > 0) & (np.abs(middle) > limit * spread))
     alike = "powers and products of it are hard to tell apart" if powers else "it is almost a constant"
     return [
@@ -278,9 +242,9 @@ def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[Finding
 
 def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
     """Like states that move apart: what was measured does not tell what comes next."""
-    if np.max(roughness(segments)) > _CALM or sum(periods(segment) for segment in segments) < 2:
+    if np.max(roughness(segments)) > _AT.calm or sum(periods(segment) for segment in segments) < 2:
         return []
-    if unknown_rates(segments) > _UNKNOWN:
+    if unknown_rates(segments) > _AT.unknown:
         named = ", ".join(f'"{name}"' for name in segments[0].variables[:4])
         message = (
             f"The same values of {named} move on in different directions at different times: a state is "
@@ -322,25 +286,49 @@ def _left_by_neighbours(
 
     noise: variance of the targets that is due to noise, which no state tells
     """
+    pairs = _like_states(segments)
+    if pairs is None:
+        return np.nan
+    target = np.vstack(list(targets))
+    left = np.maximum(np.mean((target[pairs[0]] - target[pairs[1]]) ** 2, axis=0) / 2 - noise, 0.0)
+    whole = np.var(target, axis=0) - noise
+    # A target that is mostly noise tells nothing, neither way.
+    telling = whole > np.maximum(noise, 0.0)
+    return float(np.max(np.divide(left, whole, out=np.zeros(len(left)), where=telling)))
+
+
+def lack_of_fit(segments: Sequence[Trajectory], residuals: Sequence[Floats]) -> Floats:
+    """(targets,) the size of residuals over that of the part which no function of the state explains.
+
+    Like states that lie apart in time have independent noise, so that half the mean square of the difference
+    of their residuals is the pure error of a lack-of-fit test with near replicates (Daniel and Wood, Fitting
+    Equations to Data, 1980). 1 for noise; NaN where hardly any state comes back.
+
+    residuals: (n − 1, …) for each segment of n samples, at all samples but the last
+    """
+    left, pairs = np.vstack(list(residuals)), _like_states(segments)
+    if pairs is None:
+        return np.full(left.shape[1], np.nan)
+    pure = np.mean((left[pairs[0]] - left[pairs[1]]) ** 2, axis=0) / 2
+    whole = np.mean(left[np.concatenate(pairs)] ** 2, axis=0)
+    return np.asarray(np.sqrt(np.divide(whole, pure, out=np.ones(len(pure)), where=pure > 0)))
+
+
+def _like_states(segments: Sequence[Trajectory]) -> tuple[Ints, Ints] | None:
+    """Pairs of samples, none the last of a segment, whose states are alike though they lie apart in time."""
     from scipy.spatial import cKDTree
 
     values = np.vstack([segment.values[:-1] for segment in segments])
-    target = np.vstack(list(targets))
     moment = np.concatenate(
         [np.arange(len(segment) - 1) + 10_000_000 * i for i, segment in enumerate(segments)]
     )
-    some = np.unique(np.linspace(0, len(values) - 1, _MOST).astype(int))
+    some = np.unique(np.linspace(0, len(values) - 1, _AT.most).astype(int))
     spread = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
     tree = cKDTree(values / spread)
     far, near = (np.asarray(nearest) for nearest in tree.query(values[some] / spread, k=min(30, len(values))))
     # A sample's own neighbours in time are near for that reason alone; and what is far is not like it.
     apart = np.abs(moment[near] - moment[some][:, None]) > max(5, len(values) // (60 * len(segments)))
-    apart &= far < _LIKE
-    if np.count_nonzero(apart.any(axis=1)) < 30:
-        return np.nan
-    squares = (target[some][:, None] - target[near]) ** 2
-    left = np.maximum(np.mean(squares[apart], axis=0) / 2 - noise, 0.0)
-    whole = np.var(target, axis=0) - noise
-    # A target that is mostly noise tells nothing, neither way.
-    telling = whole > np.maximum(noise, 0.0)
-    return float(np.max(np.divide(left, whole, out=np.zeros(len(left)), where=telling)))
+    apart &= far < _AT.like
+    if np.count_nonzero(apart.any(axis=1)) < _AT.coming_back:
+        return None
+    return np.repeat(some, apart.sum(axis=1)), near[apart]

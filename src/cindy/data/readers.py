@@ -12,8 +12,8 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._arrays import Floats
 from cindy._check import did_you_mean, positive, short, text, unique_names
-from cindy._types import Floats
 from cindy.data.device_trajectory import as_trajectory
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet, is_file
 from cindy.data.inputs import Hold, as_hold
@@ -86,6 +86,11 @@ def read(
         a trajectory ends where one of them does
 
     An empty cell is a missing value.
+
+    >>> import pandas
+    >>> table = pandas.DataFrame({"run": ["a", "a", "b", "b"], "t": [0, 1, 0, 1], "x": [1.0, 0.5, 2.0, 1.0]})
+    >>> [len(one) for one in read(table, by="run")]
+    [2, 2]
     """
     for column, what in ((time, "time"), (by, "by")):
         if column is not None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._arrays import Floats
 from cindy._check import did_you_mean
-from cindy._types import Floats
 from cindy.data.moments import (
     MISSING,
     in_seconds,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.data.moments import unit_in_name
 from cindy.data.tables import (
     LEAST_SUSPECT,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.calculus import derivative_weights
 from cindy.data.trajectory import Trajectory
 
@@ -17,10 +17,13 @@ __all__ = [
     "LOOK_SAMPLES",
     "beginning",
     "excerpt",
+    "looked_at",
     "noise_level",
     "noise_variance",
     "pauses",
     "periods",
+    "rough_noise",
+    "rounding_step",
     "some_segments",
     "spread_over",
 ]
@@ -30,8 +33,25 @@ LOOK = 12
 """Segments looked at, spread over the data: the settings need no more, and no second pass."""
 LOOK_SAMPLES = 4000
 """Samples of a segment that are looked at."""
-_MOST = 300
-"""Trajectories whose noise is looked at: the error of its variance is then a few parts in a hundred."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How closely samples are looked at before any model."""
+
+    often: float = 0.5
+    """Of the samples of the state that is measured most often: a state with more is measured often."""
+    most: int = 300
+    """Trajectories whose noise is looked at: the error of its variance is then a few parts in a hundred."""
+    far: float = 0.7
+    """Of the spread of a state: what moves less far in a pause is bridged. `python -m benchmarks damage`:
+    from 0.5 to 2 Lorenz with pauses is right and slow hares are bridged; were all bridged, Lorenz would have
+    21 false terms, were none, hares 3 to 15 times the error."""
+    per_swing: int = 40
+    """Samples to a swing that thinning leaves: solutions are compared at them, and need no more."""
+
+
+_LOOK = _Look()
 
 
 def periods(segment: Trajectory) -> float:
@@ -69,10 +89,69 @@ def noise_level(segment: Trajectory) -> Floats:
     return np.asarray(np.min(estimates, axis=0))
 
 
+def rounding_step(values: Floats) -> float:
+    """The step in which values are reported, as by a converter; 0 where they are not.
+
+    They are if at most half of them differ, at least three do, and all differences are whole numbers of the
+    least one.
+    """
+    levels = np.unique(values)
+    if not 3 <= len(levels) < len(values) / 2:
+        return 0.0
+    gaps = np.diff(levels)
+    step = float(gaps.min())
+    return step if bool(np.all(np.abs(gaps / step - np.round(gaps / step)) < 1e-4)) else 0.0
+
+
 def noise_variance(trajectories: Sequence[Trajectory]) -> Floats:
     """(states,) of the noise: the mean over stretches of at most 300 trajectories, spread over the data."""
-    stretches = [s for trajectory in spread_over(trajectories, _MOST) for s in trajectory.segments()]
+    stretches = [s for trajectory in spread_over(trajectories, _LOOK.most) for s in trajectory.segments()]
     return np.asarray(np.mean([noise_level(s) ** 2 for s in stretches], axis=0))
+
+
+def _each_alone(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
+    """For each state its own trajectories, at the instants at which that state was measured."""
+    columns = []
+    for j, name in enumerate(trajectories[0].states):
+        own = []
+        for one in trajectories:
+            seen = np.isfinite(one.x[:, j])
+            if np.count_nonzero(seen) > 2:
+                own.append(Trajectory(one.t[seen], one.x[seen, j], (name,)))
+        columns.append(own)
+    return columns
+
+
+def looked_at(trajectories: Sequence[Trajectory]) -> list[Sequence[Trajectory]]:
+    """The trajectories of the states that are measured often, in groups that share their instants.
+
+    Rows that are complete in these states tell of noise and bending, and there is one group. Where sensors
+    have clocks of their own few rows are complete or none, and each state is a group.
+    """
+    present = np.mean([np.isfinite(one.x).mean(axis=0) for one in trajectories], axis=0)
+    often = np.flatnonzero(present >= _LOOK.often * present.max())
+    if len(often) < len(present):
+        names = tuple(trajectories[0].states[j] for j in often)
+        trajectories = [replace(one, x=one.x[:, often], states=names, delay={}) for one in trajectories]
+    complete = np.mean([np.isfinite(one.x).all(axis=1).mean() for one in trajectories])
+    if complete > _LOOK.often * present.max():
+        return [trajectories]
+    return [own for own in _each_alone(trajectories) if own]
+
+
+def rough_noise(trajectories: Sequence[Trajectory]) -> tuple[Floats, int]:
+    """(states,) noise by the roughness of at most 50 stretches of 11 samples or more, and their samples.
+
+    NaN for states that are measured too rarely to tell.
+    """
+    noise, samples = np.full(trajectories[0].dimension, np.nan), 0
+    for group in looked_at(trajectories):
+        stretches = [part for one in group for part in one.segments() if len(part) >= 11][:50]
+        if stretches:
+            places = [trajectories[0].states.index(name) for name in group[0].states]
+            noise[places] = np.sqrt(np.mean([noise_level(one) ** 2 for one in stretches], axis=0))
+            samples = max(samples, sum(map(len, stretches)))
+    return noise, samples
 
 
 def some_segments(
@@ -87,12 +166,6 @@ def spread_over(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
     """At most so many trajectories, spread evenly over the data, with both ends."""
     places = np.unique(np.linspace(0, len(data) - 1, min(most, len(data))).round().astype(int))
     return [data[int(k)] for k in places]
-
-
-_FAR = 0.7
-"""Of the spread of a state: what moves less far in a pause is bridged. `python -m benchmarks damage`: from
-0.5 to 2 Lorenz with pauses is right and slow hares are bridged; were all bridged, Lorenz would have 21
-false terms, were none, hares 3 to 15 times the error."""
 
 
 def pauses(t: Floats, x: Floats, longest: int) -> NDArray[np.intp]:
@@ -114,7 +187,7 @@ def pauses(t: Floats, x: Floats, longest: int) -> NDArray[np.intp]:
     bursts = [(t[a:b], x[a:b]) for a, b in zip(edges[:-1][enough], edges[1:][enough], strict=True)]
     spread = np.nanstd(x, axis=0)
     spread = np.where(spread > 0, spread, np.inf)
-    far = [enough[i] and enough[i + 1] and _moves(bursts, spread, float(steps[k])) > _FAR
+    far = [enough[i] and enough[i + 1] and _moves(bursts, spread, float(steps[k])) > _LOOK.far
            for i, k in enumerate(long)]  # fmt: skip
     return np.asarray(long[np.array(far, dtype=bool)])
 
@@ -136,10 +209,6 @@ def _moves(bursts: list[tuple[Floats, Floats]], spread: Floats, time: float) -> 
     return float(np.nanmax(np.nanmedian(distances, axis=0) / spread, initial=0.0))
 
 
-_PER_SWING = 40
-"""Samples to a swing that thinning leaves: solutions are compared at them, and need no more."""
-
-
 def excerpt(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
     """About so many samples: trajectories spread evenly, of long ones the beginnings."""
     total = sum(len(trajectory) for trajectory in data)
@@ -156,7 +225,7 @@ def beginning(trajectory: Trajectory, most: int) -> Trajectory:
         return trajectory
     seen = min(len(trajectory), 50 * most)
     turns = max([periods(part) for part in trajectory.part(0, seen).segments()], default=1.0) or 1.0
-    every = max(1, min(len(trajectory) // most, int(seen / (_PER_SWING * turns))))
+    every = max(1, min(len(trajectory) // most, int(seen / (_LOOK.per_swing * turns))))
     rows = slice(0, every * most, every)
     return replace(
         trajectory,

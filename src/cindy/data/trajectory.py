@@ -11,26 +11,43 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cindy._arrays import Space
-from cindy._check import did_you_mean, floats, integer, positive, short, stretch, text, unique_names
-from cindy._extras import require
-from cindy._types import Floats
+from cindy._arrays import Floats, Space
+from cindy._check import (
+    did_you_mean,
+    floats,
+    instance,
+    integer,
+    positive,
+    short,
+    stretch,
+    text,
+    unique_names,
+)
 from cindy.calculus import uniform_step
 from cindy.data.inputs import Held, Hold, as_hold, interpolated, lattice
 from cindy.data.moments import seconds
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 
 __all__ = ["Trajectory", "is_pair", "same_variables"]
 
 
-_LONGEST_BRIDGE = 2.5
-"""A step over missing samples that is longer than this many median steps is a gap."""
-_PAUSE = 100.0
-"""A step that is longer than this many of its neighbours is a pause: no polynomial reaches across it."""
-_MOST_REFINED = 10**9
-"""Samples: more are a slip of the pen."""
-_LONGEST = 1e60
-"""Of times, and of the inverse of a step: local polynomials raise both to the fifth power."""
+@dataclass(frozen=True)
+class _Grid:
+    """What counts as one time, a step and a pause."""
+
+    longest_bridge: float = 2.5
+    """A step over missing samples that is longer than this many median steps is a gap."""
+    pause: float = 100.0
+    """A step that is longer than this many of its neighbours is a pause: no polynomial reaches across it."""
+    one_time: float = 1e-6
+    """Of the shortest step of a sensor: times that are closer are one time."""
+    most_refined: int = 10**9
+    """Samples: more are a slip of the pen."""
+    longest: float = 1e60
+    """Of times, and of the inverse of a step: local polynomials raise both to the fifth power."""
+
+
+_GRID = _Grid()
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -120,7 +137,7 @@ class Trajectory:
 
     def _repr_html_(self) -> str:
         """What was measured, as a table: for notebooks."""
-        cells: list[tuple[str, ...]] = [("", "least", "mean", "largest", "missing")]
+        cells: list[tuple[str, ...]] = [("", "min", "mean", "max", "missing")]
         for name, column in zip(self.variables, self.values.T, strict=True):
             known = column[np.isfinite(column)]
             told = [f"{f(known):.4g}" if len(known) else "" for f in (np.min, np.mean, np.max)]
@@ -172,7 +189,7 @@ class Trajectory:
         times = integer(times, "Trajectory.refined: `times`", least=1)
         if times == 1 or len(self) == 1:
             return self
-        if times * len(self) > _MOST_REFINED:
+        if times * len(self) > _GRID.most_refined:
             raise DataError(f"Trajectory.refined: {times} times {len(self)} samples are too many to hold.")
         signal = self.signal()
         numbers = np.arange(len(self))
@@ -197,6 +214,28 @@ class Trajectory:
         x = np.column_stack([columns[name] for name in self.states])
         u = np.column_stack([columns[name] for name in self.inputs]) if self.inputs else None
         return replace(self, x=x, u=u, delay={})
+
+    @classmethod
+    def merged(cls, sensors: Sequence[Trajectory]) -> Trajectory:
+        """One trajectory of one motion that several sensors saw, each at times of its own.
+
+        Its times are those of all sensors; a state is missing (NaN) where its sensor took no sample. Inputs
+        are taken to all times by their `hold`. A state that two sensors measure at one time is refused.
+
+        >>> position = Trajectory([0.0, 0.1, 0.2], [1.0, 1.1, 1.3], ("x",))
+        >>> speed = Trajectory([0.05, 0.2], [1.5, 2.5], ("v",))
+        >>> both = Trajectory.merged([position, speed])
+        >>> both
+        Trajectory(4 samples of x, v over t = 0 … 0.2)
+        >>> both.x.tolist()
+        [[1.0, nan], [nan, 1.5], [1.1, nan], [1.3, 2.5]]
+        """
+        given: Sequence[Any] = sensors if isinstance(sensors, (list, tuple)) else [sensors]
+        for sensor in given:
+            instance(sensor, Trajectory, "Trajectory.merged: a sensor", "a Trajectory")
+        if not given:
+            raise DataError("Trajectory.merged: there is no sensor.")
+        return _merged([sensor.aligned() for sensor in given])
 
     def part(self, start: int, stop: int) -> Trajectory:
         """Samples start … stop − 1, sharing memory with this trajectory where that is stored row by row."""
@@ -243,11 +282,47 @@ class Trajectory:
         )
         steps = np.diff(whole.t)
         # Only a step over missing samples may split: an irregular grid has long steps of its own.
-        limit = _LONGEST_BRIDGE * float(np.median(steps)) if len(steps) else np.inf
+        limit = _GRID.longest_bridge * float(np.median(steps)) if len(steps) else np.inf
         holes = np.flatnonzero((np.diff(complete) > 1) & (steps > limit))
         cuts = np.union1d(holes, _pauses(steps)) + 1
         edges = [0, *(int(c) for c in cuts), len(complete)]
         return [whole.part(a, b) for a, b in pairwise(edges)]
+
+
+def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
+    where = "Trajectory.merged"
+    if not sensors:
+        raise DataError(f"{where}: there is nothing to merge. Give one trajectory for each sensor.")
+    for what in ("hold", "time_unit"):
+        given = {getattr(one, what) for one in sensors if what != "hold" or one.inputs}
+        if len(given) > 1:
+            raise DataError(f"{where}: all sensors must have the same `{what}`, but they have {given}.")
+    every = np.sort(np.concatenate([one.t for one in sensors]))
+    steps = [float(np.min(np.diff(one.t))) for one in sensors if len(one) > 1]
+    # Times that differ by rounding are one time: 10 / 100 and 7 / 70 s need not be equal to the last bit.
+    t = every[np.append(True, np.diff(every) > _GRID.one_time * min(steps, default=1.0))]
+    states = tuple(dict.fromkeys(name for one in sensors for name in one.states))
+    inputs = tuple(dict.fromkeys(name for one in sensors for name in one.inputs))
+    x, u = np.full((len(t), len(states)), np.nan), np.full((len(t), len(inputs)), np.nan)
+    for one in sensors:
+        rows = np.searchsorted(t, one.t, side="right") - 1
+        for name, column in zip(one.states, one.x.T, strict=True):
+            j, seen = states.index(name), np.isfinite(column)
+            twice = rows[seen][np.isfinite(x[rows[seen], j])]
+            if len(twice):
+                raise DataError(
+                    f"{where}: {name!r} is measured twice at t = {t[twice[0]]:g}. Give the two sensors names "
+                    f'of their own, and say what they measure: observe={{"{name}2": "{name}"}}.'
+                )
+            x[rows[seen], j] = column[seen]
+        signal = one.signal()
+        if signal is not None:
+            u[:, [inputs.index(name) for name in one.inputs]] = signal.at(t)
+    held: Hold = next((one.hold for one in sensors if one.inputs), "linear")
+    first = sensors[0]
+    return replace(
+        first, t=t, x=x, states=states, u=u if inputs else None, inputs=inputs, hold=held, stopped=None
+    )
 
 
 def _pauses(steps: Floats) -> NDArray[np.intp]:
@@ -256,7 +331,7 @@ def _pauses(steps: Floats) -> NDArray[np.intp]:
         return np.zeros(0, dtype=np.intp)
     before = np.concatenate([steps[1:2], steps[:-1]])
     after = np.concatenate([steps[1:], steps[-2:-1]])
-    return np.flatnonzero(steps > _PAUSE * np.maximum(before, after))
+    return np.flatnonzero(steps > _GRID.pause * np.maximum(before, after))
 
 
 def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
@@ -394,8 +469,8 @@ def _must_have_a_scale(t: Floats, where: str) -> None:
     if len(t) == 1:
         return
     size, step = max(abs(float(t[0])), abs(float(t[-1]))), float(np.min(np.diff(t)))
-    if size > _LONGEST or step < 1 / _LONGEST:
-        what = f"t[-1] = {t[-1]:.3g}" if size > _LONGEST else f"a step of {step:.3g}"
+    if size > _GRID.longest or step < 1 / _GRID.longest:
+        what = f"t[-1] = {t[-1]:.3g}" if size > _GRID.longest else f"a step of {step:.3g}"
         raise DataError(
             f"{where}: `t` reaches beyond what can be computed with ({what}). Use other units for the time."
         )

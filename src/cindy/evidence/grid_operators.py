@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.calculus import divided_differences, interval_weights
 
 __all__ = [
@@ -41,21 +41,29 @@ __all__ = [
 
 Key = TypeVar("Key")
 
-_DENSE = 0.04
-"""Share of entries from which a dense product is faster than a sparse one, on one core."""
 
-_NEIGHBOURS = 4
-"""Samples on each side that tell what a sample of an uneven grid should be: differences of the eighth order,
-as for the noise."""
+@dataclass(frozen=True)
+class _Fronts:
+    """Which test functions are narrow and which rows hold a front."""
 
-_NARROW = 0.55
-"""Standard deviation of a bump's spectrum, in radians a sample, from which every second sample is too few for
-smooth fields: with what varies as fast as two of them, a bump reaches π by exp(−(π/s − 2)²/2), here 1e-3."""
+    dense: float = 0.04
+    """Share of entries from which a dense product is faster than a sparse one, on one core."""
+    neighbours: int = 4
+    """Samples on each side that tell what a sample of an uneven grid should be: differences of the eighth
+    order, as for the noise."""
+    narrow: float = 0.55
+    """Standard deviation of a bump's spectrum, in radians a sample, from which every second sample is too few
+    for smooth fields: with what varies as fast as two of them, a bump reaches π by exp(−(π/s − 2)²/2), here
+    1e-3."""
+    front: float = 6.0
+    """Standard deviations of a row's noise from which its alternating sum is a front: chance comes so far in
+    one of 5e8. At 1 % noise the smooth solutions of `python -m benchmarks pde` reach 4.2 as chance does, the
+    shock of the inviscid Burgers equation 140."""
 
-_FRONT = 6.0
-"""Standard deviations of a row's noise from which its alternating sum is a front: chance comes so far in one
-of 5e8. At 1 % noise the smooth solutions of `python -m benchmarks pde` reach 4.2 as chance does, the shock of
-the inviscid Burgers equation 140."""
+
+_FRONTS = _Fronts()
+
+
 INEXACT = 1e-3
 """Of the root mean square of the target: an error of the rows below this is no matter for terms, even without
 noise. Data of solvers and images are no better, and on the twelve equations of `python -m benchmarks pde` at
@@ -131,14 +139,14 @@ def bumps(
         shape = _bump(s, power, k) * (-1.0 / half_width) ** k / whole
         matrices[k] = np.where(inside, shape, 0.0) * weight
     spread = np.sqrt(2 * power + 3) * float(np.mean(np.diff(x))) / half_width
-    rough = _rough(x, period, weight) if spread < _NARROW else None
+    rough = _rough(x, period, weight) if spread < _FRONTS.narrow else None
     starts, stops = inside.argmax(axis=1), len(x) - inside[:, ::-1].argmax(axis=1)
     return AxisRows(matrices, starts.astype(np.intp), stops.astype(np.intp), rough)
 
 
 def _rough(x: Floats, period: float | None, weight: Floats) -> scipy.sparse.csr_array:
     """As `AxisRows` has it, on uneven grids by divided differences around every sample."""
-    n, half = len(x), _NEIGHBOURS
+    n, half = len(x), _FRONTS.neighbours
     if np.ptp(weight) == 0.0:
         return scipy.sparse.csr_array(scipy.sparse.eye_array(n))
     if period is not None:
@@ -244,7 +252,7 @@ def apply(matrix: Floats, values: Floats, axis: int) -> Floats:
 
 
 def _is_dense(matrix: Floats) -> bool:
-    return matrix.size < 1_000_000 or bool(np.count_nonzero(matrix) > _DENSE * matrix.size)
+    return matrix.size < 1_000_000 or bool(np.count_nonzero(matrix) > _FRONTS.dense * matrix.size)
 
 
 def reduce(
@@ -341,7 +349,7 @@ def counted(
     steep = np.zeros(whole.shape, dtype=bool)
     for sigma, (*sides, target) in zip(noise, sums, strict=True):
         inexact = INEXACT * float(np.sqrt(np.mean(target[whole] ** 2))) if whole.any() else 0.0
-        steep |= (np.abs(sides) > _FRONT * np.hypot(sigma * size, inexact)).any(axis=0)
+        steep |= (np.abs(sides) > _FRONTS.front * np.hypot(sigma * size, inexact)).any(axis=0)
     # What overlaps with such a row holds some of the front too.
     ends: list[Literal["wrap", "nearest"]] = [
         "wrap" if axis.matrices[0][0, -1] != 0.0 else "nearest" for axis in axes[:-1]

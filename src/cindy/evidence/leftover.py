@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.evidence.grid_operators import INEXACT, AxisRows
 from cindy.evidence.modes import NoisyRows, modes_of
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
@@ -33,21 +33,31 @@ from cindy.least_squares import lengths
 
 __all__ = ["Box", "Unexplained", "unexplained"]
 
-_LEVEL = 1e-3
-"""Chance, for each of the three tests, below which noise does not explain what is left (benchmark:
-field_honesty)."""
-_DOUBT = 0.1
-"""Relative standard error of the variances."""
+
+@dataclass(frozen=True)
+class _Test:
+    """When what equations of fields leave is more than noise (`python -m benchmarks field_honesty`)."""
+
+    level: float = 1e-3
+    """Chance, for each of the three tests, below which noise does not explain what is left (benchmark:
+    field_honesty)."""
+    doubt: float = 0.1
+    """Relative standard error of the variances."""
+    boxes: int = 6
+    """Most boxes along an axis."""
+    band: int = 32
+    """Modes in the slowest band; each band is twice as large as the one before."""
+    nodes: int = 8
+    """Between which a varying coefficient is linear."""
+    varies: float = 0.8
+    """Of what noise does not explain, the share that one varying coefficient must take away to be named."""
+
+
+_TEST = _Test()
+
+
 _FLOOR = 2.0 * INEXACT
 """Relative error that rows may have without noise: half the digits of many solvers."""
-_BOXES = 6
-"""Most boxes along an axis."""
-_BAND = 32
-"""Modes in the slowest band; each band is twice as large as the one before."""
-_NODES = 8
-"""Between which a varying coefficient is linear."""
-_VARIES = 0.8
-"""Of what noise does not explain, the share that one varying coefficient must take away to be named."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +177,7 @@ def _judged(
     scales = [band for part in bands for band in _bands(part, state)]
     tests.append(min((_chance(q, n) for q, n in scales), default=1.0) * max(len(scales), 1))
     chance = min(1.0, *tests)
-    if chance > _LEVEL:
+    if chance > _TEST.level:
         return None
     worst = max(range(len(boxes)), key=lambda f: max((box.ratio for box, _ in boxes[f]), default=0.0))
     term, axis, taken = _varying(fields[worst], whole[worst], state)
@@ -189,7 +199,7 @@ def _chance(ratio: float, freedom: float) -> float:
     """The chance that the mean of that many squares, with variances in doubt, is so large."""
     from scipy.stats import chi2
 
-    freedom = freedom / (1.0 + 0.5 * _DOUBT**2 * freedom)
+    freedom = freedom / (1.0 + 0.5 * _TEST.doubt**2 * freedom)
     return float(chi2.sf(ratio * freedom, freedom))
 
 
@@ -217,7 +227,7 @@ def _divisions(rows: FieldRows) -> tuple[int, ...]:
     cuts = []
     for k, axis in enumerate(rows.axes):
         c = _correlation(axis, rows.form.order if k == len(rows.axes) - 1 else 0)
-        cuts.append(int(np.clip(round(len(c) ** 2 / float(np.sum(c**2)) / 4), 1, min(_BOXES, len(c)))))
+        cuts.append(int(np.clip(round(len(c) ** 2 / float(np.sum(c**2)) / 4), 1, min(_TEST.boxes, len(c)))))
     return tuple(cuts)
 
 
@@ -257,7 +267,7 @@ def _bands(part: _Left, state: int) -> Iterator[tuple[float, float]]:
     order = np.argsort(noise, kind="stable")
     balance = part.size[:, state] + float(np.mean(part.size[:, state]))
     z2 = part.left[:, state] ** 2 / np.maximum(noise + _FLOOR**2 * balance, 1e-300)
-    begin, size = 0, _BAND
+    begin, size = 0, _TEST.band
     while begin < len(order):
         end = len(order) if len(order) - begin - size < size else begin + size
         yield float(np.mean(z2[order[begin:end]])), float(end - begin)
@@ -288,7 +298,7 @@ def _varying(part: _Left, whole: FieldRows, state: int) -> tuple[str, str, float
             taken = _explained(more, target) / beyond
             if taken > best[2]:
                 best = (name, axis, float(min(taken, 1.0)))
-    return best if best[2] > _VARIES else ("", "", 0.0)
+    return best if best[2] > _TEST.varies else ("", "", 0.0)
 
 
 def _explained(design: Floats, target: Floats) -> float:
@@ -301,7 +311,7 @@ def _hats(places: Floats, period: float | None) -> Floats:
     """(rows, nodes): functions that are 1 at one node and linear between neighbours; around a ring, too."""
     low, high = float(places.min()), float(places.max())
     length = period or max(high - low, 1e-300)
-    nodes = np.arange(_NODES) * length / (_NODES if period else _NODES - 1)
+    nodes = np.arange(_TEST.nodes) * length / (_TEST.nodes if period else _TEST.nodes - 1)
     away = places[:, None] - low - nodes
     if period:
         away -= period * np.round(away / period)

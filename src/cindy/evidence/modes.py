@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.basis import Term, product
 from cindy.evidence.grid_operators import apply, reduce
 from cindy.evidence.noise_in_terms import Unbiased
@@ -23,20 +23,29 @@ from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 
 __all__ = ["Modes", "NoisyRows", "modes_of", "noise_covariance"]
 
-_SPACING = 0.35
-"""Distance of test functions, in half-widths: what overlaps costs nothing here, and closer ones come nearer
-to the bound (by the variances of transport and heat, 0.5 makes errors 5 to 8 % larger; benchmark:
-pde_short)."""
-_MOST_ROWS = 60_000
-"""Modes of all fields together, ten times the rows that terms are chosen by: a bound on work and memory."""
-_DEPENDENT = 1e-6
-"""Variance of a mixture of test functions, relative to the largest, below which it is the others again: of
-double precision half the digits are left."""
-_LEAST_NOISE = 0.25
-"""Of the noise in a mode's target, the least that the whole residual is taken to have: covariances of powers
-are estimates, and in single modes may come out too small."""
-_HELD = 6_000_000
-"""Values of the influence that are held in memory at a time."""
+
+@dataclass(frozen=True)
+class _Modes:
+    """How many modes are kept, and what they cost."""
+
+    spacing: float = 0.35
+    """Distance of test functions, in half-widths: what overlaps costs nothing here, and closer ones come
+    nearer to the bound (by the variances of transport and heat, 0.5 makes errors 5 to 8 % larger; benchmark:
+    pde_short)."""
+    most_rows: int = 60_000
+    """Modes of all fields together, ten times the rows that terms are chosen by: a bound on work and
+    memory."""
+    dependent: float = 1e-6
+    """Variance of a mixture of test functions, relative to the largest, below which it is the others again:
+    of double precision half the digits are left."""
+    least_noise: float = 0.25
+    """Of the noise in a mode's target, the least that the whole residual is taken to have: covariances of
+    powers are estimates, and in single modes may come out too small."""
+    held: int = 6_000_000
+    """Values of the influence that are held in memory at a time."""
+
+
+_MODES = _Modes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +107,7 @@ class NoisyRows:
             for a in used:
                 for b in used:
                     found[j] += weights[a] * weights[b] * self.shared(int(a), int(b))
-            found[j] = np.maximum(found[j], _LEAST_NOISE * self.shared(first + j, first + j))
+            found[j] = np.maximum(found[j], _MODES.least_noise * self.shared(first + j, first + j))
         return found
 
 
@@ -134,7 +143,7 @@ class Modes(NoisyRows):
         for axis in self.rows.axes:
             low, high = axis.matrices[0], axis.matrices[max(axis.matrices)]
             values, vectors = np.linalg.eigh(low @ low.T)
-            kept = values > _DEPENDENT * values[-1]
+            kept = values > _MODES.dependent * values[-1]
             white = vectors[:, kept] / np.sqrt(values[kept])
             _, turn = np.linalg.eigh(white.T @ (high @ high.T) @ white)
             found.append(np.ascontiguousarray((white @ turn).T))
@@ -170,7 +179,7 @@ def modes_of(evidence: WeakRows, columns: tuple[int, ...]) -> list[Modes]:
         # Errors and findings ask for the same columns one after the other; older ones are not needed again.
         evidence.modes.clear()
         evidence.modes[columns] = [
-            Modes(replace(rows, spacing=_SPACING, most=_MOST_ROWS).only(columns), rows)
+            Modes(replace(rows, spacing=_MODES.spacing, most=_MODES.most_rows).only(columns), rows)
             for rows in evidence.rows
         ]
     modes: list[Modes] = evidence.modes[columns]
@@ -221,7 +230,7 @@ def stretches(rows: FieldRows, copies: int) -> list[tuple[int, int]]:
     """Samples in time that are worked on together."""
     samples = next(iter(rows.axes[-1].matrices.values())).shape[1]
     place = int(np.prod([next(iter(a.matrices.values())).shape[1] for a in rows.axes[:-1]]))
-    each = max(1, _HELD // (place * copies))
+    each = max(1, _MODES.held // (place * copies))
     return [(low, min(low + each, samples)) for low in range(0, samples, each)]
 
 

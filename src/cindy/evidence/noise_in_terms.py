@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Factor, Term, call
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, lengths, triangle

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.data import Field
 from cindy.evidence.weak_settings import Noise
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.basis import Basis, Factor, Term, product
 from cindy.calculus import derivative_weights
 from cindy.data import Field

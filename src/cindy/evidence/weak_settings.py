@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import numpy as np
@@ -25,19 +25,27 @@ __all__ = ["Noise", "fit_weak"]
 Noise = dict[str, float]
 """Standard deviation of the noise by field."""
 
-_TAIL = 2.0
-"""Standard deviations of the spectrum of the test function at which the corner of the data's lies; 1.5 to 3
-behave alike in `python -m benchmarks pde`."""
-_EDGE = 1e-3
-"""The test function at the last sample inside it, in units of the noise relative to the data."""
-_INDEPENDENT = 3.0
-"""Independent rows a term that the widths must leave; fewer, and terms are told apart by chance."""
-_HIGHEST_POWER = 16
-"""Of the test function: beyond, it is so narrow within its window that most samples hardly count."""
-_FEWEST = 4
-"""Samples on each side of a test function, at least."""
-_LOOK = 4_000_000
-"""Values of a field that are looked at to choose the settings; a larger one is looked at in parts."""
+
+@dataclass(frozen=True)
+class _Widths:
+    """How wide and how smooth test functions are, and how many rows terms need."""
+
+    tail: float = 2.0
+    """Standard deviations of the spectrum of the test function at which the corner of the data's lies; 1.5 to
+    3 behave alike in `python -m benchmarks pde`."""
+    edge: float = 1e-3
+    """The test function at the last sample inside it, in units of the noise relative to the data."""
+    independent: float = 3.0
+    """Independent rows a term that the widths must leave; fewer, and terms are told apart by chance."""
+    highest_power: int = 16
+    """Of the test function: beyond, it is so narrow within its window that most samples hardly count."""
+    fewest: int = 4
+    """Samples on each side of a test function, at least."""
+    look: int = 4_000_000
+    """Values of a field that are looked at to choose the settings; a larger one is looked at in parts."""
+
+
+_WIDTHS = _Widths()
 
 
 def fit_weak(
@@ -71,10 +79,10 @@ def fit_weak(
 
 def _check_size(field: Field) -> None:
     for axis in (*field.axes, field.time):
-        if len(field.coordinate(axis)) < 2 * _FEWEST + 1:
+        if len(field.coordinate(axis)) < 2 * _WIDTHS.fewest + 1:
             raise DataError(
                 f"Weak: {field!r} has only {len(field.coordinate(axis))} samples along {axis}; at least "
-                f"{2 * _FEWEST + 1} are needed for a test function."
+                f"{2 * _WIDTHS.fewest + 1} are needed for a test function."
             )
 
 
@@ -89,9 +97,9 @@ def _highest_order(basis: Basis, variables: tuple[str, ...], axis: str) -> int:
 def _looked_at(field: Field) -> list[Field]:
     """The field, or of a large one a few slabs of time."""
     size = int(np.prod(field.shape))
-    if size <= _LOOK:
+    if size <= _WIDTHS.look:
         return [field.part(0, len(field))]
-    each = max(4 * _FEWEST, min(len(field), int(_LOOK / 4 / (size / len(field)))))
+    each = max(4 * _WIDTHS.fewest, min(len(field), int(_WIDTHS.look / 4 / (size / len(field)))))
     starts = np.unique(np.linspace(0, len(field) - each, 4).astype(int))
     return [field.part(int(s), int(s) + each) for s in starts]
 
@@ -133,7 +141,7 @@ def _chosen_widths(
     """Half-widths along every axis, and powers."""
     field = fields[0]
     relative = min(noise[s] / max(float(np.sqrt(np.nanmean(slabs[0][s] ** 2))), 1e-300) for s in field.states)
-    edge = _EDGE * min(max(relative, 1e-6), 1.0)
+    edge = _WIDTHS.edge * min(max(relative, 1e-6), 1.0)
     half_widths, powers, lengths, steps = [], [], [], []
     for k, axis in enumerate((*field.axes, field.time)):
         x = field.coordinate(axis)[:: thin[k]]
@@ -160,9 +168,15 @@ def _corner(slab: Field, state: str, axis: int, thin: int, periodic: bool) -> fl
 
 def _width(fastest: float, edge: float, order: int, *, most: float) -> tuple[float, int]:
     """Half-width in samples, and power, that belong together."""
-    m, p = 2.0 * _FEWEST, order + 2
+    m, p = 2.0 * _WIDTHS.fewest, order + 2
     for _ in range(20):
-        m = float(np.clip(_TAIL * np.sqrt(2 * p + 3) / max(fastest, 1e-3), _FEWEST, max(most, _FEWEST)))
+        m = float(
+            np.clip(
+                _WIDTHS.tail * np.sqrt(2 * p + 3) / max(fastest, 1e-3),
+                _WIDTHS.fewest,
+                max(most, _WIDTHS.fewest),
+            )
+        )
         p = _power(m, edge, order)
     return m, p
 
@@ -174,7 +188,7 @@ def _power(m: float, edge: float, order: int) -> int:
     false terms in Kuramoto-Sivashinsky at 1 % noise).
     """
     needed = np.log(edge) / np.log((2 * m - 1) / m**2) + 0.5 * order
-    return int(np.clip(np.ceil(needed), order + 2, _HIGHEST_POWER))
+    return int(np.clip(np.ceil(needed), order + 2, _WIDTHS.highest_power))
 
 
 def _narrowed(
@@ -188,10 +202,10 @@ def _narrowed(
     fields: int,
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Narrower, all axes alike, until there are enough independent rows for the terms."""
-    widths, least = np.array(half_widths), _FEWEST * np.array(steps)
+    widths, least = np.array(half_widths), _WIDTHS.fewest * np.array(steps)
     for _ in range(60):
         independent = fields * float(np.prod(np.maximum(np.array(lengths) / widths - 1.0, 1.0)))
-        if independent >= _INDEPENDENT * terms or np.all(widths <= least):
+        if independent >= _WIDTHS.independent * terms or np.all(widths <= least):
             break
         widths = np.maximum(0.95 * widths, least)
     made = [_power(w / s, edge, order) for w, s, order in zip(widths, steps, derivatives, strict=True)]

@@ -5,7 +5,15 @@ Every exporter takes `RightHandSides.of(terms, coef, states, inputs)`.
 
 from cindy.export.code import to_c, to_julia, to_modelica, to_python
 from cindy.export.fmu import to_fmu
-from cindy.export.markup import definition, left_side, summand, term_markup, to_latex, with_symbols
+from cindy.export.markup import (
+    definition,
+    differential,
+    left_sides,
+    summand,
+    term_markup,
+    to_latex,
+    with_symbols,
+)
 from cindy.export.sbml import to_sbml
 from cindy.export.sides import RightHandSides, format_value, to_text
 from cindy.export.symbolic import to_casadi, to_sympy
@@ -13,8 +21,9 @@ from cindy.export.symbolic import to_casadi, to_sympy
 __all__ = [
     "RightHandSides",
     "definition",
+    "differential",
     "format_value",
-    "left_side",
+    "left_sides",
     "summand",
     "term_markup",
     "to_c",

@@ -62,18 +62,23 @@ _MODELICA_WORDS = (
 """Names that have a meaning already."""
 
 
-def to_python(equations: RightHandSides) -> str:
+_KICKS = "the standard deviations of random kicks per root of time, in the sense of Ito"
+
+
+def to_python(equations: RightHandSides, *, variance: RightHandSides | None = None) -> str:
     """A Python module with `rhs(t, x, u=())`, which needs only the standard library.
 
     Coefficients stand in full precision. A custom Python function with a coefficient is a DataError:
     it has no source to copy.
+
+    variance: of random kicks, per unit of time, in the same states; `noise(t, x)` is then its root
     """
     outputs = [f"dx{j}" for j in range(len(equations.states))]
     loads, body = _parts(equations, PYTHON, outputs, "s{} = {}  # {}")
     lines = [
-        f'"""Made by CINDy: {_meaning(equations)}."""',
+        f'"""Made by CINDy: {_meaning(equations).rstrip(",")}."""',
         "",
-        "import math" if any("math." in line for line in body) else "",
+        "import math" if variance is not None or any("math." in line for line in body) else "",
         "",
         f"STATES = {equations.states!a}",
         f"INPUTS = {equations.inputs!a}",
@@ -83,14 +88,32 @@ def to_python(equations: RightHandSides) -> str:
         f'    """Return {_meaning(equations)} at the states x{_then(equations)} and the inputs u."""',
         *(f"    {line}" for line in (*loads, *body)),
         f"    return [{', '.join(outputs)}]",
+        *([] if variance is None else _python_noise(variance)),
     ]
     return re.sub(r"\n{4,}", "\n\n", "\n".join(lines)) + "\n"
 
 
-def to_c(equations: RightHandSides) -> str:
+def _python_noise(variance: RightHandSides) -> list[str]:
+    outputs = [f"q{j}" for j in range(len(variance.states))]
+    loads, body = _parts(variance, PYTHON, outputs, "s{} = {}  # {}")
+    roots = ", ".join(f"math.sqrt(max({q}, 0.0))" for q in outputs)
+    return [
+        "",
+        "",
+        "def noise(t, x):",
+        f'    """Return {_KICKS}."""',
+        *(f"    {line}" for line in (*loads, *body)),
+        f"    return [{roots}]",
+    ]
+
+
+def to_c(equations: RightHandSides, *, variance: RightHandSides | None = None) -> str:
     """A C file with `void rhs(double t, const double *x, const double *u, double *dx)`.
 
     Standard C99; link with -lm. u may be NULL when there are no inputs.
+
+    variance: of random kicks, per unit of time; `void noise(double t, const double *x, double *s)` is its
+        root
     """
     outputs = [f"dx[{j}]" for j in range(len(equations.states))]
     loads, body = _parts(equations, C, outputs, "const double s{} = {}; /* {} */")
@@ -103,8 +126,23 @@ def to_c(equations: RightHandSides) -> str:
         "{",
         *(f"    {line}" for line in (*loads, "(void)t; (void)x; (void)u;", *body)),
         "}",
+        *([] if variance is None else _c_noise(variance)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _c_noise(variance: RightHandSides) -> list[str]:
+    outputs = [f"s[{j}]" for j in range(len(variance.states))]
+    loads, body = _parts(variance, C, outputs, "const double s{} = {}; /* {} */")
+    roots = [f"{s} = sqrt({s} > 0.0 ? {s} : 0.0);" for s in outputs]
+    return [
+        "",
+        f"/* s is {_KICKS}. */",
+        "void noise(double t, const double *x, double *s)",
+        "{",
+        *(f"    {line}" for line in (*loads, "(void)t; (void)x;", *body, *roots)),
+        "}",
+    ]
 
 
 def _parts(
@@ -235,7 +273,7 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
     variables = (*states, *equations.inputs, *(number.name for number in inside))
     known = dict(zip(variables, identifiers(variables, taken), strict=True))
     known |= {TIME: "time"} if equations.timed else {}
-    lines = [f'model {name} "Made by CINDy"']
+    lines = [f'model {name} "Made by CINDy{equations.remark}"']
     for number in (*numbers, *inside):
         head = number.name if number.place else known[number.name]
         lines.append(f'  parameter Real {head} = {number.value!r} "{_comment(number.meaning)}";')
@@ -309,7 +347,9 @@ def identifiers(names: Sequence[str], taken: Iterable[str]) -> list[str]:
 def _meaning(equations: RightHandSides) -> str:
     if equations.discrete:
         return "the next states"
-    return "the derivatives of the states" if equations.order == 1 else "the second derivatives of the states"
+    kicked = ", without their random kicks," if equations.kicked else ""
+    second = "second " if equations.order == 2 else ""
+    return f"the {second}derivatives of the states{kicked}"
 
 
 def _then(equations: RightHandSides) -> str:

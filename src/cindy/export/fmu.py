@@ -60,7 +60,8 @@ def to_fmu(equations: RightHandSides, path: str | Path, *, initial: ArrayLike | 
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         archive.writestr(
-            "modelDescription.xml", _description(target.stem, guid, variables, len(_switches(equations)))
+            "modelDescription.xml",
+            _description(target.stem, guid, variables, len(_switches(equations)), equations.remark),
         )
         archive.writestr("sources/fmu.c", wrapper)
         archive.writestr("sources/model.h", header)
@@ -147,7 +148,7 @@ def _switches(equations: RightHandSides) -> tuple[Expression, ...]:
     return tuple(dict.fromkeys(switch for each in formulas if each for switch in each.switches()))
 
 
-def _description(name: str, guid: str, variables: _Variables, switches: int) -> str:
+def _description(name: str, guid: str, variables: _Variables, switches: int, remark: str) -> str:
     """modelDescription.xml."""
     d = len(variables.states)
     scalars: list[str] = []
@@ -177,10 +178,12 @@ def _description(name: str, guid: str, variables: _Variables, switches: int) -> 
     slopes = [f'      <Unknown index="{d + k + 1}"/>' for k in range(d)]
     files_of = '<SourceFiles><File name="fmu.c"/></SourceFiles>'
     can = f'modelIdentifier="{_LIBRARY}" canGetAndSetFMUstate="true" canSerializeFMUstate="true"'
+    about = f' description="Made by CINDy{remark}"' if remark else ""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<fmiModelDescription fmiVersion="2.0" modelName={quoteattr(_printable(name))} guid="{guid}"'
-        f' generationTool="CINDy" variableNamingConvention="flat" numberOfEventIndicators="{switches}">',
+        f'{about} generationTool="CINDy" variableNamingConvention="flat"'
+        f' numberOfEventIndicators="{switches}">',
         f"  <ModelExchange {can}>{files_of}</ModelExchange>",
         f'  <CoSimulation {can} canHandleVariableCommunicationStepSize="true">{files_of}</CoSimulation>',
         "  <ModelVariables>",

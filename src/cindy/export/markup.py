@@ -16,7 +16,18 @@ from html import escape
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
 from cindy.export.sides import RightHandSides, format_value
 
-__all__ = ["definition", "left_side", "name", "number", "summand", "term_markup", "to_latex", "with_symbols"]
+__all__ = [
+    "definition",
+    "differential",
+    "left_side",
+    "left_sides",
+    "name",
+    "number",
+    "summand",
+    "term_markup",
+    "to_latex",
+    "with_symbols",
+]
 
 
 @dataclass(frozen=True)
@@ -246,15 +257,30 @@ def to_latex(
             )
             drift = rf"\left({right}\right)" if len(sides) > 1 else right
             parts = [rf"{drift}\,\mathrm{{d}}t"] if sides else []
-            variance = _latex_summands(diffusion, j, symbols=False)
-            if variance:
-                parts.append(rf"\sqrt{{{_LATEX.sum(variance)}}}\,\mathrm{{d}}W_{{{head}{index}}}")
+            size = _kick(_LATEX, list(diffusion.summands(j)))
+            if size:
+                parts.append(rf"{size}\,\mathrm{{d}}W_{{{head}{index}}}")
             right = " + ".join(parts) or "0"
         lines.append(f"{left} &= {right}")
     for parameter, (value, error) in (parameters or {}).items():
         size = _LATEX.number(format_value(abs(value), error if equations.with_errors else math.nan))
         lines.append(f"{_LATEX.name(parameter)} &= {'-' * (value < 0)}{size}")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+
+def _kick(notation: Notation, variance: Sequence[tuple[float, float, Term]]) -> str:
+    """What stands before an increment of noise: 0.5, or the root of a variance that depends on states."""
+    if not variance:
+        return ""
+    if len(variance) == 1 and not variance[0][2]:
+        value, error, _ = variance[0]
+        return notation.number(format_value(math.sqrt(value), error / (2 * math.sqrt(value))))
+    parts = []
+    for value, error, term in variance:
+        size = notation.number(format_value(abs(value), error))
+        factors = notation.thin.join(filter(None, [size, notation.product(term)]))
+        parts.append((notation.minus if value < 0 else "") + factors)
+    return notation.root.format(notation.sum(parts))
 
 
 def _latex_summands(equations: RightHandSides, equation: int, *, symbols: bool) -> list[str]:
@@ -394,8 +420,13 @@ def summand(value: float, error: float, what: Term, *, first: bool, dots: bool =
     return f"<math>{lead}{number(format_value(abs(value), error))}{after}</math>"
 
 
-def left_side(state: str, order: int, *, discrete: bool = False, partial: bool = False) -> str:
-    """The left-hand side of a state's equation, as a whole `math` element: ẋ, ẍ, dS/dt, x[k+1] or u_t."""
+def left_side(
+    state: str, order: int, *, discrete: bool = False, partial: bool = False, dotted: bool = True
+) -> str:
+    """The left-hand side of a state's equation, as a whole `math` element: ẋ, ẍ, dS/dt, x[k+1] or u_t.
+
+    dotted: a name of one letter has a dot above it; otherwise it has dS/dt, as longer names do
+    """
     head, index = _parts(state)
     whole = _lowered(head, index)
     if partial:
@@ -404,12 +435,47 @@ def left_side(state: str, order: int, *, discrete: bool = False, partial: bool =
         inside = (
             whole + '<mo stretchy="false">[</mo><mi>k</mi><mo>+</mo><mn>1</mn><mo stretchy="false">]</mo>'
         )
-    elif len(_letters(head)) == 1:
+    elif dotted and _one_letter(state):
         inside = _lowered(_dotted(head, "˙" if order == 1 else "¨"), index)
     else:
         d, t = (f"<mi>{x}</mi>" if order == 1 else f"<msup><mi>{x}</mi><mn>2</mn></msup>" for x in "dt")
         inside = _MATHML.fraction.format(d + whole, "<mi>d</mi>" + t)
     return f"<math>{inside}<mo>=</mo></math>"
+
+
+def differential(
+    state: str, order: int, drift: Sequence[str], variance: Sequence[tuple[float, float, Term]]
+) -> tuple[str, list[str]]:
+    """The two sides of dx = (…) dt + √(…) dW, in whole `math` elements.
+
+    drift: its summands; variance: of the kicks, as (coefficient, error, term)
+    """
+    whole = _lowered(*_parts(state)) if order == 1 else name(f"{state}'")
+    time = f'{_MATHML.thin}<mi>d</mi><mi class="v">t</mi>'
+    sides = list(drift)
+    if len(sides) > 1:
+        sides = ['<math><mo stretchy="false">(</mo></math>', *sides]
+        sides.append(f'<math><mo stretchy="false">)</mo>{time}</math>')
+    elif sides:
+        sides[0] = sides[0].removesuffix("</math>") + f"{time}</math>"
+    size = _kick(_MATHML, variance)
+    if size:
+        lead = "<mo>+</mo>" if sides else ""
+        increment = _lowered('<mi class="v">W</mi>', whole)
+        sides.append(f"<math>{lead}{size}{_MATHML.thin}<mi>d</mi>{increment}</math>")
+    return f"<math><mi>d</mi>{whole}<mo>=</mo></math>", sides or ["<math><mn>0</mn></math>"]
+
+
+def left_sides(
+    states: Sequence[str], order: int, *, discrete: bool = False, partial: bool = False
+) -> list[str]:
+    """The left-hand sides of all states, in one style: dots only where every name has one letter."""
+    dotted = all(_one_letter(state) for state in states)
+    return [left_side(state, order, discrete=discrete, partial=partial, dotted=dotted) for state in states]
+
+
+def _one_letter(state: str) -> bool:
+    return len(_letters(_parts(state)[0])) == 1
 
 
 def definition(what: str, value: float, error: float) -> tuple[str, str]:

@@ -18,7 +18,7 @@ __all__ = ["to_sbml"]
 
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <sbml xmlns="http://www.sbml.org/sbml/level3/version2/core" level="3" version="2">
-  <model id="cindy">
+  <model id="cindy">{0}
     <listOfCompartments>
       <compartment id="volume_" spatialDimensions="3" size="1" constant="true"/>
     </listOfCompartments>"""
@@ -73,8 +73,12 @@ def to_sbml(equations: RightHandSides, *, initial: ArrayLike | None = None) -> s
         for own, state, at in zip(ids, equations.states, start, strict=True)
     ]
     rules = [_RULE.format(ids[j], _side(equations, j, names)) for j in range(len(ids))]
+    notes = ""
+    if equations.remark:
+        sentence = f"Made by CINDy{equations.remark}."
+        notes = f'\n    <notes><p xmlns="http://www.w3.org/1999/xhtml">{sentence}</p></notes>'
     body = [
-        _HEAD,
+        _HEAD.format(notes),
         "    <listOfSpecies>", *species, "    </listOfSpecies>",
         "    <listOfRules>", *rules, "    </listOfRules>",
         "  </model>",

@@ -9,8 +9,8 @@ from decimal import Context, Decimal
 
 import numpy as np
 
+from cindy._arrays import Floats
 from cindy._check import floats, unique_names
-from cindy._types import Floats
 from cindy.basis import TIME, Term, spatial, term_label, term_variables, variable_label
 from cindy.errors import DataError
 
@@ -26,6 +26,7 @@ class RightHandSides:
     errors: of the shape of coef; nan where unknown; with_errors: whether they are to be written
     order: 1 for x' = F, 2 for x'' = F
     discrete: whether F gives the next state instead of a derivative
+    kicked: whether random kicks come on top of F, for exporters that have no place for them to say so
     """
 
     terms: tuple[Term, ...]
@@ -37,6 +38,7 @@ class RightHandSides:
     with_errors: bool
     order: int
     discrete: bool
+    kicked: bool
 
     @classmethod
     def of(
@@ -49,6 +51,7 @@ class RightHandSides:
         errors: Floats | None = None,
         order: int = 1,
         discrete: bool = False,
+        kicked: bool = False,
     ) -> RightHandSides:
         """The equations of a model.
 
@@ -71,8 +74,14 @@ class RightHandSides:
         measured = tuple(name for name in names[d:] if name != TIME)
         timed = len(measured) < len(names) - d
         return cls(
-            tuple(terms), values, names[:d], measured, timed, spread, errors is not None, order, discrete
-        )
+            tuple(terms), values, names[:d], measured, timed, spread, errors is not None, order, discrete,
+            kicked,
+        )  # fmt: skip
+
+    @property
+    def remark(self) -> str:
+        """What a form without noise leaves out; empty where nothing is."""
+        return ": the drift alone, random kicks are left out" if self.kicked else ""
 
     @property
     def rates(self) -> tuple[str, ...]:

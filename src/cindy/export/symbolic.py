@@ -8,9 +8,8 @@ from functools import reduce
 from operator import add, mul
 from typing import Any
 
-from cindy._extras import require
 from cindy.basis import COMPARISONS, TIME, Expression, Factor
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 from cindy.export.sides import RightHandSides
 
 __all__ = ["to_casadi", "to_sympy"]

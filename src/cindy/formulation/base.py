@@ -8,13 +8,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._arrays import Space
-from cindy._check import integer
-from cindy._types import Floats
+from cindy._arrays import Floats, Space
+from cindy._check import integer, one_of
 from cindy.basis import Basis
 from cindy.calculus import derivative
 from cindy.data import Trajectory
-from cindy.errors import DataError
 from cindy.states import Motion
 
 __all__ = ["STRETCH", "Formulation", "Pair"]
@@ -34,6 +32,10 @@ class Formulation(ABC):
     A formulation cuts a gap-free segment into stretches of consecutive samples,
     and makes the rows of any run of stretches from those samples and a few
     neighbours; so a segment can be taken in pieces of any size, with the same rows.
+
+    >>> import cindy
+    >>> isinstance(cindy.Discrete(), cindy.Formulation), cindy.Integral(order=2).order
+    (True, 2)
     """
 
     # discrete: the right-hand side gives the next state, not a rate
@@ -161,7 +163,6 @@ class Formulation(ABC):
 
     def _check_common(self) -> None:
         where = type(self).__name__
-        if self.order not in (1, 2):
-            raise DataError(f"{where}: `order` must be 1 (x' = F) or 2 (x'' = F), but is {self.order!r}.")
+        one_of(self.order, (1, 2), f"{where}: `order` of x' = F or x'' = F")
         if self.smooth is not None:
             integer(self.smooth, f"{where}: `smooth`", least=1)

@@ -7,8 +7,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._arrays import Floats
 from cindy._check import integer
-from cindy._types import Floats
 from cindy.basis import Basis
 from cindy.calculus import derivative
 from cindy.data import Trajectory
@@ -28,6 +28,13 @@ class Differential(Formulation):
     2 half_width + 1 samples; None: as wide as the noise in the data asks for.
 
     smooth: half-width of a local-polynomial smoother of the states inside ψ
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 3, 200)
+    >>> model = cindy.identify(cindy.Trajectory(t, np.exp(-t), ("x",)), "poly:1", formulation=Differential())
+    >>> model.terms, model.coef.ravel().round(3).tolist()
+    (('1', 'x'), [0.0, -1.0])
     """
 
     kind: ClassVar[str] = "differential"

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis
 from cindy.data import Trajectory
 from cindy.formulation.base import STRETCH, Formulation, Pair
@@ -24,6 +24,14 @@ class Discrete(Formulation):
     """The next sample equals ψ(x) Ξ at this one: x[k + 1] = F(x[k]), on a uniform grid.
 
     A step of two or more (a missing sample) is passed over.
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> x = [0.4]
+    >>> for _ in range(60):
+    ...     x.append(3.7 * x[-1] * (1 - x[-1]))
+    >>> print(cindy.identify((np.arange(61.0), x), "poly:2", formulation=Discrete()).to_text(errors=False))
+    x1[k+1] = 3.7 x1 - 3.7 x1^2
     """
 
     kind: ClassVar[str] = "discrete"

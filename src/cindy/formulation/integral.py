@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._arrays import Space
-from cindy._check import integer, unique_names
-from cindy._types import Floats
+from cindy._arrays import Floats, Space
+from cindy._check import flag, integer, non_negative, one_of, short, unique_names
 from cindy.basis import Basis, Polynomial
 from cindy.calculus import (
     apply_alike,
@@ -68,6 +67,14 @@ class Integral(Formulation):
         None: guessed from the data, and settled by `identify` from a first model
     rates: whether terms may hold the rates of the states, for x'' = F(x, x'): the rate of x is the variable
         x'. `identify` fits them as states that nobody measured; `rate` serves where models meet data
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.cos(2 * t), ("x",))
+    >>> model = cindy.identify(swing, "poly:1", formulation=Integral(order=2))
+    >>> print(model.to_text(errors=False))
+    x'' = -4 x
     """
 
     kind: ClassVar[str] = "integral"
@@ -84,19 +91,20 @@ class Integral(Formulation):
 
     def __post_init__(self) -> None:
         self._check_common()
-        if self.initial not in ("free", "first"):
-            raise DataError(f'Integral: `initial` must be "free" or "first", but is {self.initial!r}.')
-        if self.window is not None and self.window != 0:
+        one_of(self.initial, ("free", "first"), "Integral: `initial`")
+        if self.window is not None and integer(self.window, "Integral: `window`", least=0) != 0:
             integer(self.window, "Integral: `window` (0: whole trajectories)", least=self.min_samples)
         if self.degree is not None:
             integer(self.degree, "Integral: `degree`", least=1)
         if self.half_width is not None:
             integer(self.half_width, "Integral: `half_width`", least=1)
-        if self.feedback is not None and not 0 <= self.feedback < np.inf:
-            raise DataError(f"Integral: `feedback` must be at least 0, but is {self.feedback!r}.")
+        if self.feedback is not None:
+            non_negative(self.feedback, "Integral: `feedback`")
         if self.rate is not None:
-            object.__setattr__(self, "rate", (int(self.rate[0]), int(self.rate[1])))
-        if self.rates and (self.order != 2 or self.initial != "free" or self.smooth is not None):
+            object.__setattr__(self, "rate", _degree_and_width(self.rate))
+        if flag(self.rates, "Integral: `rates`") and (
+            self.order != 2 or self.initial != "free" or self.smooth is not None
+        ):
             raise DataError(
                 "Integral: `rates` are for x'' = F(x, x') with states fitted: they need order=2, "
                 f'initial="free" and smooth=None, but the form is {self!r}.'
@@ -323,6 +331,17 @@ class Integral(Formulation):
             else:
                 made.append(without_polynomials(stack, at, self.order))
         return np.concatenate(made)
+
+
+def _degree_and_width(rate: Any) -> tuple[int, int]:
+    """What is said of the derivative that a rate is estimated by."""
+    if not isinstance(rate, (tuple, list)) or len(rate) != 2:
+        raise DataError(f"Integral: `rate` must be a pair (degree, half-width), but is {short(rate)}.")
+    degree, half_width = rate
+    return (
+        integer(degree, "Integral: the degree of `rate`", least=1),
+        integer(half_width, "Integral: the half-width of `rate`", least=1),
+    )
 
 
 @lru_cache(maxsize=64)

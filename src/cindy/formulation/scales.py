@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis
 from cindy.calculus import Operator, derivative_weights, interval_weights
 from cindy.data import LOOK, LOOK_SAMPLES, Trajectory, noise_level, periods, some_segments
@@ -67,25 +68,47 @@ def stacks(rows: Floats, t: Floats, edges: Ints) -> Iterator[tuple[Floats, Float
         yield rows[a:b].reshape(-1, length, rows.shape[1]), t[a:b].reshape(-1, length)
 
 
-# `python -m benchmarks constants` changes these on 32 data sets: all are right whatever they are, and the
-# errors of coefficients stay within a tenth.
-_FEW_PERIODS = 3.0
-"""Swings up to which a trajectory stays whole: with 1 errors are larger by 8 %, with 9 smaller by 2 %, but
-a chaotic solution of nine swings is no smooth function of its first state."""
-_SHORTEST_WINDOW = 24
-"""Samples; with 72 errors are smaller by 5 %, with 8 the same."""
-_ENOUGH_WINDOWS = 12
-"""Windows that errors are judged by; with 3 or 48 errors are smaller by 2 % or less."""
+@dataclass(frozen=True)
+class _Windows:
+    """How windows and local polynomials are chosen."""
+
+    # `python -m benchmarks constants` changes these on 32 data sets: all are right whatever they are, and the
+    # errors of coefficients stay within a tenth.
+    few_periods: float = 3.0
+    """Swings up to which a trajectory stays whole: with 1 errors are larger by 8 %, with 9 smaller by 2 %,
+    but a chaotic solution of nine swings is no smooth function of its first state."""
+    shortest_window: int = 24
+    """Samples; with 72 errors are smaller by 5 %, with 8 the same."""
+    enough_windows: int = 12
+    """Windows that errors are judged by; with 3 or 48 errors are smaller by 2 % or less."""
+    degrees: tuple[int, ...] = (8, 6, 4, 2)
+    """Of local polynomials for derivatives, that of least bias first; on even grids odd ones repeat a
+    neighbour."""
+    widths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
+    """Half-widths to choose from, about a quarter apart."""
+    # A first guess, which the model found with it replaces: changed on the 32 data sets of
+    # `python -m benchmarks constants`, none of these moves the error of coefficients by more than a part
+    # in 500.
+    widths_of_feedback: tuple[int, ...] = (4, 6, 9, 13, 19, 28, 40, 60)
+    """Half-widths of the local polynomials that slopes are taken from, half as wide again each."""
+    degree: int = 4
+    """Of these polynomials."""
+    clear: float = 0.1
+    """Share of noise in a mean square below which it is trusted."""
+    negligible: float = 0.05
+    """Mean square of the drift within a window, in units of the noise, below which there is none."""
+    samples: int = 400
+    """At which the Jacobian of a model is averaged."""
+
+
+_WINDOWS = _Windows()
+
+
 _HARMLESS = float(np.log(1.5))
 """Neighbouring time steps that differ by less do not magnify noise."""
-_DEGREES = (8, 6, 4, 2)
-"""Of local polynomials for derivatives, that of least bias first; on even grids odd ones repeat a
-neighbour."""
 _QUADRATURES = ((8, 4), (8, 5), (8, 6), (6, 3), (6, 4), (6, 5), (4, 3), (4, 4), (2, 2), (2, 3))
 """Degree and half-width for integrals, that of least bias first: nine points, then fewer degrees on as
 many points or more."""
-_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)
-"""Half-widths to choose from, about a quarter apart."""
 
 
 def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
@@ -96,7 +119,7 @@ def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
     too few of them to judge errors by, but no less than half a period.
     """
     half = half_period(trajectories, least=least)
-    enough = sum(len(one) for one in trajectories) // _ENOUGH_WINDOWS
+    enough = sum(len(one) for one in trajectories) // _WINDOWS.enough_windows
     return min(max(half, enough), 3 * half)
 
 
@@ -110,9 +133,9 @@ def half_period(trajectories: Sequence[Trajectory], *, least: int) -> int:
         return 0
     turns = np.array([periods(s) for s in segments])
     lengths = np.array([len(s) for s in segments], dtype=float)
-    if np.median(turns) < _FEW_PERIODS:
+    if np.median(turns) < _WINDOWS.few_periods:
         return 0
-    return max(round(float(np.median(lengths / turns)) / 2), least, _SHORTEST_WINDOW)
+    return max(round(float(np.median(lengths / turns)) / 2), least, _WINDOWS.shortest_window)
 
 
 def derivative_window(
@@ -216,24 +239,10 @@ def _candidates(
 ) -> list[tuple[int, int]]:
     """(degree, half-width) to choose from; the first is the one of least bias."""
     widest = max((samples - 1) // 2, 1)
-    widths = [half_width] if half_width else sorted({min(w, widest) for w in _WIDTHS})
-    degrees = [degree] if degree else _DEGREES
+    widths = [half_width] if half_width else sorted({min(w, widest) for w in _WINDOWS.widths})
+    degrees = [degree] if degree else _WINDOWS.degrees
     pairs = [(p, w) for p in degrees for w in widths if order <= p <= 2 * w]
     return pairs or [(degree or max(order, 2 * widths[-1]), half_width or max(widths[-1], 1))]
-
-
-# A first guess, which the model found with it replaces: changed on the 32 data sets of `python -m benchmarks
-# constants`, none of these moves the error of coefficients by more than a part in 500.
-_WIDTHS_OF_FEEDBACK = (4, 6, 9, 13, 19, 28, 40, 60)
-"""Half-widths of the local polynomials that slopes are taken from, half as wide again each."""
-_DEGREE = 4
-"""Of these polynomials."""
-_CLEAR = 0.1
-"""Share of noise in a mean square below which it is trusted."""
-_NEGLIGIBLE = 0.05
-"""Mean square of the drift within a window, in units of the noise, below which there is none."""
-_SAMPLES = 400
-"""At which the Jacobian of a model is averaged."""
 
 
 def feedback_of_data(trajectories: Sequence[Trajectory], order: int, window: int) -> float:
@@ -242,19 +251,19 @@ def feedback_of_data(trajectories: Sequence[Trajectory], order: int, window: int
     With order 1, x'' = J x'; with order 2, x'' = J x: the ratio of their mean squares.
     Zero where noise hides the derivatives, or where the drift within a window is negligible.
     """
-    segments = [s for s in some_segments(trajectories) if len(s) > 2 * _WIDTHS_OF_FEEDBACK[0]]
+    segments = [s for s in some_segments(trajectories) if len(s) > 2 * _WINDOWS.widths_of_feedback[0]]
     if not segments:
         return 0.0
     noise = np.mean([noise_level(s) ** 2 for s in segments], axis=0)
     low = 2 - order
-    for width in _WIDTHS_OF_FEEDBACK:
+    for width in _WINDOWS.widths_of_feedback:
         fit = [s.part(0, min(len(s), 600)) for s in segments if len(s) > 2 * width]
         if not fit:
             return 0.0
         slow, slow_gain = _mean_squares(fit, low, width)
         fast, fast_gain = _mean_squares(fit, 2, width)
         share = noise * fast_gain / np.maximum(fast, 1e-300)
-        if float(np.median(share)) < _CLEAR:
+        if float(np.median(share)) < _WINDOWS.clear:
             below = np.maximum(slow - noise * slow_gain, 1e-300)
             ratio = float(np.median((fast - noise * fast_gain) / below))
             return _unless_negligible(max(ratio, 0.0), segments, order, window)
@@ -267,7 +276,7 @@ def feedback_of_model(
     """The mean square of the Jacobian of known equations, each state in units of its noise."""
     segments = [s for one in trajectories for s in one.segments()]
     values = np.concatenate([s.values for s in segments])
-    values = values[np.unique(np.linspace(0, len(values) - 1, _SAMPLES).astype(int))]
+    values = values[np.unique(np.linspace(0, len(values) - 1, _WINDOWS.samples).astype(int))]
     used = np.flatnonzero(coef.any(axis=1))
     slopes = basis.derivative(values, segments[0].variables)[:, used, : coef.shape[1]]
     jacobian = np.einsum("mnv,ni->miv", slopes, coef[used])
@@ -281,7 +290,7 @@ def _mean_squares(segments: Sequence[Trajectory], order: int, width: int) -> tup
     """Mean squares (states,) of a derivative away from the ends, and by how much it magnifies noise."""
     squares, gains, count = 0.0, 0.0, 0
     for s in segments:
-        weights = derivative_weights(s.t, order=order, degree=_DEGREE, half_width=width)[width:-width]
+        weights = derivative_weights(s.t, order=order, degree=_WINDOWS.degree, half_width=width)[width:-width]
         x = s.x - s.x.mean(axis=0)
         squares = squares + np.sum((weights @ x) ** 2, axis=0)
         gains += float(np.sum(weights.data**2))
@@ -293,4 +302,4 @@ def _unless_negligible(strength: float, segments: Sequence[Trajectory], order: i
     """Zero where the drift over a window is far below the noise: rows then stay as they are."""
     lengths = [s.t[min(window or len(s), len(s)) - 1] - s.t[0] for s in segments]
     horizon = float(np.median(lengths))
-    return strength if strength * horizon ** (2 * order) > _NEGLIGIBLE else 0.0
+    return strength if strength * horizon ** (2 * order) > _WINDOWS.negligible else 0.0

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
+from cindy._check import numbers, one_of, short
 from cindy.basis import Basis
 from cindy.data import Field
 from cindy.errors import DataError
@@ -37,6 +38,14 @@ class Weak(Formulation):
     powers: p of φ = (1 − s²)^p, likewise
     noise: standard deviation of the fields, one or one a field; None: measured
     thin: along space and time, of how many samples one is used; None: as many as share no noise
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> x, t = np.linspace(0, 2 * np.pi, 64, endpoint=False), np.linspace(0, 1, 80)
+    >>> u = sum(np.exp(-0.5 * k**2 * t) * np.sin(k * x + k)[:, None] for k in (1, 2, 3))
+    >>> heat = cindy.Field(u=u, x=x, t=t, periodic="x")
+    >>> print(cindy.identify(heat, cindy.Derivatives(1, order=2), formulation=Weak()).to_text(errors=False))
+    u_t = 0.5 u_xx
     """
 
     kind: ClassVar[str] = "weak"
@@ -50,17 +59,17 @@ class Weak(Formulation):
     thin: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.order not in (1, 2):
-            raise DataError(f"Weak: `order` must be 1 (u_t = F) or 2 (u_tt = F), but is {self.order!r}.")
-        if self.time not in ("weak", "integral"):
-            raise DataError(f'Weak: `time` must be "weak" or "integral", but is {self.time!r}.')
+        one_of(self.order, (1, 2), "Weak: `order` of u_t = F or u_tt = F")
+        one_of(self.time, ("weak", "integral"), "Weak: `time`")
         for name in ("half_widths", "powers", "noise", "thin"):
             value = getattr(self, name)
             if isinstance(value, (list, np.ndarray)):
-                object.__setattr__(self, name, tuple(np.asarray(value).tolist()))
+                numbers(value, f"Weak: `{name}`")
+                given = value if isinstance(value, list) else value.tolist()
+                object.__setattr__(self, name, tuple(given) if isinstance(given, list) else given)
         noise = self.noise
-        if noise is not None and not np.all(np.asarray(noise, dtype=float) >= 0):
-            raise DataError(f"Weak: `noise` must be at least 0, but is {self.noise!r}.")
+        if noise is not None and not np.all(numbers(noise, "Weak: `noise`") >= 0):
+            raise DataError(f"Weak: `noise` must be at least 0, but is {short(self.noise)}.")
 
     @property
     def signature(self) -> dict[str, Any]:

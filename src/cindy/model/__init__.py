@@ -1,10 +1,9 @@
 """Equations and what can be done with them: simulate, score, diagnose, save."""
 
-from cindy.model.comparison import Comparison, compare, residuals
-from cindy.model.denoised import Denoised
-from cindy.model.diagnostics import Diagnostics, diagnose
-from cindy.model.field_comparison import explained_rows, matched_fields
-from cindy.model.field_diagnostics import FieldComparison, compare_fields, diagnose_fields
+from cindy.model.comparison import Comparison, compare, explained_rows, matched_fields, residuals
+from cindy.model.denoised import Denoised, completed
+from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
+from cindy.model.ensemble import Density, band, densities
 from cindy.model.matching import (
     between,
     inside_domain,
@@ -16,29 +15,35 @@ from cindy.model.matching import (
 )
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
+from cindy.model.readouts import Readouts
 from cindy.model.records import Estimate, Run
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, drawn, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
-from cindy.model.story import definitions, determination, difference, facts
+from cindy.model.story import definitions, determination, difference, facts, spoken
 
 __all__ = [
     "Comparison",
     "Denoised",
+    "Density",
     "Diagnostics",
     "Estimate",
     "FieldComparison",
     "Limits",
     "Model",
     "Path",
+    "Readouts",
     "Run",
     "Solution",
     "Spectral",
     "Summand",
+    "band",
     "between",
     "compare",
     "compare_fields",
+    "completed",
     "definitions",
+    "densities",
     "determination",
     "diagnose",
     "diagnose_fields",
@@ -55,6 +60,7 @@ __all__ = [
     "run_names",
     "solutions",
     "spectral_solution",
+    "spoken",
     "unmeasured",
     "with_inputs",
 ]

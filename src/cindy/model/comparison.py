@@ -1,26 +1,120 @@
-"""A model beside data: residuals sample by sample, R², and solutions for as long as the model can predict."""
+"""A model beside data: residuals sample by sample, R², and solutions for as long as the model can predict.
+
+Trajectories and fields each have their own unit: samples of a state, or weak rows of a field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cindy._arrays import one_thread
-from cindy._check import integer
-from cindy._types import Floats
+from cindy._arrays import Floats, one_thread
+from cindy._check import integer, one_of
 from cindy.calculus import derivative
-from cindy.data import Trajectory, noise_level
+from cindy.data import Field, Trajectory, as_fields, as_trajectories, is_fields, noise_level
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
+from cindy.least_squares import LeastSquares
+from cindy.model.denoised import completed
 from cindy.model.equations import Equations
-from cindy.model.field_comparison import score_fields
+from cindy.model.field_simulation import simulate_field
 from cindy.model.matching import inside_domain, matched
+from cindy.model.readouts import as_states
+from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions
+from cindy.summary import accumulate
 
-__all__ = ["KINDS", "Comparison", "Residual", "autocorrelation", "compare", "residuals", "score"]
+__all__ = [
+    "KINDS",
+    "Comparison",
+    "Residual",
+    "autocorrelation",
+    "compare",
+    "explained_rows",
+    "field_rows_of",
+    "matched_fields",
+    "residuals",
+    "score",
+    "score_fields",
+    "solved_field",
+]
+
+
+def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
+    """Whatever a user may hold, as fields with the variables of the model; or an error."""
+    if not is_fields(data):
+        raise DataError(f"{where}: a model of fields needs a Field, or a list of them.")
+    found = as_fields(data)
+    one = found[0]
+    if (one.states, one.inputs) != (model.states, model.inputs):
+        about, got = (", ".join(names) for names in (model.variables, one.variables))
+        raise DataError(f"{where}: the model is about {about}, but the fields hold {got}.")
+    return found
+
+
+def score_fields(model: Equations, data: Any, kind: str, *, window: int | None) -> float:
+    """R², the mean over the fields; see `Model.score`."""
+    fields = matched_fields(model, data, "score")
+    if kind == "derivative":
+        raise DataError(
+            'score: no derivative of a field is estimated. Use kind="equation", which integrates against '
+            'test functions, or kind="trajectory".'
+        )
+    if kind == "equation":
+        return explained_rows(model, field_rows_of(model, fields)[1])
+    if window is not None:
+        integer(window, "score: `window`", least=2)
+    rest, whole = np.zeros(len(model.states)), np.zeros(len(model.states))
+    for field in fields:
+        found = solved_field(model, field, window=window)
+        for j, state in enumerate(model.states):
+            measured, solved = field[state], found[state]
+            if np.isnan(solved).any():
+                return -np.inf
+            rest[j] += np.nansum((measured - solved) ** 2)
+            whole[j] += np.nansum((measured - np.nanmean(measured)) ** 2)
+    return float(np.mean(1.0 - rest / np.where(whole > 0, whole, 1.0)))
+
+
+def field_rows_of(model: Equations, fields: Sequence[Field]) -> tuple[Formulation, LeastSquares]:
+    """The form, and the rows of the fields in it, as one objective."""
+    summary = accumulate(list(fields), model.basis, formulation=model.formulation, blocks=1)
+    return summary.formulation, summary.total
+
+
+def explained_rows(model: Equations, total: LeastSquares) -> float:
+    """R² of equations in the rows of fields, whose mean test functions take out; the mean over the states."""
+    left = np.sum((total.design @ model.coef - total.target) ** 2, axis=0)
+    whole = np.sum(total.target**2, axis=0)
+    return float(np.mean(1.0 - np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0)))
+
+
+def solved_field(
+    model: Equations,
+    field: Field,
+    *,
+    window: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Floats]:
+    """The solution at the times of a field, by state; NaN after a blow-up.
+
+    It starts from the smoothed field, where nothing is missing, since noise in the start would be carried
+    along; afresh every `window` samples if given.
+    """
+    holes = any(np.isnan(field[state]).any() for state in field.states)
+    start = field if holes else field.smoothed()
+    values = {state: np.full(field.shape, np.nan) for state in field.states}
+    every = len(field) if window is None else window
+    for low in range(0, len(field), every):
+        high = min(low + every, len(field))
+        begun = start.part(low, high)
+        made = simulate_field(model, begun, field.t[low:high], limits=Limits(), progress=progress)
+        for state in field.states:
+            values[state][..., low : low + len(made)] = made[state]
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +144,7 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
     >>> one.values.shape, bool(abs(one.values).max() < 1e-8)
     ((50, 1), True)
     """
-    data = inside_domain(model, matched(model, trajectories, "residuals"))[0]
+    data = inside_domain(model, completed(model, matched(model, trajectories, "residuals")))[0]
     form = model.formulation.fit_to(data)
     found: list[Residual] = []
     for i, one in enumerate(data):
@@ -75,25 +169,36 @@ def autocorrelation(found: Sequence[Residual], lags: int) -> Floats:
     NaN where no window is long enough, or nothing varies.
     """
     states = found[0].values.shape[1]
-    products, counts = np.zeros((lags + 1, states)), np.zeros(lags + 1)
+    products, counts = np.zeros((lags + 1, states)), np.zeros((lags + 1, states))
     for one in found:
         n = len(one.values)
         for lag in range(min(lags, n - 1) + 1):
-            products[lag] += np.sum(one.values[: n - lag] * one.values[lag:], axis=0)
-            counts[lag] += n - lag
+            pairs = one.values[: n - lag] * one.values[lag:]
+            products[lag] += np.nansum(pairs, axis=0)
+            counts[lag] += np.count_nonzero(np.isfinite(pairs), axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = products / counts[:, None]
+        means = products / counts
         return np.asarray(means / means[0])
 
 
-_FOLLOWS = 0.9
-"""R² of every state, as a share of what noise leaves to explain, above which solutions run through."""
-_OFF = 0.5
-"""Of the spread, beyond the noise: a solution that is further off has left the data, at R² = 0.75."""
-_SHORTEST = 20
-"""Samples of a window, at least: in fewer, any curve follows the data."""
-_TRIES = 3
-"""Halvings of the window: an eighth of the time over which solutions seem to follow."""
+@dataclass(frozen=True)
+class _Horizon:
+    """For how long a solution counts as following the data."""
+
+    follows: float = 0.9
+    """R² of every state, as a share of what noise leaves to explain, above which solutions run through."""
+    off: float = 0.5
+    """Of the spread, beyond the noise: a solution that is further off has left the data, at R² = 0.75."""
+    shortest: int = 20
+    """Samples of a window, at least: in fewer, any curve follows the data."""
+    shortest_steps: int = 6
+    """The same for maps, each sample of which is a step of the law: chaotic ones forget their start in
+    ten."""
+    tries: int = 3
+    """Halvings of the window: an eighth of the time over which solutions seem to follow."""
+
+
+_HORIZON = _Horizon()
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +228,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     That time is the median over the solutions of how long each stays within half of the spread of the data,
     beyond their noise; it is halved where solutions of that length do not follow either.
     """
-    least = 4 if model.order == 2 else 2
+    least, data = 4 if model.order == 2 else 2, completed(model, data)
     # A stretch that is too short to start from has nothing to be compared with.
     kept = [one for one in data if one.segments() and min(len(part) for part in one.segments()) >= least]
     whole = tuple(solutions(model, kept))
@@ -132,12 +237,13 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     stopped = tuple(dict.fromkeys(one.simulated.stopped for one in whole if one.simulated.stopped))
     found, window = whole, None
     allowed = _explainable(whole, states)
-    enough = _FOLLOWS * allowed
+    enough = _HORIZON.follows * allowed
     if np.any(explained < enough) and whole:
-        shortest = max(getattr(model.formulation, "window", 0) or 0, _SHORTEST)
+        few = _HORIZON.shortest_steps if model.formulation.discrete else _HORIZON.shortest
+        shortest = max(getattr(model.formulation, "window", 0) or 0, few)
         length = int(np.median([_follows(one) for one in whole]))
         longest = max(len(one.measured) for one in whole)
-        for _ in range(_TRIES):
+        for _ in range(_HORIZON.tries):
             length = max(length, min(shortest, longest))
             if length >= longest:
                 break
@@ -157,7 +263,9 @@ def _follows(one: Solution) -> int:
     spread = np.where(spread > 0, spread, np.inf)
     off = (one.simulated.x - one.measured.x[: len(one.simulated)]) / spread
     allowed = (
-        np.hypot(_OFF, float(np.max(noise_level(one.measured) / spread))) if len(one.measured) >= 8 else _OFF
+        np.hypot(_HORIZON.off, float(np.max(noise_level(one.measured) / spread)))
+        if len(one.measured) >= 8
+        else _HORIZON.off
     )
     few = max(3, len(one.measured) // 50)
     size = np.convolve(np.mean(off**2, axis=1), np.ones(few) / few, mode="same")
@@ -193,12 +301,12 @@ KINDS = ("equation", "trajectory", "derivative")
 
 
 def score(model: Equations, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
-    """R², the mean over the states; see `Model.score`."""
-    if kind not in KINDS:
-        raise DataError(f"score: `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
+    """R², the mean over the states, or over the read-outs that data are; see `Model.score`."""
+    one_of(kind, KINDS, "score: `kind`")
     if model.formulation.for_fields:
         return score_fields(model, trajectories, kind, window=window)
-    data = inside_domain(model, matched(model, trajectories, "score"))[0]
+    measured, readouts = as_states(model, as_trajectories(trajectories))
+    data = inside_domain(model, completed(model, matched(model, measured, "score")))[0]
     if kind == "trajectory":
         pairs = list(_solutions(model, data, window))
     elif kind == "derivative" and model.formulation.discrete:
@@ -211,7 +319,10 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
         raise DataError("score: no trajectory has enough complete samples in a row to be compared.")
     # The integral form has taken the unknown initial state out already: there is no mean left to take out.
     centred = not (kind == "equation" and model.formulation.integrates)
-    return _determination(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)), centred=centred)
+    seen, modelled = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    if readouts is not None:
+        seen, modelled = (readouts.columns_of(model.states, values) for values in (seen, modelled))
+    return _determination(seen, modelled, centred=centred)
 
 
 def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Compared]:

@@ -12,21 +12,31 @@ they are computed under the equations as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
+from cindy.basis import Custom
 from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
-from cindy.least_squares import LeastSquares
+from cindy.least_squares import LeastSquares, Rows
 from cindy.model.equations import Equations
+from cindy.model.readouts import as_states
 from cindy.states import Fitted, Motion, smoothed, states_under
 
-__all__ = ["Denoised", "EquationRows", "denoised_states", "denoised_under", "smooth", "with_hidden_states"]
+__all__ = [
+    "Denoised",
+    "EquationRows",
+    "completed",
+    "denoised_states",
+    "denoised_under",
+    "smooth",
+    "with_hidden_states",
+]
 
 _MOST_COLUMNS = 300
 """Coefficients up to which the rows of other data are made for every term; beyond, for those of the model
@@ -58,6 +68,7 @@ class Denoised:
     white: the white rows as one objective; columns: (k,) flat places of its coefficients in `coef`
     loss: (states,) squares that the equations leave of the white rows, over the squares of their targets
     measured: the trajectories, for telling whether data are these
+    constraints: over the coefficients of `columns`; None where there are none
     """
 
     states: dict[int, Floats]
@@ -65,9 +76,17 @@ class Denoised:
     columns: Ints
     loss: Floats
     measured: tuple[Trajectory, ...] = ()
+    constraints: Rows | None = None
 
     @classmethod
-    def of(cls, motion: Motion, fitted: Fitted, white: LeastSquares, candidates: Ints) -> Denoised | None:
+    def of(
+        cls,
+        motion: Motion,
+        fitted: Fitted,
+        white: LeastSquares,
+        candidates: Ints,
+        constraints: Rows | None = None,
+    ) -> Denoised | None:
         """From the motion that was searched, its fitted states and the white rows of the candidates.
 
         None where the states are those of a part of the data, and the rows were summed up elsewhere.
@@ -77,7 +96,8 @@ class Denoised:
         count = len(motion.sought)
         equation = np.searchsorted(motion.sought, candidates % motion.states)
         columns = candidates // motion.states * count + equation
-        return cls(_by_trajectory(motion, fitted), white, columns, _loss(motion, fitted))
+        states, loss = _by_trajectory(motion, fitted), _loss(motion, fitted)
+        return cls(states, white, columns, loss, constraints=constraints)
 
     def of_data(self, measured: Sequence[Trajectory]) -> Denoised:
         """The same, with the data that the states belong to."""
@@ -101,7 +121,8 @@ class Denoised:
             begin = int(np.searchsorted(whole.t, part.t[0]))
             here = slice(begin, begin + len(part))
             same = whole.states == part.states and np.array_equal(whole.t[here], part.t)
-            if same and np.array_equal(whole.x[here], part.x, equal_nan=True) and number in self.states:
+            # What was not measured may have been filled in with the states themselves.
+            if same and number in self.states and _agree(whole.x[here], part.x):
                 return self.states[number][here]
         return None
 
@@ -136,7 +157,7 @@ def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
     """
     if model.formulation.for_fields:
         raise DataError("smooth: states are estimated along trajectories; values of fields are not.")
-    data = with_hidden_states(model, as_trajectories(trajectories))
+    data = with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
     found = denoised_states(model, data)
     if found is None and np.isfinite([*model.noise, *model.model_error]).all():
         raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
@@ -165,6 +186,29 @@ def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats
     states = _by_trajectory(*solved)
     width = solved[0].states
     return [states.get(k, np.full((len(one), width), np.nan)) for k, one in enumerate(data)]
+
+
+def _agree(whole: Floats, part: Floats) -> bool:
+    return bool(np.all((whole == part) | np.isnan(whole)))
+
+
+def completed(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
+    """The data with estimated states where most rows lack a measurement; else the data as they are.
+
+    Sensors with clocks of their own share no instant, so that no row is complete and nothing could be
+    compared. Entries that are filled in count as explained.
+    """
+    seen = [np.isfinite(one.x) for one in data]
+    complete = sum(int(one.all(axis=1).sum()) for one in seen)
+    if 2 * complete > sum(int(one.any(axis=1).sum()) for one in seen) or not model.denoised:
+        return list(data)
+    states = denoised_states(model, data)
+    if states is None:
+        return list(data)
+    return [
+        replace(one, x=np.where(known, one.x, x[:, : one.dimension]))
+        for one, known, x in zip(data, seen, states, strict=True)
+    ]
 
 
 def denoised_under(model: Equations, data: Sequence[Trajectory]) -> Denoised | None:
@@ -247,15 +291,39 @@ def _with_first_values(model: Equations, one: Trajectory) -> Trajectory:
         column[hole] = np.interp(one.t[hole], one.t[~hole], column[~hole]) if not hole.all() else 0.0
     x = smoothed(one.t, seen).values
     rates = CubicSpline(one.t, x)(one.t, 1)
-    zeros, d = np.zeros((len(x), 1)), x.shape[1]
-    none = model.predict(np.hstack([x, zeros]), one.u)[:, :d]
-    slope = model.predict(np.hstack([x, zeros + 1.0]), one.u)[:, :d] - none
-    weight = np.sum(slope**2, axis=1)
-    strong = weight > 0.04 * weight.mean()
-    ratio = np.sum(slope * (rates - none), axis=1) / np.where(strong, weight, 1.0)
-    w = np.interp(one.t, one.t[strong], ratio[strong]) if strong.any() else zeros[:, 0]
-    w = np.clip(w, -model.scale[-1], model.scale[-1])
-    return replace(one, x=np.hstack([one.x, w[:, None]]), states=one.states + model.hidden)
+    formulas = model.settings.get("hidden")
+    if isinstance(formulas, Mapping):
+        names = (*one.states, *(f"{name}'" for name in one.states), *one.inputs)
+        known = [x, rates] if one.u is None else [x, rates, np.asarray(one.u)]
+        first = Custom(dict(formulas)).evaluate(np.hstack(known), names)
+        return replace(one, x=np.hstack([one.x, first]), states=one.states + model.hidden)
+    d, hidden = x.shape[1], np.zeros((len(x), len(model.hidden)))
+    for k, (name, equation) in enumerate(_pinned_in(model)):
+        place = model.states.index(name) - d
+        slope_of = np.column_stack([rates, CubicSpline(one.t, hidden)(one.t, 1)])
+        one_more = hidden.copy()
+        one_more[:, place] = 1.0
+        none = model.predict(np.hstack([x, hidden]), one.u)
+        slope = model.predict(np.hstack([x, one_more]), one.u) - none
+        # The first hidden state may show in several equations of seen states; a later one in its own.
+        own = np.arange(d) if k == 0 else np.array([model.states.index(equation)])
+        weight = np.sum(slope[:, own] ** 2, axis=1)
+        strong = weight > 0.04 * weight.mean()
+        ratio = np.sum(slope[:, own] * (slope_of - none)[:, own], axis=1) / np.where(strong, weight, 1.0)
+        w = np.interp(one.t, one.t[strong], ratio[strong]) if strong.any() else hidden[:, place]
+        limit = model.scale[d + place]
+        hidden[:, place] = np.clip(w, -limit, limit)
+        if len(model.hidden) > 1:
+            hidden[:, place] = smoothed(one.t, hidden[:, [place]]).values[:, 0]
+    return replace(one, x=np.hstack([one.x, hidden]), states=one.states + model.hidden)
+
+
+def _pinned_in(model: Equations) -> list[tuple[str, str]]:
+    """Each hidden state, and the state in whose equation its gauge was chosen."""
+    gauges = [one.values for one in model.findings if one.code == "hidden-gauge"]
+    told = {str(values.get("state")): str(values.get("equation")) for values in gauges}
+    first = next(s for s in model.states if s not in model.hidden)
+    return [(name, told.get(name, first)) for name in model.hidden]
 
 
 def _by_trajectory(motion: Motion, fitted: Fitted) -> dict[int, Floats]:

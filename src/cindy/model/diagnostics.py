@@ -1,55 +1,87 @@
-"""What a careful reader would check, computed from model and data, and said in plain words."""
+"""What a careful reader would check, computed from model and data, and said in plain words.
+
+What a model leaves unexplained is judged in one unit for every form and rule, the noise of the measurements
+(`_beyond_noise`):
+
+1. With denoised states the estimated noise is compared with σ, the roughness of the data.
+2. At measured states residuals are those of the integral form, x(t) − x(0) − ∫ ψ(x) Ξ ds with x(0) free in
+   every window, whitened for the drift that noise inside ψ makes. For the true law they are white and as
+   large as σ, whereas residuals of estimated rates are as smooth as the estimate, whatever is missing.
+3. Their root mean square over σ, and their correlation from one sample to the next, tell whether something
+   is missing.
+4. Maps have no roughness: the residuals of a step are compared with those at like states elsewhere, which
+   noise makes differ and a missing term does not (`lack_of_fit`).
+
+Fields have rows of their own, the weak ones, and are compared with a solution from their first sample.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints, one_thread
 from cindy.basis import equation_label, listed, pretty
-from cindy.data import Trajectory, noise_level
-from cindy.errors import DataError
+from cindy.data import Field, Trajectory, lack_of_fit, rough_noise
+from cindy.errors import CindyError, DataError
 from cindy.findings import Finding, has_finding, without_repeats
-from cindy.formulation import Formulation
+from cindy.formulation import Formulation, Integral
 from cindy.least_squares import LeastSquares
-from cindy.model.comparison import Residual, autocorrelation, residuals
+from cindy.model.comparison import Residual, autocorrelation, field_rows_of, residuals, solved_field
 from cindy.model.denoised import Denoised, EquationRows, denoised_under
 from cindy.model.matching import inside_domain
 from cindy.model.model import Model
 from cindy.model.story import SURE
 from cindy.summary import accumulate
 
-__all__ = ["Diagnostics", "MeasuredRows", "diagnose"]
+__all__ = ["Diagnostics", "FieldComparison", "MeasuredRows", "compare_fields", "diagnose", "diagnose_fields"]
 
 
-_MOST_NAMED = 4
-"""Terms that a sentence names."""
-_ALIKE = 0.99
-"""Two terms whose columns have a larger cosine c can hardly be told apart: errors are 1 / √(1 − c²), seven
-times those of either alone. Like the next it decides a sentence, not a model."""
-_TELLING = 12.0
-"""Rise of the loss, in units of its mean a row, from which data tell two terms apart: 3.5 errors."""
-_INFLATED = 10.0
-"""Factor on the error of a term by its neighbours: a variance inflation of 100; 10 of the variance is the
-usual alarm (Belsley, Kuh and Welsch, Regression Diagnostics, 1980)."""
-_SHARP = 0.05
-"""Relative error below which a coefficient is known well enough."""
-_EXACT = 1e-5
-"""Residuals below this share of a state are those of integration, not of measurement."""
-_LAGS = 40
-"""Of the autocorrelation that is shown: a picture has room for as many bars."""
-_CORRELATED = 0.3
-"""Correlation of neighbouring residuals from which a sentence is worth it; only above twice its own error."""
-_TOO_LARGE = 1.5
-"""Residuals over the roughness of the data, itself an estimate: no right model of the tests reaches it.
-Noise about fitted states: up to 1.25 of it in right models of `python -m benchmarks oddities`, 4.4 in a
-wrong one."""
-_FEW, _ENOUGH = 20.0, 30
-"""Samples: 1 + 20/n allows for how uncertain roughness is, 99 times in 100 of white noise with 30 samples or
-more; with fewer nothing is said."""
+@dataclass(frozen=True)
+class _Limits:
+    """From where on a sentence is worth it: these decide sentences, not models."""
+
+    most_named: int = 4
+    """Terms that a sentence names."""
+    alike: float = 0.99
+    """Two terms whose columns have a larger cosine c can hardly be told apart: errors are 1 / √(1 − c²),
+    seven times those of either alone. Like the next it decides a sentence, not a model."""
+    telling: float = 12.0
+    """Rise of the loss, in units of its mean a row, from which data tell two terms apart: 3.5 errors."""
+    inflated: float = 10.0
+    """Factor on the error of a term by its neighbours: a variance inflation of 100; 10 of the variance is the
+    usual alarm (Belsley, Kuh and Welsch, Regression Diagnostics, 1980)."""
+    sharp: float = 0.05
+    """Relative error below which a coefficient is known well enough."""
+    exact: float = 1e-5
+    """Residuals below this share of a state are those of integration, not of measurement."""
+    lags: int = 40
+    """Of the autocorrelation that is shown: a picture has room for as many bars."""
+    correlated: float = 0.3
+    """Correlation of neighbouring residuals from which a sentence is worth it; only above twice its own
+    error."""
+    too_large: float = 1.5
+    """Residuals over the roughness of the data, itself an estimate: no right model of the tests reaches it.
+    Noise about fitted states: up to 1.25 of it in right models of `python -m benchmarks oddities`, 4.4 in a
+    wrong one."""
+    too_large_steps: float = 2.0
+    """The same for maps: right ones of `python -m benchmarks every_form` reach 1.5 where an orbit is so thin
+    that the noise shows in the state, wrong ones 2.3 to 28 with noise up to 1 %."""
+    shortest: int = 11
+    most: int = 50
+    """Samples of a stretch of a map that is looked at, and how many stretches are."""
+    few: float = 20.0
+    enough: int = 30
+    """Samples: 1 + 20/n allows for how uncertain roughness is, 99 times in 100 of white noise with 30 samples
+    or more; with fewer nothing is said."""
+    most_samples: int = 2_000_000
+    """Values of a field beyond which it is not solved for a picture: that would take minutes."""
+
+
+_AT = _Limits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +115,7 @@ class Diagnostics:
     residuals: per window; rms: (states,) their root mean square
     correlation: (lags + 1, states) autocorrelation of the residuals; band: 95 % of white noise stays within
     noise: (states,) standard deviation of the measurements
+    beyond: (states,) what the model leaves of the measurements, over their roughness; NaN where not known
     findings: the model's own first
     """
 
@@ -94,6 +127,7 @@ class Diagnostics:
     correlation: Floats
     band: float
     noise: Floats
+    beyond: Floats
     findings: tuple[Finding, ...]
 
     @property
@@ -124,13 +158,24 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         *_alike(model, rows),
     ]
     if model.denoised:  # residuals at the measured states would include the noise inside the terms
-        findings += _left_over(model, data, form, model.noise)
+        beyond = _beyond_noise(model, data, model.noise)
     else:
-        findings += _left_over(model, data, form, rms) if form.order == 1 else ()
-        findings += _correlated(model, form, correlation, band, rms > _EXACT * size)
+        judge = _judging_form(form, data)
+        judged = left if judge is form else residuals(replace(model, formulation=judge), data)
+        size_left, memory, _ = _statistics(judged)
+        beyond = _beyond_noise(model, data, size_left)
+        findings += _correlated(model, judge, memory, band, size_left > _AT.exact * size)
+    findings += _left_over(model, data, form, beyond)
     noise = np.where(np.isfinite(model.noise), model.noise, rms if form.integrates else np.nan)
     loss, told = rows.losses(model.coef), without_repeats(findings)
-    return Diagnostics(form, rows, loss, left, rms, correlation, band, noise, told)
+    return Diagnostics(form, rows, loss, left, rms, correlation, band, noise, beyond, told)
+
+
+def _judging_form(form: Formulation, data: Sequence[Trajectory]) -> Formulation:
+    """The form whose residuals are white and as large as the noise for the true law."""
+    if form.leaves_noise or form.discrete:
+        return form
+    return Integral(order=form.order, smooth=form.smooth).fit_to(data)
 
 
 def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoised) -> Diagnostics:
@@ -140,30 +185,35 @@ def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoise
         states = known.states_of(one)
         if states is not None:
             values = one.x - states[:, : len(model.states)]
-            whole = np.flatnonzero(np.isfinite(values).all(axis=1))
+            seen = np.isfinite(values)
+            # Sensors with clocks of their own have no complete rows.
+            whole = np.flatnonzero(
+                seen.all(axis=1) if 2 * seen.all(axis=1).sum() > len(seen) else seen.any(axis=1)
+            )
             for piece in np.split(whole, np.flatnonzero(np.diff(whole) > 1) + 1):
                 if len(piece) > 1:
                     left.append(Residual(number, one.t[piece], values[piece]))
     if not left:
         raise DataError("diagnose: no trajectory has enough complete samples in a row.")
     rms, correlation, band = _statistics(left)
+    form, noise, beyond = model.formulation, np.asarray(model.noise), _beyond_noise(model, data, model.noise)
     findings = [
         *model.findings,
         *_uncertain(model),
         *_unsure(model),
         *_alike(model, known),
-        *_left_over(model, data, model.formulation, model.noise),
+        *_left_over(model, data, form, beyond),
     ]
-    told, form = without_repeats(findings), model.formulation
-    return Diagnostics(form, known, known.loss, left, rms, correlation, band, np.asarray(model.noise), told)
+    told = without_repeats(findings)
+    return Diagnostics(form, known, known.loss, left, rms, correlation, band, noise, beyond, told)
 
 
 def _statistics(left: Sequence[Residual]) -> tuple[Floats, Floats, float]:
     """Root mean squares of the residuals, their autocorrelation, and the band in which white noise stays."""
     values = np.vstack([one.values for one in left])
     # Beyond a third of a window too few pairs are left to average.
-    lags = min(_LAGS, max(len(one.values) for one in left) // 3)
-    rms = np.sqrt(np.mean(values**2, axis=0))
+    lags = min(_AT.lags, max(len(one.values) for one in left) // 3)
+    rms = np.sqrt(np.nanmean(values**2, axis=0))
     return rms, autocorrelation(left, max(lags, 1)), float(1.96 / np.sqrt(len(values)))
 
 
@@ -189,8 +239,8 @@ def _unsure(model: Model) -> Iterator[Finding]:
         open_calls = model.support & clear & (model.inclusion < SURE)
     places = np.argwhere(open_calls)
     if len(places):
-        named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in places[:_MOST_NAMED]]
-        more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
+        named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in places[: _AT.most_named]]
+        more = f" and {len(places) - _AT.most_named} more" if len(places) > _AT.most_named else ""
         least = float(np.min(model.inclusion[open_calls]))
         yield Finding(
             "unsure-terms",
@@ -210,10 +260,10 @@ def _alike(model: Model, rows: MeasuredRows | Denoised) -> Iterator[Finding]:
         unit = own.design / np.where(size > 0, size, 1.0)
         present = np.flatnonzero(model.support[own.terms, j])
         cosine = np.abs(unit[:, present].T @ unit)
-        for row, other in np.argwhere(cosine > _ALIKE).tolist():
+        for row, other in np.argwhere(cosine > _AT.alike).tolist():
             i, k = sorted((int(own.terms[present[row]]), int(own.terms[other])))
             new = model.support[i, j] != model.support[k, j] and (i, k) not in pairs
-            if new and _exchangeable(own, present, int(present[row]), other):
+            if new and _exchangeable(replace(own, design=unit), present, int(present[row]), other):
                 pairs[i, k] = float(cosine[row, other])
         inflated += _inflated(model, j, own.terms[present], unit[:, present])
     if pairs:
@@ -235,7 +285,7 @@ def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Findi
     r = np.linalg.qr(unit, mode="r")
     factor = np.sqrt(np.sum(np.linalg.pinv(r) ** 2, axis=1))
     # Where the errors are small all the same, nobody need know.
-    poor = (factor > _INFLATED) & ~(model.coef_error[terms, j] < _SHARP * np.abs(model.coef[terms, j]))
+    poor = (factor > _AT.inflated) & ~(model.coef_error[terms, j] < _AT.sharp * np.abs(model.coef[terms, j]))
     if poor.any():
         named = [pretty(model.labels[i]) for i in terms[poor]]
         verb = "is" if len(named) == 1 else "are"
@@ -248,7 +298,7 @@ def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Findi
 
 
 def _exchangeable(own: EquationRows, present: Ints, gone: int, instead: int) -> bool:
-    """Whether an equation with one term in the place of another fits about as well."""
+    """Whether an equation with one term in place of another fits about as well; columns have unit length."""
 
     def loss(columns: Ints) -> float:
         design = own.design[:, columns]
@@ -257,29 +307,57 @@ def _exchangeable(own: EquationRows, present: Ints, gone: int, instead: int) -> 
 
     before = loss(present)
     after = loss(np.where(present == gone, instead, present))
-    return (after - before) * own.rows <= _TELLING * before
+    return (after - before) * own.rows <= _AT.telling * before
+
+
+def _beyond_noise(model: Model, data: Sequence[Trajectory], left: Floats) -> Floats:
+    """(states,) residuals, or noise about fitted states, in units of the noise; NaN where it is unknown."""
+    if model.formulation.discrete:
+        return _lack_of_steps(model, data)
+    rough, samples = rough_noise(data)
+    if not samples:
+        return np.full(len(left), np.nan)
+    # Roughness does not show noise with a memory, of which a finding of its own tells.
+    slow = {state for own in model.findings if own.code == "noise-memory" for state in own.values["states"]}
+    rough = np.where([state in slow for state in model.states], np.nan, rough)
+    floor = 1e-6 * np.sqrt(np.nanmean(np.vstack([trajectory.x for trajectory in data]) ** 2, axis=0))
+    return np.asarray(left / np.maximum(rough, np.maximum(floor, np.finfo(float).tiny)))
+
+
+def _lack_of_steps(model: Model, data: Sequence[Trajectory]) -> Floats:
+    """(states,) the lack of fit of a map; NaN where no stretch without missing steps is long enough."""
+    segments = [part for trajectory in data for part in trajectory.segments() if len(part) >= _AT.shortest]
+    pairs = [model.formulation.compared(segment, model.basis, model.coef) for segment in segments[: _AT.most]]
+    left = [measured - modelled for measured, modelled in pairs]
+    whole = [
+        (segment, rest)
+        for segment, rest in zip(segments, left, strict=False)
+        if len(rest) == len(segment) - 1
+    ]
+    if not whole:
+        return np.full(len(model.states), np.nan)
+    return lack_of_fit([segment for segment, _ in whole], [rest for _, rest in whole])
 
 
 def _left_over(
-    model: Model, data: Sequence[Trajectory], form: Formulation, left: Floats
+    model: Model, data: Sequence[Trajectory], form: Formulation, beyond: Floats
 ) -> Iterator[Finding]:
-    """Residuals, or noise about fitted states, beyond what the roughness of the data accounts for."""
-    fitted = model.denoised
+    """States that the equations miss by more than the roughness of the data accounts for."""
+    fitted, samples = model.denoised, rough_noise(data)[1]
     told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-    segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
-    samples = sum(map(len, segments))
-    if not form.integrates or not segments or (fitted and (told or samples < _ENOUGH)):
+    if fitted and (told or samples < _AT.enough):
         return
-    rough = np.sqrt(np.mean([noise_level(one) ** 2 for one in segments], axis=0))
-    floor = 1e-6 * np.sqrt(np.mean(np.vstack([one.x for one in segments]) ** 2, axis=0))
-    ratio = left / np.maximum(rough, np.maximum(floor, np.finfo(float).tiny))
-    limit = _TOO_LARGE * (1 + _FEW / samples) if fitted else _TOO_LARGE
-    for j in np.flatnonzero(ratio > limit):
+    limit = _AT.too_large * (1 + _AT.few / samples) if fitted else _AT.too_large
+    limit = _AT.too_large_steps if form.discrete else limit
+    cause = "A term may be missing from the basis"
+    if form.differentiates:
+        cause += ", or noise biases the coefficients: Integral() suffers less from that"
+    for j in np.flatnonzero(beyond > limit):
         yield Finding(
             "large-residuals",
-            f"The equations miss {pretty(model.states[j])} by {ratio[j]:.1f} times what the noise in the "
-            "data accounts for. A term may be missing from the basis.",
-            {"state": model.states[j], "ratio": float(ratio[j])},
+            f"The equations miss {pretty(model.states[j])} by {beyond[j]:.1f} times what the noise in the "
+            f"data accounts for. {cause}.",
+            {"state": model.states[j], "ratio": float(beyond[j])},
         )
 
 
@@ -290,7 +368,7 @@ def _correlated(
     if not form.integrates or len(correlation) < 2:
         return
     first = correlation[1]
-    slow = [j for j in range(len(model.states)) if matters[j] and first[j] > max(_CORRELATED, 2 * band)]
+    slow = [j for j in range(len(model.states)) if matters[j] and first[j] > max(_AT.correlated, 2 * band)]
     if slow:
         named = listed([pretty(model.states[j]) for j in slow])
         yield Finding(
@@ -308,3 +386,66 @@ def _places(model: Model, where: NDArray[np.bool_]) -> list[list[str]]:
 
 def _equation(model: Model, state: int) -> str:
     return f"the equation of {equation_label(model.states[state], model.order)}"
+
+
+@dataclass(frozen=True, eq=False)
+class FieldComparison:
+    """A field beside the solution that starts as it does.
+
+    solved: by state, over space and time, NaN after a blow-up; empty where there is no solution
+    explained: (states,) R² of the solution; NaN without one
+    follows: the time until which the solution explains half of every state at least
+    said: why there is none, or why it ended
+    """
+
+    field: Field
+    solved: dict[str, Floats]
+    explained: Floats
+    follows: float
+    said: tuple[str, ...] = ()
+
+
+def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
+    """The rows and what the equations leave of them; fields have no residuals in time alone."""
+    form, total = field_rows_of(model, fields)
+    rows, nothing = MeasuredRows(total), np.full(len(model.states), np.nan)
+    return Diagnostics(
+        formulation=form,
+        rows=rows,
+        loss=rows.losses(model.coef),
+        residuals=[],
+        rms=nothing,
+        correlation=nothing[None, :],
+        band=0.0,
+        noise=np.asarray(model.noise),
+        beyond=nothing,
+        findings=model.findings,
+    )
+
+
+@one_thread()
+def compare_fields(model: Model, one: Field) -> FieldComparison:
+    """The solution of a model beside a field, if it can be had in reasonable time."""
+    nothing = np.full(len(model.states), np.nan)
+    if np.prod(one.shape) > _AT.most_samples:
+        return FieldComparison(one, {}, nothing, np.nan, ("The grid is too large to be solved for a page.",))
+    try:
+        solved = solved_field(model, one)
+    except CindyError as error:
+        return FieldComparison(one, {}, nothing, np.nan, (f"There is no solution to show: {error}",))
+    left, whole = [], []
+    for state in model.states:
+        measured = one[state]
+        space = tuple(range(measured.ndim - 1))
+        left.append(np.nansum((measured - solved[state]) ** 2, axis=space))
+        whole.append(np.nansum((measured - np.nanmean(measured)) ** 2, axis=space))
+    known = np.all(
+        [np.isfinite(solved[s]).any(axis=tuple(range(solved[s].ndim - 1))) for s in solved], axis=0
+    )
+    said = () if known.all() else (f"The solution ends at {one.time} = {one.t[known][-1]:.4g}.",)
+    good = known & np.all(np.array(left) <= 0.5 * np.mean(whole, axis=1, keepdims=True), axis=0)
+    last = int(np.argmin(good)) if not good.all() else len(good)
+    explained = 1.0 - np.array(left)[:, known].sum(axis=1) / np.maximum(
+        np.array(whole)[:, known].sum(axis=1), 1e-300
+    )
+    return FieldComparison(one, solved, explained, float(one.t[max(last - 1, 0)]), said)

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cindy._check import did_you_mean, floats, numbers
-from cindy._extras import require
-from cindy._types import Floats
+from cindy._arrays import Floats
+from cindy._check import did_you_mean, file_path, flag, floats, numbers, text
 from cindy.basis import TIME, Basis, compile_rhs, term_label
 from cindy.data import Field, Trajectory
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 from cindy.findings import Finding
 from cindy.formulation import Formulation
 from cindy.model.records import Estimate, Run
@@ -52,6 +51,7 @@ class Equations:
     findings: tuple[Finding, ...]
     denoised: bool
     fitted: Any
+    settings: Mapping[str, Any]
     explained: Mapping[str, float]
 
     @property
@@ -104,7 +104,7 @@ class Equations:
     def place(self, state: str, term: str) -> tuple[int, int]:
         """The row and column of a coefficient, by name."""
         for name, known, what in ((state, self.states, "state"), (term, self.terms, "term")):
-            if name not in known:
+            if text(name, f"The name of a {what}") not in known:
                 raise DataError(f'The model has no {what} "{name}". {did_you_mean(name, known)}')
         return self.terms.index(term), self.states.index(state)
 
@@ -230,12 +230,14 @@ class Equations:
 
     def _kicks(self, errors: bool) -> tuple[str, ...] | None:
         """What random forces add to each equation, as text; None where motion is not kicked."""
+        flag(errors, "equations: `errors`")
         return None if self.diffusion is None else _kick_texts(self.diffusion, self.states, errors=errors)
 
     def to_latex(self, *, errors: bool = False) -> str:
         """The equations in LaTeX, and the parameters inside terms."""
         from cindy.export import RightHandSides
 
+        flag(errors, "to_latex: `errors`")
         noise, kicks = self.diffusion, None
         if noise is not None:
             terms, spread = noise.basis.terms(noise.variables), noise.coef_error if errors else None
@@ -243,16 +245,22 @@ class Equations:
         return str(self._export("to_latex", errors=errors, parameters=self.parameters, diffusion=kicks))
 
     def to_sympy(self) -> Any:
-        """The equations as SymPy objects (extra: sympy)."""
+        """The equations as SymPy objects (extra: sympy).
+
+        Where motion is kicked they are the drift, and `diffusion.to_sympy()` gives the variances of kicks.
+        """
         return self._export("to_sympy")
 
     def to_python(self) -> str:
-        """Python source of the right-hand side, which runs without this library."""
-        return str(self._export("to_python"))
+        """Python source of the right-hand side, which runs without this library.
+
+        Where motion is kicked (`diffusion`), a function `noise` gives the standard deviations of the kicks.
+        """
+        return str(self._export("to_python", variance=self._variance()))
 
     def to_c(self) -> str:
-        """C source of the right-hand side."""
-        return str(self._export("to_c"))
+        """C source of the right-hand side, and of the `noise` that kicks it, as in `to_python`."""
+        return str(self._export("to_c", variance=self._variance()))
 
     def to_julia(self) -> str:
         """Julia source: f!(du, u, p, t) for DifferentialEquations.jl, and its parameters.
@@ -271,10 +279,11 @@ class Equations:
         return export.RightHandSides.of(terms, self.diffusion.coef, self.states, order=self.order)
 
     def to_modelica(self, name: str = "Cindy", *, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
-        """A Modelica model called `name`.
+        """A Modelica model called `name`; random kicks are left out, and it says so.
 
         x0: values to start from, as for `simulate`; zero if not given
         """
+        text(name, "to_modelica: `name`")
         return str(self._export("to_modelica", name=name, initial=self._start(x0, "to_modelica")))
 
     def to_casadi(self) -> Any:
@@ -282,6 +291,7 @@ class Equations:
 
         It is of first order: for x'' = F both x and xdot hold positions and then rates. u is an argument
         where the model has inputs, t where a term holds the time. A map gives x_next instead of xdot.
+        Random kicks are left out.
         """
         return self._export("to_casadi")
 
@@ -291,15 +301,19 @@ class Equations:
         """Write a functional mock-up unit, FMI 2.0, for model exchange and co-simulation; returns its path.
 
         States are outputs, inputs inputs, coefficients and parameters tunable parameters. The FMU holds C
-        source, and where a C compiler is found the library made of it; a warning says where none is.
+        source, and where a C compiler is found the library made of it; a warning says where none is. Random
+        kicks are left out, and its description says so.
 
         x0: values to start from, as for `simulate`; zero if not given
         """
-        made: pathlib.Path = self._export("to_fmu", path=path, initial=self._start(x0, "to_fmu"))
+        file = file_path(path, "to_fmu: `path`")
+        made: pathlib.Path = self._export("to_fmu", path=file, initial=self._start(x0, "to_fmu"))
         return made
 
     def to_sbml(self, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
         """The equations as SBML, for biochemical simulators; of first order and without inputs only.
+
+        Random kicks are left out, and a note says so.
 
         x0: (states,) concentrations to start from
         """
@@ -324,6 +338,7 @@ class Equations:
             errors=self.coef_error if errors else None,
             order=self.order,
             discrete=self.formulation.discrete,
+            kicked=self.diffusion is not None,
         )
         return getattr(export, form)(sides, **options)
 

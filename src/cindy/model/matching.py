@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import TIME, Basis, is_run, term_parameters
 from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.model.denoised import with_hidden_states
 from cindy.model.equations import Equations, reordered
+from cindy.model.readouts import as_states
 
 __all__ = [
     "between",
@@ -34,7 +35,7 @@ def unmeasured(name: str) -> bool:
 
 def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]:
     """Whatever a user may hold, as trajectories with the variables of the model; or an error."""
-    data = with_hidden_states(model, as_trajectories(trajectories))
+    data = with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
     own = tuple(name for name in model.inputs if name in data[0].inputs or not unmeasured(name))
     data = with_inputs(reordered(data, model.states, own, where), model.inputs)
     return reordered(data, model.states, model.inputs, where)

@@ -11,9 +11,9 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cindy._check import floats, integer, unique_names
+from cindy._arrays import Floats, Ints
+from cindy._check import flag, floats, instance, integer, numbers, unique_names
 from cindy._files import write_text
-from cindy._types import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import Field, Hold, Trajectory
 from cindy.errors import DataError
@@ -22,8 +22,7 @@ from cindy.formulation import Formulation, Integral
 from cindy.model.comparison import score
 from cindy.model.denoised import Denoised, smooth
 from cindy.model.equations import Equations
-from cindy.model.field_simulation import simulate_field
-from cindy.model.lines import Boundary
+from cindy.model.field_simulation import Boundary, simulate_field
 from cindy.model.records import Estimate, Run, number, plain
 from cindy.model.simulation import Limits, simulate
 from cindy.model.stochastic import RandomPath
@@ -43,6 +42,14 @@ class Path(Sequence["Model"]):
     scores: one per model, the lower the better
     criterion: what the scores are
     chosen: the place of the model that was picked, or None
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> model = cindy.identify(swing, "poly:2", passes=1)
+    >>> [one.size for one in model.path][:4], model.path.chosen
+    ([1, 2, 3, 4], 1)
     """
 
     models: tuple[Model, ...] = ()
@@ -63,6 +70,11 @@ class Path(Sequence["Model"]):
     def __getitem__(self, index: slice) -> Sequence[Model]: ...
     def __getitem__(self, index: int | slice) -> Model | Sequence[Model]:
         return self.models[index]
+
+    def __repr__(self) -> str:
+        sizes = sorted({one.size for one in self.models})
+        terms = f" of {sizes[0]} to {sizes[-1]} terms" if len(sizes) > 1 else ""
+        return f"Path({len(self)} models{terms}, by {self.criterion})" if sizes else "Path()"
 
     def __str__(self) -> str:
         chosen = None if self.chosen is None else self.models[self.chosen]
@@ -94,26 +106,27 @@ class Model(Equations):
     coef_error: (terms, states) standard errors, clustered by block; NaN where unknown, 0 for an absent term
     noise: (states,) estimated standard deviation of the measurements; NaN where unknown
     noise_memory: (states,) autocorrelation time of that noise in samples: 1 for white noise, more behind a
-        filter, an average or a drifting sensor; likewise
-    model_error: (states,) what the equations do not explain, per root of time; likewise
+        filter, an average or a drifting sensor; NaN where unknown
+    model_error: (states,) unexplained forcing, standard deviation per √time; NaN where unknown
     diffusion: variance of random kicks per unit of time, with its terms; None where motion is not kicked
-    inclusion: (terms, states) probability that a term belongs, among the models compared; likewise
+    inclusion: (terms, states) probability that the term is in the equations, from the models compared;
+        NaN where unknown
     parameters: numbers inside terms by name, each (value, error); empty where terms hold none
     covariance: (k, k) of the non-zero coefficients, in the order of numpy.flatnonzero(coef), and then of the
         parameters in their order; or None
     near: models of almost equal criterion, best first, scores relative to the best
     scale: (states,) size of the states in the data; NaN where unknown
     gap: no coefficients in the region fit better by more than this
-    radius: of the region
-    violation: the largest over all constraints, in the units of each
+    radius: of the weighted l1 ball in which coefficients were sought
+    violation: by how much a constraint is missed at most, in its own units
     result: the record of the solver's run
     path: the smaller and larger models that were compared
-    constraints: as sentences
+    constraints: those that were imposed, as sentences
     findings: what to beware of, each with a code; `warnings` are their sentences
     denoised: whether the noise-free states were estimated together with the equations
-    explained: R² on the data it came from: "equations", "solutions" started afresh where they must be, every
-        "span" of time, and solutions run "through"; in how many "runs" "of" how many, if not in all; empty
-        where unknown
+    explained: R² on the data that the model was identified from, by name: of the "equations"; of the
+        "solutions", which last a "span" of time; of solutions that run "through" to the end. If not all runs
+        were compared, "runs" says how many "of" all. Empty where unknown
     settings: what the run was asked for
     fitted: the estimated states and the white rows at them, in memory only: a file does not hold them, and
         copies in other processes do not either; None where there are none
@@ -156,8 +169,11 @@ class Model(Equations):
     fitted: Denoised | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        instance(self.basis, Basis, "Model: `basis`", "a basis such as Polynomial(2)")
+        instance(self.formulation, Formulation, "Model: `formulation`", "a formulation such as Integral()")
         states = unique_names(self.states, "Model: states")
-        names = unique_names((*states, *self.inputs), "Model: states and inputs")
+        inputs = unique_names(self.inputs, "Model: inputs")
+        names = unique_names((*states, *inputs), "Model: states and inputs")
         variables = self.formulation.variables(states, names[len(states) :])
         shape = (len(self.basis.names(variables)), len(states))
         coef = _shaped(self.coef, "coef", shape, allow_nan=False)
@@ -252,11 +268,12 @@ class Model(Equations):
         noise: whether random kicks of the size of `diffusion` drive the states, not of the measurements
         seed: of the kicks; another one gives another path
         """
-        known = limits or Limits()
+        known = Limits() if limits is None else limits
+        instance(known, Limits, "simulate: `limits`", "Limits such as Limits(rtol=1e-6)")
         if self.formulation.for_fields:
             return simulate_field(self, x0, t, boundary=boundary, limits=known, progress=progress)
         between = self.settings.get("hold", "linear") if hold is None else hold
-        path = RandomPath.of(self, seed) if noise else None
+        path = RandomPath.of(self, seed) if flag(noise, "simulate: `noise`") else None
         return simulate(self, x0, t, u, hold=between, v0=v0, run=run, limits=known, path=path)
 
     def score(
@@ -298,15 +315,19 @@ class Model(Equations):
         """
         if isinstance(coef, Mapping):
             new, error = np.array(self.coef), np.array(self.coef_error)
-            for (state, term), value in coef.items():
-                place = self.place(state, term)
-                new[place], error[place] = value, np.nan
+            for key, value in coef.items():
+                if not isinstance(key, tuple) or len(key) != 2:
+                    raise DataError(
+                        f"with_coef: coefficients are named by (state, term), but one is by {key!r}."
+                    )
+                place = self.place(*key)
+                new[place], error[place] = floats(value, f"with_coef: {key}", ndim=0), np.nan
         else:
-            new, error = np.asarray(coef), np.full(self.coef.shape, np.nan)
+            new, error = numbers(coef, "with_coef: `coef`"), np.full(self.coef.shape, np.nan)
         return replace(
             self,
             coef=new,
-            coef_error=error if coef_error is None else np.asarray(coef_error),
+            coef_error=error if coef_error is None else numbers(coef_error, "with_coef: `coef_error`"),
             gap=np.nan,
             violation=np.nan if self.constraints else 0.0,
             result=None,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from os import PathLike
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
+from cindy._check import file_path
 from cindy.basis import basis_from_dict
 from cindy.errors import DataError
 from cindy.findings import Finding
@@ -27,8 +27,17 @@ def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any
     """The model that `Model.save` wrote. Nothing in the file is executed.
 
     functions: the Python functions of a `Custom` basis by name, which a file cannot hold
+
+    >>> import tempfile
+    >>> from pathlib import Path as File
+    >>> from cindy.basis import Polynomial
+    >>> model = Model([[0.0], [-2.0]], Polynomial(1), ("x",))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(File(folder) / "model.json")
+    ...     print(load(File(folder) / "model.json"))
+    x' = -2 x
     """
-    file = FilePath(path)
+    file = file_path(path, "load: `path`")
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
@@ -130,7 +139,9 @@ def _diffusion(data: Any) -> Diffusion | None:
     coef, error = (_numbers(part[name], f"diffusion: {name}") for name in ("coef", "coef_error"))
     assert coef is not None
     assert error is not None
-    return Diffusion(to_names(part["terms"], "terms"), coef, error, to_names(part["variables"], "variables"))
+    together = _numbers(part.get("correlation"), "diffusion: correlation")
+    terms, variables = (to_names(part[name], name) for name in ("terms", "variables"))
+    return Diffusion(terms, coef, error, variables, together)
 
 
 def _parameters(data: Any) -> dict[str, Estimate]:

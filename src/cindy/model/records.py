@@ -88,6 +88,14 @@ class Run:
 
     gap, objective: relative to the loss of the zero model, in the history too
     history: one `Step` (iteration, gap, objective, atoms, seconds) per iteration
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> run = cindy.identify(swing, "poly:2", passes=1).result
+    >>> run.status, run.gap < 1e-5
+    ('converged', True)
     """
 
     gap: float

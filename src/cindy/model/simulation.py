@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cindy._arrays import one_thread
-from cindy._check import floats, integer, positive
-from cindy._types import Floats
+from cindy._arrays import Floats, one_thread
+from cindy._check import floats, integer, numbers, positive
 from cindy.basis import TIME, is_run
 from cindy.data import Held, Hold, Trajectory, as_hold
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, in_order
 from cindy.model.matching import unmeasured
-from cindy.model.switching import SwitchedMotion, Switches, switched_flow
+from cindy.model.switching import SwitchedMotion, Switches, longest_step, switched_flow
 
-__all__ = ["Limits", "RightHandSide", "flow", "simulate", "step_through"]
+__all__ = ["Limits", "RightHandSide", "all_inputs", "flow", "simulate", "step_through", "without_time"]
 
 
 RightHandSide = Callable[[float, Any], Any]
@@ -39,6 +38,12 @@ class Limits:
     atol: absolute tolerance of one step, in units of the scale of the states
     growth: a state beyond this many times the scale counts as blown up
     steps: how many steps the simulation may take, shared out evenly between its samples
+
+    >>> from cindy.basis import Polynomial
+    >>> from cindy.model import Model
+    >>> grows = Model([[0.0], [0.0], [1.0]], Polynomial(2), ("x",))
+    >>> grows.simulate([1.0], [0.0, 0.5, 2.0], limits=Limits(growth=100)).stopped
+    'x blew up at t = 0.990156: it left the bounds ±100'
     """
 
     rtol: float = 1e-9
@@ -48,7 +53,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("rtol", "atol", "growth"):
-            if name != "growth" or self.growth != np.inf:
+            if name != "growth" or not (isinstance(self.growth, float) and self.growth == np.inf):
                 positive(getattr(self, name), f"Limits: `{name}`")
         integer(self.steps, "Limits: `steps`", least=1)
 
@@ -240,14 +245,15 @@ def simulate(
     path: what goes along in the place of `flow`, such as a `RandomPath`
     """
     d, names = len(model.states), model.states
-    if np.ndim(t) != 1:
+    given = numbers(t, "simulate: `t`")
+    if given.ndim != 1:
         raise DataError(
             "simulate: `t` must be the times of the solution, such as numpy.linspace(0, 10, 1001)."
         )
-    times = Trajectory(t, np.zeros(np.shape(t))).t
+    times = Trajectory(given, np.zeros(np.shape(given))).t
     start = _start(model, x0, v0)
-    u = _without_time(model, u, times)
-    signal = _all_inputs(model, u, times, run, as_hold(hold, "simulate: `hold`"))
+    u = without_time(model, u, times)
+    signal = all_inputs(model, u, times, run, as_hold(hold, "simulate: `hold`"))
     largest = float(np.max(np.abs(start))) or 1.0
     usual = np.where(model.scale > 0, model.scale, largest)
     if model.order == 2:
@@ -260,10 +266,11 @@ def simulate(
     rows, stopped = start[None], None
     for first, last, known in _smooth_stretches(model, u, times, run, hold, signal):
         here = times[first : last + 1]
-        if switches is None:
+        if switches is None or path is not None:
             more, stopped = solve(_right_hand_side(model, known), rows[-1], here, scale=scale)
         else:
-            more, stopped = _switched(model, switches, known, rows[-1], here, names, scale, limits)
+            longest = longest_step(times)
+            more, stopped = _switched(model, switches, known, rows[-1], here, longest, names, scale, limits)
         rows = np.concatenate([rows, more[1:]])
         if stopped is not None:
             break
@@ -279,6 +286,7 @@ def _switched(
     signal: Signal | None,
     start: Floats,
     t: Floats,
+    longest: float,
     names: Sequence[str],
     scale: Floats,
     limits: Limits,
@@ -291,7 +299,7 @@ def _switched(
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         rows, reason, (when, where) = switched_flow(
-            motion, start, t, scale=scale, rtol=limits.rtol, atol=limits.atol,
+            motion, start, t, longest=longest, scale=scale, rtol=limits.rtol, atol=limits.atol,
             steps=limits.steps_per_sample(len(t)) * len(t),
         )  # fmt: skip
     outside = np.flatnonzero(~np.all(np.abs(rows) <= bound, axis=1))
@@ -320,7 +328,7 @@ def _smooth_stretches(
     rows = np.asarray(u, dtype=np.float64).reshape(len(t), -1)
     jumps = np.flatnonzero((np.diff(rows, axis=0) != 0).any(axis=1)) + 1
     for first, last in itertools.pairwise(np.unique([0, *jumps, len(t) - 1]).tolist()):
-        yield first, last, _all_inputs(model, Held(t[:1], rows[first : first + 1], hold), t, run, hold)
+        yield first, last, all_inputs(model, Held(t[:1], rows[first : first + 1], hold), t, run, hold)
 
 
 def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike | None) -> Floats:
@@ -370,7 +378,7 @@ def _width(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats) -> int
     return np.size(u(float(t[0]))) if callable(u) else np.size(u) // max(len(t), 1)
 
 
-def _without_time(
+def without_time(
     model: Equations, u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats
 ) -> Callable[[float], ArrayLike] | ArrayLike | None:
     """The inputs without the time, which trajectories that were matched with the model hold as a column."""
@@ -385,7 +393,7 @@ def _without_time(
     return np.delete(np.asarray(u, dtype=np.float64).reshape(len(t), -1), column, axis=1)
 
 
-def _all_inputs(
+def all_inputs(
     model: Equations,
     u: Callable[[float], ArrayLike] | ArrayLike | None,
     t: Floats,

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.calculus import cumulative, derivative_weights, interval_weights
 from cindy.data import Trajectory, noise_level
 from cindy.errors import DataError
@@ -23,22 +23,39 @@ __all__ = ["MOST", "Solution", "drawn", "fitted_start", "solutions"]
 
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
 """Of the simulations along the way: far more accurate than data are, and given up soon."""
-_DIFFERENCE = 1e-4
-"""Of a start, in spreads: far above the tolerance of the simulation, far below what bends it."""
-_ROUNDS = 6
-"""Of Levenberg and Marquardt, each some simulations; one that gains less than a thousandth is the last."""
-_FOLLOWS = 0.5
-"""Of the spread: a solution that is further off than this in the root mean square no longer follows."""
-_BEYOND = 0.1
-"""How far outside the range of the data a start may lie, in widths of that range."""
-_EXACT = 1e-5
-"""Of the spread: a solution that misses no sample by more is not improved by one of limited tolerance."""
-_MANY = 12
-"""States beyond which differences are taken once per horizon and then brought up to date by Broyden's rule:
-a round by differences takes a simulation for each state, which was 43 of 111 s for a model of 50
-(`python -m benchmarks large`)."""
-_SMOOTH_CURVE = 300
-"""Points of a curve that looks smooth in a figure."""
+
+
+@dataclass(frozen=True)
+class _Start:
+    """How the start of a solution is fitted to the samples ahead."""
+
+    difference: float = 1e-4
+    """Of a start, in spreads: far above the tolerance of the simulation, far below what bends it."""
+    rounds: int = 6
+    """Of Levenberg and Marquardt, each some simulations; one that gains less than a thousandth is the
+    last."""
+    follows: float = 0.5
+    """Of the spread: a solution that is further off than this in the root mean square no longer follows."""
+    beyond: float = 0.1
+    """How far outside the range of the data a start may lie, in widths of that range."""
+    exact: float = 1e-5
+    """Of the spread: a solution that misses no sample by more is not improved by one of limited tolerance."""
+    many: int = 12
+    """States beyond which differences are taken once per horizon and then brought up to date by Broyden's
+    rule: a round by differences takes a simulation for each state, which was 43 of 111 s for a model of 50
+    (`python -m benchmarks large`)."""
+    smooth_curve: int = 300
+    """Points of a curve that looks smooth in a figure."""
+    degree: int = 6
+    half_width: int = 3
+    """Of the polynomials that are integrated to find where a solution starts."""
+    most_missed: float = 3.0
+    """In units of the noise; right equations miss by more than one where noise is integrated twice."""
+
+
+_START = _Start()
+
+
 MOST = 400
 """Samples that a start is fitted to; more of them change it little and cost as much again."""
 
@@ -60,8 +77,8 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     span = float(ahead.t[-1] - ahead.t[0])
     scale = np.concatenate([spread, spread * (2 * np.pi / span)])[: model.order * d]
     free = np.full(d, np.inf)
-    lower = np.concatenate([low - _BEYOND * width, -free])[: len(scale)]
-    upper = np.concatenate([high + _BEYOND * width, free])[: len(scale)]
+    lower = np.concatenate([low - _START.beyond * width, -free])[: len(scale)]
+    upper = np.concatenate([high + _START.beyond * width, free])[: len(scale)]
 
     def missed(samples: int, start: Floats) -> Floats:
         """(samples · states,) in units of the spread; where the solution has ended, three of them."""
@@ -72,12 +89,12 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
         return np.ravel(np.clip(result, -1e3, 1e3))
 
     def improved(samples: int, start: Floats) -> Floats:
-        if np.max(np.abs(missed(samples, start))) <= _EXACT:
+        if np.max(np.abs(missed(samples, start))) <= _START.exact:
             return start
         return _improved(start, partial(missed, samples), scale, lower, upper)
 
     def follows(samples: int, start: Floats) -> bool:
-        return bool(np.sqrt(np.mean(missed(samples, start) ** 2)) <= _FOLLOWS)
+        return bool(np.sqrt(np.mean(missed(samples, start) ** 2)) <= _START.follows)
 
     whole = min(len(ahead), MOST)
     horizon = min(max(first, 4 * model.order), whole)
@@ -106,8 +123,8 @@ def _improved(
     """Levenberg-Marquardt within bounds, a few rounds."""
     left = missed(start)
     damping, slope = 1e-3, np.zeros((len(left), 0))
-    for _ in range(_ROUNDS):
-        if slope.shape[1] == 0 or len(start) <= _MANY:
+    for _ in range(_START.rounds):
+        if slope.shape[1] == 0 or len(start) <= _START.many:
             slope = _slope(start, left, missed, scale, upper)
         if not np.all(np.isfinite(slope)):
             return start
@@ -121,7 +138,7 @@ def _improved(
             there = missed(tried)
             # Broyden's rule: the slope that differs least and explains what was seen (Math. Comp. 19, 1965).
             taken = (tried - start) / scale
-            if len(start) > _MANY and np.any(taken):
+            if len(start) > _START.many and np.any(taken):
                 slope += np.outer(there - left - slope @ taken, taken / (taken @ taken))
             if float(there @ there) < before:
                 start, left, damping = tried, there, damping / 10
@@ -141,15 +158,9 @@ def _slope(
     columns = []
     for k, unit in enumerate(scale):
         step = np.zeros(len(start))
-        step[k] = _DIFFERENCE * unit * (1 if start[k] + _DIFFERENCE * unit <= upper[k] else -1)
+        step[k] = _START.difference * unit * (1 if start[k] + _START.difference * unit <= upper[k] else -1)
         columns.append((missed(start + step) - left) / step[k] * unit)
     return np.column_stack(columns)
-
-
-_DEGREE, _HALF_WIDTH = 6, 3
-"""Of the polynomials that are integrated to find where a solution starts."""
-_MOST_MISSED = 3.0
-"""In units of the noise; right equations miss by more than one where noise is integrated twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,9 +212,9 @@ def solutions(
 def drawn(model: Equations, one: Solution) -> Trajectory:
     """The solution at enough times for a smooth curve; at the samples where inputs are known there only."""
     times = one.simulated.t
-    if model.inputs or model.formulation.discrete or not 1 < len(times) < _SMOOTH_CURVE:
+    if model.inputs or model.formulation.discrete or not 1 < len(times) < _START.smooth_curve:
         return one.simulated
-    between = np.linspace(times[0], times[-1], _SMOOTH_CURVE)
+    between = np.linspace(times[0], times[-1], _START.smooth_curve)
     return simulate(model, one.start, np.union1d(between, times), limits=Limits())
 
 
@@ -230,14 +241,14 @@ def _start_of_equations(model: Equations, ahead: Trajectory, noise: Floats) -> F
         return None
     [defined], _ = inside_domain(model, [ahead])
     values = model.predict(defined.x, defined.u)
-    weights = interval_weights(ahead.t, degree=_DEGREE, half_width=_HALF_WIDTH)
+    weights = interval_weights(ahead.t, degree=_START.degree, half_width=_START.half_width)
     for _ in range(model.order):
         values = cumulative(values, weights)
     powers = (ahead.t - ahead.t[0])[:, None] ** np.arange(model.order)
     left = ahead.x - values
     best = np.linalg.lstsq(powers, left)[0]
     missed = np.sqrt(np.sum((left - powers @ best) ** 2, axis=0) / (len(left) - model.order))
-    return np.ravel(best) if np.all(missed <= _MOST_MISSED * noise) else None
+    return np.ravel(best) if np.all(missed <= _START.most_missed * noise) else None
 
 
 def _start_of_data(segment: Trajectory, begin: int, order: int, near: int) -> Floats:

@@ -16,7 +16,7 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Factor, Term, call
 
 __all__ = ["Spectral", "Summand", "spectral_solution"]

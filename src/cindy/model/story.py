@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
@@ -20,20 +20,34 @@ __all__ = [
     "facts",
     "shown",
     "shown_models",
+    "spoken",
     "told",
 ]
 
 
 _WRITTEN = Language(prefix="", end="", module="")
-_WIDTH = 100
-"""Of a line, in characters."""
-_CLOSE = 6.0
-"""Units of −2 log p: a model that is so much worse is twenty times less likely."""
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How much a summary says, and when it calls models close."""
+
+    width: int = 100
+    """Of a line, in characters."""
+    close: float = 6.0
+    """Units of −2 log p: a model that is so much worse is twenty times less likely."""
+    most: int = 5
+    """Terms that are named one by one."""
+    summands: int = 40
+    """Summands an equation; a notebook is no place for more."""
+
+
+_WORDS = _Words()
+
+
 SURE = 0.95
 """Inclusion below which a term is called less sure: what chance has added, in one data set of 20, is told
 in 19 of 20 such cases (benchmark: honesty, closed orbit)."""
-_MOST = 5
-"""Terms that are named one by one."""
 
 
 def told(model: Equations) -> str:
@@ -43,12 +57,12 @@ def told(model: Equations) -> str:
     parts += ["", "How sure"]
     width = max(len(name) for name, _ in facts(model))
     for name, text in facts(model):
-        lines = textwrap.wrap(text, _WIDTH - width - 4) or [""]
+        lines = textwrap.wrap(text, _WORDS.width - width - 4) or [""]
         parts.append(f"  {name:<{width}}  {lines[0]}")
         parts += [" " * (width + 4) + line for line in lines[1:]]
     parts += ["", "Warnings" if model.warnings else "No warnings."]
     for sentence in model.warnings:
-        parts += textwrap.wrap(sentence, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+        parts += textwrap.wrap(sentence, _WORDS.width, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(parts)
 
 
@@ -83,7 +97,9 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     span, solutions, through = known["span"], known["solutions"], known["through"]
     if np.isnan(solutions):
         return
-    of = f" ({known['runs']:.0f} of {known['of']:.0f} runs)" if {"runs", "of"} <= set(known) else ""
+    of = (
+        f" (checked on {known['runs']:.0f} of {known['of']:.0f} runs)" if {"runs", "of"} <= set(known) else ""
+    )
     allowed = f" where noise allows {determination(known['allowed'])}" if "allowed" in known else ""
     if not np.isfinite(solutions):
         yield "R² of solutions", f"none: the solutions blow up{of}"
@@ -106,14 +122,14 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
         doubtful = model.support & known & (model.inclusion < SURE)
         outside = ~model.support & known & (model.inclusion > 1 - SURE)
         for name, where in (("less sure", doubtful), ("left out", outside)):
-            order = np.argwhere(where)[np.argsort(-model.inclusion[where])][:_MOST]
+            order = np.argwhere(where)[np.argsort(-model.inclusion[where])][: _WORDS.most]
             shown = [_probability(model, int(i), int(j)) for i, j in order]
             more = int(where.sum()) - len(shown)
             if shown:
                 yield name, ", ".join(shown) + (f" and {more} more" if more else "")
     if len(model.near) > 1:
         above = np.sort(model.near.scores)[1:]
-        count = int(np.sum(above <= _CLOSE))
+        count = int(np.sum(above <= _WORDS.close))
         if count:
             others = "1 other model explains" if count == 1 else f"{count} other models explain"
             yield "near", f"{others} the data almost as well: see model.near"
@@ -123,8 +139,12 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
 
 def _probability(model: Equations, i: int, j: int) -> str:
     equation = variable_label(model.states[j]) + "'" * model.order
-    term = "the constant" if model.terms[i] == "1" else model.labels[i]
-    return f"{term} in {equation} ({model.inclusion[i, j]:.0%})"
+    return f"{spoken(model.terms[i], model.labels[i])} in {equation} ({model.inclusion[i, j]:.0%})"
+
+
+def spoken(term: str, label: str) -> str:
+    """The label of a term within a sentence, where a bare 1 would be taken for a number."""
+    return "the constant" if term == "1" else label
 
 
 def _noise(model: Equations) -> Iterator[tuple[str, str]]:
@@ -175,30 +195,25 @@ def determination(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-_SUMMANDS = 40
-"""Summands an equation; a notebook is no place for more."""
-
-
 _CELL = "text-align: left; padding: 0.15em 0.4em; border: none; background: none"
 
 
 def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence[str]) -> str:
     """The model as HTML without scripts or anything from elsewhere."""
-    from cindy.export import definition, left_side, summand, with_symbols  # slow, and not always needed
+    from cindy.export import definition, left_sides, summand, with_symbols  # slow, and not always needed
 
     terms = [with_symbols(term) for term in model.basis.terms(model.variables)]
     dots = any("·" in label for label in model.labels)
-    rows = []
-    for j, state in enumerate(model.states):
+    form, rows = model.formulation, []
+    sides_left = left_sides(model.states, model.order, discrete=form.discrete, partial=form.for_fields)
+    for j, left in enumerate(sides_left):
         present = np.flatnonzero(model.coef[:, j])
         sides = [
             summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0, dots=dots)
-            for k, i in enumerate(present[:_SUMMANDS])
+            for k, i in enumerate(present[: _WORDS.summands])
         ]
         right = " ".join(sides) or "<math><mn>0</mn></math>"
-        more = f" … ({len(present)} terms)" if len(present) > _SUMMANDS else ""
-        form = model.formulation
-        left = left_side(state, model.order, discrete=form.discrete, partial=form.for_fields)
+        more = f" … ({len(present)} terms)" if len(present) > _WORDS.summands else ""
         rows.append((left, right + more))
     rows += [definition(name, *estimate) for name, estimate in model.parameters.items()]
     body = "".join(_row(cells) for cells in rows)
@@ -230,7 +245,8 @@ def difference(before: Equations | None, after: Equations, most: int = 4) -> str
         *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
     ]
     mark = "_" + "t" * after.order if after.formulation.for_fields else "'" * after.order
-    names, states = after.labels, [variable_label(state) for state in after.states]
+    names = [spoken(after.terms[i], label) for i, label in enumerate(after.labels)]
+    states = [variable_label(state) for state in after.states]
     told_changes = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:most]]
     return ", ".join(told_changes) + (f", … ({len(changes)} in all)" if len(changes) > most else "")
 

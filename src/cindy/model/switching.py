@@ -27,26 +27,34 @@ from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import COMPARISONS, Expression, Factor, Term, compile_rhs
 
-__all__ = ["SwitchedMotion", "Switches", "switched_flow"]
+__all__ = ["SwitchedMotion", "Switches", "longest_step", "switched_flow"]
 
 Compiled = Callable[[float, Any, Any], list[float]]
 Signal = Callable[[float], Sequence[float]]
 
-_ON_SURFACE = 1e-10
-"""Of the size of g: a solution that is so near to a surface starts on it."""
-_BEYOND = 1e-12
-"""Of the size of g, and of s: rounding that is no crossing."""
-_LOOKS = (0.25, 0.5, 0.75, 1.0)
-"""Places within a step at which signs are looked at: a solution that grazes a surface may be back at the end
-of a step."""
-_LEAST_STEPS = 200
-"""In a solution: at rest an integrator takes steps as long as it may, and a force that comes and goes within
-one of them would go unnoticed."""
-_AT_ONCE = 100
-"""Switches without any progress in time, beyond which the solution is given up."""
+
+@dataclass(frozen=True)
+class _Surface:
+    """How crossings of a switching surface are located."""
+
+    on_surface: float = 1e-10
+    """Of the size of g: a solution that is so near to a surface starts on it."""
+    beyond: float = 1e-12
+    """Of the size of g, and of s: rounding that is no crossing."""
+    looks: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+    """Places within a step at which signs are looked at: a solution that grazes a surface may be back at the
+    end of a step."""
+    least_steps: int = 200
+    """In a solution: at rest an integrator takes steps as long as it may, and a force that comes and goes
+    within one of them would go unnoticed."""
+    at_once: int = 100
+    """Switches without any progress in time, beyond which the solution is given up."""
+
+
+_SURFACE = _Surface()
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +235,9 @@ class SwitchedMotion:
 
     def sizes(self, s: float, y: Floats, scale: Floats) -> Floats:
         """What counts as nothing, of each that is watched."""
-        return np.concatenate([_BEYOND * self.size(s, y, scale), np.full(2 * len(self.sliding), _BEYOND)])
+        return np.concatenate(
+            [_SURFACE.beyond * self.size(s, y, scale), np.full(2 * len(self.sliding), _SURFACE.beyond)]
+        )
 
     def size(self, s: float, y: Floats, scale: Floats) -> Floats:
         """(switches,) the usual size of g."""
@@ -237,7 +247,7 @@ class SwitchedMotion:
         """Modes at the start; on a surface, as the equations on both sides say."""
         self.modes, self.sliding = [1.0] * self.switches.count, []
         for _ in range(2):  # surfaces may hold modes of switches inside them
-            g, near = self.surfaces(s, y), _ON_SURFACE * self.size(s, y, scale)
+            g, near = self.surfaces(s, y), _SURFACE.on_surface * self.size(s, y, scale)
             self.modes = [1.0 if value >= 0 else -1.0 for value in g]
         for k in np.flatnonzero(np.abs(g) <= near).tolist():
             self.decide(k, s, y)
@@ -266,14 +276,29 @@ class SwitchedMotion:
         self.modes[k] = 1.0 if place < count + slid else -1.0
 
 
+def longest_step(t: Floats) -> float:
+    """Of an integrator along a solution at these times."""
+    return min(float(np.max(np.diff(t), initial=0.0)), float(t[-1] - t[0]) / _SURFACE.least_steps) or np.inf
+
+
 def switched_flow(
-    motion: SwitchedMotion, start: Floats, t: Floats, *, scale: Floats, rtol: float, atol: float, steps: int
+    motion: SwitchedMotion,
+    start: Floats,
+    t: Floats,
+    *,
+    longest: float,
+    scale: Floats,
+    rtol: float,
+    atol: float,
+    steps: int,
 ) -> tuple[Floats, str | None, tuple[float, Floats]]:
-    """The solution at the first k ≥ 1 of the times, why it ended early if it did, and where."""
+    """The solution at the first k ≥ 1 of the times, why it ended early if it did, and where.
+
+    longest: of a step, `longest_step` of the whole solution that these times may be a part of
+    """
     from scipy.integrate import LSODA
 
     rows, now, y, idle = [start], float(t[0]), start, 0
-    longest = min(float(np.max(np.diff(t), initial=0.0)), float(t[-1] - t[0]) / _LEAST_STEPS) or np.inf
     motion.begin(now, y, scale)
     while len(rows) < len(t):
         solver = LSODA(motion, now, y, float(t[-1]), rtol=rtol, atol=atol * scale, max_step=longest)
@@ -291,7 +316,7 @@ def switched_flow(
                 rows.append(curve(t[len(rows)]))
             y = curve(now)
         idle = idle + 1 if now <= before else 0
-        if idle > _AT_ONCE:
+        if idle > _SURFACE.at_once:
             return np.array(rows), "the equations switch too often to follow", (now, y)
         if place is not None:
             motion.switch(place, now, y)
@@ -306,7 +331,7 @@ def _first_switch(
 
     nothing = motion.sizes(begin, curve(begin), scale)
     last = begin
-    for share in _LOOKS:
+    for share in _SURFACE.looks:
         here = begin + share * (end - begin)
         crossed = np.flatnonzero(motion.watched(here, curve(here)) < -nothing)
         if len(crossed):

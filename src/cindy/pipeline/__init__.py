@@ -1,7 +1,7 @@
 """From data to one model: identify and solve."""
 
 from cindy.pipeline.identification import identify
-from cindy.pipeline.inference import solve
+from cindy.pipeline.measured import solve
 from cindy.pipeline.shortcuts import (
     basis_from_text,
     choose,

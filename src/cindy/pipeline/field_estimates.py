@@ -9,78 +9,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.evidence import Modes, WeakRows, Whitened, modes_of, noise_covariance
-from cindy.model import Model
+from cindy.pipeline.inference import Estimates
 from cindy.problem import Problem
 from cindy.regression import Regression, binding
+from cindy.selection import EFFORT
 
 __all__ = ["estimated", "weighed", "with_noise_errors"]
 
-_SCATTER = 1.5
-"""Residuals over what noise explains, as squares, up to which noise explains them: the right models of
-`python -m benchmarks pde` stay within 0.7 and 1.4, as there are few independent rows."""
-_ROUNDS = 2
-"""Weights depend on the coefficients, little enough that the second round hardly moves them."""
-_EXPLAINED = 1.3
-"""Mean square of what is left, in units of the noise, up to which noise explains it: the right equations of
-`python -m benchmarks pde` stay near 1, 0.97 to 1.06 in the mean of some draws."""
-_APART = 4.0
-"""Errors by which two estimates that are right may differ (Hausman, Econometrica 46, 1978): farther apart,
-the rows do not obey the equations, and the weights would follow what is wrong."""
-_BAND = 64
-"""Modes that are filtered together, at least."""
-_DEPENDENT = 1e12
-"""Condition of the equations, in units of the coefficients' errors by least squares, beyond which the terms
-are not told apart."""
+
+def estimated(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
+    """The best coefficients and errors that the noise of the rows allows, from those of least squares."""
+    by_samples = with_noise_errors(problem, plain, evidence)
+    return weighed(problem, by_samples, evidence) or by_samples
 
 
-def estimated(model: Model, problem: Problem, evidence: WeakRows) -> Model:
-    """The model with the best coefficients and errors that the noise of its rows allows."""
-    by_samples = with_noise_errors(model, problem, evidence)
-    return weighed(by_samples, problem, evidence) or by_samples
-
-
-def with_noise_errors(model: Model, problem: Problem, evidence: WeakRows) -> Model:
-    """The model with errors and covariance that come from the noise at every sample.
+def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
+    """The estimates with errors and covariance that come from the noise at every sample.
 
     Where residuals are larger than noise explains, equations lack something: then that share of the scatter
     between blocks of rows is added.
     """
     summary = problem.summary
-    support = np.flatnonzero(model.coef)
+    support, width = np.flatnonzero(plain.coef), plain.coef.shape[1]
     if summary.calibration is None or summary.spurious is None or not len(support):
-        return model
-    residual = np.hstack([-model.coef.T, np.eye(len(model.states))])
+        return plain
+    residual = _residual(plain.coef)
     influence = _influence(problem, summary.calibration, support)
     parts = [noise_covariance(rows, influence, residual) for rows in evidence.rows]
     known = [part for part in parts if part is not None]
     total = np.sum(known, axis=0)
     if len(known) < len(parts) or not (np.diagonal(total) > 0).all():
-        return model
+        return plain
     by_noise = np.sqrt(np.diagonal(total))
-    by_blocks = model.coef_error.ravel()[support]
-    share = _unexplained(summary.total.factor, summary.spurious, residual)[support % len(model.states)]
+    by_blocks = plain.error.ravel()[support]
+    share = _unexplained(summary.total.factor, summary.spurious, residual)[support % width]
     error = np.sqrt(by_noise**2 + share * by_blocks**2)
     # What an equality holds fast has no error, and rounding is none.
     error[by_blocks == 0] = 0.0
     scale = error / by_noise
-    errors = np.zeros(model.coef.size)
+    errors = np.zeros(plain.coef.size)
     errors[support] = error
-    covariance = total * np.outer(scale, scale)
-    return _with(model, coef_error=errors.reshape(model.coef.shape), covariance=covariance)
-
-
-def _with(model: Model, **changes: Any) -> Model:
-    """The model with other numbers, in its path too."""
-    models = tuple(replace(m, **changes) if k == model.path.chosen else m for k, m in enumerate(model.path))
-    return replace(model, path=replace(model.path, models=models), **changes)
+    return Estimates(plain.coef, errors.reshape(plain.coef.shape), total * np.outer(scale, scale))
 
 
 def _influence(problem: Problem, calibration: Floats, support: Ints) -> Floats:
@@ -109,29 +85,30 @@ def _unexplained(factor: Floats, spurious: Floats, residual: Floats) -> Floats:
     """(states,): the share of the squared residuals that is beyond what noise explains."""
     left = np.sum((factor @ residual.T) ** 2, axis=0)
     noise = np.sum((residual @ spurious) * residual, axis=1)
-    share = 1.0 - _SCATTER * np.divide(noise, left, out=np.zeros_like(left), where=left > 0)
+    share = 1.0 - EFFORT.field_estimates_scatter * np.divide(
+        noise, left, out=np.zeros_like(left), where=left > 0
+    )
     return np.asarray(np.clip(share, 0.0, 1.0))
 
 
-def weighed(model: Model, problem: Problem, evidence: WeakRows) -> Model | None:
-    """The model with coefficients by generalized least squares on its terms, and errors by the noise at
-    every sample; None where the noise is not known in every row, or does not explain what is left.
+def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates | None:
+    """Coefficients by generalized least squares on the terms of an estimate, and errors by the noise at every
+    sample; None where the noise is not known in every row, or does not explain what is left.
 
     Terms are chosen by least squares, in which all rows count alike, since what is wrong with a wrong model
     need not look like noise. For the right terms rows overlap and differ in noise, and weights by the noise
     give smaller errors, a quarter to a third on short records (Aitken 1936; benchmark: pde_short).
     """
     summary = problem.summary
-    support = np.flatnonzero(model.coef)
+    support, width = np.flatnonzero(plain.coef), plain.coef.shape[1]
     if summary.calibration is None or not len(support):
         return None
-    width = len(model.states)
     terms = np.unique(support // width)
     modes = modes_of(evidence, tuple(terms.tolist()))
     if not all(one.known for one in modes):
         return None
-    fit = _Weighing(modes, model.coef[terms])
-    sure = np.flatnonzero(fit.left(model.coef[terms]) < _EXPLAINED)
+    fit = _Weighing(modes, plain.coef[terms])
+    sure = np.flatnonzero(fit.left(plain.coef[terms]) < EFFORT.field_estimates_explained)
     regression = binding(problem.regression, support)
     groups = [g for g in regression.groups if np.isin(g, sure).all()]
     within = np.isin(support % width, np.concatenate([np.zeros(0, dtype=np.intp), *groups]))
@@ -143,40 +120,36 @@ def weighed(model: Model, problem: Problem, evidence: WeakRows) -> Model | None:
     if found is None:
         return None
     coef, covariance = found
-    return _replaced(model, problem, support, within, coef, covariance)
+    return _replaced(problem, plain, within, coef, covariance)
 
 
 def _replaced(
-    model: Model,
-    problem: Problem,
-    support: Ints,
-    within: NDArray[np.bool_],
-    values: Floats,
-    covariance: Floats,
-) -> Model | None:
-    """The model with these coefficients on some of its support, where constraints and the old ones allow."""
+    problem: Problem, plain: Estimates, within: NDArray[np.bool_], values: Floats, covariance: Floats
+) -> Estimates | None:
+    """Other coefficients on some of the support, where constraints and the old estimates allow them."""
+    support = np.flatnonzero(plain.coef)
     used = support[within]
-    coef, errors = model.coef.ravel().copy(), model.coef_error.ravel().copy()
+    coef, errors = plain.coef.ravel().copy(), plain.error.ravel().copy()
     apart = np.abs(values - coef[used])
     coef[used] = values
     errors[used] = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    before = model.coef_error.ravel()[used]
-    allowed = _APART * np.hypot(errors[used], before)
-    size = float(np.abs(model.coef).max())
-    table = coef.reshape(model.coef.shape)
+    before = plain.error.ravel()[used]
+    allowed = EFFORT.field_estimates_apart * np.hypot(errors[used], before)
+    size = float(np.abs(plain.coef).max())
+    table = coef.reshape(plain.coef.shape)
     if (apart > allowed + 1e-12 * size).any() or not values.all():
         return None
     free = before > 0
     if np.sum(np.log(errors[used][free] / before[free])) > 0:
         return None
-    if problem.violation(table) > max(model.violation, 1e-9 * size):
+    if problem.violation(table) > max(problem.violation(plain.coef), 1e-9 * size):
         return None
     # What is known of one estimate says nothing of how it varies with the other.
     whole = np.zeros((len(support), len(support)))
-    if model.covariance is not None:
-        whole[np.ix_(~within, ~within)] = model.covariance[np.ix_(~within, ~within)]
+    if plain.covariance is not None:
+        whole[np.ix_(~within, ~within)] = plain.covariance[np.ix_(~within, ~within)]
     whole[np.ix_(within, within)] = covariance
-    return _with(model, coef=table, coef_error=errors.reshape(model.coef.shape), covariance=whole)
+    return Estimates(table, errors.reshape(plain.coef.shape), whole)
 
 
 def _directions(regression: Regression, unit: Floats, support: Ints, within: NDArray[np.bool_]) -> Floats:
@@ -214,11 +187,11 @@ class _Weighing:
     def at(self, support: Ints, directions: Floats) -> tuple[Floats, Floats] | None:
         """The coefficients on a support (flat indices) that move in some directions, and their covariance."""
         coef = self.start.ravel().copy()
-        for _ in range(_ROUNDS):
+        for _ in range(EFFORT.field_estimates_rounds):
             residual = _residual(coef.reshape(self.start.shape))
             fits = [_Filtered(m, support, residual) for m in self.modes]
             inner = directions.T @ np.sum([f.gram() for f in fits], axis=0) @ directions
-            if not len(inner) or np.linalg.cond(inner) > _DEPENDENT:
+            if not len(inner) or np.linalg.cond(inner) > EFFORT.field_estimates_dependent:
                 return None
             gain = directions @ np.linalg.solve(inner, directions.T)
             coef[support] += gain @ np.sum([f.score() for f in fits], axis=0)
@@ -227,7 +200,7 @@ class _Weighing:
         if len(known) < len(parts):
             return None
         left = self.left(coef.reshape(self.start.shape))[support % self.start.shape[1]]
-        if (left > _EXPLAINED).any():
+        if (left > EFFORT.field_estimates_explained).any():
             return None
         scale = np.sqrt(np.maximum(left, 1.0))
         return coef[support], (
@@ -313,6 +286,8 @@ def _bands(weight: Floats) -> Iterator[Ints]:
     octave = np.floor(np.log2(weight[order[0]] / weight[order]))
     begin = 0
     for end in [*(np.flatnonzero(np.diff(octave)) + 1).tolist(), len(order)]:
-        if (end - begin >= _BAND and len(order) - end >= _BAND) or end == len(order):
+        if (
+            end - begin >= EFFORT.field_estimates_band and len(order) - end >= EFFORT.field_estimates_band
+        ) or end == len(order):
             yield order[begin:end]
             begin = end

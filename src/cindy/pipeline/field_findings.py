@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import pretty
 from cindy.evidence import Fault, Unexplained, WeakRows, unexplained
 from cindy.findings import Finding

@@ -4,27 +4,26 @@ have."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats
 from cindy.basis import Basis
 from cindy.data import Field, as_fields
 from cindy.errors import DataError
 from cindy.evidence import INEXACT, WeakRows, screened
 from cindy.formulation import Formulation, Weak
 from cindy.model import Model, explained_rows
-from cindy.pipeline.field_estimates import estimated, with_noise_errors
+from cindy.pipeline.field_estimates import estimated
 from cindy.pipeline.field_findings import faults_told, grid_told, left_over
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
-from cindy.selection import Candidates, Selection
 from cindy.summary import Summary
 
-__all__ = ["chosen_model", "identify_fields"]
+__all__ = ["identify_fields"]
 
 _ROUNDING = 4 * float(np.finfo(float).eps)
 """Of the largest value: what two samples that should be equal differ by after a few operations."""
@@ -37,16 +36,15 @@ def identify_fields(
     gather: Callable[..., Summary],
     pose: Callable[..., Problem],
     run: Callable[..., Model],
-    rule: Selection,
     seed: int,
 ) -> Model:
     """The partial differential equations behind measured fields.
 
     1. Faults of the measurements are corrected where that is safe (`screened`).
     2. The fields become rows, and the rows sums that add up (`WeakRows`).
-    3. A rule chooses terms, and terms that noise explains are dropped (`chosen_model`).
-    4. Coefficients and errors follow from the noise at every sample (`estimated`).
-    5. What is left of the rows is compared with the noise (`left_over`).
+    3. A rule chooses terms; coefficients and errors follow from the noise at every sample (`estimated`), and
+       terms that are not worth their price by these errors are dropped (`measured.model_of`).
+    4. What is left of the rows is compared with the noise (`left_over`).
     """
     fields = as_fields(data)
     _check_motion(fields)
@@ -66,7 +64,7 @@ def identify_fields(
                 "identify: a conservation law with a tolerance at every sample needs values without noise, "
                 "which fields do not give. Leave the tolerance out."
             )
-        model = chosen_model(problem, rule, run, partial(estimated, problem=problem, evidence=evidence))
+        model = run(problem, estimator=partial(estimated, evidence=evidence))
         return replace(
             model,
             scale=_scale(fields),
@@ -76,50 +74,9 @@ def identify_fields(
             explained={"equations": explained_rows(model, summary.total)},
         )
 
-    search = FieldSearch(basis, law, posed, with_noise_errors)
+    search = FieldSearch(basis, law, posed)
     model = search.model() if basis.unknowns() else law(basis)
     return replace(model, findings=(*faults_told(screen.faults), *model.findings))
-
-
-def chosen_model(
-    problem: Problem, rule: Selection, run: Callable[..., Model], sure: Callable[[Model], Model]
-) -> Model:
-    """What a rule picks, less the terms that are no longer worth their price, with the surest errors.
-
-    A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth; of
-    many terms the one whose error came out too small stays. Errors by the noise are known far better:
-
-        ξ_i² / error_i² > price of a parameter (Bonferroni's quantile, squared, for Significance)
-
-    `python -m benchmarks pde` has no true term below this where all terms are found.
-
-    sure: a model with such errors
-    """
-    model = sure(run(problem))
-    price = rule.price(problem.summary.total.rows, model.coef.size) if rule.by_price else None
-    while price is not None:
-        support = np.flatnonzero(model.coef)
-        x, error = model.coef.ravel()[support], model.coef_error.ravel()[support]
-        worth = np.full(len(support), np.inf)
-        np.divide(x**2, error**2, out=worth, where=error > 0)
-        if worth.min() > price or len(support) == 1:
-            break
-        smaller = run(problem, selection=_Given(np.delete(support, worth.argmin())))
-        if np.count_nonzero(smaller.coef) >= len(support):
-            # A constraint needs the term.
-            break
-        model = sure(replace(smaller, settings=model.settings))
-    return model
-
-
-@dataclass(frozen=True, eq=False)
-class _Given(Selection):
-    """A support that was chosen before, and what constraints need beside it."""
-
-    support: Ints
-
-    def pick(self, candidates: Candidates) -> Ints:
-        return candidates.with_needed(self.support)
 
 
 def _noise(evidence: WeakRows) -> Floats:

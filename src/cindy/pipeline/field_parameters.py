@@ -11,19 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.basis import Basis, Listed, Parameter, Term, differentiate_by_parameter, term_name
 from cindy.errors import DataError, NoModelError
 from cindy.evidence import WeakRows
 from cindy.findings import Finding
-from cindy.model import Estimate, Model, Path
-from cindy.pipeline.parametric_model import end_of_range
+from cindy.model import Estimate, Model
+from cindy.pipeline.field_estimates import with_noise_errors
+from cindy.pipeline.inference import Estimates
+from cindy.pipeline.parametric_model import end_of_range, with_parameters
 from cindy.problem import Problem, linear
 from cindy.regression import Refit, independent, refit
+from cindy.selection import EFFORT
 
 __all__ = ["FieldSearch"]
 
@@ -31,12 +33,6 @@ Values = dict[str, float]
 
 _SCANNED = {1: 9, 2: 5, 3: 4}
 """Values of a parameter by how many there are, as few as at least for trajectories; beyond, three."""
-_ROUNDS = 4
-_STEPS = 15
-_FURTHEST = 1.0
-"""A step in the logarithm of a parameter; of others, a fifth of the range."""
-_STILL = 1e-3
-"""A step, in units of the error, that changes nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,25 +41,23 @@ class FieldSearch:
 
     at: the law of a basis without unknowns
     pose: the evidence for a basis, and its problem
-    errors: a model with its errors by the noise
     """
 
     basis: Basis
     at: Callable[[Basis], Model]
     pose: Callable[[Basis], tuple[WeakRows, Problem]]
-    errors: Callable[[Model, Problem, WeakRows], Model]
 
     def model(self) -> Model:
         """The law at the values that leave least, with errors that know of each other."""
         values = self._scanned()
         model = self.at(self.basis.at(values))
-        for _ in range(_ROUNDS):
+        for _ in range(EFFORT.field_parameters_rounds):
             values = self._settled(model, values)
             before, model = model, self.at(self.basis.at(values))
             if np.array_equal(model.coef != 0, before.coef != 0):
                 break
         last = _Tangents.of(model, self.basis.unknowns(), values, self.pose)
-        return model if last is None else last.told(model, self.errors)
+        return model if last is None else last.told(model)
 
     def _scanned(self) -> Values:
         """Where the criterion of the law is least, of a few values of each parameter."""
@@ -89,7 +83,7 @@ class FieldSearch:
         unknown = self.basis.unknowns()
         now = _Tangents.of(model, unknown, values, self.pose)
         step = np.zeros(0) if now is None else now.step
-        for _ in range(_STEPS):
+        for _ in range(EFFORT.field_parameters_steps):
             if now is None or now.still(step):
                 break
             new = _Tangents.of(model, unknown, now.moved(step), self.pose)
@@ -158,44 +152,45 @@ class _Tangents:
         """(p,) by how much the places of the parameters want to change, inside their ranges."""
         whole = self.problem.physical(self.fit.x).ravel()[self.first] / self.size
         ends = np.array([one.places for one in self.unknown]).T
-        far = np.where([one.logarithmic for one in self.unknown], _FURTHEST, 0.2 * (ends[1] - ends[0]))
+        far = np.where(
+            [one.logarithmic for one in self.unknown],
+            EFFORT.field_parameters_furthest,
+            0.2 * (ends[1] - ends[0]),
+        )
         now = np.array([one.place(self.values[one.name]) for one in self.unknown])
         return np.asarray(np.clip(now + np.clip(whole, -far, far), *ends) - now)
 
     def still(self, step: Floats) -> bool:
         error = self.problem.physical(self.fit.error).ravel()[self.first] / np.abs(self.size)
-        return bool(np.all(np.abs(step) <= np.maximum(_STILL * error, 1e-9)))
+        return bool(np.all(np.abs(step) <= np.maximum(EFFORT.field_parameters_still * error, 1e-9)))
 
     def moved(self, step: Floats) -> Values:
         """All values, those of the model's parameters a step further."""
         pairs = zip(self.unknown, step, strict=True)
         return self.values | {one.name: one.value(one.place(self.values[one.name]) + by) for one, by in pairs}
 
-    def told(self, model: Model, errors_of: Callable[[Model, Problem, WeakRows], Model]) -> Model:
+    def told(self, model: Model) -> Model:
         """The model with its parameters, and errors of both that know of each other."""
-        coef, error = self.problem.physical(self.fit.x), self.problem.physical(self.fit.error)
-        basis = self.problem.summary.basis
-        whole = Model(coef, basis, model.states, inputs=model.inputs, coef_error=error)
-        whole = errors_of(replace(whole, path=Path((whole,), (0.0,), 0)), self.problem, self.evidence)
+        plain = Estimates(self.problem.physical(self.fit.x), self.problem.physical(self.fit.error))
+        whole = with_noise_errors(self.problem, plain, self.evidence)
         unit = np.array([one.slope(self.values[one.name]) for one in self.unknown]) / self.size
-        errors = np.abs(unit) * whole.coef_error.ravel()[self.first]
+        errors = np.abs(unit) * whole.error.ravel()[self.first]
         named = zip(self.unknown, errors, strict=True)
-        changed: dict[str, Any] = {
-            "coef_error": np.where(model.coef != 0, whole.coef_error[: len(model.coef)], 0.0),
-            "parameters": {one.name: Estimate(self.values[one.name], float(size)) for one, size in named},
-        }
+        values = {one.name: Estimate(self.values[one.name], float(size)) for one, size in named}
+        error = np.where(model.coef != 0, whole.error[: len(model.coef)], 0.0)
         covariance = model.covariance
         if whole.covariance is not None and len(whole.covariance) == len(self.support):
             at = np.searchsorted(self.support, np.concatenate([self.own, self.first]))
             scale = np.concatenate([np.ones(len(self.own)), unit])
             covariance = whole.covariance[np.ix_(at, at)] * np.outer(scale, scale)
         said = [s for one in self.unknown for s in end_of_range(one, one.place(self.values[one.name]))]
-        path = [replace(m, **changed) if k == model.path.chosen else m for k, m in enumerate(model.path)]
         return replace(
             model,
-            **changed,
+            coef_error=error,
+            parameters=values,
             covariance=covariance,
-            path=replace(model.path, models=tuple(path)),
+            path=with_parameters(model.path, values, error),
+            near=with_parameters(model.near, values, error),
             findings=(*model.findings, *said, *self._tied()),
         )
 

@@ -6,40 +6,30 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._types import Floats
-from cindy.basis import term_variables
-from cindy.errors import DataError, NoModelError
+from cindy._arrays import Floats
+from cindy.errors import NoModelError
 from cindy.findings import Finding, has_finding
-from cindy.formulation import Formulation
 from cindy.model import Model
-from cindy.pipeline.inference import LastPass
+from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
+from cindy.pipeline.inputs import beside_the_law
 from cindy.pipeline.kicks import forced, walk_of, with_kicks
 from cindy.pipeline.large import confirmed, screened, some_of
-from cindy.pipeline.models_met import Search
+from cindy.pipeline.late_channel import late_channel
 from cindy.pipeline.options import Options
-from cindy.pipeline.passes import NEAR, Found, picked, search
+from cindy.pipeline.passes import Found, picked, search
 from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look, second_look
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Problem
 from cindy.regression import independent
-from cindy.selection import Selection
-from cindy.states import LEVELS, Motion, quadrature_error, start_of
+from cindy.states import Motion, quadrature_error, start_of
 
 __all__ = ["findings_of", "identify_with_states"]
 
-_MOST_COMPARED = 30_000
-"""Samples up to which other holds of the inputs are tried: a bound on work."""
 
-
-def identify_with_states(request: Request) -> Model | None:
-    """The model of passes over the data; None where form, rule or data allow one pass at measured states."""
-    motion = request.motion()
-    if motion is None or not motion.records:
-        _check_one_pass(request.form)
-        return None
+def identify_with_states(request: Request, motion: Motion) -> Model:
+    """The model of passes over the data, its states fitted too."""
     searched = partial(_searched, request, motion, request.variance(motion))
     return solve_with_samples(request.problem(motion), request.data, searched)
 
@@ -49,14 +39,24 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     options = request.options(motion, problem)
     whole, look = _looked(request, request.narrowed(motion, problem), variance, options)
     look, kicks = with_kicks(look, variance)
-    here, found = look.motion, _required(look, request.selection)
+    here, found, more = look.motion, *_required(look, request, variance)
     found = picked(request.selection, here, found)
     if here.samples < whole.samples or request.pieces.source.whole is None:
-        here, found = confirmed(request, replace(whole, candidates=here.candidates), here, found)
-    model = LastPass.of(problem, here, found, request.callback).model()
-    told = (*findings_of(look, found, model, problem.summary.skipped), *_other_hold(request, look, variance))
-    model = replace(model, findings=(*look.findings, *model.findings, *told), settings=request.settings)
-    return forced(model, kicks, here.rows)
+        here, found = confirmed(
+            request, replace(whole, candidates=here.candidates, forcing=here.forcing), here, found
+        )
+    last = LastPass.of(problem, here, found, request.callback)
+    if request.selection.by_price and here is look.motion:
+        last = shown_by_errors(last)
+        found = last.found
+    model = last.model()
+    told = (
+        *findings_of(look, found, model, problem.summary.skipped),
+        *beside_the_law(request, look, variance),
+    )
+    findings = (*more, *look.findings, *model.findings, *told)
+    model = replace(model, findings=findings, settings=request.settings)
+    return forced(model, kicks)
 
 
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:
@@ -74,73 +74,24 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
     return whole, second_look(Look(here, found), variance)
 
 
-def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding, ...]:
-    """A finding where inputs that are held in another way explain the data better by the same equations.
-
-    The states are fitted once more with the same terms and each other hold: −2 log p of the measurements
-    tells which of them the input had.
-    """
-    first, found = request.data[0], look.found
-    few = sum(map(len, request.data)) <= _MOST_COMPARED
-    if not first.inputs or found is None or not few or look.motion.parts == 0:
-        return ()
-    best = found.best
-    if not np.isin(np.flatnonzero(_with_inputs(request, look.motion)), best.support).any():
-        return ()
-    fits: dict[str, float] = {}
-    for hold in ("zero", "linear", "band"):
-        try:
-            held = [replace(one, hold=hold) for one in request.data]
-        except DataError:
-            # A band-limited input needs even steps.
-            continue
-        motion = None if hold == first.hold else request.form.motion(held, request.basis)
-        if motion is None:
-            continue
-        start = start_of(motion, best.support, best.fitted.coef, variance)
-        met = Search(replace(motion, memory=look.motion.memory), found.options).fit(start, LEVELS)
-        if met is not None:
-            fits[hold] = met.deviance
-    if not fits or min(fits.values()) > best.deviance - NEAR:
-        return ()
-    likely = min(fits, key=lambda hold: fits[hold])
-    gain = best.deviance - fits[likely]
-    message = (
-        f'Inputs with hold="{likely}" explain the data better than with hold="{first.hold}" (−2 log p is '
-        f'lower by {gain:.0f}): give the trajectories hold="{likely}" if that is how the inputs were made.'
-    )
-    return (Finding("other-hold", message, {"hold": likely, "gain": gain}),)
-
-
-def _with_inputs(request: Request, motion: Motion) -> NDArray[np.bool_]:
-    """(terms · states,) whether the term of a coefficient holds an input."""
-    inputs = set(request.data[0].inputs)
-    each = [bool(term_variables(term) & inputs) for term in motion.basis.terms(motion.variables)]
-    return np.repeat(each, motion.states)
-
-
-def _required(look: Look, rule: Selection) -> Found:
-    """What was found, if anything was."""
+def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tuple[Finding, ...]]:
+    """What was found, if anything was, or the best there is where that was asked for; and what to say."""
     found = look.found
     if found is None:
         raise NoModelError(
             "identify: no model settles on these data: the states that it fits run away. "
             "Give `passes=1`, another basis, or more samples."
         )
-    if not len(found.best.support):
-        error = rule.nothing_kept("identify")
-        walk = walk_of(look)
-        raise NoModelError(f"{error} {walk}") if walk else error
-    return found
-
-
-def _check_one_pass(form: Formulation) -> None:
-    """Refuse to go on without fitted states where terms hold rates that nobody measured."""
-    if isinstance(form, Formulation) and form.needs_states:
-        raise DataError(
-            "identify: the rates in x'' = F(x, x') are found with fitted states. That takes trajectories of "
-            f"{form.min_samples} samples at least."
-        )
+    # A rule without a price, such as a number of terms, picks from the path whatever that is worth.
+    if len(found.best.support) or not request.selection.by_price:
+        return found, ()
+    some = tuple(met for met in found.met if len(met.support))
+    if request.least == "best" and some:
+        worse = some[0].criterion - found.best.criterion
+        return replace(found, best=some[0], met=some), (not_significant(worse),)
+    error = request.selection.nothing_kept("identify")
+    walk = walk_of(look, variance)
+    raise NoModelError(f"{error} {walk}") if walk else error
 
 
 def _parts_for(motion: Motion, found: Found | None) -> int:
@@ -154,20 +105,11 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
 
 def findings_of(look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:
     """What a user must know of the model."""
-    said = []
-    if skipped:
-        message = f"{skipped} stretch(es) of data were too short to use and were left out."
-        said.append(Finding("short-stretches", message, {"count": skipped}))
-    if model.result is not None and model.result.status != "converged":
-        status = model.result.status
-        message = f"The solver ended before its gap fell below the tolerance: {status}."
-        said.append(Finding("not-converged", message, {"status": status}))
     assert look.found is not None
     motion, fitted, terms = look.motion, found.best.fitted, len(model.terms)
     rank = independent(motion.values(look.found.best.fitted, 4 * terms + 1_000))
-    if rank < terms:
-        message = f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
-        said.append(Finding("dependent-terms", message, {"independent": rank, "terms": terms}))
+    done = model.result is None or model.result.status == "converged"
+    said = plain_findings(skipped, rank, terms, "" if done or model.result is None else model.result.status)
     large = (fitted.error * motion.step > 1e-2 * fitted.variance)[motion.sought]
     if large.any() and not has_finding(look.findings, "smooth-residual"):
         names = [n for n, big in zip(model.states, large, strict=True) if big]
@@ -176,4 +118,5 @@ def findings_of(look: Look, found: Found, model: Model, skipped: int) -> tuple[F
             "a term may be missing."
         )
         said.append(Finding("unexplained-motion", message, {"states": names}))
-    return tuple(said)
+    late = late_channel(motion, look.found)
+    return (*said, *(() if late is None else (late,)))

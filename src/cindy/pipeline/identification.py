@@ -10,26 +10,33 @@ from typing import Any
 
 import numpy as np
 
-from cindy._arrays import one_thread
+from cindy._arrays import Floats, one_thread
 from cindy._check import integer
-from cindy._types import Floats
 from cindy.basis import RUN, TIME, Basis
-from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance
-from cindy.errors import DataError, NoModelError
+from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance, without_clipped
+from cindy.errors import CindyError, DataError, NoModelError
 from cindy.findings import Finding
-from cindy.formulation import Formulation
-from cindy.model import Model, run_names, with_inputs
+from cindy.formulation import Formulation, Integral
+from cindy.model import Model, Readouts, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
-from cindy.pipeline.hidden import hidden_names, identify_with_hidden, not_needed, with_hidden
-from cindy.pipeline.inference import check_settings, solve
-from cindy.pipeline.judgement import judged, refusals_told
+from cindy.pipeline.hidden import (
+    Discovery,
+    auto_names,
+    criterion_without,
+    hidden_names,
+    identify_with_hidden,
+    not_needed,
+    with_hidden,
+)
+from cindy.pipeline.judgement import beside_positions, judged, refusals_told
 from cindy.pipeline.libraries import Equations, check_agreement
+from cindy.pipeline.measured import check_settings, model_of, settled
 from cindy.pipeline.parametric_model import identify_with_parameters
-from cindy.pipeline.readouts import observed, with_readouts
+from cindy.pipeline.passes import NEAR
+from cindy.pipeline.rare_states import with_rare_state
 from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request, Stages
-from cindy.pipeline.settle import settled
 from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Constraint, Names, Problem, Weights, at_samples
@@ -69,8 +76,9 @@ def identify(
     progress: Callable[..., Any] | None = None,
     passes: int | None = None,
     known: Mapping[str, str] | None = None,
-    hidden: int | str | Sequence[str] = 0,
+    hidden: int | str | Sequence[str] | Mapping[str, str] = 0,
     observe: Mapping[str, str] | None = None,
+    least: str = "significant",
 ) -> Model:
     """The sparse equations behind measured trajectories.
 
@@ -85,10 +93,11 @@ def identify(
     callback, seed: receives each Step and may return False to stop; of the part of much data looked at first
     blocks, processes, executor, device: as in `accumulate`
     progress: called with (done, of, stage); stages are "data" (samples), "search" (models), "comparison"
-    passes: None: states are fitted too, unless that takes very long; 1: at measured states; 2: anyway
+    passes: None: denoise the states if the problem is small enough; 1: never; 2: always
     known: formulas of equations that are known, by state: {"q": "v"}
-    hidden: a state that nobody measured: 1, its name, or "auto" for one if it is worth its price
+    hidden: states that nobody measured: how many, their names, "auto", or formulas of their first values
     observe: what columns measure, as linear combinations of states: {"total": "S + ES"}
+    least: "best": a model even where none is better than chance, marked by the finding `not-significant`
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -100,10 +109,8 @@ def identify(
     equations = Equations.of(basis, known)
     settings = Settings.of(equations.union, formulation, selection, correction, weights)
     check_settings(settings.selection, settings.correction, tol, max_iter, callback, seed)
-    stages = Stages(progress)
-    asked = _Asked(
-        settings, equations, constraints, radius, tol, max_iter, callback, seed, blocks, device, stages
-    )
+    how = (constraints, radius, tol, max_iter, callback, seed, blocks, device, Stages(progress), least)
+    asked = _Asked(settings, equations, *how)
     if is_fields(trajectories):
         return asked.of_fields(trajectories, settings.formulation if formulation else None, hidden)
     hire = partial(workers, executor, processes, where="identify")
@@ -125,6 +132,11 @@ class _Asked:
     blocks: int
     device: Any
     stages: Stages
+    least: str
+
+    def __post_init__(self) -> None:
+        if self.least not in ("significant", "best"):
+            raise DataError(f'identify: `least` must be "significant" or "best", but is {self.least!r}.')
 
     def pose(self, laws: tuple[Constraint, ...] = ()) -> Callable[[Summary], Problem]:
         """The problem that sums over the data make, with what is said of single equations."""
@@ -132,14 +144,15 @@ class _Asked:
         return partial(Problem, radius=self.radius, constraints=constraints, weights=self.settings.weights)
 
     @property
-    def run(self) -> Callable[[Problem], Model]:
+    def run(self) -> Callable[..., Model]:
         return partial(
-            solve,
+            model_of,
             selection=self.settings.selection,
             correction=self.settings.correction,
             tol=self.tol,
             max_iter=self.max_iter,
             callback=self.callback,
+            least=self.least,
         )
 
     def of_fields(self, fields: Any, form: Formulation | None, hidden: Any) -> Model:
@@ -149,22 +162,30 @@ class _Asked:
                 "identify: hidden states are found along trajectories, and these data are fields."
             )
         add = partial(summary_of_fields, blocks=self.blocks, progress=self.stages.data)
-        basis, rule = self.settings.basis, self.settings.selection
-        return identify_fields(fields, basis, form, add, self.pose(), self.run, rule, self.seed)
+        return identify_fields(fields, self.settings.basis, form, add, self.pose(), self.run, self.seed)
 
     def of_readouts(
-        self,
-        measured: Any,
-        observe: Mapping[str, str] | None,
-        passes: int | None,
-        hire: Callable[..., Any],
-        hidden: Any,
+        self, measured: Any, observe: Mapping[str, str] | None, passes: int | None, hire: Any, hidden: Any
     ) -> Model:
         """The model of trajectories whose columns measure states, or combinations of them."""
         if observe is None:
             return self.of_trajectories(measured, passes, hire, hidden)
-        states, shared = observed(measured, observe)
-        return with_readouts(self.of_trajectories(states, passes, hire, hidden), observe, shared)
+        data = as_source(measured).whole
+        if data is None:
+            raise DataError(
+                "identify: `observe` needs the data in memory, and these are loaded in parts. "
+                "Read them without lazy=True."
+            )
+        readouts = Readouts.of(observe, data[0].states)
+        model = self.of_trajectories(readouts.of_data(data), passes, hire, hidden)
+        findings, formulas = model.findings, dict(readouts.formulas)
+        if readouts.shared:
+            message = (
+                "States were worked out from several read-outs and share their noise; the errors of the "
+                "coefficients take it for independent."
+            )
+            findings = (*findings, Finding("shared-readouts", message, {"observe": formulas}))
+        return replace(model, findings=findings, settings={**model.settings, "observe": formulas})
 
     def of_trajectories(
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any = 0
@@ -173,49 +194,87 @@ class _Asked:
         if not (isinstance(hidden, int) and hidden == 0):
             return self._with_hidden(trajectories, passes, hire, hidden)
         form = self.settings.formulation
-        source, data, basis, laws = _opened(trajectories, self.settings.basis, self.equations, form)
+        measured, clipped = _without_clipped(trajectories, form)
+        source, data, basis, laws = _opened(measured, self.settings.basis, self.equations, form)
         if laws:
             names = Names(basis, data[0].states, data[0].inputs, _rates(form, data[0]))
             check_agreement(laws, self.constraints, names)
-        with refusals_told(data, basis, form), hire((basis,)) as hands:
+        with refusals_told(data, basis, form, clipped), hire((basis,)) as hands:
             request = self._request(Pieces(source, hands, self.stages), data, basis, laws)
-            model = _with_fitted_states(request, passes)
-            if model is None:
-                sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
-                gather = partial(sums, basis=basis, executor=hands)
-                model = _then_states(request, _one_pass(request, gather, self.run), passes)
+            sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
+            gather = partial(sums, basis=basis, executor=hands)
+            model = _law(request, passes, partial(_one_pass, request, gather, self.run))
         told = _told(model, source, self.constraints, passes, self.device)
-        return _compared(told, data, self.seed, self.stages)
+        told = replace(told, findings=(*clipped, *told.findings))
+        compared = _compared(told, data, self.seed, self.stages)
+        free = not self.constraints and not laws and passes is None and source.whole is not None
+        return beside_positions(compared, data, partial(self._of_positions, hire)) if free else compared
+
+    def _of_positions(self, hire: Callable[..., Any], positions: list[Trajectory]) -> Model:
+        """The same of x'' = F(x, x'), from positions alone."""
+        settings = self.settings._replace(formulation=Integral(order=2, rates=True))
+        return replace(self, settings=settings, callback=None).of_trajectories(positions, None, hire)
 
     def _with_hidden(
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any
     ) -> Model:
-        """The law with a hidden state, or without one where it may be left out and is not worth its price."""
-        form, measured = self.settings.formulation, as_source(trajectories).some(_SOME)
-        names = hidden_names(hidden, measured[0])
+        """The law with hidden states; "auto" goes on while one more is worth its price."""
+        measured = as_source(trajectories).some(_SOME)
         _check_motion(measured)
-        wide = with_hidden(measured, names)
-        source, data, basis, laws = _opened(wide, self.settings.basis, self.equations, form, hidden=True)
-        check_agreement(laws, self.constraints, Names(basis, data[0].states, data[0].inputs))
-        request = self._request(Pieces(source, None, self.stages), data, basis, laws)
-        found = identify_with_hidden(request, passes)
-        if isinstance(hidden, str) and hidden == "auto" and not (found and found.needed):
+        auto = isinstance(hidden, str) and hidden == "auto"
+        formulas = hidden if isinstance(hidden, Mapping) else {}
+        best: Discovery | None = None
+        gain, least = -np.inf, np.inf
+        for names in auto_names(measured[0]) if auto else [hidden_names(hidden, measured[0])]:
+            request = self._hidden_request(measured, names)
+            found = identify_with_hidden(request, names, passes, formulas)
+            if best is None:
+                least = criterion_without(request, len(names))
+            worth = -np.inf if found is None else least - found.criterion
+            if auto and not worth > NEAR:
+                # One more is not worth its price: what was found before is the model.
+                gain = gain if best is not None else worth
+                break
+            best, gain = found, worth
+            least = np.inf if found is None else found.criterion
+        if best is None and auto:
             model = self.of_trajectories(trajectories, passes, hire)
-            told = not_needed(names[0], found.gain if found else -np.inf)
-            return replace(model, findings=(*model.findings, told))
-        if found is None:
+            return replace(model, findings=(*model.findings, not_needed(("w",), gain)))
+        if best is None:
             raise NoModelError(
-                f'identify: no law with the hidden state "{names[0]}" settles on these data. Give another '
+                f"identify: no law with {hidden!r} hidden settles on these data. Give another "
                 "basis, or a library for each equation."
             )
-        model = _told(found.model, source, self.constraints, passes, self.device)
-        return _compared(model, found.data, self.seed, self.stages)
+        if not auto and not formulas and len(names) > 1:
+            best = self._last_judged(measured, names, passes, best)
+        model = _told(best.told(gain), request.pieces.source, self.constraints, passes, self.device)
+        return _compared(model, best.data, self.seed, self.stages)
+
+    def _last_judged(
+        self, measured: list[Trajectory], names: tuple[str, ...], passes: int | None, found: Discovery
+    ) -> Discovery:
+        """The same, which says so where a law without the last hidden state is as good."""
+        try:
+            less = identify_with_hidden(self._hidden_request(measured, names[:-1]), names[:-1], passes, {})
+        except CindyError:
+            # A library or a constraint names that state: then it is there because a user wants it.
+            return found
+        if less is None or less.criterion - found.criterion > NEAR:
+            return found
+        said = not_needed(names[-1:], less.criterion - found.criterion)
+        return replace(found, model=replace(found.model, findings=(*found.model.findings, said)))
+
+    def _hidden_request(self, measured: list[Trajectory], names: tuple[str, ...]) -> Request:
+        form, wide = self.settings.formulation, with_hidden(measured, names)
+        source, data, basis, laws = _opened(wide, self.settings.basis, self.equations, form, hidden=True)
+        check_agreement(laws, self.constraints, Names(basis, data[0].states, data[0].inputs))
+        return self._request(Pieces(source, None, self.stages), data, basis, laws)
 
     def _request(
         self, pieces: Pieces, data: list[Trajectory], basis: Basis, laws: tuple[Constraint, ...]
     ) -> Request:
         rule, correction = self.settings.selection, self.settings.correction
-        how = (rule, correction, self.tol, self.max_iter, self.callback, self.seed)
+        how = (rule, correction, self.tol, self.max_iter, self.callback, self.seed, self.least)
         return Request(pieces, data, basis, self.settings.formulation, self.pose(laws), *how)
 
 
@@ -227,8 +286,34 @@ def _compared(model: Model, data: list[Trajectory], seed: int, stages: Stages) -
     return model
 
 
-def _with_fitted_states(request: Request, passes: int | None) -> Model | None:
-    """The model with states fitted: where terms hold parameters, or where passes and data allow it."""
+def _law(request: Request, passes: int | None, one_pass: Callable[[], Model]) -> Model:
+    """The law of trajectories. What is profiled out beside its coefficients is decided here, and only here.
+
+    1. Numbers inside terms and the states: where the basis has unknown numbers.
+    2. Nothing: with passes=1, for data that can be read only once, for forms that take states as measured.
+    3. The states, from a law found at measured ones on: with more than 1,000 coefficients.
+    4. The states: in every other case.
+    """
+    source, form = request.pieces.source, request.form
+    _check_passes(request, passes)
+    if request.basis.unknowns():
+        return identify_with_parameters(request)
+    motion = None if passes == 1 or not source.again else request.motion()
+    if motion is None or not motion.records:
+        _check_one_pass(form)
+        return one_pass()
+    like = request.data[0]
+    # Terms may name rates that only denoised states have; such a dictionary is not counted beforehand.
+    large = not form.needs_states and len(request.basis.names(like.variables)) * like.dimension > _LARGE
+    if large and source.whole is not None:
+        return refined(request, motion, one_pass(), anyway=passes is not None)
+    if large and passes is None:
+        return one_pass()
+    return with_rare_state(request, motion, identify_with_states(request, motion))
+
+
+def _check_passes(request: Request, passes: int | None) -> None:
+    """Refuse passes and data that do not give what the terms need."""
     source, basis, form = request.pieces.source, request.basis, request.form
     if passes is not None:
         integer(passes, "identify: `passes`", least=1)
@@ -239,28 +324,34 @@ def _with_fitted_states(request: Request, passes: int | None) -> Model | None:
             f"identify: the rates in x'' = F(x, x') are found with fitted states, but {why}. "
             + ("Leave `passes` out." if passes == 1 else "Read a part of them into memory.")
         )
-    if not basis.unknowns():
-        large = not unmeasured and (passes is None or source.whole is not None) and _is_large(request)
-        return None if passes == 1 or large or not source.again else identify_with_states(request)
-    if source.whole is None:
+    if basis.unknowns() and source.whole is None:
         names = ", ".join(one.name for one in basis.unknowns())
         raise DataError(
             f"identify: the parameters {names} are found with the states, but these data are loaded in "
             "parts. Read a part of them into memory, or give the parameters values: basis.at({…})."
         )
-    return identify_with_parameters(request)
 
 
-def _is_large(request: Request) -> bool:
-    like = request.data[0]
-    return len(request.basis.names(like.variables)) * like.dimension > _LARGE
+def _check_one_pass(form: Any) -> None:
+    """Refuse to go on without fitted states where terms hold rates that nobody measured."""
+    if isinstance(form, Formulation) and form.needs_states:
+        raise DataError(
+            "identify: the rates in x'' = F(x, x') are found with fitted states. That takes trajectories of "
+            f"{form.min_samples} samples at least."
+        )
 
 
-def _then_states(request: Request, model: Model, passes: int | None) -> Model:
-    """The model with states fitted from there, where coefficients were too many to begin with them."""
-    if request.pieces.source.whole is None or passes == 1 or model.coef.size <= _LARGE:
-        return model
-    return refined(request, model, anyway=passes is not None)
+def _without_clipped(trajectories: Any, form: Formulation) -> tuple[Any, list[Finding]]:
+    """The data with clipped values as missing ones, where they are in memory; and what to say of them.
+
+    Maps step from sample to sample, and a limit may be a part of their law.
+    """
+    whole = as_source(trajectories).whole
+    discrete = isinstance(form, Formulation) and form.discrete
+    if whole is None or discrete:
+        return trajectories, []
+    kept, findings = without_clipped(whole)
+    return (kept, findings) if findings else (trajectories, [])
 
 
 def _opened(

@@ -1,72 +1,252 @@
-"""From the model that a search found, or that a rule picks for a problem, to a Model: the one builder.
+"""infer: from rows, a run of the solver and a support to a Model: the one builder, for every evidence.
 
-It gives the model its errors, its certificate, its path and the models beside it. `LastPass` does so at
-fitted states, `solve` for the sums of a problem.
+Whatever the evidence is (trajectories with fitted or with measured states, fields), it gives rows that are
+white, a run of the solver on them and the support Ŝ that was chosen. Supports are compared by
+
+    C(S) = χ²(S) / s² + Σ price_i over S,      s² = 1 where the noise of the rows is known,
+                                               s² = effect · χ²(Ŝ) / (rows − |Ŝ|) otherwise,
+
+with the design effect of the blocks, by which rows that depend on each other count less.
+
+1. Coefficients and errors on Ŝ come from least squares under all constraints, with errors clustered by
+   block (`refit`), unless the evidence has a better estimate (`Estimates`).
+2. The near models are those that differ from Ŝ by one or two moves and whose C is larger by 14 at most
+   (`rivals`). Groups of equations that no equality connects do not know of each other: their C add up.
+3. The inclusion of a term is the weight exp(−ΔC / 2) of the near models that have it (Burnham and Anderson,
+   Model Selection and Multimodel Inference, 2002).
+4. The path shows nested models through Ŝ: terms leave in the order of their significance, and enter in the
+   order of what they explain.
+5. The certificate is the gap of the run, at the coefficients of each model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from cindy._check import integer, positive
-from cindy._types import Floats, Ints
-from cindy.errors import DataError
+from cindy._arrays import Floats, Ints
 from cindy.findings import Finding
-from cindy.least_squares import LeastSquares
+from cindy.least_squares import LeastSquares, lengths
 from cindy.model import Denoised, Model, Path, Run
 from cindy.pipeline.large import BLOCKS
-from cindy.pipeline.models_met import Search
+from cindy.pipeline.models_met import Search, white_candidates
 from cindy.pipeline.passes import NEAR, Found
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit
-from cindy.selection import (
-    Choice,
-    Selection,
-    Significance,
-    SupportFit,
-    Supports,
-    choose,
-    rivals,
-    within_radius,
-)
-from cindy.solver import Correction, Result, Step, conditional_gradient
-from cindy.states import Motion
+from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, rivals, within_radius
+from cindy.solver import Result, Step, conditional_gradient
+from cindy.states import NEARBY, Motion, distorted_rows
 
-__all__ = ["LastPass", "check_settings", "solve"]
+__all__ = ["Estimates", "Inference", "LastPass", "not_significant", "plain_findings", "shown_by_errors"]
 
-_MOST_NEAR = 50
-"""Models that are told as almost equal: with 20, laws with one term more than the best fill the list
-(benchmark: honesty, lorenz 30 %)."""
-_AROUND = 12
-"""Sizes on either side of the chosen model that the path shows."""
+_LONGEST = 10.0
+"""Samples of the longest window of an average: noise with a longer memory comes from drifts."""
+_GROWS = 1.3
+"""By how much the variance of the noise may grow when a term goes. False terms that mend a running mean
+explain a tenth (benchmark: wrong_noise)."""
 
 
-class _Beside(NamedTuple):
-    """A model almost as good: flat coefficients, errors, and its criterion less that of the best."""
+class Estimates(NamedTuple):
+    """Coefficients of chosen terms in physical units, with standard errors.
+
+    coef, error: (terms, states); covariance: (k, k) of the coefficients that are not zero, or None
+    """
 
     coef: Floats
     error: Floats
+    covariance: Floats | None = None
+
+
+class _Fit(NamedTuple):
+    """Scaled coefficients and errors of one group of equations, by column."""
+
+    columns: Ints
+    x: Floats
+    error: Floats
+
+    @classmethod
+    def of(cls, group: Judged, fit: SupportFit) -> _Fit:
+        return cls(group.columns[fit.support], fit.x, np.linalg.norm(fit.spread, axis=1))
+
+
+class _Beside(NamedTuple):
+    """A model almost as good: fits by group of equations, and its criterion less that of the best."""
+
+    fits: tuple[_Fit, ...]
     above: float
 
 
 @dataclass(frozen=True, eq=False)
-class LastPass:
-    """The convex problem at fitted states, its run, and fits on supports.
+class Inference:
+    """Rows, a run of the solver on them, and the support that was chosen.
 
-    found: where the search ended; own: the fit on its support
+    problem: the names and the physics; form: the rows, scaled; candidates: the same as a regression
+    support: flat indices of the columns that were chosen; price: of a column, or of each
     """
 
     problem: Problem
+    form: StandardForm
+    candidates: Candidates
+    result: Result
+    support: Ints
+    price: Floats | float
+
+    def table(self, flat: Floats) -> Floats:
+        """(terms, states) from physical values of all columns."""
+        return flat.reshape(self.form.unit.shape)
+
+    def flat(self, table: Floats) -> Floats:
+        """The opposite."""
+        return table.ravel()
+
+    def score(self, fit: Refit) -> float:
+        """What the path shows for a model, the lower the better."""
+        kept = np.broadcast_to(self.price, (self.form.unit.size,))[fit.x.ravel() != 0]
+        # Where equalities tie coefficients, as many count as are free.
+        cost = fit.free * float(np.mean(kept)) if len(kept) else 0.0
+        return (fit.loss + cost) / max(self.candidates.regression.total.rows, 1)
+
+    def known_beside(self) -> Sequence[tuple[Ints, float]]:
+        """Supports whose criterion, less that of the best, is known from more than these rows."""
+        return ()
+
+    def groups(self) -> Iterator[Judged]:
+        """The equations, in groups that equalities connect."""
+        for targets in self.candidates.groups:
+            yield self.candidates.judged(targets, self.price, self.support)
+
+    def inferred(self, estimates: Estimates) -> Model:
+        """The model with these estimates on its support, and what is inferred beside it."""
+        model = self._made(estimates.coef, estimates.error)
+        beside = self._beside()
+        others = tuple(self._made(*self._physical(one.fits)) for one in beside[1:])
+        return replace(
+            model,
+            covariance=estimates.covariance,
+            inclusion=_inclusion((model, *others), beside),
+            near=Path(
+                (model, *others),
+                tuple(one.above for one in beside),
+                0,
+                "−2 log p + z² k, less that of the best",
+            ),
+            path=self._path(model),
+            result=Run.of(self.result),
+        )
+
+    def alone(self, estimates: Estimates) -> Model:
+        """The model that the run itself ended with: nothing was refitted, and nothing compared."""
+        model = self._made(estimates.coef, estimates.error)
+        return replace(model, path=Path((model,), (0.0,), 0), result=Run.of(self.result))
+
+    def _made(self, coef: Floats, error: Floats) -> Model:
+        """A model of coefficients (terms, states)."""
+        summary = self.problem.summary
+        return Model(
+            coef,
+            summary.basis,
+            summary.states,
+            inputs=summary.inputs,
+            coef_error=error,
+            formulation=summary.formulation,
+            gap=self.form.gap(self.form.scaled(self.flat(coef).reshape(self.form.unit.shape)), self.result),
+            radius=self.form.region.radius,
+            violation=self.problem.violation(coef),
+            constraints=tuple(str(c) for c in self.problem.constraints),
+        )
+
+    def _physical(self, fits: Sequence[_Fit]) -> tuple[Floats, Floats]:
+        """(terms, states) coefficients and errors of a fit of every group."""
+        x, error = np.zeros(self.form.unit.size), np.zeros(self.form.unit.size)
+        for fit in fits:
+            x[fit.columns], error[fit.columns] = fit.x, fit.error
+        unit = self.form.unit.ravel()
+        return self.table(x * unit), self.table(error * unit)
+
+    def _beside(self) -> list[_Beside]:
+        """Models almost as good as the chosen one, which is the first."""
+        best = [_Beside((), 0.0)]
+        for group in self.groups():
+            options = [(_Fit.of(group, fit), above) for fit, above in self._options(group)]
+            every = [_Beside((*one.fits, fit), one.above + above) for one in best for fit, above in options]
+            best = sorted((one for one in every if one.above <= NEAR), key=lambda one: one.above)
+            best = best[: EFFORT.inference_most_near]
+        return best
+
+    def _options(self, group: Judged) -> list[tuple[SupportFit, float]]:
+        """Fits of one group of equations, the chosen one first, and how much worse each of them is."""
+        supports, own = group.supports, group.own
+        known: dict[bytes, tuple[SupportFit, float]] = {}
+        for columns, above in self.known_beside():
+            fit = supports.possible(np.flatnonzero(np.isin(group.columns, columns)))
+            if fit is not None and above <= NEAR:
+                known.setdefault(_terms(fit), (fit, above))
+        for rival in rivals(supports, own, NEAR):
+            known.setdefault(_terms(rival.fit), (rival.fit, rival.above))
+        known.pop(_terms(own), None)
+        # A rule may have chosen what is not the least: nothing is better than the model that is told.
+        others = [(fit, max(above, 0.0)) for fit, above in known.values()]
+        return [(own, 0.0), *sorted(others, key=lambda pair: pair[1])]
+
+    def _path(self, model: Model) -> Path:
+        """Nested models through the chosen one: all sizes near it, fewer far below it."""
+        chosen = len(self.support)
+        ranking = self.candidates.ranking(self.support, chosen + EFFORT.inference_around)
+        near = range(
+            max(1, chosen - EFFORT.inference_around), min(len(ranking), chosen + EFFORT.inference_around) + 1
+        )
+        far = np.linspace(1, max(chosen, 1), EFFORT.inference_around).astype(int).tolist()
+        models: list[Model] = []
+        scores: list[float] = []
+        place = None
+        seen = {(model.coef != 0).tobytes()}
+        for size in sorted({*near, *far}):
+            fit = self.candidates.possible(np.sort(ranking[:size]))
+            if fit is None:
+                continue
+            table = self.table(self.form.physical(fit.x).ravel())
+            pattern = (table != 0).tobytes()
+            if size != chosen and (pattern in seen or not table.any()):
+                continue
+            seen.add(pattern)
+            if size == chosen:
+                place = len(models)
+            error = self.table(self.form.physical(fit.error).ravel())
+            models.append(model if size == chosen else self._made(table, error))
+            scores.append(self.score(fit))
+        return Path(tuple(models), tuple(scores), place, self.scored_by)
+
+    @property
+    def scored_by(self) -> str:
+        """What the scores of the path are."""
+        return "χ² + z² k at the fitted states, per row"
+
+
+def _terms(fit: SupportFit) -> bytes:
+    """What tells one model from another: constraints may keep coefficients of a support at zero."""
+    return bytes(fit.support[fit.x != 0].tobytes())
+
+
+def _inclusion(models: Sequence[Model], beside: Sequence[_Beside]) -> Floats:
+    """(terms, states) weight of the models that have a term, exp(−Δ/2) each."""
+    weights = np.exp(-0.5 * np.array([one.above for one in beside]))
+    present = np.array([model.coef != 0 for model in models], dtype=np.float64)
+    return np.asarray(np.tensordot(weights, present, axes=1) / weights.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class LastPass(Inference):
+    """The same at fitted states: one column a candidate, one target for all equations, noise of size 1.
+
+    motion: the measurements and the candidates; found: where the search ended
+    """
+
     motion: Motion
     found: Found
-    form: StandardForm
-    supports: Supports
-    result: Result
-    own: SupportFit
 
     @classmethod
     def of(
@@ -85,46 +265,77 @@ class LastPass:
             max_iter=options.max_iter,
             callback=callback,
         )
-        supports = Supports.of_form(form, options.prices(motion.candidates))
-        own = supports.fit(np.searchsorted(motion.candidates, best.support))
-        return cls(problem, motion, found, form, supports, result, own)
+        support = np.searchsorted(motion.candidates, best.support)
+        price = options.prices(motion.candidates)
+        return cls(problem, form, white_candidates(form, result), result, support, price, motion, found)
+
+    @cached_property
+    def supports(self) -> Supports:
+        """Least squares on supports of the candidates."""
+        return self.candidates.supports(self.candidates.groups[0], self.price)
+
+    @cached_property
+    def own(self) -> SupportFit:
+        """The fit on the support that the search found."""
+        return self.supports.fit(self.support)
+
+    def table(self, flat: Floats) -> Floats:
+        terms = len(self.motion.basis.names(self.motion.variables))
+        every = np.zeros(terms * self.motion.states)
+        every[self.motion.candidates] = flat
+        return self.motion.narrowed(every)[: len(self.problem.summary.terms)]
+
+    def flat(self, table: Floats) -> Floats:
+        places = self.motion.widened(np.arange(table.size))
+        every = np.zeros(len(self.motion.basis.names(self.motion.variables)) * self.motion.states)
+        every[places] = table.ravel()
+        return every[self.motion.candidates]
+
+    def known_beside(self) -> Sequence[tuple[Ints, float]]:
+        """Models that were fitted have a criterion at their own states.
+
+        With memory the price of a term, and so the criterion, counts in samples that are not independent.
+        """
+        best = self.found.best
+        memory = 1.0 if self.motion.memory is None else float(self.motion.memory.mean())
+        return [
+            (
+                np.searchsorted(self.motion.candidates, met.support),
+                (met.criterion - best.criterion) / memory,
+            )
+            for met in self.found.met[1:]
+            if not met.blurred
+        ]
 
     def model(self) -> Model:
         """The model that the search found."""
-        motion, best, radius = self.motion, self.found.best, self.found.options.radius
-        chosen = np.searchsorted(motion.candidates, best.support)
-        coef = self._physical(chosen, best.fitted.coef / self.form.unit.ravel()[chosen])
-        findings: tuple[Finding, ...] = ()
-        if radius is not None and self.form.region.norm(self._scaled(coef)) > radius:
-            inside = within_radius(self.form, chosen)
-            coef = self._physical(np.arange(inside.size), inside.ravel())
-            message = f"The radius {radius:g} binds: it keeps the coefficients smaller than they fit."
-            findings = (Finding("radius-binds", message, {"radius": radius}),)
-        elif radius is not None and self.form.region.norm(self.result.x) > radius * (1 - 1e-6):
-            message = f"The radius {radius:g} binds: terms that it leaves no room for were not considered."
-            findings = (Finding("radius-binds", message, {"radius": radius}),)
+        motion, best = self.motion, self.found.best
+        coef, findings = self._within_radius()
         covariance, error = self._covariance()
-        model = self._made(coef, error)
-        near = self._near()
         return replace(
-            model,
+            self.inferred(Estimates(coef, error, covariance)),
             noise=self._of_measured(motion.noise(best.fitted), np.nan),
             noise_memory=self._of_measured(motion.noise_memory, 1.0),
             model_error=np.sqrt(best.fitted.error[motion.sought]),
-            covariance=covariance,
-            inclusion=self._shaped(_inclusion(coef, near)),
-            near=Path(
-                (model, *(self._made(one.coef, one.error) for one in near[1:])),
-                tuple(one.above for one in near),
-                0,
-                "−2 log p + z² k, less that of the best",
-            ),
-            path=self._path(model),
-            result=Run.of(self.result),
             findings=findings,
             denoised=True,
-            fitted=Denoised.of(motion, best.fitted, self._white(), motion.candidates),
+            fitted=Denoised.of(motion, best.fitted, self._white(), motion.candidates, self.form.rows),
         )
+
+    def _within_radius(self) -> tuple[Floats, tuple[Finding, ...]]:
+        """The coefficients of the search, or where a radius binds, those that it allows; and what to say."""
+        radius = self.found.options.radius
+        values = np.zeros(self.form.unit.size)
+        values[self.support] = self.found.best.fitted.coef
+        scaled = self.form.scaled(values[:, None])
+        if radius is not None and self.form.region.norm(scaled) > radius:
+            values = self.form.physical(within_radius(self.form, self.support)).ravel()
+            message = f"The radius {radius:g} binds: it keeps the coefficients smaller than they fit."
+        elif radius is not None and self.form.region.norm(self.result.x) > radius * (1 - 1e-6):
+            message = f"The radius {radius:g} binds: terms that it leaves no room for were not considered."
+        else:
+            return self.table(values), ()
+        return self.table(values), (Finding("radius-binds", message, {"radius": radius}),)
 
     def _of_measured(self, values: Floats, otherwise: float) -> Floats:
         """(states,) from values of the measured ones, which come first; hidden ones have no noise."""
@@ -136,44 +347,8 @@ class LastPass:
         blocks = self.form.blocks
         return sum(blocks, LeastSquares.empty(blocks[0].terms, blocks[0].targets))
 
-    def _made(self, coef: Floats, error: Floats) -> Model:
-        """A model of flat coefficients."""
-        summary, physical = self.problem.summary, self._shaped(coef)
-        return Model(
-            physical,
-            summary.basis,
-            summary.states,
-            inputs=summary.inputs,
-            coef_error=self._shaped(error),
-            formulation=summary.formulation,
-            gap=self.form.gap(self._scaled(coef), self.result),
-            radius=self.form.region.radius,
-            violation=self.problem.violation(physical),
-            constraints=tuple(str(c) for c in self.problem.constraints),
-        )
-
-    def _physical(self, support: Ints, values: Floats) -> Floats:
-        """(terms · states,) flat, of scaled values on a support of the candidates."""
-        terms = len(self.motion.basis.names(self.motion.variables))
-        out = np.zeros(terms * self.motion.states)
-        out[self.motion.candidates[support]] = values * self.form.unit.ravel()[support]
-        return out
-
-    def _scaled(self, coef: Floats) -> Floats:
-        """(candidates, 1) of flat coefficients."""
-        return self.form.scaled(coef[self.motion.candidates][:, None])
-
-    def _shaped(self, flat: Floats) -> Floats:
-        """(terms, states) of the problem."""
-        return self.motion.narrowed(flat)[: len(self.problem.summary.terms)]
-
-    def _coefficients(self, fit: SupportFit) -> tuple[Floats, Floats]:
-        """Flat coefficients of a fit, and their errors."""
-        errors = np.linalg.norm(fit.spread, axis=1)
-        return self._physical(fit.support, fit.x), self._physical(fit.support, errors)
-
     def _covariance(self) -> tuple[Floats, Floats]:
-        """(k, k) covariance of the coefficients and flat errors, never below what blocks of rows say."""
+        """(k, k) covariance of the coefficients, and (terms, states) errors: never below what blocks say."""
         own, best, options = self.own, self.found.best, self.found.options
         unit = self.form.unit.ravel()[own.support]
         covariance = (own.spread * unit[:, None]) @ (own.spread * unit[:, None]).T
@@ -185,171 +360,107 @@ class LastPass:
             fit = refit(Regression(blocks, rows), np.arange(len(best.support)))
             known = classical > 0
             size[known] = np.maximum(fit.error[:, 0][known] / classical[known], 1.0)
-        covariance = covariance * size[:, None] * size
-        return covariance, self._physical(own.support, classical * size / unit)
+        covariance = covariance * size[:, None] * size + self._by_averages()
+        errors = np.zeros(self.form.unit.size)
+        errors[own.support] = np.sqrt(np.diagonal(covariance))
+        return covariance, self.table(errors)
 
-    def _near(self) -> list[_Beside]:
-        """Models almost as good as the best, which is the first.
+    @property
+    def errors(self) -> Floats:
+        """(k,) standard errors of the coefficients of the best model."""
+        return np.sqrt(np.diagonal(self._covariance()[0]))
 
-        Models that were fitted have their own criterion; others are judged by the rows at the best's states.
+    def _by_averages(self) -> Floats:
+        """(k, k) what the coefficients are less certain by if each channel may be an average over some time.
+
+        Noise with a memory often comes from a filter, which bends the motion too: by ½ s² x'' where it
+        averages over a window of variance s². A window of κ samples has (κ² − 1) / 12 of their squared step,
+        which is the standard deviation that s² is taken to have beforehand. Coefficients are left as they
+        are. Their covariance grows by that of the joint fit and by the square of how far it moves them: of
+        running means over 5 samples intervals of 95 % cover 0.22 without that (benchmark: wrong_noise).
         """
-        supports, own, best = self.supports, self.own, self.found.best
-        known: dict[bytes, tuple[SupportFit, float]] = {_terms(own): (own, 0.0)}
-        memory = 1.0 if self.motion.memory is None else float(self.motion.memory.mean())
-        for met in self.found.met[1:]:
-            above = (met.criterion - best.criterion) / memory
-            fit = supports.possible(np.searchsorted(self.motion.candidates, met.support))
-            if fit is not None and above <= NEAR and not met.blurred:
-                known.setdefault(_terms(fit), (fit, above))
-        for rival in rivals(supports, own, NEAR):
-            known.setdefault(_terms(rival.fit), (rival.fit, rival.above))
-        ranked = sorted(known.values(), key=lambda pair: pair[1])
-        ranked = [(own, 0.0)] + [(f, max(a, 0.0)) for f, a in ranked if f is not own]
-        return [_Beside(*self._coefficients(f), a) for f, a in ranked[:_MOST_NEAR]]
-
-    def _path(self, model: Model) -> Path:
-        """The models of the run around the chosen one, from few terms to many."""
-        supports, own, chosen = self.supports, self.own, len(self.own.support)
-        fits = {chosen: own}
-        first: dict[int, Ints] = {}
-        for support, _ in self.result.path:
-            if 0 < len(support) <= 3 * chosen + 10:
-                first.setdefault(len(support), support)
-        for size in sorted(first, key=lambda size: (abs(size - chosen), size)):
-            fit = None if size in fits or len(fits) > 2 * _AROUND else supports.possible(first[size])
-            if fit is not None:
-                fits[size] = fit
-        ordered = [fits[size] for size in sorted(fits)]
-        models = tuple(model if fit is own else self._made(*self._coefficients(fit)) for fit in ordered)
-        rows = max(self.form.objective.rows, 1)
-        scores = tuple(supports.criterion(fit) / rows for fit in ordered)
-        return Path(models, scores, ordered.index(own), "χ² + z² k at the fitted states, per row")
+        motion, best, count = self.motion, self.found.best, len(self.found.best.support)
+        nothing = np.zeros((count, count))
+        if motion.memory is None or motion.known.any() or best.fitted.law.unknown or len(self.form.rows):
+            return nothing
+        states = np.flatnonzero(motion.measured & (motion.memory > 1.0))
+        if not count or not len(states):
+            return nothing
+        objective = distorted_rows(motion, best.fitted, best.support, states, "blurred")
+        if objective is None:
+            return nothing
+        window = (np.minimum(motion.memory[states], _LONGEST) ** 2 - 1.0) / 12.0 * motion.step**2
+        prior = np.hstack([np.zeros((len(states), count)), np.diag(1.0 / window)])
+        design = np.vstack([objective.design, prior])
+        size = lengths(design)
+        alone, beside = (
+            np.linalg.pinv(design[:, :count] / size[:count]),
+            np.linalg.pinv(design / size)[:count],
+        )
+        target = np.append(objective.target[:, 0], np.zeros(len(states)))
+        moved = (beside - alone) @ target
+        added = beside @ beside.T - alone @ alone.T + np.outer(moved, moved)
+        return np.asarray(added / size[:count] / size[:count, None])
 
 
-def _terms(fit: SupportFit) -> bytes:
-    """What tells one model from another: constraints may keep coefficients of a support at zero."""
-    return bytes(fit.support[fit.x != 0].tobytes())
+def not_significant(worse: float | None = None) -> Finding:
+    """What to say of the best model where none explains the data better than chance.
 
-
-def _inclusion(coef: Floats, near: Sequence[_Beside]) -> Floats:
-    """Weight of the models that have a term, exp(−Δ/2) each."""
-    weights = np.exp(-0.5 * np.array([one.above for one in near]))
-    present = np.array([coef != 0, *(one.coef != 0 for one in near[1:])], dtype=np.float64)
-    return np.asarray(weights @ present / weights.sum())
-
-
-def solve(
-    problem: Problem,
-    *,
-    correction: Correction | None = None,
-    selection: Selection | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 10_000,
-    callback: Callable[[Step], bool | None] | None = None,
-) -> Model:
-    """The model that a rule picks for a problem, with the certificate of the solver's run."""
-    rule = selection or Significance()
-    check_settings(rule, correction, tol, max_iter, callback)
-    if not isinstance(problem, Problem):
-        raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
-    choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
-    result, fit = choice.result, choice.fit
-    if not np.any(fit.x):
-        raise rule.nothing_kept("solve")
-    model = _model(problem, fit, result)
-    path = _path(problem, rule, choice, model) if rule.refits else Path((model,), (0.0,), 0)
-    return replace(
-        model,
-        result=Run.of(result),
-        path=path,
-        findings=_findings(problem, fit.x, result.status.value if not result.converged else ""),
-        settings={
-            "selection": repr(rule),
-            "correction": repr(choice.correction),
-            "tol": rule.tolerance(tol),
-        },
+    worse: by how much its criterion exceeds that of no law at all, where that is known
+    """
+    by = "" if worse is None else f" (−2 log p + price is higher by {worse:.1f} than without any term)"
+    message = (
+        f'Chance explains these data as well as the equations do{by}: least="best" asked for them all the '
+        "same. Take them for a guess."
     )
+    return Finding("not-significant", message, {} if worse is None else {"worse": worse})
 
 
-def _model(problem: Problem, fit: Refit, run: Result) -> Model:
-    coef = problem.physical(fit.x)
-    summary = problem.summary
-    return Model(
-        coef,
-        summary.basis,
-        summary.states,
-        inputs=summary.inputs,
-        coef_error=problem.physical(fit.error),
-        formulation=summary.formulation,
-        noise=fit.left * problem.size,
-        gap=problem.form.gap(fit.x, run),
-        radius=problem.region.radius,
-        violation=problem.violation(coef),
-        constraints=tuple(str(c) for c in problem.constraints),
-    )
+def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: bool = False) -> list[Finding]:
+    """What there is to say of any model: data left out, terms not told apart, a run that did not end.
 
-
-def _path(problem: Problem, rule: Selection, choice: Choice, model: Model) -> Path:
-    """Nested models through the chosen one: all sizes near it, fewer far from it."""
-    candidates = choice.candidates
-    chosen = len(choice.support)
-    ranking = candidates.ranking(choice.support, 3 * chosen + 10)
-    near = range(max(1, chosen - _AROUND), min(len(ranking), chosen + _AROUND) + 1)
-    far = np.unique(np.linspace(1, min(len(ranking), 3 * chosen + 10), 12).astype(int))
-    models: list[Model] = []
-    scores: list[float] = []
-    place = None
-    seen = {(model.coef != 0).tobytes()}
-    for size in sorted({*near, *(int(k) for k in far)}):
-        fit = candidates.possible(np.sort(ranking[:size]))
-        pattern = b"" if fit is None else (fit.x != 0).tobytes()
-        if fit is None or (size != chosen and pattern in seen):
-            continue
-        seen.add(pattern)
-        if size == chosen:
-            place = len(models)
-        models.append(model if size == chosen else _model(problem, fit, choice.result))
-        scores.append(rule.score(candidates, fit))
-    return Path(tuple(models), tuple(scores), place, rule.criterion)
-
-
-def check_settings(
-    rule: Selection,
-    correction: Correction | None,
-    tol: float,
-    max_iter: int,
-    callback: object,
-    seed: int = 0,
-) -> None:
-    if not isinstance(rule, Selection):
-        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
-    if correction is not None and not isinstance(correction, Correction):
-        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
-    if callback is not None and not callable(callback):
-        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
-    positive(tol, "solve: `tol`")
-    integer(max_iter, "solve: `max_iter`", least=1)
-    integer(seed, "identify: `seed`", least=0)
-
-
-def _findings(problem: Problem, x: Floats, status: str) -> tuple[Finding, ...]:
-    summary, found = problem.summary, []
-    if summary.skipped:
-        message = f"{summary.skipped} stretch(es) of data were too short to use and were left out."
-        found.append(Finding("short-stretches", message, {"count": summary.skipped}))
-    rank, terms = problem.regression.independent, len(summary.terms)
+    status: of the run, where it did not converge; noisy: whether noise hides terms that differ without it
+    """
+    found = []
+    if skipped:
+        message = f"{skipped} stretch(es) of data were too short to use and were left out."
+        found.append(Finding("short-stretches", message, {"count": skipped}))
     if rank < terms:
         message = f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
-        if summary.spurious is not None:
+        if noisy:
             message = (
                 f"At this noise the data tell only {rank} of the {terms} terms apart: models with other "
                 "terms may fit as well."
             )
         found.append(Finding("dependent-terms", message, {"independent": rank, "terms": terms}))
-    if problem.radius is not None and problem.region.norm(x) >= problem.radius * (1 - 1e-9):
-        message = f"The radius {problem.radius:g} binds: it keeps the coefficients smaller than they fit."
-        found.append(Finding("radius-binds", message, {"radius": problem.radius}))
     if status:
         message = f"The solver ended before its gap fell below the tolerance: {status}."
         found.append(Finding("not-converged", message, {"status": status}))
-    return tuple(found)
+    return found
+
+
+def shown_by_errors(last: LastPass) -> LastPass:
+    """The last pass without the terms that its errors do not show, where noise has a memory.
+
+    The search judges terms by white rows, and memory by one number an equation. The errors know more: what
+    blocks of the data say, and what a filter would change. The weakest term goes while its 95 % interval
+    includes zero, unless what is left of a state grows by more than a term that is not there may explain:
+    then only a combination with others is known, and the findings on collinear terms name it.
+    """
+    for _ in last.found.best.support:
+        best, options = last.found.best, last.found.options
+        free = not (len(options.rows) or best.fitted.law.unknown)
+        if last.motion.memory is None or not free or len(best.support) < 2:
+            return last
+        z = np.abs(best.fitted.coef) / last.errors
+        weakest = int(np.argmin(z))
+        if z[weakest] > 1.96:
+            return last
+        law = replace(best.fitted.law, support=np.delete(best.support, weakest))
+        start = replace(best.fitted, law=law, coef=np.delete(best.fitted.coef, weakest), settled=False)
+        met = Search(last.motion, options).fit(start, NEARBY)
+        if met is None or np.any(met.fitted.variance > _GROWS * best.fitted.variance):
+            return last
+        found = replace(last.found, best=met, met=(met, *last.found.met))
+        last = LastPass.of(last.problem, last.motion, found, None)
+    return last

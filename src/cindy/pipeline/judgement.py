@@ -2,55 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis, listed, pretty
-from cindy.data import Trajectory, beginning, excerpt, noise_level, oddities, spread_over
+from cindy.data import Trajectory, beginning, excerpt, oddities, spread_over
 from cindy.errors import CindyError, NoModelError
 from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation
-from cindy.model import Comparison, Diagnostics, Model, compare, diagnose, inside_domain
+from cindy.model import Comparison, Diagnostics, Model, compare, completed, diagnose, inside_domain
 
-__all__ = ["judged", "refusals_told"]
+__all__ = ["beside_positions", "judged", "refusals_told"]
 
-_MOST_SAMPLES = 20_000
-"""That residuals are looked at; a sentence needs no more."""
-_MOST_NUMBERS = 5_000_000
-"""Samples times terms, likewise: with thousands of terms their sums would take longer than the model."""
-_MOST_LOOKED_AT = 300
-"""Runs, likewise: of very many short ones each costs as much as a long one."""
-_MOST_RUNS, _MOST_SOLVED = 2, 200
-"""Runs, and samples of each, that solutions are compared with: a fraction of a second."""
-# `python -m benchmarks oddities` has right models and models without a term of the law: of 25 right ones two
-# get a sentence, none of them that the model is wrong; of 16 that lack a term all do.
-_LOW = 0.5
-"""R² below which a model is called wrong, loudly. Equations of right models reach 0.87 and more there."""
-_FOLLOWS = 0.8
-"""R² of solutions above which a model is not called wrong, whatever its equations leave step by step. Right
-models reach 0.98 and more."""
-_NOISY = 1.3
-"""Of the noise: residuals below this are noise and nothing else."""
-_DRIVEN = 1.0
-"""Of the noise: model error from one sample to the next that deserves a sentence. Right models stay below
-0.1, those that lack a term reach 0.2 to 4e4, or hide it in others."""
+
+@dataclass(frozen=True)
+class _Looks:
+    """How much is looked at once a model is known, and from where on a sentence is worth it."""
+
+    most_samples: int = 20_000
+    """That residuals are looked at; a sentence needs no more."""
+    most_numbers: int = 5_000_000
+    """Samples times terms, likewise: with thousands of terms their sums would take longer than the model."""
+    most_looked_at: int = 300
+    """Runs, likewise: of very many short ones each costs as much as a long one."""
+    most_runs: int = 2
+    most_solved: int = 200
+    """Runs, and samples of each, that solutions are compared with: a fraction of a second."""
+    # `python -m benchmarks oddities` has right models and models without a term of the law: of 25 right ones
+    # two get a sentence, none of them that the model is wrong; of 16 that lack a term all do.
+    low: float = 0.5
+    """R² below which a model is called wrong, loudly. Equations of right models reach 0.87 and more there."""
+    follows: float = 0.8
+    """R² of solutions above which a model is not called wrong, whatever its equations leave step by step.
+    Right models reach 0.98 and more."""
+    noisy: float = 1.3
+    """Of the noise: residuals below this are noise and nothing else."""
+    driven: float = 1.0
+    """Of the noise: model error from one sample to the next that deserves a sentence. Right models stay below
+    0.1, those that lack a term reach 0.2 to 4e4, or hide it in others."""
+
+
+_LOOKS = _Looks()
 
 
 @contextmanager
-def refusals_told(data: Sequence[Trajectory], basis: Basis, form: Formulation) -> Iterator[None]:
-    """Where no law is found in the block, the error also says what the data give away."""
+def refusals_told(
+    data: Sequence[Trajectory], basis: Basis, form: Formulation, known: Sequence[Finding] = ()
+) -> Iterator[None]:
+    """Where no law is found in the block, the error also says what the data give away.
+
+    known: what was noticed before
+    """
     try:
         yield
     except NoModelError as error:
-        some = excerpt(data, _MOST_SAMPLES)
+        some = excerpt(data, _LOOKS.most_samples)
         powers = _has_powers(basis, form.variables(data[0].states, data[0].inputs))
-        odd = oddities(some, order=form.order, discrete=form.discrete, powers=powers)
+        odd = [*known, *oddities(some, order=form.order, discrete=form.discrete, powers=powers)]
         if not odd:
             raise
         raise NoModelError(" ".join([str(error), *(one.message for one in odd)])) from error
@@ -58,7 +72,7 @@ def refusals_told(data: Sequence[Trajectory], basis: Basis, form: Formulation) -
 
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     """The model with R² of its equations and solutions on some of the data, and everything to beware of."""
-    some, moved = inside_domain(model, excerpt(spread_over(data, _MOST_LOOKED_AT), _MOST_SAMPLES))
+    some, moved = inside_domain(model, excerpt(spread_over(data, _LOOKS.most_looked_at), _LOOKS.most_samples))
     give_aways = partial(
         oddities,
         some,
@@ -67,8 +81,11 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         powers=_has_powers(model.basis, model.variables),
     )
     try:
-        found = diagnose(model, excerpt(some, min(_MOST_SAMPLES, _MOST_NUMBERS // len(model.terms))))
-        compared = compare(model, [beginning(one, _MOST_SOLVED) for one in spread_over(some, _MOST_RUNS)])
+        found = diagnose(
+            model, excerpt(some, min(_LOOKS.most_samples, _LOOKS.most_numbers // len(model.terms)))
+        )
+        few = completed(model, spread_over(some, _LOOKS.most_runs))
+        compared = compare(model, [beginning(one, _LOOKS.most_solved) for one in few])
     except CindyError as error:
         failed = Finding("not-compared", f"The model could not be compared with the data: {error}")
         return replace(model, findings=without_repeats((*model.findings, *give_aways(), failed)))
@@ -79,11 +96,11 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         "through": float(np.mean(compared.through)),
         "span": compared.span,
         "allowed": float(np.mean(compared.allowed)),
-        **({"runs": float(_MOST_RUNS), "of": float(len(data))} if len(data) > _MOST_RUNS else {}),
+        **({"runs": float(_LOOKS.most_runs), "of": float(len(data))} if len(data) > _LOOKS.most_runs else {}),
     }
     findings = [
-        *_loud(model, equations, _as_noise(model, found, some), compared),
-        *give_aways(followed=bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)),
+        *_loud(model, equations, _as_noise(model, found), compared),
+        *give_aways(followed=bool(np.min(compared.explained, initial=1.0) > _LOOKS.follows)),
         *found.findings,
         *_outside(moved),
         *_driven(model, data),
@@ -107,15 +124,15 @@ def _loud(
         # Nor the equations of the drift alone nor their solutions follow paths that are kicked.
         return
     # Noise inside the terms spoils equations at measured states; solutions that follow the data speak louder.
-    follows = bool(np.min(compared.explained, initial=1.0) > _FOLLOWS)
-    poor = [] if follows else [j for j, value in enumerate(equations) if value < _LOW]
+    follows = bool(np.min(compared.explained, initial=1.0) > _LOOKS.follows)
+    poor = [] if follows else [j for j, value in enumerate(equations) if value < _LOOKS.low]
     drowned = [j for j in poor if noisy[j]]
     if drowned and len(drowned) == len(poor):
         named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in drowned])
         yield Finding(
             "mostly-noise",
-            f"Most of what was measured of {named} within a stretch of data is noise. The equations do as "
-            "well as that allows; longer stretches or more of them would show more.",
+            f"Within a stretch of data noise exceeds the motion of {named}. The equations fit as well as "
+            "this noise allows; longer stretches, or more of them, would show more.",
             {model.states[j]: float(equations[j]) for j in drowned},
         )
     elif poor:
@@ -126,7 +143,7 @@ def _loud(
             "the basis lacks or a state that was not measured, or the samples are too few or too coarse.",
             {model.states[j]: float(equations[j]) for j in poor},
         )
-    elif np.min(compared.explained, initial=1.0) < _LOW:
+    elif np.min(compared.explained, initial=1.0) < _LOOKS.low:
         worst = float(np.min(compared.explained))
         over = f"over {compared.span:.3g} time units" if compared.window else "over the whole length"
         yield Finding(
@@ -137,15 +154,11 @@ def _loud(
         )
 
 
-def _as_noise(model: Model, found: Diagnostics, data: Sequence[Trajectory]) -> NDArray[np.bool_]:
+def _as_noise(model: Model, found: Diagnostics) -> NDArray[np.bool_]:
     """(states,) where residuals are no larger than the roughness of the data."""
-    if has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing"):
-        return np.zeros(len(found.rms), dtype=bool)
-    segments = [part for one in data for part in one.segments() if len(part) >= 11][:50]
-    if not segments or not found.formulation.integrates:
-        return np.zeros(len(found.rms), dtype=bool)
-    rough = np.sqrt(np.mean([noise_level(one) ** 2 for one in segments], axis=0))
-    return np.asarray(found.rms < _NOISY * rough)
+    told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
+    # Like states of a map leave alike residuals where a state is missing, too.
+    return np.asarray((found.beyond < _LOOKS.noisy) & (not told and not model.formulation.discrete))
 
 
 def _outside(moved: int) -> Iterator[Finding]:
@@ -165,7 +178,7 @@ def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[Finding]:
     if told or not steps or not np.any(np.isfinite(model.model_error)):
         return
     kick = model.model_error * float(np.median(steps)) ** (model.order - 0.5)
-    for j in np.flatnonzero(kick > _DRIVEN * model.noise):
+    for j in np.flatnonzero(kick > _LOOKS.driven * model.noise):
         yield Finding(
             "unexplained-steps",
             f"From one sample to the next {pretty(model.states[j])} changes by about {kick[j]:.2g} that the "
@@ -173,3 +186,38 @@ def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[Finding]:
             "or a random force drives it.",
             {"state": model.states[j], "change": float(kick[j]), "noise": float(model.noise[j])},
         )
+
+
+def beside_positions(
+    model: Model, data: Sequence[Trajectory], identify: Callable[[list[Trajectory]], Model]
+) -> Model:
+    """The model, whose finding on derived rates also says what the positions alone give.
+
+    Rates that were computed from positions bring filtered noise and no information (`data/derived_rates.py`),
+    so that x'' = F(x, x') from the positions is the better question.
+
+    identify: the model of positions, rates being unknowns
+    """
+    told = next((one for one in model.findings if one.code == "derived-rates"), None)
+    if told is None:
+        return model
+    rates = told.values["rates"]
+    positions = [name for name in model.states if name not in rates]
+    if sorted(positions) != sorted(rates.values()):
+        # A state that is neither a position nor a rate has no place in x'' = F(x, x').
+        return model
+    places = [model.states.index(name) for name in positions]
+    try:
+        alone = identify(
+            [replace(one, x=one.x[:, places], states=tuple(positions), delay={}) for one in data]
+        )
+    except CindyError:
+        # The basis may name the rates; then the advice stands by itself.
+        return model
+    text = "; ".join(" ".join(line.split()) for line in alone.to_text().splitlines())
+    also = replace(
+        told,
+        message=f"{told.message} Positions alone give {text}.",
+        values={**told.values, "equations": text, "terms": int(np.count_nonzero(alone.coef))},
+    )
+    return replace(model, findings=tuple(also if one is told else one for one in model.findings))

@@ -1,7 +1,8 @@
 """Kicks: what random forces do to the equations that a search found, and what to say of them.
 
-Where the diffusion depends on the state the rows are weighed by it and the search goes on from where it
-ended: the terms of the drift are then judged by kicks of the size that they have where they act.
+The search takes what a law leaves for a kick of its own in every row. Where it is kicks, they act between the
+samples too, may depend on the state and may come together: the rows get the covariance that such kicks have
+(`states/forcing.py`), and the search goes on from where it ended.
 """
 
 from __future__ import annotations
@@ -11,18 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import listed, pretty
 from cindy.findings import Finding, has_finding
 from cindy.model import Model
-from cindy.pipeline.passes import search
-from cindy.pipeline.second_look import Look
-from cindy.states import Kicks, estimate_kicks
+from cindy.pipeline.models_met import Search
+from cindy.pipeline.passes import NEAR, search
+from cindy.pipeline.second_look import Look, whole_criterion
+from cindy.states import Fitted, Kicks, estimate_kicks, kicked_everywhere, kicked_rates
 
 __all__ = ["forced", "walk_of", "with_kicks"]
-
-_TOGETHER, _CHANCE = 0.1, 5.0
-"""Correlation of kicks that is told, and by how many standard errors, 1/√rows, it must differ from none."""
 
 
 def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
@@ -31,22 +30,44 @@ def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
         return look, None
     if has_finding(look.findings, "smooth-residual"):
         return look, None
-    kicks = estimate_kicks(look.motion, look.found.best.fitted)
-    if kicks is None or kicks.diffusion.additive:
-        return look, kicks
-    start = replace(look.found.best.fitted, error=kicks.error, settled=False)
+    kicks, fitted = _kicks(look, variance)
+    if kicks is None:
+        return look, None
+    start = replace(fitted, error=kicks.error, settled=False)
     found = search(kicks.motion, look.found.options, variance, start)
     if found is None or not len(found.best.support):
         return look, kicks
-    again = estimate_kicks(look.motion, found.best.fitted)
-    return replace(look, motion=kicks.motion, found=found), again or kicks
+    again = estimate_kicks(kicks.motion, found.best.fitted)
+    # Kicks take the place of noise with memory, where that was the reading before.
+    findings = tuple(
+        one for one in look.findings if one.code != "noise-memory" or kicks.motion.memory is not None
+    )
+    return replace(look, motion=kicks.motion, found=found, findings=findings), again or kicks
 
 
-def walk_of(look: Look) -> str:
+def _kicks(look: Look, variance: Floats) -> tuple[Kicks | None, Fitted]:
+    """The kicks that drive the best law, and the law refitted under kicks of one size."""
+    assert look.found is not None
+    best, options = look.found.best, look.found.options
+    motion, met = kicked_everywhere(look.motion, best.fitted), None
+    if motion is not None:
+        met = Search(motion, options).fit(replace(best.fitted, settled=False), ())
+    elif (rates := kicked_rates(look.motion, best.fitted, variance)) is not None:
+        motion, start = rates
+        met = Search(motion, options).fit(replace(start, settled=False), ())
+        least = whole_criterion(look.motion, best, options) - NEAR
+        if met is not None and whole_criterion(motion, met, options) > least:
+            met = None
+    if motion is None or met is None:
+        return None, best.fitted
+    return estimate_kicks(motion, met.fitted), met.fitted
+
+
+def walk_of(look: Look, variance: Floats) -> str:
     """A sentence on data that are kicked and nothing else; empty where there is more or less to them."""
     if look.found is None or len(look.found.best.support):
         return ""
-    kicks = estimate_kicks(look.motion, look.found.best.fitted)
+    kicks, _ = _kicks(look, variance)
     if kicks is None:
         return ""
     motion, kicked = look.motion, kicks.diffusion.coef.any(axis=0)
@@ -57,7 +78,7 @@ def walk_of(look: Look) -> str:
     )
 
 
-def forced(model: Model, kicks: Kicks | None, rows: int) -> Model:
+def forced(model: Model, kicks: Kicks | None) -> Model:
     """The model with its diffusion, and what to say of it in the place of motion that no term explains."""
     if kicks is None:
         return model
@@ -80,22 +101,20 @@ def forced(model: Model, kicks: Kicks | None, rows: int) -> Model:
         model,
         diffusion=diffusion,
         model_error=np.where(diffusion.coef.any(axis=0), error, model.model_error),
-        findings=(told, *_together(model, kicks, rows), *rest),
+        findings=(told, *_together(model, kicks), *rest),
     )
 
 
-def _together(model: Model, kicks: Kicks, rows: int) -> Iterator[Finding]:
+def _together(model: Model, kicks: Kicks) -> Iterator[Finding]:
     """Kicks of two equations that come together."""
-    kicked = np.flatnonzero(kicks.diffusion.coef.any(axis=0))
-    least = max(_TOGETHER, _CHANCE / np.sqrt(max(rows // len(model.states), 1)))
-    for i in kicked:
-        for j in kicked[kicked > i]:
-            value = float(kicks.correlation[i, j])
-            if abs(value) > least:
-                pair = [model.states[i], model.states[j]]
-                yield Finding(
-                    "correlated-kicks",
-                    f"The kicks of {pretty(pair[0])} and {pretty(pair[1])} are correlated ({value:.2f}): one "
-                    "force may drive both. They were taken for independent, which biases the drift.",
-                    {"states": pair, "correlation": value},
-                )
+    together = kicks.diffusion.correlation
+    if together is None:
+        return
+    for i, j in np.argwhere(np.triu(together, 1)):
+        pair, value = [model.states[i], model.states[j]], float(together[i, j])
+        yield Finding(
+            "correlated-kicks",
+            f"The kicks of {pretty(pair[0])} and {pretty(pair[1])} are correlated ({value:.2f}): one force "
+            "may drive both. The model has the correlation, and simulate(noise=True) draws it.",
+            {"states": pair, "correlation": value},
+        )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import Part, Trajectory, same_variables
 from cindy.errors import DataError
@@ -25,23 +25,20 @@ from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Pieces, Request
-from cindy.problem import StandardForm
-from cindy.selection import SupportFit, Supports
-from cindy.states import LEVELS, Fitted, Motion, blurred_terms, drift_of_data, first_objective, states_under
+from cindy.selection import EFFORT, Supports
+from cindy.states import (
+    LEVELS,
+    Fitted,
+    Forcing,
+    Motion,
+    blurred_terms,
+    drift_of_data,
+    first_objective,
+    states_under,
+)
 from cindy.summary import map_in_order
 
 __all__ = ["BLOCKS", "confirmed", "screened", "some_of"]
-
-_ENOUGH = 20_000
-"""Samples on which a law is found, to be confirmed on all: passes over as many take seconds."""
-_FEWEST = 5_000
-"""Those where each sample makes rows for many coefficients: what chaotic systems are found from."""
-_WORK = 5e8
-"""Samples times the square of coefficients that a search is worth: 20,000 of three states to degree 4."""
-_MANY = 700
-"""Coefficients beyond which the rows at fitted states are made for the likely ones only."""
-_LIKELY = 500
-"""Those that are kept: the path of the first pass, then by the gain that each promises alone."""
 
 
 def some_of(motion: Motion, seed: int) -> Motion:
@@ -49,7 +46,10 @@ def some_of(motion: Motion, seed: int) -> Motion:
 
     seed: of where the first of them lies
     """
-    enough = max(min(_ENOUGH, int(_WORK / max(len(motion.candidates), 1) ** 2)), _FEWEST)
+    enough = max(
+        min(EFFORT.large_enough, int(EFFORT.large_work / max(len(motion.candidates), 1) ** 2)),
+        EFFORT.large_fewest,
+    )
     if motion.samples <= 1.5 * enough:
         return motion
     share, offset = enough / motion.samples, np.random.default_rng(seed).random()
@@ -66,28 +66,24 @@ def some_of(motion: Motion, seed: int) -> Motion:
 
 def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
     """The same with the candidates that the first pass finds likely, where there are very many."""
-    if len(motion.candidates) <= _MANY:
+    if len(motion.candidates) <= EFFORT.large_many:
         return motion
     state = Search(motion, options)
     form = state.form((first_objective(motion, drift_of_data(motion, variance)),))
     supports = replace(Supports.of_form(form, options.prices(state.columns, likelihood=True)), known=False)
     result, path = state.path(form)
-    best = supports.best(path, most=_LIKELY)
+    best = supports.best(path, most=EFFORT.large_likely)
     kept: Ints = np.flatnonzero(result.x) if best is None else best.support
     kept = np.union1d(kept, supports.required)
     if best is not None:
         gain = supports.gains(best)
-        kept = np.union1d(kept, np.argsort(-gain)[: max(_LIKELY - len(kept), 0)])
+        kept = np.union1d(kept, np.argsort(-gain)[: max(EFFORT.large_likely - len(kept), 0)])
     whole = np.flatnonzero(np.isin(supports.group, supports.group[kept]))
     return replace(motion, candidates=motion.candidates[whole])
 
 
 BLOCKS = 50
 """Runs of white rows by which errors are judged, as in `accumulate`."""
-_MEMORY = 256e6
-"""Bytes that they may take together: fewer where candidates are many."""
-_ROUNDS = 3
-"""Passes over all data: more than one only where all of them ask for other terms than the part did."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,13 +121,14 @@ class _Fitting:
     variance: Floats
     error: Floats
     blocks: int
+    forcing: Forcing | None
 
     def __call__(self, piece: Motion | Part) -> tuple[tuple[LeastSquares, ...], int]:
         """Triangles of the white rows, and how many samples they stand for."""
         motion = piece if isinstance(piece, Motion) else self._loaded(piece)
         if motion is None or not motion.records:
             return (), 0
-        motion = replace(motion, candidates=self.candidates)
+        motion = replace(motion, candidates=self.candidates, forcing=self.forcing)
         law = motion.law(self.support)
         levels = () if motion.quiet(self.variance) else LEVELS[1:]
         made: list[LeastSquares] = []
@@ -164,11 +161,11 @@ def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> t
     part: of the data that led to the law; motion: of those, or of all that are in memory
     """
     work = _work(request.pieces, motion)
-    aim = max(1, min(BLOCKS, int(_MEMORY / (8 * (len(motion.candidates) + 1) ** 2))))
+    aim = max(1, min(BLOCKS, int(EFFORT.large_memory / (8 * (len(motion.candidates) + 1) ** 2))))
     share = -(-aim // len(work)) if isinstance(work, Sequence) else 1
     now, like = found.best.fitted, request.data[0]
     seen: list[bytes] = []
-    for _ in range(_ROUNDS):
+    for _ in range(EFFORT.large_rounds):
         seen.append(now.law.support.tobytes())
         task = _Fitting(
             request.form,
@@ -181,6 +178,7 @@ def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> t
             now.variance,
             now.error,
             share,
+            motion.forcing,
         )
         whole = _Gathered(**{f.name: getattr(motion, f.name) for f in fields(Motion) if f.init})
         whole = replace(whole, white=tuple(_added_up(task, work, request.pieces, aim)))
@@ -188,21 +186,14 @@ def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> t
         chosen = state.choose(now) if whole.white else None
         if chosen is None:
             break
-        other = _with(now, state, *chosen)
-        stay = state.stay(now) if len(blurred_terms(part, other)) else None
-        now = other if stay is None else _with(now, state, *stay)
+        stay = state.stay(now) if len(blurred_terms(part, chosen)) else None
+        now = replace(stay or chosen, settled=now.settled)
         if now.law.support.tobytes() in seen:
             break
     if not whole.white:
         raise DataError("identify: no part of the data has a stretch that is long enough to use.")
     best = Met(now, found.best.deviance, found.best.criterion)
     return whole, Found(best, (best,), found.agreed, found.options)
-
-
-def _with(now: Fitted, state: Search, fit: SupportFit, form: StandardForm) -> Fitted:
-    """The states with the law and the coefficients of a fit."""
-    law = state.motion.law(state.columns[fit.support])
-    return replace(now, law=law, coef=fit.x * form.unit.ravel()[fit.support])
 
 
 def _work(pieces: Pieces, motion: Motion) -> Sequence[Motion] | Iterable[Part]:

@@ -1,44 +1,37 @@
-"""The models that a search has met so far, and how to go on from one.
+"""The one loop: fit what is unknown on a support, choose a support from the rows there, until it comes back.
 
-A pass makes the rows at the current states, for every candidate term; poses the convex problem on them with
-all constraints; takes the model of least criterion on the path of its conditional gradients; adds and drops
-terms by their z-scores; and fits states and coefficients on what is left.
+For every kind of data and every rule, a search is
+
+    1. fit       states, noise, model error and parameters on a support, by −2 log p   (`Search.fit`)
+    2. rows      white rows of all candidates at what was fitted                       (`Search.posed`)
+    3. choose    the path of the conditional gradients gives candidate supports; the rule's price, and terms
+                 added, dropped and exchanged on the same triangle, give the next support (`following`)
+    4. again     from 1, until the support comes back                                  (`Search.follow`)
+
+What differs is one step each: among very many candidates rows are made for the likely ones only
+(`refinement`), terms with parameters follow them (`parametric`), a rule without a price picks from the path
+(`passes.Picking`). The models met on the way are kept, so that no support is fitted twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from cindy._types import Floats, Ints
-from cindy.errors import InfeasibleError
-from cindy.least_squares import LeastSquares, lengths
+from cindy._arrays import Floats, Ints
+from cindy.errors import DataError, InfeasibleError
+from cindy.least_squares import LeastSquares, Rows, lengths
 from cindy.pipeline.options import Options
 from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
-from cindy.rows import Rows
-from cindy.selection import SupportFit, Supports
+from cindy.selection import EFFORT, Candidates, SupportFit, Supports
 from cindy.solver import Result, conditional_gradient
 from cindy.states import LEVELS, NEARBY, Fitted, Motion, blurred_terms, deviance, fit_states, stiffness
 
-__all__ = ["Met", "Search", "better", "rank"]
-
-# Where the benchmark `constants` is named, other values were tried one by one on its 12 data sets of noise
-# from 0.1 to 10 % with fitted states.
-_ROUNDS = 12
-"""Passes from one start; three are typical, 8 not unheard of (benchmark: chaotic). With 2, terms are the same
-and the search takes half as long again (benchmark: constants)."""
-_STIFF = 2.0
-"""‖h J‖ beyond which the samples do not resolve a model: true ones reach 2.0 (benchmark: chaotic)."""
-_RIDGE = 1e-2
-"""Of the pilot at fitted states, in units of a column (benchmark: chaotic). With 1e-4 or 1, one data set
-loses its terms (benchmark: constants)."""
-_BINDS = 1e-6
-"""Of the radius: a run that ends closer to it than this was held back by it."""
-_MOST_STEPS = 400
-"""Iterations of the solver in the passes before the last: supports beyond are no candidates. With
-50 terms are the same (benchmark: constants)."""
+__all__ = ["Met", "Posed", "Search", "white_candidates"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +56,33 @@ class Met:
         return len(self.unclear) > 0
 
 
+@dataclass(frozen=True, eq=False)
+class Posed:
+    """The convex problem of the rows at fitted states, and least squares on its supports.
+
+    columns: flat indices of the coefficients that have a column
+    """
+
+    columns: Ints
+    form: StandardForm
+    supports: Supports
+
+    def places(self, support: Ints) -> Ints:
+        """The columns of the coefficients of a support."""
+        return np.searchsorted(self.columns, support)
+
+    def start(self, fitted: Fitted, fit: SupportFit) -> Fitted:
+        """The fitted states, with the support and the coefficients of a fit on the rows there."""
+        coef = fit.x * self.form.unit.ravel()[fit.support]
+        law = replace(fitted.law, support=np.asarray(self.columns[fit.support]), unknown=())
+        return replace(fitted, law=law, coef=coef, settled=False)
+
+
 @dataclass(eq=False)
 class Search:
     """The models met so far, and how to go on from one.
 
-    met: by support; None where the states do not settle; ends: where the way from a support ended
+    met: by where they started; None where the states do not settle; ends: where the way from there ended
     bound: whether a path was all that terms could come from
     kept: the problem posed at the states of the best model so far, which is asked for again
     """
@@ -77,22 +92,40 @@ class Search:
     met: dict[bytes, Met | None] = field(default_factory=dict)
     ends: dict[bytes, Met | None] = field(default_factory=dict)
     bound: bool = False
-    kept: tuple[Fitted, tuple[StandardForm, Supports]] | None = None
+    kept: tuple[Fitted, Posed] | None = None
+
+    rounds: ClassVar[int] = 12
+    """Passes from one start; three are typical, 8 not unheard of (benchmark: chaotic). With 2, terms are the
+    same and the search takes half as long again (benchmark: constants)."""
 
     @property
     def columns(self) -> Ints:
         return self.motion.candidates
 
-    def form(self, blocks: tuple[LeastSquares, ...]) -> StandardForm:
+    @property
+    def models(self) -> list[Met]:
+        """All that settled, the best first."""
+        return sorted((met for met in self.met.values() if met is not None), key=self.rank)
+
+    def rank(self, met: Met) -> Any:
+        """What can be told apart comes first, and among that the least criterion."""
+        return met.blurred, met.criterion
+
+    def better(self, first: Met | None, second: Met | None) -> Met | None:
+        if first is None or second is None:
+            return first or second
+        return min(first, second, key=self.rank)
+
+    def form(self, blocks: tuple[LeastSquares, ...], columns: Ints | None = None) -> StandardForm:
         """The convex problem on white rows: one target, a coefficient a column."""
         options = self.options
         return StandardForm(
             blocks,
-            _restricted(options.rows, self.columns),
+            _restricted(options.rows, self.columns if columns is None else columns),
             weights=options.weights,
             radius=options.radius,
             texts=options.texts,
-            ridge=_RIDGE,
+            ridge=EFFORT.models_met_ridge,
         )
 
     def path(self, form: StandardForm, supports: Supports | None = None) -> tuple[Result, list[Ints]]:
@@ -101,8 +134,12 @@ class Search:
         supports: the run ends where no larger one can have less criterion, unless a user's options shape it
         """
         options = self.options
-        limit = options.max_iter if options.faithful else min(options.max_iter, _MOST_STEPS)
-        usual = options.radius is None and options.max_iter > _MOST_STEPS and not options.faithful
+        limit = options.max_iter if options.faithful else min(options.max_iter, EFFORT.models_met_most_steps)
+        usual = (
+            options.radius is None
+            and options.max_iter > EFFORT.models_met_most_steps
+            and not options.faithful
+        )
         result = conditional_gradient(
             form.objective,
             form.oracle,
@@ -119,8 +156,10 @@ class Search:
     def bound_to(self, form: StandardForm, result: Result) -> bool:
         """Whether terms may only come from this path: the user's options made it, or cut it off."""
         options = self.options
-        held = options.radius is not None and form.region.norm(result.x) >= options.radius * (1 - _BINDS)
-        cut = options.max_iter <= _MOST_STEPS and not result.converged
+        held = options.radius is not None and form.region.norm(result.x) >= options.radius * (
+            1 - EFFORT.models_met_binds
+        )
+        cut = options.max_iter <= EFFORT.models_met_most_steps and not result.converged
         self.bound |= held or cut
         return options.faithful or held or cut
 
@@ -139,16 +178,26 @@ class Search:
             return np.full(count, np.nan)
         return fit.x
 
+    def key(self, start: Fitted) -> bytes:
+        """What a fit depends on: its support."""
+        return start.law.support.tobytes()
+
     def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
         """States and coefficients on the support of a start; None where they do not settle."""
-        key = start.law.support.tobytes()
+        key = self.key(start)
         if key not in self.met:
             if self.options.met is not None:
                 self.options.met()
-            fitted = fit_states(self.motion, start, self.solve, levels=levels)
             met = None
+            try:
+                fitted = fit_states(self.motion, start, self.solve, levels=levels)
+            except DataError:
+                # On the way a state has left the domain of a term.
+                fitted = replace(start, alive=False)
             # States that did not settle may be anywhere, even where the terms have no finite slope.
-            if fitted.converged and (not self.motion.parts or stiffness(self.motion, fitted) <= _STIFF):
+            if fitted.converged and (
+                not self.motion.parts or stiffness(self.motion, fitted) <= EFFORT.models_met_stiff
+            ):
                 met = self.priced(fitted, deviance(self.motion, fitted))
             self.met[key] = met
         return self.met[key]
@@ -157,108 +206,105 @@ class Search:
         """The same from its own states on, as its rivals are, where noise and model error gain by that."""
         fitted = fit_states(self.motion, replace(met.fitted, settled=False), self.solve, levels=NEARBY)
         if fitted.converged:
-            met = min(met, self.priced(fitted, deviance(self.motion, fitted)), key=rank)
-            self.met[met.support.tobytes()] = met
+            met = min(met, self.priced(fitted, deviance(self.motion, fitted)), key=self.rank)
+            self.met[self.key(met.fitted)] = met
         return met
 
     def priced(self, fitted: Fitted, value: float) -> Met:
-        criterion = value + self.options.cost(fitted.law.support, self._memory(fitted.law.support))
+        """A model with its criterion: −2 log p and the price of its numbers."""
+        law, memory = fitted.law, self.motion.memory
+        samples_as_one = 1.0 if memory is None else memory[law.support % self.motion.states]
+        criterion = value + self.options.cost(law.support, samples_as_one)
+        criterion += self.options.price * len(law.unknown)
         return Met(fitted, value, criterion, blurred_terms(self.motion, fitted))
 
-    def _memory(self, support: Ints) -> Floats | float:
-        """How many samples count as one in the equation of each coefficient."""
-        memory = self.motion.memory
-        return 1.0 if memory is None else memory[support % self.motion.states]
+    def candidates_at(self, fitted: Fitted) -> Ints | None:
+        """The coefficients that rows are made for at fitted states; None where states have run away."""
+        return self.columns
 
-    def posed(self, fitted: Fitted) -> tuple[StandardForm, Supports] | None:
-        """The convex problem of the rows at fitted states, and the fits on its supports."""
+    def posed(self, fitted: Fitted) -> Posed | None:
+        """The convex problem of the rows at fitted states."""
         if self.kept is not None and self.kept[0] is fitted:
             return self.kept[1]
-        blocks = self.motion.objectives(fitted, self.columns, blocks=1, apart=1e-6)
-        if blocks is None:
+        columns = self.candidates_at(fitted)
+        blocks = None if columns is None else self.motion.objectives(fitted, columns, blocks=1, apart=1e-6)
+        if columns is None or blocks is None:
             return None
-        form = self.form(blocks)
-        made = form, Supports.of_form(form, self.options.prices(self.columns))
-        best = min((one for one in self.met.values() if one is not None), key=rank, default=None)
-        if best is not None and best.fitted is fitted:
-            self.kept = fitted, made
-        return made
+        form = self.form(blocks, columns)
+        posed = Posed(columns, form, Supports.of_form(form, self.options.prices(columns)))
+        models = self.models
+        if models and models[0].fitted is fitted:
+            self.kept = fitted, posed
+        return posed
 
-    def choose(self, fitted: Fitted) -> tuple[SupportFit, StandardForm] | None:
-        """The support that the rows at fitted states ask for."""
+    def choose(self, fitted: Fitted) -> Fitted | None:
+        """The support that the rows at fitted states ask for, from the path and from the present one."""
         posed = self.posed(fitted)
         if posed is None:
             return None
-        form, supports = posed
-        result, path = self.path(form, supports)
+        supports = posed.supports
+        result, path = self.path(posed.form, supports)
         fits = [supports.best(path)]
-        if not self.bound_to(form, result):
-            own = supports.possible(np.searchsorted(self.columns, fitted.law.support))
+        if not self.bound_to(posed.form, result):
+            own = supports.possible(posed.places(fitted.law.support))
             fits = [supports.settle(f) for f in (*fits, own) if f is not None]
         best = min((f for f in fits if f is not None), key=supports.criterion, default=None)
-        return None if best is None else (best, form)
+        return None if best is None else posed.start(fitted, best)
 
-    def clearer(self, met: Met) -> tuple[SupportFit, StandardForm] | None:
+    def clearer(self, met: Met) -> Fitted | None:
         """The law without the noisiest of the terms that only noise tells apart, and what it held up."""
         free = not (self.bound or self.options.faithful)
         posed = self.posed(met.fitted) if met.blurred and free else None
         if posed is None:
             return None
-        form, supports = posed
-        fit = None
-        less = supports.possible(np.searchsorted(self.columns, np.setdiff1d(met.support, met.unclear[:1])))
+        fit, less = None, posed.supports.possible(posed.places(np.setdiff1d(met.support, met.unclear[:1])))
         while less is not None:
-            fit, less = less, supports.without_weakest(less)
-        return None if fit is None or len(fit.support) >= len(met.support) else (fit, form)
+            fit, less = less, posed.supports.without_weakest(less)
+        return None if fit is None or len(fit.support) >= len(met.support) else posed.start(met.fitted, fit)
 
-    def _support(self, fit: SupportFit) -> Ints:
-        """Flat indices of the coefficients of a fit on the rows of all candidates."""
-        return np.asarray(self.columns[fit.support])
-
-    def stay(self, fitted: Fitted) -> tuple[SupportFit, StandardForm] | None:
+    def stay(self, fitted: Fitted) -> Fitted | None:
         """The coefficients that the rows at fitted states ask for on the support they were fitted with."""
         posed = self.posed(fitted)
-        fit = posed and posed[1].possible(np.searchsorted(self.columns, fitted.law.support))
-        return (fit, posed[0]) if posed and fit else None
+        fit = posed and posed.supports.possible(posed.places(fitted.law.support))
+        return posed.start(fitted, fit) if posed and fit else None
+
+    def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
+        """Where to go on from a model, beyond the supports seen; None where nothing new is promised."""
+        chosen = self.choose(met.fitted)
+        if chosen is None or chosen.law.support.tobytes() in seen:
+            chosen = self.clearer(met)
+        return chosen
 
     def follow(self, start: Fitted, levels: tuple[float, ...] = LEVELS) -> Met | None:
         """From a start, fit and choose until the support comes back: the best model on that way."""
         best: Met | None = None
-        seen: list[bytes] = []
-        now = start
-        for _ in range(_ROUNDS):
-            key = now.law.support.tobytes()
-            if key in seen:
+        seen: dict[bytes, bytes] = {}
+        now: Fitted | None = start
+        for _ in range(self.rounds):
+            if now is None or now.law.support.tobytes() in seen:
                 break
+            key = self.key(now)
             if key in self.ends:
-                best = better(best, self.ends[key])
+                best = self.better(best, self.ends[key])
                 break
-            seen.append(key)
+            seen[now.law.support.tobytes()] = key
             met = self.fit(now, levels)
-            best = better(best, met)
-            chosen = None if met is None else self.choose(met.fitted)
-            if met is not None and (chosen is None or self._support(chosen[0]).tobytes() in seen):
-                chosen = self.clearer(met)
-            if met is None or chosen is None:
+            best = self.better(best, met)
+            if met is None:
                 break
-            fit, form = chosen
-            coef = fit.x * form.unit.ravel()[fit.support]
-            law = self.motion.law(self._support(fit))
-            now = replace(met.fitted, law=law, coef=coef, settled=False)
-            levels = NEARBY
-        self.ends.update(dict.fromkeys(seen, best))
+            now, levels = self.following(met, seen.keys()), NEARBY
+        self.ends.update(dict.fromkeys(seen.values(), best))
         return best
 
 
-def better(one: Met | None, other: Met | None) -> Met | None:
-    if one is None or other is None:
-        return one or other
-    return min(one, other, key=rank)
+def white_candidates(form: StandardForm, result: Result, noise: Floats | None = None) -> Candidates:
+    """What a rule may choose from where the rows are white with noise of size 1, as at fitted states.
 
-
-def rank(met: Met) -> tuple[bool, float]:
-    """What can be told apart comes first, and among that the least criterion."""
-    return met.blurred, met.criterion
+    noise: (states,) of the measurements, in physical units
+    """
+    white = replace(form.regression, unit=1.0 / form.sizes[1])
+    path = [support for support, _ in result.path]
+    return Candidates(white, result.x, form.sizes[1], path, known=True, noise=noise)
 
 
 def _restricted(rows: Rows, columns: Ints) -> Rows:

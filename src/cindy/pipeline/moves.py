@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.least_squares import LeastSquares, triangle
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.options import Options
 from cindy.pipeline.scan import Atoms, Group
-from cindy.selection import SupportFit, Supports
+from cindy.selection import EFFORT, SupportFit, Supports
 from cindy.states import Motion
 
 __all__ = ["Move", "Moves"]
@@ -27,15 +27,6 @@ __all__ = ["Move", "Moves"]
 Ints = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Values = dict[str, float]
-
-_COARSE = 12
-"""Values at which terms of a group that the model does not have are offered to it."""
-_MOST = 12
-"""Absent terms with parameters that are tried, those of the largest gain."""
-_INSTEAD = 3
-"""Terms that are tried in the place of one."""
-_FEWER = 4
-"""Terms that are left out, one after the other, to see what a smaller model does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +163,7 @@ class Moves:
             size, whole = np.linalg.norm(beyond, axis=0), np.linalg.norm(columns, axis=0)
             new = usable & ~self.present & (size > 1e-5 * np.where(whole > 0, whole, np.inf))
             gain = np.where(new, (beyond.T @ left / np.where(new, size, 1.0)) ** 2, 0.0)
-            for best in np.argsort(-gain)[:_INSTEAD]:
+            for best in np.argsort(-gain)[: EFFORT.moves_instead]:
                 if new[best]:
                     picked = np.sort(np.append(np.flatnonzero(kept), best))
                     made.append(self._merged(picked, kept, float(left @ left) - float(gain[best]) + price))
@@ -185,7 +176,7 @@ class Moves:
         """
         made: list[Move] = []
         p, kept, promised = len(self.met.fitted.law.unknown), self.present.copy(), self.criterion
-        for _ in range(0 if len(self.options.rows) else _FEWER):
+        for _ in range(0 if len(self.options.rows) else EFFORT.moves_fewer):
             places = np.flatnonzero(kept)
             columns = np.concatenate([self.factor[:, :p], self.factor[:, p:-1][:, places]], axis=1)
             size = np.linalg.norm(columns, axis=0)
@@ -214,7 +205,7 @@ class Moves:
         gain[self.present | (self.group < 0)] = -1.0
         taken_pairs: set[int] = set()
         for column in np.argsort(-gain):
-            if gain[column] < 0 or len(taken_pairs) == _MOST:
+            if gain[column] < 0 or len(taken_pairs) == EFFORT.moves_most:
                 return
             if int(self.pairs[column]) not in taken_pairs:
                 taken_pairs.add(int(self.pairs[column]))
@@ -284,7 +275,7 @@ def _offered(group: Group, now: Values) -> tuple[Values, ...]:
     """The values at which terms of a group have columns: the fitted ones, or a few of those scanned."""
     if group.unknown[0].name in now:
         return ({one.name: now[one.name] for one in group.unknown},)
-    thin = max(-(-len(group.values) // _COARSE), 1)
+    thin = max(-(-len(group.values) // EFFORT.moves_coarse), 1)
     return tuple(group.values[thin // 2 :: thin])
 
 

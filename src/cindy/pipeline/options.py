@@ -7,15 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
+from cindy.least_squares import Rows
 from cindy.problem import Adaptive, Weights
-from cindy.rows import Rows
+from cindy.selection import EFFORT
 from cindy.solver import Correction, Direct
 
 __all__ = ["Options"]
-
-_MATTERS = 3.0
-"""Effect of a term, in units of what is left, where that is not noise (benchmark: solver_made)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +56,10 @@ class Options:
     def resolved(self, rows: int) -> Options:
         """The same where what is left is not noise: a term must also matter, beside what is left.
 
-        Over the rows of an equation the loss of a term must leave _MATTERS times what is left with it:
-        χ² rises by rows · _MATTERS², and −2 log p, each model with its own variance, by its logarithm.
+        Over the rows of an equation the loss of a term must leave m times what is left with it, m being
+        `Effort.options_matters`: χ² rises by rows · m², and −2 log p, each model with its own variance, by
+        its logarithm.
         """
-        least = _MATTERS**2 * rows
-        likely = rows * float(np.log1p(_MATTERS**2))
+        least = EFFORT.options_matters**2 * rows
+        likely = rows * float(np.log1p(EFFORT.options_matters**2))
         return replace(self, price=max(self.price, least), likely=max(self.price, likely))

@@ -7,124 +7,106 @@ follow; and the models that were met are compared by −2 log p, each parameter 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import islice, product
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.errors import DataError
 from cindy.model import between, outside_domain
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.moves import Move, Moves
 from cindy.pipeline.options import Options
+from cindy.pipeline.passes import NEAR, Picking
 from cindy.pipeline.scan import Atoms, Group, groups_of
 from cindy.problem import StandardForm
-from cindy.selection import SupportFit, Supports
-from cindy.states import LEVELS, NEARBY, Fitted, Motion, drift_of_data, drift_of_nothing, first_objective
+from cindy.selection import EFFORT, Selection, SupportFit, Supports
+from cindy.states import NEARBY, Fitted, Motion, drift_of_data, drift_of_nothing, first_objective
 
-__all__ = ["ParametricSearch", "motion_inside", "search_with_parameters", "starts_of"]
+__all__ = [
+    "ParametricSearch",
+    "motion_inside",
+    "picked_with_parameters",
+    "plain_motion",
+    "search_with_parameters",
+    "starts_of",
+    "values_of",
+]
 
 Ints = NDArray[np.intp]
 
-_ROUNDS = 8
-"""Passes from one start."""
-_AGREE = 0.5
-"""Units of −2 log p within which two ways have led to the same place."""
-_LEAST_STARTS = 3
-"""Two starts may come from neighbours on one path: their agreement alone says little (parameters)."""
-_MOST_STARTS = 8
-"""A bound on work: without agreement by then, the best of them is taken (parameters)."""
-_SOURCES, _CROSSED = 4, 8
-"""Models that each equation is taken from where several are near, and laws made of them that are fitted.
-With them a chemostat at 5 % noise is found in one draw of five, else in none (benchmark: parameters)."""
-_LOOKS = 3
-"""How often a better model is looked around from; one is typical."""
-_AROUND = 6
-"""Exchanges that are fitted, the most promising: with them the truth is among the near-equal models of the
-genetic switch at 5 % noise where another fits a little better (parameters)."""
-_NEAR = 14.0
-"""Units of the criterion up to which an exchange is fitted: beyond, it would not be told as near."""
-
 
 @dataclass(eq=False)
-class ParametricSearch:
-    """The models met so far, and how to go on from one."""
+class ParametricSearch(Search):
+    """The search where terms hold parameters: a fit is of states, coefficients and parameters together, and
+    what follows are moves whose parameters are free to follow."""
 
-    motion: Motion
-    options: Options
-    groups: tuple[Group, ...]
-    met: list[Met] = field(default_factory=list)
+    groups: tuple[Group, ...] = ()
+
+    rounds: ClassVar[int] = 8
+
+    def rank(self, met: Met) -> Any:
+        return met.criterion
+
+    def key(self, start: Fitted) -> bytes:
+        """Support and parameters: the same terms may have two valleys."""
+        return super().key(start) + start.coef[len(start.law.support) :].tobytes()
 
     def unknown_of(self, support: Ints) -> list[int]:
         """The groups whose terms a support has."""
         terms = support // self.motion.states
         return [g for g, group in enumerate(self.groups) if np.isin(group.terms, terms).any()]
 
-    def fit(self, start: Fitted, move: Move, levels: Sequence[float]) -> Met | None:
-        """States, coefficients and parameters on a support; None where they do not settle."""
+    def start(self, fitted: Fitted, move: Move) -> Fitted:
+        """Fitted states with the terms, coefficients and parameters of a move."""
         used = [one for g in self.unknown_of(move.support) for one in self.groups[g].unknown]
         places = [one.place(move.values[one.name]) for one in used]
         law = replace(self.motion.law(move.support), unknown=tuple(used))
-        begin = replace(start, law=law, coef=np.concatenate([move.coef, places]), settled=False)
+        return replace(fitted, law=law, coef=np.concatenate([move.coef, places]), settled=False)
+
+    def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
         try:
-            met = Search(self.motion, self.options).fit(begin, tuple(levels))
+            return super().fit(start, levels)
         except DataError:
             # A term has left its domain: no law for these states.
+            self.met[self.key(start)] = None
             return None
-        if met is None:
-            return None
-        met = replace(met, criterion=met.criterion + self.options.price * len(used))
-        self.met.append(met)
-        return met
 
-    def follow(self, start: Move, begin: Fitted) -> Met | None:
-        """From a start, fit and move until nothing new is promised: the best model on that way."""
-        best: Met | None = None
-        seen: set[bytes] = set()
-        now, move = begin, start
-        levels: tuple[float, ...] = LEVELS
-        for _ in range(_ROUNDS):
-            met = self.fit(now, move, levels)
-            seen.add(move.support.tobytes())
-            if met is None:
-                return best
-            if best is None or met.criterion < best.criterion:
-                best = met
-            moves = Moves.of(self.motion, self.options, self.groups, met)
-            new = [] if moves is None else [m for m in moves.all() if m.support.tobytes() not in seen]
-            if not new:
-                return best
-            now, move, levels = met.fitted, new[0], NEARBY
-        return best
+    def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
+        """The most promising move to a support that was not seen."""
+        moves = Moves.of(self.motion, self.options, self.groups, met)
+        new = [] if moves is None else [m for m in moves.all() if m.support.tobytes() not in seen]
+        return self.start(met.fitted, new[0]) if new else None
 
     def recombine(self) -> None:
         """Fit laws whose equations come from different models that were met, the most promising ones.
 
         Starts that end at different models are often right in different equations.
         """
-        known = {met.support.tobytes() for met in self.met}
+        known = {met.support.tobytes() for met in self.models}
         sources = [self._sources(j) for j in self.motion.sought]
         pairs = sorted(product(*sources), key=lambda mets: sum(met.criterion for met in mets))
         tried = 0
         for mets in pairs:
-            if tried >= _CROSSED:
+            if tried >= EFFORT.parametric_crossed:
                 return
             move = self._joined(mets)
             if move.support.tobytes() not in known:
                 known.add(move.support.tobytes())
                 tried += 1
-                self.fit(min(mets, key=lambda met: met.criterion).fitted, move, NEARBY)
+                self.fit(self.start(min(mets, key=self.rank).fitted, move), NEARBY)
 
     def _sources(self, equation: int) -> list[Met]:
         """The best models that differ in one equation, and explain the data about as well as any."""
         found: dict[bytes, Met] = {}
-        ranked = sorted(self.met, key=lambda met: met.criterion)
-        for met in (m for m in ranked if m.criterion < ranked[0].criterion + _NEAR):
+        models = self.models
+        for met in (m for m in models if m.criterion < models[0].criterion + NEAR):
             found.setdefault(met.support[met.support % self.motion.states == equation].tobytes(), met)
-        return list(found.values())[:_SOURCES]
+        return list(found.values())[: EFFORT.parametric_sources]
 
     def _joined(self, mets: Sequence[Met]) -> Move:
         """One equation of each model, with the parameters of the best that has them."""
@@ -144,25 +126,29 @@ class ParametricSearch:
 
         Starts lead to one of several models that fit almost equally well; the others are told too.
         """
-        for _ in range(_LOOKS):
-            best = min(self.met, key=lambda m: m.criterion, default=None)
+        for _ in range(EFFORT.parametric_looks):
+            best = next(iter(self.models), None)
             moves = None if best is None else Moves.of(self.motion, self.options, self.groups, best)
             if best is None or moves is None:
                 return
-            known = {met.support.tobytes() for met in self.met}
-            for move in (*moves.fewer(), *moves.without_a_group(), *moves.exchanges()[:_AROUND]):
-                near = move is not None and move.criterion < moves.criterion + _NEAR
+            known = {met.support.tobytes() for met in self.models}
+            for move in (
+                *moves.fewer(),
+                *moves.without_a_group(),
+                *moves.exchanges()[: EFFORT.parametric_around],
+            ):
+                near = move is not None and move.criterion < moves.criterion + NEAR
                 if move is not None and near and move.support.tobytes() not in known:
                     known.add(move.support.tobytes())
-                    self.fit(best.fitted, move, NEARBY)
-            if min(met.criterion for met in self.met) >= best.criterion:
+                    self.fit(self.start(best.fitted, move), NEARBY)
+            if self.models[0].criterion >= best.criterion:
                 return
 
 
 def search_with_parameters(motion: Motion, options: Options, variance: Floats) -> tuple[Met, ...]:
     """All models that were met, the best first."""
     first = motion_inside(motion)
-    state = ParametricSearch(motion, options, groups_of(first))
+    state = ParametricSearch(motion, options, groups=groups_of(first))
     begin = Fitted(
         motion.law(np.zeros(0, dtype=np.intp)),
         tuple(record.y for record in first.records),
@@ -171,23 +157,63 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
         variance / motion.step,
     )
     reached: list[Met] = []
-    for start in islice(starts_of(first, options, state.groups, variance), _MOST_STARTS):
-        met = state.follow(start, begin)
+    for start in islice(starts_of(first, options, state.groups, variance), EFFORT.parametric_most_starts):
+        met = state.follow(state.start(begin, start))
         if met is None:
             continue
         agreed = any(_same(met, other) for other in reached)
         reached.append(met)
         least = min(other.criterion for other in reached)
-        if agreed and len(reached) >= _LEAST_STARTS and met.criterion <= least + _AGREE:
+        if (
+            agreed
+            and len(reached) >= EFFORT.parametric_least_starts
+            and met.criterion <= least + EFFORT.parametric_agree
+        ):
             break
     if not options.faithful:
         state.recombine()
         state.look_around()
-    return tuple(sorted(state.met, key=lambda m: m.criterion))
+    return tuple(state.models)
+
+
+@dataclass(eq=False)
+class PickingWithParameters(Picking, ParametricSearch):
+    """The search by a rule without a price: it picks from the rows at fitted states and parameters, and both
+    are fitted again on what it picked. Parameters of terms that no model had yet stand in mid-range."""
+
+    def plain(self, met: Met) -> tuple[Motion, Fitted]:
+        motion = plain_motion(self.motion, met)
+        coef = met.fitted.coef[: len(met.support)]
+        return motion, replace(met.fitted, law=motion.law(met.support), coef=coef)
+
+    def begun(self, met: Met, support: Ints, coef: Floats) -> Fitted:
+        return self.start(met.fitted, Move(support, coef, values_of(self.motion, met), np.nan))
+
+
+def picked_with_parameters(rule: Selection, motion: Motion, options: Options, best: Met) -> Met:
+    """What a rule without a price picks, from the states and parameters of the best model on."""
+    groups = groups_of(motion_inside(motion))
+    state = PickingWithParameters(motion, options, groups=groups, rule=rule)
+    state.met[state.key(best.fitted)] = best
+    return state.follow(best.fitted) or best
+
+
+def values_of(motion: Motion, met: Met) -> dict[str, float]:
+    """Of all parameters: those of terms that a model does not have stand in mid-range."""
+    known = met.fitted.law.values_of(met.fitted.coef)
+    return {one.name: known.get(one.name, one.middle) for one in motion.basis.unknowns()}
+
+
+def plain_motion(motion: Motion, met: Met) -> Motion:
+    """The motion with the parameters of a model as numbers."""
+    return replace(motion, basis=motion.basis.at(values_of(motion, met)))
 
 
 def _same(met: Met, other: Met) -> bool:
-    return np.array_equal(met.support, other.support) and abs(met.criterion - other.criterion) < _AGREE
+    return (
+        np.array_equal(met.support, other.support)
+        and abs(met.criterion - other.criterion) < EFFORT.parametric_agree
+    )
 
 
 def motion_inside(motion: Motion) -> Motion:
@@ -208,13 +234,6 @@ def motion_inside(motion: Motion) -> Motion:
 
 
 Values = dict[str, float]
-
-_SHARES = (1.0, 0.5, 1.5)
-"""Sizes of the starts, in units of the best model on a path."""
-_SWEEPS = 3
-"""Over the groups, each at its best value beside the others; values that stay end it sooner."""
-_GROWN = 9
-"""Values of a group that supports grow from."""
 
 
 def starts_of(motion: Motion, options: Options, groups: Sequence[Group], variance: Floats) -> Iterator[Move]:
@@ -272,7 +291,7 @@ class _First:
             best = replace(self.supports, known=False).best(path)
             if best is None:
                 continue
-            for share in _SHARES:
+            for share in EFFORT.parametric_shares:
                 near = min(path, key=lambda s: abs(len(s) - share * len(best.support)))
                 yield from self.profiled(near)
         for g in range(0 if options.faithful else len(self.groups)):
@@ -283,7 +302,7 @@ class _First:
     def grown(self, g: int) -> SupportFit | None:
         """The best support that grows from all terms of a group, at a few of its values."""
         made = []
-        thin = max(len(self.groups[g].values) // _GROWN, 1)
+        thin = max(len(self.groups[g].values) // EFFORT.parametric_grown, 1)
         for v in range(thin // 2, len(self.groups[g].values), thin):
             seed = self.supports.possible(np.flatnonzero((self.group == g) & (self.value == v)))
             if seed is not None:
@@ -335,7 +354,7 @@ class _First:
     def _settled(self, pairs: Ints, chosen: dict[int, int]) -> tuple[Ints, dict[int, int], dict[int, Floats]]:
         """Values of least loss, one group after the other, and the loss over the values of each."""
         profile: dict[int, Floats] = {}
-        for _ in range(_SWEEPS if len(chosen) > 1 else 1):
+        for _ in range(EFFORT.parametric_sweeps if len(chosen) > 1 else 1):
             before = dict(chosen)
             for g in chosen:
                 loss = np.full(len(self.groups[g].values), np.inf)

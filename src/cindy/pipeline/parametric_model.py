@@ -9,38 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis, Parameter, listed, term_parameters
 from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.findings import Finding
-from cindy.least_squares import LeastSquares, lengths, triangle
-from cindy.model import Estimate, Model
+from cindy.least_squares import LeastSquares, Rows, lengths, triangle
+from cindy.model import Estimate, Model, Path
 from cindy.pipeline.inference import LastPass
 from cindy.pipeline.large import BLOCKS
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.options import Options
-from cindy.pipeline.parametric import search_with_parameters
+from cindy.pipeline.parametric import (
+    picked_with_parameters,
+    plain_motion,
+    search_with_parameters,
+    values_of,
+)
 from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Request
 from cindy.problem import at_samples
 from cindy.regression import Regression, refit
-from cindy.rows import Rows
-from cindy.selection import Selection
+from cindy.selection import EFFORT, Selection
 from cindy.states import Motion
 
-__all__ = ["end_of_range", "identify_with_parameters"]
-
-_VAGUE = 0.5
-"""Error of a parameter's logarithm, or of half its range, beyond which it is hardly known: a factor of 1.6
-either way. It decides a sentence, not a model, as do the next."""
-_TIED = 0.98
-"""Correlation with a coefficient beyond which the two cannot be told apart: 1 / √(1 − ρ²), five times the
-error that either has where the other is known."""
-_DOUBT = 4.6
-"""Units of the criterion within which another model has a tenth of the weight of the best, exp(−Δ/2)."""
-_COALESCED = 0.9995
-"""Cosine between the columns of two terms of one equation beyond which they are one: by the same rule, errors
-are 32 times as large as alone."""
+__all__ = ["end_of_range", "identify_with_parameters", "with_parameters"]
 
 
 def identify_with_parameters(request: Request) -> Model:
@@ -61,18 +53,14 @@ def identify_with_parameters(request: Request) -> Model:
     # Terms with parameters have a price for each of these instead.
     options = replace(request.options(motion, problem), surcharge=None)
     met = _searched(motion, options, request.variance(motion), rule)
-    values = _values(basis, met[0])
-    final = replace(motion, basis=motion.basis.at(values))
+    if not rule.by_price:
+        met = (picked_with_parameters(rule, motion, options, met[0]),)
+    values, final = values_of(motion, met[0]), plain_motion(motion, met[0])
     plain = tuple(_plain(one, final) for one in met)
     found = Found(plain[0], plain, agreed=False, options=options)
     posed = replace(request, basis=basis.at(values)).problem(final)
     model = LastPass.of(posed, final, found, request.callback).model()
-    model = replace(_with_parameters(model, motion, met, options), settings=request.settings)
-    if rule.by_price:
-        return model
-    message = f"{rule!r} does not choose terms while {_named(basis)} is unknown; Significance() did."
-    unused = Finding("selection-unused", message, {"selection": repr(rule)})
-    return replace(model, findings=(*model.findings, unused))
+    return replace(_with_parameters(model, motion, met, options), settings=request.settings)
 
 
 def _searched(motion: Motion, options: Options, variance: Floats, rule: Selection) -> tuple[Met, ...]:
@@ -82,7 +70,7 @@ def _searched(motion: Motion, options: Options, variance: Floats, rule: Selectio
     """
     met = search_with_parameters(motion, replace(options, radius=None), variance)
     _require(met, rule)
-    final = replace(motion, basis=motion.basis.at(_values(motion.basis, met[0])))
+    final = plain_motion(motion, met[0])
     state, blocks = Search(final, options), final.objectives(met[0].fitted, final.candidates, blocks=1)
     assert blocks is not None
     form = state.form(blocks)
@@ -92,12 +80,6 @@ def _searched(motion: Motion, options: Options, variance: Floats, rule: Selectio
     met = search_with_parameters(motion, replace(options, faithful=True), variance)
     _require(met, rule)
     return met
-
-
-def _values(basis: Basis, met: Met) -> dict[str, float]:
-    """Of all parameters: those of terms that a model does not have stand in mid-range."""
-    found = met.fitted.law.values_of(met.fitted.coef)
-    return {one.name: found.get(one.name, one.middle) for one in basis.unknowns()}
 
 
 def _named(basis: Basis) -> str:
@@ -127,9 +109,6 @@ def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options
         return model
     joint = _Joint.of(motion, best, options)
     own = _fitted(model, motion, best, joint)
-    path = [replace(m, parameters=_inside(m, own.parameters)) for m in model.path.models]
-    if model.path.chosen is not None:
-        path[model.path.chosen] = replace(path[model.path.chosen], coef_error=own.coef_error)
     known = {one.support.tobytes(): one for one in reversed(met)}
     near = [replace(own, coef=model.coef)]
     for other in model.near.models[1:]:
@@ -143,10 +122,18 @@ def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options
         coef_error=own.coef_error,
         covariance=joint.covariance,
         parameters=own.parameters,
-        path=replace(model.path, models=tuple(path)),
+        path=with_parameters(model.path, own.parameters, own.coef_error),
         near=replace(model.near, models=tuple(near)),
-        findings=(*model.findings, *_findings(model, best, joint)),
+        findings=(*model.findings, *_findings(model, best, joint), *_kicked(motion, best)),
     )
+
+
+def with_parameters(path: Path, parameters: Mapping[str, Estimate], error: Floats) -> Path:
+    """The models with those parameters that their terms hold, and the errors of the chosen one."""
+    models = [replace(model, parameters=_inside(model, parameters)) for model in path.models]
+    if path.chosen is not None:
+        models[path.chosen] = replace(models[path.chosen], coef_error=error)
+    return replace(path, models=tuple(models))
 
 
 def _inside(model: Model, parameters: Mapping[str, Estimate]) -> dict[str, Estimate]:
@@ -241,6 +228,18 @@ def _findings(model: Model, best: Met, joint: _Joint) -> list[Finding]:
     return said + _coalesced(model, best, joint) + _doubted(model)
 
 
+def _kicked(motion: Motion, best: Met) -> list[Finding]:
+    """A finding where random kicks bias the numbers: parameters are fitted without the determinants."""
+    names = [motion.variables[j] for j in np.flatnonzero(motion.kicked(best.fitted))]
+    if not names:
+        return []
+    message = (
+        f"Much of the motion of {listed(names)} is left unexplained. If random kicks drive it, coefficients "
+        "and parameters are biased towards zero: numbers inside terms are fitted as if there were none."
+    )
+    return [Finding("parameters-with-kicks", message, {"states": names})]
+
+
 def end_of_range(one: Parameter, place: float) -> list[Finding]:
     """A finding where a parameter has come to the end of its range."""
     first, last = one.places
@@ -260,7 +259,7 @@ def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[Finding]:
     law = best.fitted.law
     one, k = law.unknown[p], len(law.support)
     span = one.places[1] - one.places[0]
-    limit = _VAGUE if one.logarithmic else 0.5 * _VAGUE * span
+    limit = EFFORT.parametric_model_vague if one.logarithmic else 0.5 * EFFORT.parametric_model_vague * span
     if joint.places[p] <= limit:
         return []
     error = joint.error
@@ -269,7 +268,7 @@ def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[Finding]:
     value = law.values_of(best.fitted.coef)[one.name]
     told = f"{one.name} = {value:.3g} ± {error[k + p]:.2g}"
     values = {"parameter": one.name, "value": float(value), "error": float(error[k + p])}
-    if abs(correlation[partner]) < _TIED:
+    if abs(correlation[partner]) < EFFORT.parametric_model_tied:
         return [
             Finding("vague-parameter", f"The data hardly determine the parameter {one.name}: {told}.", values)
         ]
@@ -293,7 +292,7 @@ def _coalesced(model: Model, best: Met, joint: _Joint) -> list[Finding]:
             if first % d != second % d or not any(f.values for i in (first, second) for f in basis[i // d]):
                 continue
             cosine = abs(float(columns[:, a] @ columns[:, b]))
-            if cosine > _COALESCED:
+            if cosine > EFFORT.parametric_model_coalesced:
                 one, other = model.terms[second // d], model.terms[first // d]
                 state = model.states[first % d % len(model.states)]
                 message = (
@@ -312,7 +311,7 @@ def _doubted(model: Model) -> list[Finding]:
 
     for other, above in zip(model.near.models[1:], model.near.scores[1:], strict=True):
         lost, gained = (model.coef != 0) & (other.coef == 0), (model.coef == 0) & (other.coef != 0)
-        if above <= _DOUBT and lost.any():
+        if above <= EFFORT.parametric_model_doubt and lost.any():
             instead = f"With {told(gained)} in place of" if gained.any() else "Without"
             message = (
                 f"{instead} {told(lost)} the equations would fit almost as well (criterion {above:.1f} "

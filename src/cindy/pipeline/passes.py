@@ -1,25 +1,48 @@
-"""Passes: states fitted, terms chosen at them by conditional gradients, until the model comes back.
+"""search: from several starts to the model of least criterion, and what a rule without a price picks there.
 
-An explicit loop over starts, each followed pass by pass (`Search.follow`). The starts lie along the path at
-measured states; two that lead to the same model end the search.
+The criterion of a law with support S, its states, noise and model error at their best, is
+
+    C(S) = −2 log p(measurements | S) + Σ price_i over S
+
+and has local minima. A start that is right in most terms leads to the right law; so several are followed.
+
+1. Starts (`_starts`): at measured states, with noise taken for white, the best support of each equation for
+   itself, by the path of the conditional gradient, backward elimination and regrowth; then models of the
+   path that are smaller and larger than its best. Two guesses of how noise drifts give two such lists.
+2. From each start the states are fitted and terms chosen at them, until the support comes back
+   (`Search.follow`). The search ends when two starts have led to one model that nothing met is better than.
+3. Models that explain the rows of the best almost as well are fitted with states of their own, as their rows
+   may favour the model that they were made at (`_with_rivals`).
+4. A random walk without any law must be worse (`_fit_nothing`).
+5. A rule without a price (a number of terms, cross-validation, a residual) begins with the states of the best
+   model, picks from the rows there and has the states fitted again, until its support comes back (`picked`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from typing import ClassVar
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
-from cindy.pipeline.models_met import Met, Search, better, rank
+from cindy.least_squares import Rows
+from cindy.pipeline.models_met import Met, Search, white_candidates
 from cindy.pipeline.options import Options
-from cindy.regression import refit
-from cindy.rows import Rows
-from cindy.selection import Candidates, Selection, SupportFit, Supports, eliminated, regrown, rivals
+from cindy.selection import (
+    EFFORT,
+    Selection,
+    Significance,
+    SupportFit,
+    Supports,
+    eliminated,
+    regrown,
+    rivals,
+)
 from cindy.solver import conditional_gradient
 from cindy.states import (
     FEW_ROWS,
@@ -27,6 +50,7 @@ from cindy.states import (
     NEARBY,
     Fitted,
     Motion,
+    deviance_of_nothing,
     drift_of_data,
     drift_of_nothing,
     first_objective,
@@ -35,23 +59,10 @@ from cindy.states import (
     start_of_nothing,
 )
 
-__all__ = ["NEAR", "Found", "picked", "search"]
+__all__ = ["NEAR", "Found", "Picking", "picked", "search"]
 
 NEAR = 14.0
 """Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
-_RIVALS, _CLOSE = 4, 8.0
-"""Models whose own states are fitted, and units within which the rows cannot say (benchmark: honesty)."""
-_SHARES = (1.0, 0.5, 0.75, 1.5)
-"""Sizes of the starts, in units of the best model on the first path, while they do not lead to the same.
-With the first alone terms are the same (benchmark: constants)."""
-_PICKED = 4
-"""Rounds in which a rule without a price picks and states are fitted; two are typical: a bound on work."""
-_BLOCKS = 50
-"""Blocks of white rows that such a rule may leave out, as in `accumulate`."""
-_MOST_FITTED = 40
-"""Models after which no further start is made; chaotic systems need 5 in the median (benchmark: chaotic)."""
-_MOST_COUPLED = 12
-"""The same under constraints, where the fits of a choice cost a hundred times as much: a bound on work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +84,16 @@ def search(
 ) -> Found | None:
     """From starts along the paths at measured states to the model of least criterion.
 
+    1. Follow starts until two of them lead to one model (`Search.follow`).
+    2. Fit what explains the rows of the best almost as well (`_with_rivals`).
+    3. Compare with a model of no terms, and rank.
+
     first: a model that is tried before, fitted to much the same data; known: the same, fitted to these
     """
     state = Search(motion, options)
     if known is not None:
         first = known.fitted
-        state.met[known.support.tobytes()] = state.priced(known.fitted, known.deviance)
-    reached: list[Met] = []
-    agreed = False
+        state.met[state.key(first)] = state.priced(known.fitted, known.deviance)
     quiet = motion.quiet(variance)
     starts = _starts(state, variance, noisy=not quiet)
     if quiet and first is None and options.likely is None and motion.memory is None:
@@ -89,6 +102,31 @@ def search(
         if smooth is not None:
             return smooth
         starts = chain([] if begin is None else [begin], starts)
+    reached, agreed = _reached(state, starts, first, sure=quiet or motion.work > EFFORT.passes_costly)
+    if reached and not state.bound and not options.faithful:
+        _with_rivals(state, min(reached, key=state.rank))
+    # A random walk describes noise with memory well; with the law exact it is no measure of a model.
+    if not (quiet and reached) and motion.memory is None:
+        _fit_nothing(state, variance)
+    every = state.models
+    if state.bound:
+        # If the user limited the radius or the iterations, the model that the limited path contains is
+        # returned, even where no terms at all would be worth more.
+        every.sort(key=lambda m: not len(m.support))
+    elif every and not len(every[0].support):
+        # Nothing that can be told apart is worth more than none: then what cannot be, if that clearly is.
+        every.sort(key=lambda m: m.criterion + NEAR * m.blurred)
+    return Found(every[0], tuple(every), agreed, options) if every else None
+
+
+def _reached(
+    state: Search, starts: Iterator[Fitted], first: Fitted | None, *, sure: bool
+) -> tuple[list[Met], bool]:
+    """The models that starts lead to, and whether two starts agreed on the last.
+
+    sure: a model that its own start has, and the path at its fitted states confirms, needs no second start
+    """
+    options, reached, agreed = state.options, list[Met](), False
     for start in chain([] if first is None else [first], starts):
         met = state.follow(start, NEARBY if start is first else LEVELS)
         if met is None:
@@ -99,35 +137,86 @@ def search(
         # left of the terms of a first start where they must matter.
         told = start is first and (options.likely is not None and len(met.support) > 0)
         agreed |= told or (
-            not reached and (quiet or start is first) and np.array_equal(met.support, start.law.support)
+            not reached and (sure or start is first) and np.array_equal(met.support, start.law.support)
         )
         # What explains more, be it by terms that noise alone tells apart, says that there is more to find.
-        least = min(other.criterion for other in state.met.values() if other is not None)
+        least = min(other.criterion for other in state.models)
         agreed &= not met.blurred and met.criterion <= least
         reached.append(met)
-        if agreed or len(state.met) >= (_MOST_COUPLED if len(options.rows) else _MOST_FITTED):
+        if agreed or len(state.met) >= (
+            EFFORT.passes_most_coupled if len(options.rows) else EFFORT.passes_most_fitted
+        ):
             break
-    if reached and not state.bound and not options.faithful:
-        _with_rivals(state, min(reached, key=rank))
-    # A random walk describes noise with memory well; with the law exact it is no measure of a model.
-    if not (quiet and reached) and motion.memory is None:
-        # Every model must be worth more than none, whose variance is by likelihood too.
-        # Where it fits as well as a law it gets no head start.
-        few = motion.rows < FEW_ROWS
-        state.fit(
-            start_of(motion, motion.candidates[:0], np.zeros(0), variance)
-            if few
-            else start_of_nothing(motion, variance),
-            LEVELS if few else (),
+    return reached, agreed
+
+
+def _fit_nothing(state: Search, variance: Floats) -> None:
+    """Fit the model without terms, a random walk: every model must be worth more, its variance by likelihood.
+
+    Where a walk fits as well as a law it gets no head start. Where it clearly fits worse it is not fitted.
+    """
+    motion, models = state.motion, state.models
+    if motion.rows < FEW_ROWS:
+        state.fit(start_of(motion, motion.candidates[:0], np.zeros(0), variance), LEVELS)
+    elif (
+        not models or deviance_of_nothing(motion) < models[0].criterion + EFFORT.passes_clearly * motion.rows
+    ):
+        state.fit(start_of_nothing(motion, variance), ())
+
+
+@dataclass(eq=False)
+class Picking(Search):
+    """The search by a rule without a price: it picks from the path at fitted states."""
+
+    rule: Selection = field(default_factory=Significance)
+
+    rounds: ClassVar[int] = 4
+    """Two are typical: a bound on work."""
+
+    def better(self, first: Met | None, second: Met | None) -> Met | None:
+        """The rule's last word counts, whatever its price."""
+        return second or first
+
+    def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
+        """A rule that keeps the solver's coefficients wants none fitted; what it picks is never refused."""
+        known = self.rule.refits or self.key(start) in self.met
+        return (super().fit(start, levels) if known else None) or self.priced(start, np.inf)
+
+    def plain(self, met: Met) -> tuple[Motion, Fitted]:
+        """The motion and the fitted states, the numbers inside terms taken for known."""
+        return self.motion, met.fitted
+
+    def begun(self, met: Met, support: Ints, coef: Floats) -> Fitted:
+        """The fitted states with what the rule picked."""
+        return replace(met.fitted, law=self.motion.law(support), coef=coef, settled=False)
+
+    def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
+        """What the rule picks from the white rows there."""
+        options, rule = self.options, self.rule
+        if len(seen) > 1 and not (rule.repeats and rule.refits):
+            return None
+        motion, fitted = self.plain(met)
+        blocks = motion.objectives(fitted, self.columns, blocks=EFFORT.passes_blocks)
+        if blocks is None:
+            return None
+        form = self.form(blocks)
+        result = conditional_gradient(
+            form.objective,
+            form.oracle,
+            options.correction,
+            tol=rule.tolerance(options.tol),
+            max_iter=options.max_iter,
+            quiet=True,
         )
-    # What is left of a path that was cut off or held back is what was asked for, be it worse than nothing.
-    every = sorted((m for m in state.met.values() if m is not None), key=rank)
-    if state.bound:
-        every.sort(key=lambda m: not len(m.support))
-    elif every and not len(every[0].support):
-        # Nothing that can be told apart is worth more than none: then what cannot be, if that clearly is.
-        every.sort(key=lambda m: m.criterion + NEAR * m.blurred)
-    return Found(every[0], tuple(every), agreed, options) if every else None
+        candidates = white_candidates(form, result, motion.noise(fitted))
+        support = rule.pick(candidates)
+        if not len(support):
+            raise rule.nothing_kept("identify")
+        try:
+            x = (candidates.refit(support) if rule.refits else result).x.ravel()[support]
+        except InfeasibleError as error:
+            raise form.named(error, support) from error
+        return self.begun(met, self.columns[support], x * form.unit.ravel()[support])
 
 
 def picked(rule: Selection, motion: Motion, found: Found) -> Found:
@@ -138,65 +227,28 @@ def picked(rule: Selection, motion: Motion, found: Found) -> Found:
     """
     if rule.by_price:
         return found
-    state, best = Search(motion, found.options), found.best
-    seen: set[bytes] = set()
-    while best.support.tobytes() not in seen and len(seen) < _PICKED:
-        seen.add(best.support.tobytes())
-        blocks = motion.objectives(best.fitted, motion.candidates, blocks=_BLOCKS)
-        if blocks is None:
-            break
-        form = state.form(blocks)
-        options = found.options
-        result = conditional_gradient(
-            form.objective,
-            form.oracle,
-            options.correction,
-            tol=rule.tolerance(options.tol),
-            max_iter=options.max_iter,
-            quiet=True,
-        )
-        white = replace(form.regression, unit=1.0 / form.sizes[1])
-        path = [support for support, _ in result.path]
-        noise = motion.noise(best.fitted)
-        support = rule.pick(Candidates(white, result.x, form.sizes[1], path, known=True, noise=noise))
-        if not len(support):
-            raise rule.nothing_kept("identify")
-        law = motion.law(motion.candidates[support])
-        if not rule.refits:
-            coef = (result.x * form.unit).ravel()[support]
-            best = replace(best, fitted=replace(best.fitted, law=law, coef=coef))
-            break
-        try:
-            x = refit(white, support).x.ravel()[support]
-        except InfeasibleError as error:
-            raise form.named(error, support) from error
-        start = replace(best.fitted, law=law, coef=x * form.unit.ravel()[support], settled=False)
-        best = state.fit(start, NEARBY) or state.priced(start, np.inf)
-        if not rule.repeats:
-            break
+    state = Picking(motion, found.options, rule=rule)
+    state.met[state.key(found.best.fitted)] = found.best
+    best = state.follow(found.best.fitted) or found.best
     return Found(best, (best,), found.agreed, found.options)
 
 
 def _with_rivals(state: Search, best: Met) -> None:
     """Fit what explains the rows of the best almost as well, at its own states; on from what is better."""
-    for _ in range(_RIVALS):
+    for _ in range(EFFORT.passes_rivals):
         posed = None if best.blurred else state.posed(best.fitted)
-        if posed is None or len(state.met) >= _MOST_FITTED:
+        if posed is None or len(state.met) >= EFFORT.passes_most_fitted or posed.supports.coupled:
             return
-        form, supports = posed
-        if supports.coupled:
-            return
-        own = supports.fit(np.searchsorted(state.columns, best.support))
+        own = posed.supports.fit(posed.places(best.support))
         # Terms that would come in addition were not significant: those in the place of others are tried.
-        others = [one for one in rivals(supports, own, _CLOSE) if one.fit.free <= own.free][:_RIVALS]
+        others = [r.fit for r in rivals(posed.supports, own, EFFORT.passes_close) if r.fit.free <= own.free][
+            : EFFORT.passes_rivals
+        ]
         if others:
             best = state.again(best)
         now = best
-        for rival in others:
-            law = state.motion.law(state.columns[rival.fit.support])
-            coef = rival.fit.x * form.unit.ravel()[rival.fit.support]
-            met = state.fit(replace(best.fitted, law=law, coef=coef, settled=False), NEARBY)
-            now = better(now, met) or now
+        for fit in others:
+            now = state.better(now, state.fit(posed.start(best.fitted, fit), NEARBY)) or now
         if now is best:
             return
         best = now
@@ -232,7 +284,10 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
         bound = state.bound_to(form, result)
         settled = None if noisy or bound else supports.settle(best)
         apart = None if bound else _equation_by_equation(state, supports, path)
-        sizes = [share * len(best.support) for share in _SHARES] + [2.0 * motion.states, 3.0 * motion.states]
+        sizes = [share * len(best.support) for share in EFFORT.passes_shares] + [
+            2.0 * motion.states,
+            3.0 * motion.states,
+        ]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
         for fit in chain([apart, settled], map(supports.possible, near)):
             if fit is None or fit.support.tobytes() in seen:

@@ -12,17 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis
-from cindy.data import Source, Trajectory, noise_variance
+from cindy.data import Source, Trajectory, looked_at, noise_variance
 from cindy.formulation import Formulation
-from cindy.least_squares import LeastSquares
+from cindy.least_squares import LeastSquares, Rows
 from cindy.pipeline.options import Options
 from cindy.problem import Problem
-from cindy.rows import Rows
 from cindy.selection import Selection
 from cindy.solver import Correction, Direct, Step
-from cindy.states import Motion, often_measured
+from cindy.states import Motion
 from cindy.summary import Summary
 
 __all__ = ["Pieces", "Request", "Stages"]
@@ -92,6 +91,7 @@ class Request:
     pieces: all data, and who works on them; data: those in memory, or some to look at
     pose: the problem that sums over the data make with the physics, the radius and the weights asked for
     seed: of the part of much data that is looked at first
+    least: "significant", or "best" where a model is wanted that is no better than chance
     """
 
     pieces: Pieces
@@ -105,6 +105,7 @@ class Request:
     max_iter: int
     callback: Callable[[Step], bool | None] | None
     seed: int
+    least: str = "significant"
 
     def motion(self) -> Motion | None:
         """The equations with the states unknown; None where the form takes them as measured."""
@@ -116,16 +117,21 @@ class Request:
 
     def variance(self, motion: Motion) -> Floats:
         """Of the noise of each state of the motion, as the roughness of the data tells it."""
-        often = often_measured(self.data)
-        if often[0].dimension == self.data[0].dimension:
+        groups, states = looked_at(self.data), self.data[0].states
+        if len(groups) == 1 and groups[0][0].dimension == len(states):
             return motion.variances(noise_variance(self.data))
+        noise = {
+            name: value
+            for group in groups
+            for name, value in zip(group[0].states, noise_variance(group), strict=True)
+        }
+        places = [states.index(name) for name in noise]
+        values = np.array(list(noise.values()))
         # Of states that are rarely measured rows say nothing: theirs is in proportion to the others'.
-        places = [self.data[0].states.index(name) for name in often[0].states]
-        noise = noise_variance(often)
         spread = np.nanstd(np.concatenate([one.x for one in self.data]), axis=0)
-        relative = float(np.median(noise / np.maximum(spread[places] ** 2, 1e-300)))
+        relative = float(np.median(values / np.maximum(spread[places] ** 2, 1e-300)))
         every = relative * spread**2
-        every[places] = noise
+        every[places] = values
         return motion.variances(every)
 
     def problem(self, motion: Motion) -> Problem:
@@ -166,7 +172,7 @@ class Request:
 
     def _surcharge(self, motion: Motion) -> Floats:
         """(terms · states,) what a coefficient must be worth beyond the price, for its term."""
-        each = [self.selection.surcharge(term) for term in self.basis.terms(motion.variables)]
+        each = [self.selection.surcharge(term) for term in motion.basis.terms(motion.variables)]
         return np.repeat(np.array(each, dtype=np.float64), motion.states)
 
     @property

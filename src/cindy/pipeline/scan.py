@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Expression, Listed, Parameter, Plan, Term, term_name, term_parameters
 from cindy.errors import DataError
-from cindy.rows import Rows
+from cindy.least_squares import Rows
+from cindy.selection import EFFORT
 from cindy.states import Motion
 
 __all__ = ["Atoms", "Group", "groups_of"]
@@ -29,13 +30,6 @@ Values = dict[str, float]
 
 _LEAST = {1: 9, 2: 5, 3: 4}
 """Values of a parameter at the least, by how many parameters are scanned together."""
-_MOST = 240
-"""Atoms of a term at the most."""
-_ALIKE = 0.85
-"""Neighbouring atoms of lower correlation c have others put between them: a term midway then has a cosine of
-√((1 + c) / 2) with either, and loses 7.5 % of its squares at most before its parameter is fitted."""
-_POINTS = 1500
-"""Samples at which atoms are compared: a correlation is known to about 0.03 by them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +130,7 @@ def groups_of(motion: Motion) -> tuple[Group, ...]:
 def _scanned(motion: Motion, unknown: tuple[Parameter, ...], places: Ints) -> Group:
     points = _sample(motion)
     axes = [_axis(motion, unknown, k, places, points) for k in range(len(unknown))]
-    while np.prod([len(axis) for axis in axes], dtype=float) > _MOST:
+    while np.prod([len(axis) for axis in axes], dtype=float) > EFFORT.scan_most:
         longest = max(range(len(axes)), key=lambda k: len(axes[k]))
         if len(axes[longest]) <= 2:
             break
@@ -153,11 +147,11 @@ def _scanned(motion: Motion, unknown: tuple[Parameter, ...], places: Ints) -> Gr
 
 
 def _indices(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    if np.prod(sizes, dtype=float) <= 4 * _MOST:
+    if np.prod(sizes, dtype=float) <= 4 * EFFORT.scan_most:
         yield from cartesian(*(range(size) for size in sizes))
         return
     rng = np.random.default_rng(0)
-    for row in rng.integers(0, sizes, size=(_MOST, len(sizes))):
+    for row in rng.integers(0, sizes, size=(EFFORT.scan_most, len(sizes))):
         yield tuple(int(i) for i in row)
 
 
@@ -173,12 +167,12 @@ def _axis(motion: Motion, unknown: tuple[Parameter, ...], which: int, places: In
             known[place] = _shapes(motion, places, {**middle, one.name: one.value(place)}, points)
         return known[place]
 
-    while len(line) < _MOST:
+    while len(line) < EFFORT.scan_most:
         alike = [
             min((abs(float(a @ b)) for a, b in zip(shape(u), shape(v), strict=False)), default=1.0)
             for u, v in pairwise(line)
         ]
-        wide = [k for k, value in enumerate(alike) if value < _ALIKE]
+        wide = [k for k, value in enumerate(alike) if value < EFFORT.scan_alike]
         if not wide or line[1] - line[0] < 1e-9:
             break
         line = sorted([*line, *(0.5 * (line[k] + line[k + 1]) for k in wide)])
@@ -200,7 +194,7 @@ def _shapes(motion: Motion, places: Ints, values: Values, points: Floats) -> lis
 def _sample(motion: Motion) -> Floats:
     parts = [np.concatenate([r.y, r.u], axis=2).reshape(-1, len(motion.variables)) for r in motion.records]
     points = np.concatenate(parts)
-    return np.asarray(points[:: max(len(points) // _POINTS, 1)])
+    return np.asarray(points[:: max(len(points) // EFFORT.scan_points, 1)])
 
 
 def _trouble(motion: Motion, places: Ints, values: Values, points: Floats) -> str | None:

@@ -7,19 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.data import Trajectory
 from cindy.errors import ConstraintError
 from cindy.model import Model
 from cindy.problem import Conservation, Problem, at_samples
+from cindy.selection import EFFORT
 
 __all__ = ["solve_with_samples"]
-
-
-_AT_A_TIME = 40
-"""Samples that are imposed at first, and added in a round, those that are missed most."""
-_SLACK = 1e-10
-"""By which a law may be missed at a sample: the tolerance of the linear programs that impose it."""
 
 
 def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[Problem], Model]) -> Model:
@@ -38,12 +33,12 @@ def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[
     variables = problem.names.variables
     values = np.concatenate([s.values for one in data for s in one.segments()])
     terms = problem.summary.basis.evaluate(values, variables)
-    held = np.unique(np.linspace(0, len(terms) - 1, _AT_A_TIME).astype(int))
+    held = np.unique(np.linspace(0, len(terms) - 1, EFFORT.tolerance_at_a_time).astype(int))
     while True:
         model = run(replace(problem, samples=terms[held]))
         excess = _excess(problem, laws, terms, model.coef)
-        over = np.flatnonzero(excess > _SLACK)
-        new = np.setdiff1d(over[np.argsort(-excess[over])][:_AT_A_TIME], held)
+        over = np.flatnonzero(excess > EFFORT.tolerance_slack)
+        new = np.setdiff1d(over[np.argsort(-excess[over])][: EFFORT.tolerance_at_a_time], held)
         if not len(new):
             return replace(model, violation=max(model.violation, float(excess.max())))
         held = np.union1d(held, new)

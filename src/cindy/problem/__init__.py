@@ -14,8 +14,7 @@ from cindy.problem.constraint import (
     preserve_energy,
     tie,
 )
-from cindy.problem.problem import Problem
-from cindy.problem.standard_form import Adaptive, StandardForm, Uniform, Weights
+from cindy.problem.problem import Adaptive, Problem, StandardForm, Uniform, Weights
 
 __all__ = [
     "Adaptive",

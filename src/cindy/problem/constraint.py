@@ -84,7 +84,13 @@ class Row:
 
 
 class Constraint(ABC):
-    """Linear rows on the coefficients; its text is how it was written."""
+    """Linear rows on the coefficients; its text is how it was written.
+
+    >>> import cindy
+    >>> law = cindy.bound("x", "y", lower=0.0)
+    >>> isinstance(law, cindy.Constraint), str(law)
+    (True, '0 ≤ [x: y]')
+    """
 
     @abstractmethod
     def rows(self, names: Names) -> Iterator[Row]:
@@ -191,19 +197,44 @@ def _equal(a: int, b: int) -> Iterator[Row]:
 
 
 def fix(state: str, term: str, value: float) -> Constraint:
-    """The coefficient of the term in the equation of the state is `value`."""
+    """The coefficient of the term in the equation of the state is `value`.
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> cindy.identify(swing, "poly:1", constraints=[fix("x", "v", 1.0)]).coef[2, 0].item()
+    1.0
+    """
     number = _finite(value, "fix: `value`")
     state, term = _place((state, term), "fix")
     return _Linear((((state, term), 1.0),), number, number, f"[{state}: {term}] = {number:g}")
 
 
 def bound(state: str, term: str, lower: float = -np.inf, upper: float = np.inf) -> Constraint:
-    """The coefficient of the term in the equation of the state lies between two numbers."""
+    """The coefficient of the term in the equation of the state lies between two numbers.
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> cindy.identify(swing, "poly:1", constraints=[bound("v", "x", upper=-1.5)]).coef[1, 1].round(9).item()
+    -1.5
+    """
     return _between({_place((state, term), "bound"): 1.0}, lower, upper, "bound")
 
 
 def tie(first: Place, second: Place, ratio: float = 1.0) -> Constraint:
-    """The first coefficient is `ratio` times the second; each is a pair (state, term)."""
+    """The first coefficient is `ratio` times the second; each is a pair (state, term).
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> model = cindy.identify(swing, "poly:1", constraints=[tie(("x", "v"), ("v", "x"), -1.0)])
+    >>> model.coef[[2, 1], [0, 1]].round(6).tolist()
+    [1.0, -1.0]
+    """
     one, two = _place(first, "tie"), _place(second, "tie")
     number = _finite(ratio, "tie: `ratio`")
     text = f"[{one[0]}: {one[1]}] = {'' if number == 1 else f'{number:g} '}[{two[0]}: {two[1]}]"
@@ -211,7 +242,17 @@ def tie(first: Place, second: Place, ratio: float = 1.0) -> Constraint:
 
 
 def linear(weights: Mapping[Place, float], lower: float = -np.inf, upper: float = np.inf) -> Constraint:
-    """lower ≤ Σ weight · coefficient ≤ upper over {(state, term): weight}."""
+    """lower ≤ Σ weight · coefficient ≤ upper over {(state, term): weight}.
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> opposite = linear({("x", "v"): 1, ("v", "x"): 1}, lower=0.0, upper=0.0)
+    >>> model = cindy.identify(swing, "poly:1", constraints=[opposite])
+    >>> bool(abs(model.coef[2, 0] + model.coef[1, 1]) < 1e-12)
+    True
+    """
     return _between(weights, lower, upper, "linear")
 
 
@@ -255,6 +296,14 @@ def exchange(
     scope: "pair": for terms made of the two alone, the constant excepted; "all": for every
         term, and every other equation stays as it is under the swap
     terms: only for these
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 3, 100)
+    >>> pair = cindy.Trajectory(t, np.stack([np.exp(-t), 2 * np.exp(-t)], axis=1), ("a", "b"))
+    >>> model = cindy.identify(pair, "poly:1:nobias", constraints=[exchange("a", "b")])
+    >>> bool(abs(model.coef[0, 0] - model.coef[1, 1]) < 1e-12)
+    True
     """
     if not (isinstance(scope, str) and scope in ("pair", "all")):
         raise ConstraintError(f'exchange: `scope` must be "pair" or "all", but is {short(scope)}.')

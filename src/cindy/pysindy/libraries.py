@@ -15,12 +15,12 @@ from pysindy import feature_library as theirs
 from pysindy.feature_library.base import BaseFeatureLibrary
 from scipy.sparse import csr_array
 
+from cindy._arrays import Floats
 from cindy._check import floats
-from cindy._types import Floats
 from cindy.basis import Basis, Custom, Factor, Fourier, Functions, Polynomial, Term, product
 from cindy.errors import ConstraintError, DataError
+from cindy.least_squares import Rows
 from cindy.problem import Constraint, Names, Row, at_samples
-from cindy.rows import Rows
 
 __all__ = [
     "Library",

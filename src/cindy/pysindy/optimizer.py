@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,23 +19,37 @@ from sklearn.exceptions import ConvergenceWarning as LearnWarning
 from sklearn.utils.validation import check_is_fitted
 
 from cindy import errors
+from cindy._arrays import Floats
 from cindy._check import floats, integer, positive
-from cindy._types import Floats
 from cindy.errors import ConstraintError, DataError, SolverError
 from cindy.formulation import Differential, Discrete
-from cindy.least_squares import LeastSquares
+from cindy.least_squares import LeastSquares, Rows
 from cindy.model import Model, Run
 from cindy.problem import Adaptive, StandardForm, Weights
 from cindy.pysindy.libraries import Order, basis_of, constraint_rows, constraint_texts, terms_of
-from cindy.rows import Rows
 from cindy.selection import Beyond, Choice, Gap, Selection, Significance, choose
 from cindy.solver import Correction, Step
 
 __all__ = ["ConditionalGradient", "difference_error", "from_pysindy"]
 
 
-_EXACT = 1e-9
-"""Constraints hold on `coef_` to this, relative to the right-hand side where that is above 1."""
+@dataclass(frozen=True)
+class _Noise:
+    """How the error of differentiated data is estimated."""
+
+    exact: float = 1e-9
+    """Constraints hold on `coef_` to this, relative to the right-hand side where that is above 1."""
+    fewest: int = 20
+    """Rows below which products of differences average over too few pairs to tell anything."""
+    apart: int = 5
+    """Steps at which second differences of centred differences have no sample in common."""
+    smooth: float = 0.5
+    """Second differences in units of the signal; of rows in no order they are larger by a factor of 5."""
+    tail: float = 0.02
+    """Share of the samples left aside on either side: where one trajectory ends and the next begins."""
+
+
+_NOISE = _Noise()
 
 
 class NotConverged(errors.ConvergenceWarning, LearnWarning):  # type: ignore[misc]
@@ -140,7 +155,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
                 raise DataError("ConditionalGradient: `sample_weight` must be ≥ 0, and somewhere above.")
         super().fit(x_, y, sample_weight=sample_weight, **reduce_kws)
         self.violation_ = self._rows_.violation(np.ascontiguousarray(self.coef_.T))
-        if self.violation_ > _EXACT * max(1.0, float(np.abs(self._rows_.upper).max(initial=0.0))):
+        if self.violation_ > _NOISE.exact * max(1.0, float(np.abs(self._rows_.upper).max(initial=0.0))):
             raise SolverError(
                 f"ConditionalGradient: a constraint is missed by {self.violation_:.3g}. "
                 "Check `constraint_lhs` for rows that are nearly dependent or of very different size."
@@ -362,16 +377,6 @@ def _errors(optimizer: ConditionalGradient, rows: NDArray[np.intp], terms: int) 
     return _gathered(optimizer.coef_error_, rows, terms)
 
 
-_FEWEST = 20
-"""Rows below which products of differences average over too few pairs to tell anything."""
-_APART = 5
-"""Steps at which second differences of centred differences have no sample in common."""
-_SMOOTH = 0.5
-"""Second differences in units of the signal; of rows in no order they are larger by a factor of 5."""
-_TAIL = 0.02
-"""Share of the samples left aside on either side: where one trajectory ends and the next begins."""
-
-
 def difference_error(target: Floats) -> Floats:
     """(targets,) root mean square error of derivatives by centred differences, from the derivatives.
 
@@ -388,18 +393,18 @@ def difference_error(target: Floats) -> Floats:
     >>> bool(0.8 < estimate[0] / np.sqrt(np.mean(wrong**2)) < 1.2)
     True
     """
-    if len(target) < _FEWEST:
+    if len(target) < _NOISE.fewest:
         return np.zeros(target.shape[1])
     second = np.diff(target, n=2, axis=0)
     near, _ = _middle(second[1:] * second[:-1])
-    far, doubt = _middle(second[_APART:] * second[:-_APART])
+    far, doubt = _middle(second[_NOISE.apart :] * second[: -_NOISE.apart])
     agreed = np.maximum(near, far - 2.0 * doubt)
-    agreed[np.mean(second**2, axis=0) > _SMOOTH**2 * np.mean(target**2, axis=0)] = 0.0
+    agreed[np.mean(second**2, axis=0) > _NOISE.smooth**2 * np.mean(target**2, axis=0)] = 0.0
     return np.asarray(np.sqrt(np.maximum(agreed, 0.0)) / 6.0)
 
 
 def _middle(products: Floats) -> tuple[Floats, Floats]:
     """Mean of all but the extremes, and its standard error."""
-    aside = int(_TAIL * len(products))
+    aside = int(_NOISE.tail * len(products))
     middle = np.sort(products, axis=0)[aside : len(products) - aside]
     return np.mean(middle, axis=0), np.std(middle, axis=0) / np.sqrt(len(middle))

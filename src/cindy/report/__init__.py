@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 from plotly.offline import get_plotlyjs
 
+from cindy._check import instance
 from cindy._files import write_text
 from cindy.model import Model, matched, matched_fields
 from cindy.report.field_page import field_contents
@@ -49,6 +50,7 @@ def render(
     model: Model, trajectories: Any, *, title: str | None = None, units: Mapping[str, str] | None = None
 ) -> str:
     """The page as text; see `write`."""
+    instance(model, Model, "report: `model`", "a Model, as `identify` gives it")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cindy.report"),
         autoescape=True,

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import axis_label, pretty
 from cindy.data import Field
 from cindy.model import FieldComparison, Model, compare_fields, determination, diagnose_fields
 from cindy.report.figures import plain, thinned
-from cindy.report.page import certificate, common, counted, minus
+from cindy.report.page import certificate, common, counted, minus, percent, power
 
 __all__ = ["field_contents"]
 
@@ -79,7 +79,7 @@ def _highlights(
     if np.all(np.isfinite(model.noise)):
         spread = _spread(model, compared)
         share = float(np.median(model.noise / np.where(spread > 0, spread, np.inf)))
-        yield f"{100 * share:.2g} %", "noise", "of the spread of a field, typically"
+        yield percent(share), "noise", "of the spread of a field, typically"
     yield from certificate(model)
 
 
@@ -178,9 +178,9 @@ def _noise(model: Model, compared: Sequence[FieldComparison]) -> Iterator[dict[s
         known = np.isfinite(noise)
         yield {
             "state": pretty(state),
-            "noise": f"{noise:.3g}" if known else "unknown",
-            "share": f"{100 * noise / spread:.2g} %" if known and spread > 0 else "",
-            "residual": f"{rest:.3g}" if np.isfinite(rest) else "",
+            "noise": power(float(noise)) if known else "unknown",
+            "share": percent(noise / spread) if known and spread > 0 else "",
+            "residual": power(float(rest)) if np.isfinite(rest) else "",
             "error": "",
         }
 

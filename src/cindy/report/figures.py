@@ -8,28 +8,55 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import pretty
 from cindy.data import Trajectory, beginning
 from cindy.export import format_value
-from cindy.model import Comparison, Diagnostics, Model, compare, drawn
+from cindy.model import (
+    Comparison,
+    Diagnostics,
+    Model,
+    Solution,
+    band,
+    compare,
+    completed,
+    densities,
+    drawn,
+)
 
-__all__ = ["Shown", "coefficients", "history", "path", "residual_series", "thinned", "trajectories"]
+__all__ = [
+    "Shown",
+    "coefficients",
+    "density_series",
+    "history",
+    "path",
+    "residual_series",
+    "thinned",
+    "trajectories",
+]
 
 
-_MOST_TRAJECTORIES = 16
-"""Curves of a picture, spread over the data: more hide each other."""
-_MOST_SAMPLES = 600
-"""Of a curve: as many as a picture has pixels to a side."""
-_MOST_NUMBERS = 40_000
-"""Of data and as many of solutions: they take about half a megabyte."""
-_MOST_RESIDUALS = 600
-"""Dots of a picture, drawn at random: they show the same cloud."""
-_MOST_MODELS = 60
-"""Bars of the path."""
-_MOST_SUMMANDS = 8000
-"""Of the equations of all models on the path together: they stand as text in the page."""
+@dataclass(frozen=True)
+class _Most:
+    """What a figure draws: more would make the page heavy and no clearer."""
+
+    most_trajectories: int = 16
+    """Curves of a picture, spread over the data: more hide each other."""
+    most_samples: int = 600
+    """Of a curve: as many as a picture has pixels to a side."""
+    most_numbers: int = 40_000
+    """Of data and as many of solutions: they take about half a megabyte."""
+    most_residuals: int = 600
+    """Dots of a picture, drawn at random: they show the same cloud."""
+    most_models: int = 60
+    """Bars of the path."""
+    most_summands: int = 8000
+    """Of the equations of all models on the path together: they stand as text in the page."""
+
+
+_MOST = _Most()
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,32 +65,81 @@ class Shown:
 
     compared: the solutions, and what they explain; series: what the page draws, one entry per trajectory
     left_out: how many trajectories are not shown; cut: how many of those shown are not shown to their end
+    inside: share of the samples that lie in the bands of paths with kicks; NaN where there are none
     """
 
     compared: Comparison
     series: list[dict[str, Any]]
     left_out: int
     cut: int
+    inside: float
 
 
 def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     """Some trajectories, spread evenly over the data, and solutions for as long as the model can predict."""
-    places = thinned(len(data), _MOST_TRAJECTORIES)
-    most = min(max(_MOST_NUMBERS // (len(places) * len(model.states)), 60), _MOST_SAMPLES)
-    shown = {k: beginning(data[k], most) for k in places if data[k].segments()}
+    places = thinned(len(data), _MOST.most_trajectories)
+    most = min(max(_MOST.most_numbers // (len(places) * len(model.states)), 60), _MOST.most_samples)
+    whole = completed(model, data)
+    shown = {k: beginning(whole[k], most) for k in places if whole[k].segments()}
     least = 4 if model.order == 2 else 2
     shown = {k: one for k, one in shown.items() if min(len(part) for part in one.segments()) >= least}
     compared = compare(model, list(shown.values()))
-    series = [
-        _series(one, [drawn(model, s) for s in compared.solutions if s.trajectory == i], k + 1)
-        for i, (k, one) in enumerate(shown.items())
-    ]
+    # Points are drawn of what was measured, not of what was filled in to be compared.
+    shown = {k: beginning(data[k], most) if whole[k] is not data[k] else one for k, one in shown.items()}
+    bands = [_Band.of(model, one) for one in compared.solutions if model.diffusion is not None]
+    series = []
+    for i, (k, one) in enumerate(shown.items()):
+        mine = [n for n, s in enumerate(compared.solutions) if s.trajectory == i]
+        base = _series(model, one, [compared.solutions[n] for n in mine], k + 1)
+        series.append(base | {"band": _outlines([bands[n] for n in mine]) if bands else None})
+    inside = float(np.mean(np.concatenate([one.inside for one in bands]))) if bands else np.nan
     cut = sum(one.t[-1] < data[k].t[-1] for k, one in shown.items())
-    return Shown(compared, series, len(data) - len(shown), cut)
+    return Shown(compared, series, len(data) - len(shown), cut, inside)
 
 
-def _series(one: Trajectory, solved: Sequence[Trajectory], number: int) -> dict[str, Any]:
-    lines = [(found.t, found.x) for found in solved]
+@dataclass(frozen=True, eq=False)
+class _Band:
+    """What 90 % of measurements lie between, of paths with kicks, and which of the data do."""
+
+    t: Floats
+    low: Floats
+    high: Floats
+    inside: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, model: Model, one: Solution) -> _Band:
+        low, high = band(model, one)
+        y = one.measured.x[1:]
+        seen = np.isfinite(y) & np.isfinite(low[1:])
+        return cls(one.measured.t, low, high, ((low[1:] <= y) & (y <= high[1:]))[seen])
+
+
+def _outlines(bands: Sequence[_Band]) -> dict[str, Any]:
+    """Around each band, there and back, one after the other: {"t": …, "x": a list for each state}."""
+    gap = np.full((1, bands[0].low.shape[1]), np.nan)
+    t = np.concatenate([[*one.t, *one.t[::-1], np.nan] for one in bands])
+    x = np.concatenate([part for one in bands for part in (one.high, one.low[::-1], gap)])
+    return {"t": plain(t, 7), "x": [plain(column, 4) for column in x.T]}
+
+
+def density_series(model: Model, data: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    """For every state of a model with kicks: middles of bins, and densities of data and model there."""
+    if model.diffusion is None:
+        return []
+    return [
+        {
+            "x": plain((one.edges[1:] + one.edges[:-1]) / 2),
+            "width": float(f"{one.edges[1] - one.edges[0]:.5g}"),
+            "data": plain(one.data, 4),
+            "model": plain(one.model, 4),
+        }
+        for one in densities(model, completed(model, data))
+    ]
+
+
+def _series(model: Model, one: Trajectory, solved: Sequence[Solution], number: int) -> dict[str, Any]:
+    lines = [(curve.t, curve.x) for curve in (drawn(model, solution) for solution in solved)]
+    start = solved[0].start if solved else np.nan_to_num(one.x[0])
     gap = np.full((1, one.dimension), np.nan)
     t = np.concatenate([np.append(s, np.nan) for s, _ in lines]) if lines else np.zeros(0)
     x = np.vstack([np.vstack([rows, gap]) for _, rows in lines]) if lines else gap[:0]
@@ -71,6 +147,8 @@ def _series(one: Trajectory, solved: Sequence[Trajectory], number: int) -> dict[
         "name": one.name or f"trajectory {number}",
         "t": plain(one.t, 7),
         "x": [plain(column) for column in one.x.T],
+        "u": [] if one.u is None else [plain(column) for column in one.u.T],
+        "start": plain(start, 7),
         "solved_t": plain(t, 7),
         "solved": [plain(column) for column in x.T],
     }
@@ -107,7 +185,7 @@ def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
     if not len(model.path):
         return None
     usual = int(np.mean([one.size for one in model.path])) or 1
-    most = min(_MOST_MODELS, max(_MOST_SUMMANDS // usual, 6))
+    most = min(_MOST.most_models, max(_MOST.most_summands // usual, 6))
     kept = thinned(len(model.path), most, keep=model.path.chosen)
     models = [model.path[k] for k in kept]
     chosen = model.path.chosen
@@ -129,15 +207,16 @@ def _numbers(model: Model, equation: int) -> list[tuple[int, int, str]]:
     ]
 
 
-def residual_series(diagnostics: Diagnostics) -> list[dict[str, Any]]:
-    """For every state: residuals against time, thinned, and their autocorrelation."""
+def residual_series(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]:
+    """For every state that was measured: residuals against time, thinned, and their autocorrelation."""
     t = np.concatenate([one.t for one in diagnostics.residuals])
     values = np.vstack([one.values for one in diagnostics.residuals])
     # A stride would meet the same place of every window; any spread of samples will do.
-    some = np.random.default_rng(0).permutation(len(t))[:_MOST_RESIDUALS]
+    some = np.random.default_rng(0).permutation(len(t))[: _MOST.most_residuals]
     some.sort()
     return [
         {
+            "state": j,
             "t": plain(t[some]),
             "value": plain(values[some, j], 4),
             "rms": float(diagnostics.rms[j]),
@@ -145,6 +224,7 @@ def residual_series(diagnostics: Diagnostics) -> list[dict[str, Any]]:
             "band": diagnostics.band,
         }
         for j in range(values.shape[1])
+        if model.states[j] not in model.hidden
     ]
 
 

@@ -14,11 +14,20 @@ import numpy as np
 from cindy.basis import Term, axis_label, equation_label, listed, pretty
 from cindy.data import Trajectory, excerpt
 from cindy.errors import CindyError
-from cindy.export import definition, format_value, left_side, summand, term_markup, with_symbols
-from cindy.model import Diagnostics, Model, determination, diagnose
+from cindy.export import (
+    definition,
+    differential,
+    format_value,
+    left_sides,
+    summand,
+    term_markup,
+    with_symbols,
+)
+from cindy.model import Diagnostics, Model, determination, diagnose, spoken
 from cindy.report import figures
+from cindy.report.explorer import explorer, terms_as_code
 
-__all__ = ["certificate", "common", "contents", "counted", "minus", "power"]
+__all__ = ["certificate", "common", "contents", "counted", "minus", "percent", "power"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _MOST_SAMPLES = 60_000
@@ -35,16 +44,21 @@ def contents(
     found = diagnose(model, some)
     shown = figures.trajectories(model, data)
     base = common(model, found, title=title, units=units)
+    offered = explorer(model, found, shown, data, _terms(model), dots=_dots(model)) if shown.series else None
+    base["near"] = _near(model, offered)
     base["drawn"] |= {
+        "explorer": offered,
         "trajectories": shown.series,
-        "residuals": figures.residual_series(found),
+        "residuals": figures.residual_series(model, found),
+        "densities": figures.density_series(model, data),
         "fields": [],
     }
     return base | {
         "lead": _lead(model, data),
+        "code": terms_as_code(model, offered, _terms(model)),
         "highlights": list(_highlights(model, some, found, shown)),
         "warnings": list(dict.fromkeys([*found.warnings, *_stopped(shown)])),
-        "solutions": _solutions(data, shown),
+        "solutions": _solutions(model, data, shown),
         "names": [series["name"] for series in shown.series],
         "looked_at": _looked_at(data, some),
         "residual_of": _residual_of(model),
@@ -69,7 +83,8 @@ def common(
         "certificate": list(_certificate(model, found)),
         "constraints": model.constraints,
         "violation": power(model.violation),
-        "near": _near(model),
+        "near": _near(model, None),
+        "has_inputs": bool(model.inputs),
         "has_error": bool(np.any(np.isfinite(model.model_error))),
         "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
         "settings": list(_settings(model, found)),
@@ -80,11 +95,13 @@ def common(
             "states": [axis_label(state, units) for state in model.states],
             "sides": _sides(model),
             "time": axis_label("t", units),
-            "left": [_left(model, j) for j in range(len(model.states))],
+            "left": _left(model),
             "terms": _typeset_terms(model) if path else {},
             "coefficients": figures.coefficients(model, found),
             "path": path,
             "history": figures.history(model),
+            "explorer": None,
+            "densities": [],
         },
     }
 
@@ -92,26 +109,42 @@ def common(
 def _lead(model: Model, data: Sequence[Trajectory]) -> str:
     samples = sum(len(one) for one in data)
     several = f"{len(data):,} trajectories" if len(data) > 1 else "one trajectory"
+    hidden = listed([pretty(state) for state in model.hidden])
+    unseen = (
+        f" Nobody measured {hidden}: its values were estimated together with the equations." if hidden else ""
+    )
     return (
         f"Found in {several} with {samples:,} samples: {counted(model.size, 'term')} "
-        f"out of {model.coef.size:,} candidates."
+        f"out of {model.coef.size:,} candidates.{unseen}"
     )
 
 
 def _equations(model: Model) -> list[dict[str, Any]]:
     terms, dots = _terms(model), _dots(model)
     rows = []
-    for j in range(len(model.states)):
+    for j, left in enumerate(_left(model)):
         present = np.flatnonzero(model.coef[:, j])
         sides = [
             summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0, dots=dots)
             for k, i in enumerate(present)
         ]
-        rows.append({"left": _left(model, j), "right": sides or ["<math><mn>0</mn></math>"]})
+        whole = sides or ["<math><mn>0</mn></math>"]
+        if model.diffusion is not None:
+            left, whole = differential(model.states[j], model.order, sides, _variance(model, j))
+        rows.append({"left": left, "right": whole})
     for name, (value, error) in model.parameters.items():
         left, right = definition(name, value, error)
         rows.append({"left": left, "right": [right]})
     return rows
+
+
+def _variance(model: Model, equation: int) -> list[tuple[float, float, Term]]:
+    """The summands of the variance of kicks, as (coefficient, error, term)."""
+    noise = model.diffusion
+    assert noise is not None
+    terms, coef, error = noise.basis.terms(noise.variables), noise.coef, noise.coef_error
+    used = np.flatnonzero(coef[:, equation])
+    return [(float(coef[i, equation]), float(error[i, equation]), terms[i]) for i in used]
 
 
 def _terms(model: Model) -> list[Term]:
@@ -120,9 +153,9 @@ def _terms(model: Model) -> list[Term]:
     return [with_symbols(term) for term in terms] if model.parameters else list(terms)
 
 
-def _left(model: Model, state: int) -> str:
+def _left(model: Model) -> list[str]:
     form = model.formulation
-    return left_side(model.states[state], model.order, discrete=form.discrete, partial=form.for_fields)
+    return left_sides(model.states, model.order, discrete=form.discrete, partial=form.for_fields)
 
 
 def _sides(model: Model) -> list[str]:
@@ -145,28 +178,49 @@ def _highlights(
     model: Model, data: Sequence[Trajectory], found: Diagnostics, shown: figures.Shown
 ) -> Iterator[tuple[str, str, str]]:
     """(value, name, what it means)."""
-    yield (
-        minus(determination(float(np.mean(1 - found.loss)))),
-        "R² of the equations",
-        "of the motion, step by step",
-    )
     compared = shown.compared
-    if np.all(np.isfinite(compared.explained)):
+    if model.diffusion is None:
+        yield (
+            minus(determination(float(np.mean(1 - found.loss)))),
+            "R² of the equations",
+            _step_by_step(model),
+        )
+    else:
+        # No solution follows random kicks: how many of the data paths with kicks cover is what can be asked.
+        yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
+        sizes = np.sqrt(model.diffusion.coef[0]) if model.diffusion.additive else model.model_error
+        shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
+        yield shares, "size of the kicks", "standard deviation per root of time, in the mean"
+    if model.diffusion is None and np.all(np.isfinite(compared.explained)):
         how = "started afresh every" if compared.window else "over up to"
         yield (
             minus(determination(float(np.mean(compared.explained)))),
             "R² of the solutions",
             f"where noise allows {minus(determination(float(np.mean(compared.allowed))))}; "
-            f"simulation {how} {compared.span:.3g} units of time",
+            f"simulation {how} {compared.span:.3g} units of time{_of_runs(shown)}",
         )
     spread = _spread(data)
     if np.all(np.isfinite(found.noise)):
         share = float(np.median(found.noise / np.where(spread > 0, spread, np.inf)))
-        yield f"{100 * share:.2g} %", "noise", "of the spread of a state, typically"
+        yield percent(share), "noise", "of the spread of a state, typically"
     if np.any(np.isfinite(model.inclusion)) and model.size:
         least = float(np.nanmin(np.where(model.support, model.inclusion, np.nan)))
-        yield f"{least:.0%}", "least sure term", "probability that it belongs, among the models compared"
+        yield f"{100 * least:.0f} %", "least sure term", "inclusion probability among the models compared"
     yield from certificate(model)
+
+
+def _of_runs(shown: figures.Shown) -> str:
+    """Which of the trajectories a number was taken of, where not of all."""
+    if not shown.left_out:
+        return ""
+    return f", {len(shown.series)} of {len(shown.series) + shown.left_out} trajectories"
+
+
+def _step_by_step(model: Model) -> str:
+    """What R² of the equations is measured at, since noise at the samples lowers it."""
+    if model.denoised:
+        return "from one denoised state to the next, so noise hardly lowers it"
+    return "from one measured state to the next, where noise lowers it"
 
 
 def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
@@ -185,10 +239,21 @@ def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
         )
 
 
-def _solutions(data: Sequence[Trajectory], shown: figures.Shown) -> list[str]:
+def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -> list[str]:
     """Sentences under the comparison."""
     sentences, compared = [], shown.compared
-    if compared.window is not None:
+    if model.hidden:
+        hidden = listed([pretty(state) for state in model.hidden])
+        sentences.append(f"Nobody measured {hidden}: its dots are estimates.")
+    if model.diffusion is not None:
+        afresh = (
+            "" if compared.window is None else f" Each is started afresh every {compared.window} samples."
+        )
+        sentences.append(
+            f"They follow the drift alone.{afresh} The band holds 90 % of the measurements of paths with "
+            f"random kicks from the same start; {100 * shown.inside:.0f} % of the data lie in it."
+        )
+    elif compared.window is not None:
         fit = np.min(compared.through)
         whole = f"explain {max(float(fit), 0):.0%} of a state" if np.isfinite(fit) else "do not reach the end"
         sentences.append(
@@ -236,7 +301,9 @@ def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
                     "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
                     "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
                     "ratio": f"{abs(value) / error:,.0f}" if known else "",
-                    "belongs": f"{model.inclusion[i, j]:.0%}" if np.isfinite(model.inclusion[i, j]) else "",
+                    "belongs": f"{100 * model.inclusion[i, j]:.0f} %"
+                    if np.isfinite(model.inclusion[i, j])
+                    else "",
                 }
             )
     for k, (name, (value, error)) in enumerate(model.parameters.items()):
@@ -288,31 +355,38 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
         yield f"The search {how} after {counted(run.iterations, 'iteration')} in {run.seconds:.2g} s."
 
 
-def _near(model: Model) -> list[dict[str, str]]:
-    """Models that fit almost as well: how much worse, and what is different."""
+def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Models that fit almost as well: how much worse, what differs, and numbers in the explorer."""
+    known = {one["near"]: k for k, one in enumerate((offered or {"models": []})["models"])}
     rows = []
     for k, one in enumerate(model.near):
         added, dropped = one.support & ~model.support, model.support & ~one.support
         if not added.any() and not dropped.any():
             continue
         changes = [
-            *(f"+ {pretty(model.labels[i])} in {_sides(model)[j]}" for i, j in np.argwhere(added)),
-            *(f"− {pretty(model.labels[i])} in {_sides(model)[j]}" for i, j in np.argwhere(dropped)),
+            *(f"+ {_spoken(model, i)} in {_sides(model)[j]}" for i, j in np.argwhere(added)),
+            *(f"− {_spoken(model, i)} in {_sides(model)[j]}" for i, j in np.argwhere(dropped)),
         ]
-        rows.append({"worse": f"{model.near.scores[k]:.1f}", "changes": listed(changes, most=6)})
+        worse = f"{model.near.scores[k]:.1f}"
+        rows.append({"worse": worse, "changes": listed(changes, most=6), "number": known.get(k)})
     return rows[:8]
+
+
+def _spoken(model: Model, term: int) -> str:
+    return spoken(model.terms[term], pretty(model.labels[term]))
 
 
 def _noise(model: Model, data: Sequence[Trajectory], found: Diagnostics) -> Iterator[dict[str, str]]:
     for j, spread in enumerate(_spread(data)):
         noise = found.noise[j]
-        known = np.isfinite(noise)
+        hidden = model.states[j] in model.hidden
+        known = np.isfinite(noise) and not hidden
         yield {
             "state": pretty(model.states[j]),
-            "noise": f"{noise:.3g}" if known else "unknown",
-            "share": f"{100 * noise / spread:.2g} %" if known and spread > 0 else "",
-            "residual": f"{found.rms[j]:.3g}",
-            "error": f"{model.model_error[j]:.2g}" if np.isfinite(model.model_error[j]) else "",
+            "noise": "not measured" if hidden else power(noise) if known else "unknown",
+            "share": percent(noise / spread) if known and spread > 0 else "",
+            "residual": "" if hidden else power(float(found.rms[j])),
+            "error": power(float(model.model_error[j])) if np.isfinite(model.model_error[j]) else "",
         }
 
 
@@ -344,13 +418,14 @@ def _versions() -> list[tuple[str, str]]:
     ]
 
 
-def _exports(model: Model) -> Iterator[tuple[str, str]]:
+def _exports(model: Model) -> Iterator[tuple[str, str, str]]:
+    """(name, text, why there is none)."""
     latex = partial(model.to_latex, errors=True)
     for name, make in (("Text", model.to_text), ("LaTeX", latex), ("Python", model.to_python)):
         try:
-            yield name, make()
+            yield name, make(), ""
         except CindyError as error:  # a Python function in the basis has no formula to write down
-            yield name, str(error)
+            yield name, "", str(error)
 
 
 def power(value: float) -> str:
@@ -362,6 +437,11 @@ def power(value: float) -> str:
         return f"{value:.2g}"
     raised = str(int(exponent)).translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
     return f"{mantissa} × 10{raised}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent with two digits, as 0.99 % and 1.0 %."""
+    return f"{100 * share:#.2g}".removesuffix(".") + " %" if 100 * share < 100 else f"{100 * share:.0f} %"
 
 
 def counted(number: int, noun: str) -> str:

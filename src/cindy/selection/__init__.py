@@ -1,20 +1,32 @@
 """Which terms stay: candidates, criteria and the rules that pick."""
 
-from cindy.selection.beyond import Beyond
-from cindy.selection.candidates import Candidates
+from cindy.selection.candidates import Candidates, Judged
 from cindy.selection.choice import Choice, choose, within_radius
+from cindy.selection.effort import EFFORT, Effort, trying
 from cindy.selection.orders import Rival, eliminated, regrown, rivals
-from cindy.selection.rules import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
+from cindy.selection.rules import (
+    BIC,
+    Beyond,
+    CrossValidation,
+    Discrepancy,
+    Gap,
+    Selection,
+    Significance,
+    Terms,
+)
 from cindy.selection.supports import SupportFit, Supports
 
 __all__ = [
     "BIC",
+    "EFFORT",
     "Beyond",
     "Candidates",
     "Choice",
     "CrossValidation",
     "Discrepancy",
+    "Effort",
     "Gap",
+    "Judged",
     "Rival",
     "Selection",
     "Significance",
@@ -25,5 +37,6 @@ __all__ = [
     "eliminated",
     "regrown",
     "rivals",
+    "trying",
     "within_radius",
 ]

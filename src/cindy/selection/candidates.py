@@ -12,20 +12,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.regression import Refit, Regression, classical, design_effect, refit, sandwich
+from cindy.selection.effort import EFFORT
 from cindy.selection.orders import eliminated, greedy, ranking, regrown
 from cindy.selection.supports import SupportFit, Supports
 
-__all__ = ["Candidates"]
+__all__ = ["Candidates", "Judged"]
 
-_GREEDY = 60
-"""Terms of an equation that greedy growth goes up to, where elimination would take too long: a bound on work
-(benchmark: large)."""
+
+class Judged(NamedTuple):
+    """Equations that equalities connect: flat indices of their columns, the rows in units of the noise, and
+    the fit on the chosen support."""
+
+    columns: Ints
+    supports: Supports
+    own: SupportFit
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +65,7 @@ class Candidates:
         """Targets that equalities connect."""
         return self.regression.groups
 
-    def supports(self, group: Ints, price: float) -> Supports:
+    def supports(self, group: Ints, price: Floats | float) -> Supports:
         """The rows of a group of targets."""
         return replace(Supports.of_regression(self.regression, group, price), known=self.known)
 
@@ -78,6 +85,24 @@ class Candidates:
             chosen.append(self.regression.coefficients(group)[fit.support])
         return self.with_needed(np.sort(np.concatenate(chosen)))
 
+    def judged(self, group: Ints, price: Floats | float, support: Ints) -> Judged:
+        """The rows of a group in units of the noise that a support leaves, and the fit on that support.
+
+        Of very many columns those stay that the support has or would take in first.
+        """
+        supports = self.supports(group, price)
+        names = self.regression.coefficients(group)
+        fit = supports.fit(np.flatnonzero(np.isin(names, support)))
+        if not self.known:
+            freedom = max(supports.rows - fit.free, 1)
+            supports = supports.in_units_of(self._design_effect(group, fit) * fit.loss / freedom)
+        if supports.size > EFFORT.orders_eliminated:
+            likely = np.union1d(fit.support, np.argsort(-supports.gains(fit))[: EFFORT.candidates_likely])
+            kept = np.flatnonzero(np.isin(supports.group, supports.group[likely]))
+            own = np.searchsorted(kept, fit.support)
+            supports, names, fit = supports.only(kept), names[kept], replace(fit, support=own)
+        return Judged(names, supports, supports.fit(fit.support))
+
     def starts(self, group: Ints, supports: Supports) -> list[SupportFit]:
         """The best support of the path, and what elimination or greedy growth leads to."""
         names = self.regression.coefficients(group)
@@ -88,7 +113,7 @@ class Candidates:
         used = np.flatnonzero(self.solution.ravel()[names])
         starts = [supports.best(list(offered.values())), eliminated(supports, used)]
         if starts[1] is None:
-            starts.append(greedy(supports, _GREEDY))
+            starts.append(greedy(supports, EFFORT.candidates_greedy))
         # Constraints may need more than any start has.
         every = [fit for fit in starts if fit is not None]
         return every or [supports.fit(np.arange(supports.size))]
@@ -110,16 +135,17 @@ class Candidates:
     def ranking(self, through: Ints, most: int) -> Ints:
         """Coefficients from the most to the least important, over all equations; `through` is a prefix.
 
-        most: how many of each group of equations are put in order, at least all of `through`
+        most: how many are put in order, at least all of `through`
         """
         orders, strengths = [], []
+        more = max(most - len(through), 0)
         for group in self.groups:
             names = self.regression.coefficients(group)
             supports = self.supports(group, 0.0)
             fit = supports.possible(np.flatnonzero(np.isin(names, through)))
             if fit is None:
                 fit = supports.fit(np.arange(supports.size))
-            order, strength = ranking(supports, fit, most)
+            order, strength = ranking(supports, fit, len(fit.support) + more)
             orders.append(names[order])
             strengths.append(strength / np.sqrt(self._design_effect(group, fit)))
         order, strength = np.concatenate(orders), np.concatenate(strengths)

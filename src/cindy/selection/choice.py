@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.problem import StandardForm
 from cindy.regression import Refit
 from cindy.selection.candidates import Candidates
+from cindy.selection.effort import EFFORT
 from cindy.selection.rules import Selection
 from cindy.solver import Correction, Direct, Region, Result, Step, conditional_gradient, oracle_for
 
 __all__ = ["Choice", "choose", "within_radius"]
-
-_LARGE = 1000
-"""Coefficients from which the steps towards least squares would take seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +34,11 @@ class Choice:
     support: Ints
     fit: Refit
 
+    def on(self, form: StandardForm, support: Ints) -> Choice:
+        """The same run with another support, and what constraints need beside it."""
+        kept = self.candidates.with_needed(support)
+        return replace(self, support=kept, fit=_fitted(form, self.candidates, kept))
+
 
 def choose(
     form: StandardForm,
@@ -51,7 +54,7 @@ def choose(
         # Of a long run only the end is wanted, unless someone watches; with dependent terms it also
         # tells which of them serve best, and that takes the whole way.
         size, terms = form.region.size, form.regression.shape[0]
-        short = callback is None and size > _LARGE and form.regression.independent == terms
+        short = callback is None and size > EFFORT.choice_large and form.regression.independent == terms
         correction = Direct(leap=rule.refits and short)
     result = conditional_gradient(
         form.objective,
@@ -64,15 +67,21 @@ def choose(
     path = [support for support, _ in result.path]
     candidates = Candidates(form.regression, result.x, form.sizes[1], path)
     support = rule.pick(candidates)
+    fit = _fitted(form, candidates, support)
+    if not rule.refits:
+        fit = replace(fit, x=result.x)
+    return Choice(result, correction, candidates, support, fit)
+
+
+def _fitted(form: StandardForm, candidates: Candidates, support: Ints) -> Refit:
+    """Least squares on a support, under all constraints and inside the ball."""
     try:
         fit = candidates.refit(support)
     except InfeasibleError as error:
         raise form.named(error, support) from error
-    if not rule.refits:
-        fit = replace(fit, x=result.x)
-    elif form.radius is not None and form.region.norm(fit.x) > form.region.radius:
-        fit = replace(fit, x=within_radius(form, support))
-    return Choice(result, correction, candidates, support, fit)
+    if form.radius is not None and form.region.norm(fit.x) > form.region.radius:
+        return replace(fit, x=within_radius(form, support))
+    return fit
 
 
 def within_radius(form: StandardForm, support: Ints) -> Floats:

@@ -13,20 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
+from cindy.selection.effort import EFFORT
 from cindy.selection.supports import SupportFit, Supports
 
 __all__ = ["Rival", "eliminated", "greedy", "ranking", "regrown", "rivals", "smallest", "way_down"]
-
-_ELIMINATED = 500
-"""Coefficients up to which elimination begins with the whole dictionary: a bound on work, a second."""
-
-_WEAKEST, _OTHERS = 12, 4
-"""Terms that others are put in the place of, the weakest first, and how many come in the place of one; those
-that are superfluous go again (benchmark: few_samples)."""
-_FIRST, _LONGEST = 30, 15
-"""Terms that small supports are begun anew with, and how large these are at most: with 3 or 5, 3 of 48
-equations of few samples are missed (benchmark: few_samples)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +47,7 @@ def eliminated(supports: Supports, first: Sequence[int] | Ints = ()) -> SupportF
 
     first: coefficients that stand for those that depend on them, where terms are not independent
     """
-    if supports.size > _ELIMINATED or supports.rows <= supports.size:
+    if supports.size > EFFORT.orders_eliminated or supports.rows <= supports.size:
         return None
     start = supports.possible(_independent(supports, first))
     if start is None:
@@ -117,18 +108,74 @@ def way_down(supports: Supports, start: SupportFit) -> list[Stage]:
     return stages
 
 
+class Growth:
+    """A support that takes in one term after the other, each time with the gains of all that are left.
+
+    A column c that comes in adds one direction q, what is left of c beyond the directions so far. With it
+
+        |c_j|² beyond ← |c_j|² beyond − (qᵀ c_j)²,   c_jᵀ r ← c_jᵀ r − (qᵀ r)(qᵀ c_j),   χ² ← χ² − (qᵀ r)²
+
+    for all columns j: one product with the design a term, where a new fit takes as many as the support has.
+    Under equalities, which bring several columns at a time, the support is fitted anew.
+    """
+
+    def __init__(self, supports: Supports, fit: SupportFit) -> None:
+        self.supports = supports
+        self._begin(fit)
+
+    def _begin(self, fit: SupportFit) -> None:
+        design = self.supports.design
+        self.support, self.loss, self.free = fit.support, fit.loss, fit.free
+        self._directions, self._left = fit.directions, fit.left
+        self._beyond = self.supports.lengths**2 - np.sum((fit.directions.T @ design) ** 2, axis=0)
+        self._pull = fit.left @ design
+
+    @property
+    def criterion(self) -> float:
+        return self.supports.value(self.loss, self.supports.cost(self.support, self.free))
+
+    def gains(self) -> Floats:
+        """(coefficients,) by how much χ² falls when each term alone is added, as `Supports.gains`."""
+        return self.supports.gains_by(self.support, self._beyond, self._pull)
+
+    def take(self, place: int) -> Ints | None:
+        """Add a term, and what equalities connect to it: the coefficients added; None where that fails."""
+        names = np.setdiff1d(self.supports.connected_to(place), self.support)
+        larger = np.union1d(self.support, names)
+        if self.supports.coupled or len(names) > 1:
+            fit = self.supports.possible(larger)
+            if fit is None:
+                return None
+            self._begin(fit)
+            return names
+        column = self.supports.design[:, place]
+        for _ in range(2):
+            # Once more: what the first projection leaves of a long column is not quite orthogonal.
+            column = column - self._directions @ (self._directions.T @ column)
+        column = column / np.linalg.norm(column)
+        along, amount = column @ self.supports.design, float(column @ self._left)
+        self._beyond = self._beyond - along**2
+        self._pull = self._pull - amount * along
+        self._left = self._left - amount * column
+        self._directions = np.column_stack([self._directions, column])
+        self.support, self.loss, self.free = larger, self.loss - amount**2, self.free + 1
+        return names
+
+
 def greedy(supports: Supports, most: int) -> SupportFit | None:
     """The best support among those that grow by the term of largest gain."""
     fit = supports.possible(())
-    best = fit
-    while fit is not None and len(fit.support) < min(most, supports.rows // 2):
-        gain = supports.gains(fit)
-        if gain.max(initial=0.0) <= 0.0:
+    if fit is None:
+        return None
+    growth = Growth(supports, fit)
+    best, least = growth.support, growth.criterion
+    while len(growth.support) < min(most, supports.rows // 2):
+        gain = growth.gains()
+        if gain.max(initial=0.0) <= 0.0 or growth.take(int(np.argmax(gain))) is None:
             break
-        fit = supports.possible(np.union1d(fit.support, supports.connected_to(int(np.argmax(gain)))))
-        if fit is not None and best is not None and supports.criterion(fit) < supports.criterion(best):
-            best = fit
-    return best
+        if growth.criterion < least:
+            best, least = growth.support, growth.criterion
+    return supports.possible(best)
 
 
 def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
@@ -142,7 +189,7 @@ def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
     """
     fit = min(fits, key=supports.criterion)
     agreed = len(fits) > 1 and all(np.array_equal(one.support, fit.support) for one in fits)
-    if agreed or supports.coupled or supports.size > _ELIMINATED:
+    if agreed or supports.coupled or supports.size > EFFORT.orders_eliminated:
         return fit
     while True:
         best = min(_regrowths(supports, fit), key=supports.criterion, default=fit)
@@ -152,15 +199,17 @@ def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
 
 
 def _regrowths(supports: Supports, fit: SupportFit) -> Iterator[SupportFit]:
-    for place in np.argsort(fit.z)[:_WEAKEST]:
+    for place in np.argsort(fit.z)[: EFFORT.orders_weakest]:
         less = supports.possible(np.delete(fit.support, place))
         if less is not None and len(less.support) < len(fit.support):
-            yield from _shrunk(supports, _grown(supports, less, _OTHERS, without=int(fit.support[place])))
-    if len(fit.support) > _LONGEST:
+            yield from _shrunk(
+                supports, _grown(supports, less, EFFORT.orders_others, without=int(fit.support[place]))
+            )
+    if len(fit.support) > EFFORT.orders_longest:
         return
     nothing = supports.possible(())
     gain = np.zeros(0) if nothing is None else supports.gains(nothing)
-    for first in np.argsort(-gain)[:_FIRST]:
+    for first in np.argsort(-gain)[: EFFORT.orders_first]:
         start = supports.possible([first]) if gain[first] > 0 else None
         if start is not None:
             yield from _shrunk(supports, _grown(supports, start, len(fit.support)))
@@ -225,18 +274,17 @@ def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, F
     for (names, _), value in zip(inside, rising, strict=True):
         order.append(names)
         strength.append(np.full(len(names), value))
-    fit: SupportFit | None = through
+    growth = Growth(supports, through)
     last = float(rising[-1]) if len(inside) else np.inf
-    while fit is not None and len(fit.support) < most:
-        gain = supports.gains(fit)
+    while len(growth.support) < most:
+        gain = growth.gains()
         place = int(np.argmax(gain))
-        if gain[place] <= 0.0:
+        taken = growth.take(place) if gain[place] > 0.0 else None
+        if taken is None:
             break
-        names = np.setdiff1d(supports.connected_to(place), fit.support)
         last = min(last, float(np.sqrt(gain[place])))
-        order.append(names)
-        strength.append(np.full(len(names), last))
-        fit = supports.possible(np.union1d(fit.support, names))
+        order.append(taken)
+        strength.append(np.full(len(taken), last))
     return np.concatenate(order).astype(np.intp), np.concatenate(strength)
 
 

@@ -14,16 +14,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cindy._check import integer, positive
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
+from cindy._check import integer, non_negative, numbers, positive, short
 from cindy.basis import Term
 from cindy.errors import DataError, NoModelError
-from cindy.regression import Refit
+from cindy.regression import Refit, Regression, binding
 from cindy.selection.candidates import Candidates
+from cindy.selection.effort import EFFORT
 from cindy.selection.orders import smallest
 
 __all__ = [
     "BIC",
+    "Beyond",
     "CrossValidation",
     "Discrepancy",
     "Gap",
@@ -33,19 +35,16 @@ __all__ = [
 ]
 
 
-_FEW_BLOCKS = 10
-"""With fewer blocks their scatter says little, and the rows stand for themselves. At 2, one of 32 data sets
-of `python -m benchmarks constants` loses its terms."""
-_BEYOND = 30
-"""Terms beyond those of the price that blocks left out may ask for: a bound on work."""
-
-
 class Selection(ABC):
     """A rule that picks a support out of the candidates.
 
     refits: whether the coefficients are fitted anew on the support, or kept as the solver left them
     by_price: whether a price says all: the search itself then goes by it
     repeats: whether a rule without one picks again at the states that belong to what it picked
+
+    >>> import cindy
+    >>> isinstance(cindy.Terms(4), cindy.Selection)
+    True
     """
 
     refits: ClassVar[bool] = True
@@ -73,7 +72,7 @@ class Selection(ABC):
         """What to raise where no term is left."""
         return NoModelError(
             f"{where}: {self!r} keeps no term at all: nothing in the basis explains the data better than "
-            "chance. Try another basis, a looser selection, or more data."
+            'chance. Try another basis, a looser selection, or more data; least="best" gives a model anyway.'
         )
 
     criterion: ClassVar[str] = "extended information criterion per row"
@@ -85,8 +84,8 @@ class Selection(ABC):
         price = BIC().price(rows, regression.shape[0])
         return float(np.log(max(fit.loss, 1e-300))) + price * fit.free / rows
 
-    def _priced(self, candidates: Candidates) -> float:
-        """The price on the rows of these candidates."""
+    def priced(self, candidates: Candidates) -> float:
+        """What a parameter must lower the criterion of these candidates by."""
         regression = candidates.regression
         return self.price(regression.total.rows, int(np.prod(regression.shape)))
 
@@ -107,6 +106,15 @@ class Significance(Selection):
     the same terms. `python -m benchmarks lorenz_map` shows what it does at much noise.
 
     level: probability that any false term is kept; per_factor: 0 for the same price for every term
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> model = cindy.identify(swing, "poly:2", selection=Significance(level=0.01), passes=1)
+    >>> print(model.to_text(errors=False))
+    x' =  1 v
+    v' = -1 x
     """
 
     by_price: ClassVar[bool] = True
@@ -116,17 +124,12 @@ class Significance(Selection):
     def __post_init__(self) -> None:
         if not 0 < positive(self.level, "Significance: `level`") < 1:
             raise DataError(f"Significance: `level` must lie between 0 and 1, but is {self.level!r}.")
-        if not np.isfinite(self.per_factor) or self.per_factor < 0:
-            raise DataError(f"Significance: `per_factor` must not be negative, but is {self.per_factor!r}.")
+        non_negative(self.per_factor, "Significance: `per_factor`")
 
     def pick(self, candidates: Candidates) -> Ints:
-        price = self._priced(candidates)
+        support = candidates.by_price(self.priced(candidates))
         if candidates.known:
-            return candidates.by_price(price)
-        # Models that are compared each by its own residual need the price of having been picked, too.
-        regression = candidates.regression
-        picked = BIC().price(regression.total.rows, regression.shape[0])
-        support = candidates.by_price(max(price, picked))
+            return support
         least = self.quantile(candidates)
         needed: set[int] = set()
         while len(support):
@@ -147,6 +150,14 @@ class Significance(Selection):
                 support = smaller[rest.x.ravel()[smaller] != 0]
         return support
 
+    def priced(self, candidates: Candidates) -> float:
+        price = super().priced(candidates)
+        if candidates.known:
+            return price
+        # Models that are compared each by its own residual need the price of having been picked, too.
+        regression = candidates.regression
+        return max(price, BIC().price(regression.total.rows, regression.shape[0]))
+
     def price(self, rows: int, candidates: int) -> float:
         """The square of the |z| that a term must exceed."""
         from scipy.special import stdtrit
@@ -162,7 +173,7 @@ class Significance(Selection):
 
         regression = candidates.regression
         blocks, rows = len(regression.blocks), regression.total.rows
-        freedom = blocks - 1 if blocks >= _FEW_BLOCKS else max(rows - regression.independent, 1)
+        freedom = blocks - 1 if blocks >= EFFORT.rules_few_blocks else max(rows - regression.independent, 1)
         return float(stdtrit(freedom, 1.0 - self.level / (2 * np.prod(regression.shape))))
 
 
@@ -173,16 +184,26 @@ class BIC(Selection):
     m rows, k parameters, n candidates an equation. Schwarz, Ann. Stat. 6 (1978); the
     extension is that of Chen and Chen, Biometrika 95 (2008): log C(n, k) ≤ k log n models
     of that size were there to choose from.
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> cindy.identify(swing, "poly:2", selection=BIC(), passes=1).size
+    2
     """
 
     by_price: ClassVar[bool] = True
     extended: bool = True
 
     def pick(self, candidates: Candidates) -> Ints:
+        return candidates.by_price(self.priced(candidates), clustered=False)
+
+    def priced(self, candidates: Candidates) -> float:
         # The extension counts the models of one equation, as its terms were chosen.
         regression = candidates.regression
         terms = regression.shape[0] if not candidates.known else int(np.prod(regression.shape))
-        return candidates.by_price(self.price(regression.total.rows, terms), clustered=False)
+        return self.price(regression.total.rows, terms)
 
     def price(self, rows: int, candidates: int) -> float:
         return float(np.log(rows) + (2.0 * np.log(candidates) if self.extended else 0.0))
@@ -190,7 +211,15 @@ class BIC(Selection):
 
 @dataclass(frozen=True)
 class Terms(Selection):
-    """The k most important coefficients, over all equations together."""
+    """The k most important coefficients, over all equations together.
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> cindy.identify(swing, "poly:2", selection=Terms(2), passes=1).size
+    2
+    """
 
     k: int
 
@@ -198,7 +227,7 @@ class Terms(Selection):
         integer(self.k, "Terms: `k`", least=1)
 
     def pick(self, candidates: Candidates) -> Ints:
-        ranking = candidates.ranking(candidates.by_price(self._priced(candidates)), self.k)
+        ranking = candidates.ranking(candidates.by_price(self.priced(candidates)), self.k)
         if self.k > len(ranking):
             raise DataError(f"Terms: `k` is {self.k}, but there are only {len(ranking)} coefficients.")
         return np.sort(ranking[: self.k])
@@ -206,7 +235,15 @@ class Terms(Selection):
 
 @dataclass(frozen=True)
 class Gap(Selection):
-    """The solver's own iterate, when its relative gap falls below `tol`: nothing is refitted."""
+    """The solver's own iterate, when its relative gap falls below `tol`: nothing is refitted.
+
+    >>> Gap(1e-6)
+    Gap(tol=1e-06)
+    >>> import cindy
+    >>> t = [0.0, 0.5, 1.0, 1.5, 2.0]
+    >>> cindy.identify((t, [1.0, 0.61, 0.37, 0.22, 0.14]), "poly:1", selection="gap:1e-3", passes=1).size
+    1
+    """
 
     refits: ClassVar[bool] = False
     tol: float = 1e-6
@@ -230,6 +267,13 @@ class Discrepancy(Selection):
 
     noise: standard deviation of the measurements, one number or one a state, in physical
         units; None: what the whole dictionary cannot explain
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> cindy.identify(swing, "poly:2", selection=Discrepancy(0.01), passes=1).size
+    2
     """
 
     # States of a smaller model leave more unexplained, so that less and less would have to be explained.
@@ -237,8 +281,8 @@ class Discrepancy(Selection):
     noise: ArrayLike | None = None
 
     def __post_init__(self) -> None:
-        if self.noise is not None and not np.all(np.asarray(self.noise, dtype=float) > 0):
-            raise DataError(f"Discrepancy: `noise` must be positive, but is {self.noise!r}.")
+        if self.noise is not None and not np.all(numbers(self.noise, "Discrepancy: `noise`") > 0):
+            raise DataError(f"Discrepancy: `noise` must be positive, but is {short(self.noise)}.")
 
     def pick(self, candidates: Candidates) -> Ints:
         regression = candidates.regression
@@ -255,7 +299,7 @@ class Discrepancy(Selection):
             unit = candidates.in_units_of_noise(given)
         chosen = []
         for group in candidates.groups:
-            supports = candidates.supports(group, self._priced(candidates))
+            supports = candidates.supports(group, self.priced(candidates))
             allowed = float(np.sum(unit[group] ** 2)) * (rows + 2.0 * np.sqrt(2.0 * rows))
             if supports.least > allowed:
                 raise DataError(
@@ -276,6 +320,11 @@ class CrossValidation(Selection):
     et al., Classification and Regression Trees, 1984, for the rule of one standard error).
 
     folds: how many times a share of the blocks, contiguous, is left out
+
+    >>> import cindy
+    >>> runs = cindy.systems.lotka_volterra().simulate(seed=0, noise=0.01, trajectories=4, points=400)
+    >>> cindy.identify(runs, "poly:2", selection=CrossValidation(folds=4), passes=1).size
+    4
     """
 
     folds: int = 5
@@ -290,9 +339,9 @@ class CrossValidation(Selection):
                 f"CrossValidation: {self.folds} folds need as many blocks of data, but there are {blocks}. "
                 "Give more trajectories, a shorter window, or fewer folds."
             )
-        price = self._priced(candidates)
+        price = self.priced(candidates)
         through = candidates.by_price(price)
-        most = len(through) + _BEYOND
+        most = len(through) + EFFORT.rules_beyond
         ranking = candidates.ranking(through, most)
         losses = _fold_losses(candidates, price, self.folds, min(most, len(ranking)))
         # Sizes at which a fold cannot meet the constraints are none to choose from.
@@ -325,3 +374,45 @@ def _fold_losses(candidates: Candidates, price: float, folds: int, most: int) ->
                 residual = np.inf if fit is None else blocks[k].residual(fit.x) / regression.noise
                 losses[k, size] = np.sum(residual**2) / max(blocks[k].rows, 1)
     return losses
+
+
+@dataclass(frozen=True, eq=False)
+class Beyond(Selection):
+    """What a rule picks, less the terms that together explain no more than an error of the rows.
+
+    error: (targets,) root mean square, in the units of the regression
+
+    A small error that is not noise does not average out: with enough rows, terms that
+    mimic it are significant.
+    """
+
+    rule: Selection
+    error: Floats
+
+    def pick(self, candidates: Candidates) -> Ints:
+        support = self.rule.pick(candidates)
+        if not np.any(self.error):
+            return support
+        regression = binding(candidates.regression, support)
+        width = regression.shape[1]
+        parts = [
+            self._lessened(regression, support[np.isin(support % width, g)], g) for g in regression.groups
+        ]
+        smaller = np.sort(np.concatenate(parts))
+        return smaller if candidates.possible(smaller) is not None else support
+
+    def _lessened(self, regression: Regression, support: Ints, targets: Ints) -> Ints:
+        share = self.error[targets] / regression.noise[targets]
+        fit = regression.fit(support, targets)
+        most = fit.loss + regression.total.rows * float(np.sum(share**2))
+        while True:
+            variance = np.sum(fit.spread**2, axis=1)
+            free = variance > 0
+            if not free.any():
+                return fit.support
+            rise = np.full(len(free), np.inf)
+            rise[free] = fit.x[free] ** 2 / variance[free]
+            smaller = regression.fit(np.delete(fit.support, int(np.argmin(rise))), targets)
+            if smaller.loss > most:
+                return fit.support
+            fit = regression.fit(smaller.support[smaller.x != 0], targets)

@@ -29,21 +29,16 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse import csr_array
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
+from cindy.least_squares import Rows, connected, triangle
 from cindy.least_squares import lengths as column_lengths
 from cindy.problem import StandardForm
 from cindy.regression import Regression
-from cindy.rows import Rows, connected
+from cindy.selection.effort import EFFORT
 from cindy.solver import Step
 
 __all__ = ["SupportFit", "Supports"]
-
-_DEPENDENT = 1e-5
-"""What is left of a unit column beyond the terms of a support, below which it says nothing new. With
-1e-3 terms are the same (benchmark: constants)."""
-_TRIED = 30
-"""Terms, those that explain most of what is left, that are tried for the sake of others: a bound on work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +101,7 @@ class Supports:
         )
 
     @classmethod
-    def of_regression(cls, regression: Regression, targets: Ints, price: float) -> Supports:
+    def of_regression(cls, regression: Regression, targets: Ints, price: Floats | float) -> Supports:
         """Those of the targets of a regression that equalities connect, each in units of its own noise.
 
         Columns are ordered as `regression.coefficients(targets)`: term by term, and target by target.
@@ -130,7 +125,7 @@ class Supports:
             goal,
             regression.total.rows * count,
             mine,
-            np.full(terms * count, price),
+            np.broadcast_to(np.asarray(price, dtype=np.float64), (terms * count,)),
             regression.unexplained(targets),
             known=False,
         )
@@ -236,9 +231,18 @@ class Supports:
     @cached_property
     def least(self) -> float:
         """χ² of all coefficients together: no support has less."""
+        if self._independent:
+            return self.rest
         directions = np.linalg.qr(self.design)[0]
         left = self.target - directions @ (directions.T @ self.target)
         return float(left @ left) + self.rest
+
+    @property
+    def _independent(self) -> bool:
+        """Whether the design is a triangle without a small pivot, so that all columns explain everything."""
+        if self.design.shape[0] != self.size or np.tril(self.design, -1).any():
+            return False
+        return bool((np.abs(np.diagonal(self.design)) > 1e-9 * self.lengths).all())
 
     def can_gain(self, unit: float) -> Callable[[Step], bool]:
         """For a run of the solver: whether larger supports may still have a smaller criterion than those met.
@@ -292,14 +296,37 @@ class Supports:
             here.__dict__[name] = getattr(self, name)
         return here
 
+    def in_units_of(self, variance: float) -> Supports:
+        """The same rows with noise of size 1, where it has this variance."""
+        size = float(np.sqrt(max(variance, 1e-300)))
+        return replace(
+            self, design=self.design / size, target=self.target / size, rest=self.rest / size**2, known=True
+        )
+
+    def only(self, columns: Ints) -> Supports:
+        """The same for some of the columns, all other coefficients being zero."""
+        table = triangle(np.column_stack([self.design[:, columns], self.target]))
+        rows = self.constraints
+        return replace(
+            self,
+            design=table[:, :-1],
+            target=table[:, -1],
+            constraints=Rows(csr_array(rows.matrix[:, columns]), rows.lower, rows.upper, rows.owner),
+            price=self.price[columns],
+        )
+
     def gains(self, fit: SupportFit) -> Floats:
         """(coefficients,) by how much χ² falls when each term alone is added; 0 inside, or where pinned."""
         # The residual is orthogonal to the directions: only the length needs what is left of a column.
         inside = fit.directions.T @ self.design
         beyond = self.lengths**2 - np.einsum("ij,ij->j", inside, inside)
-        new = beyond > (_DEPENDENT * np.where(self.lengths > 0, self.lengths, np.inf)) ** 2
-        gain = np.where(new, (fit.left @ self.design) ** 2 / np.where(new, beyond, 1.0), 0.0)
-        gain[fit.support] = 0.0
+        return self.gains_by(fit.support, beyond, fit.left @ self.design)
+
+    def gains_by(self, support: Ints, beyond: Floats, pull: Floats) -> Floats:
+        """The same from what is left of every column beyond a support, and its product with the residual."""
+        new = beyond > (EFFORT.supports_dependent * np.where(self.lengths > 0, self.lengths, np.inf)) ** 2
+        gain = np.where(new, pull**2 / np.where(new, beyond, 1.0), 0.0)
+        gain[support] = 0.0
         gain[self.pinned] = 0.0
         return np.asarray(gain)
 
@@ -347,7 +374,7 @@ class Supports:
         if self.coupled:
             return None
         gain = self.gains(fit)
-        for place in np.argsort(self.price - gain)[:_TRIED]:
+        for place in np.argsort(self.price - gain)[: EFFORT.supports_tried]:
             if gain[place] <= 0.0:
                 continue
             new = self.possible(np.union1d(fit.support, [place]))
@@ -365,7 +392,9 @@ class Supports:
         share from each of them; where c is x_i / a_i for several i, these are not needed any more.
         """
         beyond = self.design - fit.directions @ (fit.directions.T @ self.design)
-        inside = (np.linalg.norm(beyond, axis=0) <= _DEPENDENT * self.lengths) & (self.lengths > 0)
+        inside = (np.linalg.norm(beyond, axis=0) <= EFFORT.supports_dependent * self.lengths) & (
+            self.lengths > 0
+        )
         inside[fit.support] = False
         error = np.linalg.norm(fit.spread, axis=1)
         for place in np.flatnonzero(inside):

@@ -17,30 +17,43 @@ from functools import partial
 
 import numpy as np
 
+from cindy._arrays import Floats
 from cindy._check import instance, integer, non_negative, positive
-from cindy._types import Floats
 from cindy.errors import CindyError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
-from cindy.solver.certificate import floor
 from cindy.solver.correction import Correction
 from cindy.solver.linear_program import nearest_to_zero, oracle_for
 from cindy.solver.loop import check_problem, conditional_gradient
 from cindy.solver.oracle import Ball, Line, Oracle
 from cindy.solver.region import Region
-from cindy.solver.result import Result, Status, Step
+from cindy.solver.result import Result, Status, Step, floor
 
 __all__ = ["Pursuit", "basis_pursuit"]
 
 
-_ROOM = 1e-9
-"""Part of the least radius by which the first is larger: a region of a single point has no slope."""
-_INSIDE = 0.99
-"""A minimiser whose norm is below this part of the radius does not touch the ball."""
-_FURTHEST = 100.0
-"""Factor by which a radius may exceed the one before. Where the rows allow a single point the slope is
-rounding, and the radius that it asks for may be 1e16, where no row holds in its own units."""
-_FINEST = 1e-15
-"""Relative gap of a run to the end. A short column that takes no part at 1e-8 may need a large radius."""
+@dataclass(frozen=True)
+class _Search:
+    """How the smallest feasible radius is bracketed."""
+
+    room: float = 1e-9
+    """Part of the least radius by which the first is larger: a region of a single point has no slope."""
+    inside: float = 0.99
+    """A minimiser whose norm is below this part of the radius does not touch the ball."""
+    furthest: float = 100.0
+    """Factor by which a radius may exceed the one before. Where the rows allow a single point the slope is
+    rounding, and the radius that it asks for may be 1e16, where no row holds in its own units."""
+    beyond: float = 1e9
+    """Factor by which the least radius that may meet the bound must exceed one whose ball does not bind, for
+    no radius to do: what remains of the slope there is rounding."""
+    outside: float = 1e-9
+    """By how much a point may leave a row, in units of the sizes of its terms: rounding of products."""
+    finest: float = 1e-15
+    """Relative gap of a run to the end. A short column that takes no part at 1e-8 may need a large radius."""
+
+
+_SEARCH = _Search()
+
+
 _ROUNDING = 8 * float(np.finfo(float).eps)
 """Relative error of a quotient of two bounds."""
 
@@ -95,7 +108,7 @@ def basis_pursuit(
     epsilon = non_negative(epsilon, "basis_pursuit: `epsilon`")
     least, point = _begin(objective, region, correction)
     scale = float(np.sum(objective.target**2)) or objective.value(point) or 1.0
-    radius = (1.0 + _ROOM) * region.norm(point)
+    radius = (1.0 + _SEARCH.room) * region.norm(point)
     if radius == 0.0:
         if objective.value(point) <= epsilon:
             return Pursuit(_at_zero(objective, point, scale), 0.0, 0.0, epsilon)
@@ -105,23 +118,39 @@ def basis_pursuit(
     for _ in range(max_radii):
         oracle = oracle_for(region.with_radius(radius))
         result = run(oracle, point, aim)
-        if region.norm(result.x) < _INSIDE * radius and result.objective > epsilon:
+        if region.norm(result.x) < _SEARCH.inside * radius and result.objective > epsilon:
             result = run(oracle, result.x, None)
-        point, inside = result.x, region.norm(result.x) < _INSIDE * radius
+        point, inside = result.x, region.norm(result.x) < _SEARCH.inside * radius
         last = inside or result.status is Status.STALLED
         if result.objective <= (epsilon + tol * scale if last else max(epsilon, tol * scale)):
-            return Pursuit(result, radius, min(least, radius), epsilon)
-        if inside:
-            raise _unreachable(epsilon, result)
+            return _checked(Pursuit(result, radius, min(least, radius), epsilon), region)
         line = floor(objective, oracle, point)
+        # A short column may need a far larger radius: the bound on every radius must exclude that too.
+        if inside and _root(line, epsilon) > _SEARCH.beyond * radius:
+            raise _unreachable(epsilon, result)
         least = max(least, _root(line, epsilon))
         # Where rounding has the upper hand, a little more room is what brings the loss down.
         more = 1e-8 if result.status is Status.STALLED else 1e-12
-        radius = min(max(_root(line, aim), (1.0 + more) * radius), _FURTHEST * radius)
+        radius = min(max(_root(line, aim), (1.0 + more) * radius), _SEARCH.furthest * radius)
     raise SolverError(
         f"basis_pursuit: after {max_radii} radii the loss is {result.objective:g}, still above "
         f"epsilon = {epsilon:g}. Raise `max_radii`, or loosen `tol`."
     )
+
+
+def _checked(pursuit: Pursuit, region: Region) -> Pursuit:
+    """The answer, if it obeys the rows in their own units."""
+    x = pursuit.x.ravel()
+    values, sizes = region.matrix @ x, abs(region.matrix) @ np.abs(x)
+    for bound, miss in ((region.lower, region.lower - values), (region.upper, values - region.upper)):
+        held = np.isfinite(bound)
+        worst = np.max(miss[held] / (sizes + np.abs(bound))[held].clip(1e-300), initial=0.0)
+        if worst > _SEARCH.outside:
+            raise SolverError(
+                f"basis_pursuit: rounding leaves a row of the region by {worst:.2g} of its terms. Bring "
+                "terms and rows to similar sizes."
+            )
+    return pursuit
 
 
 def _root(line: Line, epsilon: float) -> float:
@@ -163,7 +192,7 @@ def _solve(
         objective,
         oracle,
         correction,
-        tol=_FINEST if aim is None else tol,
+        tol=_SEARCH.finest if aim is None else tol,
         max_iter=max_iter,
         callback=go_on,
         start=None if outside else start,

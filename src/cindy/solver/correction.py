@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from cindy._arrays import Floats
 from cindy._check import integer, positive
-from cindy._types import Floats
 from cindy.least_squares import LeastSquares
 from cindy.solver.hull import Corral
 from cindy.solver.iterate import ActiveSet, Iterate, Walk, accelerated, accelerated_strongly, project
@@ -43,6 +43,14 @@ class Plain(Correction):
     """The conditional gradient method itself: step towards the atom, exact line search.
 
     Cheap steps, many of them: the gap falls like 1/k.
+
+    >>> import numpy as np
+    >>> from cindy.least_squares import LeastSquares
+    >>> from cindy.solver import Region, conditional_gradient, oracle_for
+    >>> objective = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
+    >>> result = conditional_gradient(objective, oracle_for(Region(3, 2.0)), Plain(), tol=1e-3)
+    >>> result.x.ravel().round(2).tolist()
+    [2.0, 0.0, 0.0]
     """
 
     def begin(
@@ -65,6 +73,14 @@ class FullyCorrective(Correction):
     accuracy: gap over the hull to reach, as a part of the gap at which the run stops
     inner_steps: accelerated gradient steps allowed for it; once they do not
         suffice, the run goes on with exact minimisers, as `Direct` does
+
+    >>> import numpy as np
+    >>> from cindy.least_squares import LeastSquares
+    >>> from cindy.solver import Region, conditional_gradient, oracle_for
+    >>> objective = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
+    >>> result = conditional_gradient(objective, oracle_for(Region(3, 2.0)), FullyCorrective())
+    >>> result.x.ravel().round(2).tolist()
+    [2.0, 0.0, 0.0]
     """
 
     accuracy: float = 0.1
@@ -97,6 +113,14 @@ class Blended(Correction):
 
     inner_steps: accelerated gradient steps allowed to reach Φ; once they do
         not suffice, the run goes on with exact minimisers, as `Direct` does
+
+    >>> import numpy as np
+    >>> from cindy.least_squares import LeastSquares
+    >>> from cindy.solver import Region, conditional_gradient, oracle_for
+    >>> objective = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
+    >>> result = conditional_gradient(objective, oracle_for(Region(3, 2.0)), Blended())
+    >>> result.x.ravel().round(2).tolist()
+    [2.0, 0.0, 0.0]
     """
 
     inner_steps: int = 300
@@ -133,6 +157,14 @@ class Direct(Correction):
 
     leap: try least squares under the equalities first; if it lies in the region
         that is the answer, certified at once, but there is no path that leads to it
+
+    >>> import numpy as np
+    >>> from cindy.least_squares import LeastSquares
+    >>> from cindy.solver import Region, conditional_gradient, oracle_for
+    >>> objective = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
+    >>> result = conditional_gradient(objective, oracle_for(Region(3, 2.0)), Direct())
+    >>> result.x.ravel().round(2).tolist()
+    [2.0, 0.0, 0.0]
     """
 
     leap: bool = False

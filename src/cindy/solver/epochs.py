@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.least_squares import triangle
-from cindy.solver.certificate import Sizes
 from cindy.solver.correction import Correction
 from cindy.solver.iterate import Iterate
 from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.result import Snapshot
+from cindy.solver.result import Sizes, Snapshot
 from cindy.solver.sampled_rows import LocalModel, Reading, SampledRows
 
 __all__ = ["Epochs"]

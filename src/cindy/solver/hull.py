@@ -4,7 +4,7 @@ import numpy as np
 from scipy.linalg import qr_delete
 from scipy.linalg.lapack import dtrtrs
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares
 from cindy.solver.iterate import Group, Iterate
 from cindy.solver.oracle import Atom, Oracle

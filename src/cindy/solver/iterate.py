@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Nonzeros, Snapshot, way_back

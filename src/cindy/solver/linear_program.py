@@ -1,5 +1,6 @@
 """Linear minimisation over a region by HiGHS, and the choice of the cheapest oracle for a region."""
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import highspy
@@ -7,30 +8,44 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from cindy._arrays import Floats, Ints
 from cindy._check import instance, numbers, short
-from cindy._types import Floats, Ints
 from cindy.errors import DataError, InfeasibleError, SolverError
-from cindy.solver.certificate import lower_bound
 from cindy.solver.oracle import Atom, Ball, Line, Oracle, Rays
-from cindy.solver.presolve import presolve
-from cindy.solver.region import Region
+from cindy.solver.region import Region, presolve
+from cindy.solver.result import lower_bound
 
 __all__ = ["LinearProgram", "contradictory", "nearest_to_zero", "oracle_for", "smallest_radius"]
 
 
-_TOLERANCE = 1e-10
-"""HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms."""
-_DUAL, _PRIMAL = 1, 4
-_NOTHING = 1e-14
-"""Coefficients below it, in units of what the ball allows, are rounding of the basis."""
-_EXACT = 1e-12
-"""What a row may miss its bound by, in units of its own terms; more is corrected."""
-_ROUNDS = 8
-"""Of refinement. Each brings nine or ten digits, so that costs and bounds from 1e-30 to 1 are all heard."""
-_LARGEST = 1e15
-"""Factor of the bounds of a correction: what HiGHS takes for infinite, 1e20, is far beyond."""
-_STEEPEST = 1e7
-"""Costs beyond this many times the one that matters are cut: their columns stay out of the basis anyway."""
+@dataclass(frozen=True)
+class _Precision:
+    """Tolerances and codes of HiGHS, and when its answer is refined."""
+
+    tolerance: float = 1e-10
+    """HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms."""
+    dual: int = 1
+    primal: int = 4
+    most_steps: int = 1_000
+    """Steps of the simplex method for each row and column: some three of them are usual, so that a run that
+    reaches the limit goes round in circles."""
+    nothing: float = 1e-14
+    """Coefficients below it, in units of what the ball allows, are rounding of the basis."""
+    exact: float = 1e-12
+    """What a row may miss its bound by, in units of its own terms; more is corrected."""
+    rounds: int = 8
+    """Of refinement. Each brings nine or ten digits, so that costs and bounds from 1e-30 to 1 are all
+    heard."""
+    largest: float = 1e15
+    """Factor of the bounds of a correction: what HiGHS takes for infinite, 1e20, is far beyond."""
+    steepest: float = 1e7
+    """Costs beyond this many times the one that matters are cut: their columns stay out of the basis
+    anyway."""
+
+
+_PRECISION = _Precision()
+
+
 # Answers that an ill-conditioned last basis gives to programs that have an optimum.
 _DOUBTFUL = (
     highspy.HighsModelStatus.kUnknown,
@@ -56,10 +71,11 @@ def _quiet_model(rows: scipy.sparse.csr_array, low: Floats, high: Floats) -> hig
         ("output_flag", False),
         ("threads", 1),
         ("solver", "simplex"),
-        ("simplex_strategy", _PRIMAL),
+        ("simplex_strategy", _PRECISION.primal),
         ("presolve", "off"),
-        ("primal_feasibility_tolerance", _TOLERANCE),
-        ("dual_feasibility_tolerance", _TOLERANCE),
+        ("simplex_iteration_limit", _PRECISION.most_steps * sum(rows.shape)),
+        ("primal_feasibility_tolerance", _PRECISION.tolerance),
+        ("dual_feasibility_tolerance", _PRECISION.tolerance),
     ):
         highs.setOptionValue(option, value)
     highs.passModel(model)
@@ -112,9 +128,9 @@ class _Program:
         self.highs.run()
         if self.highs.getModelStatus() in _DOUBTFUL:
             self.highs.clearSolver()
-            self.highs.setOptionValue("simplex_strategy", _DUAL)
+            self.highs.setOptionValue("simplex_strategy", _PRECISION.dual)
             self.highs.run()
-            self.highs.setOptionValue("simplex_strategy", _PRIMAL)
+            self.highs.setOptionValue("simplex_strategy", _PRECISION.primal)
         return cast(highspy.HighsModelStatus, self.highs.getModelStatus())
 
     @property
@@ -126,13 +142,13 @@ class _Program:
         """The columns at the least cost, and the prices of the rows of `matrix`."""
         self.highs.changeColsCost(len(cost), self._columns, cost)
         values, prices = self._optimum()
-        values, miss = self._worked_out(np.where(np.abs(values) < _NOTHING, 0.0, values))
+        values, miss = self._worked_out(np.where(np.abs(values) < _PRECISION.nothing, 0.0, values))
         enlarged = 1.0
         try:
-            for _ in range(_ROUNDS):
+            for _ in range(_PRECISION.rounds):
                 if miss == 0.0:
                     break
-                enlarged = min(1.0 / miss, 1e10 * enlarged, _LARGEST)
+                enlarged = min(1.0 / miss, 1e10 * enlarged, _PRECISION.largest)
                 self._bound((self.low - values) * enlarged, (self.high - values) * enlarged)
                 try:
                     change, prices = self._optimum()
@@ -142,7 +158,7 @@ class _Program:
                         f"has a point that misses a row by {miss:.1e} of its largest entry, and none that "
                         "misses it by less. Check the rows for entries of very different size."
                     ) from error
-                change = np.where(np.abs(change) < _NOTHING, 0.0, change) / enlarged
+                change = np.where(np.abs(change) < _PRECISION.nothing, 0.0, change) / enlarged
                 values, miss = self._worked_out(values + change)
         finally:
             if enlarged > 1.0:
@@ -165,14 +181,31 @@ class _Program:
         low, high, at = self.low[2 * size :], self.high[2 * size :], outcome[2 * size :]
         miss = np.maximum(low - at, at - high)
         bounds = np.where(at < low, np.abs(low), np.abs(high))
-        matters = miss > _EXACT * (sizes + np.where(np.isfinite(bounds), bounds, 0.0))
+        matters = miss > _PRECISION.exact * (sizes + np.where(np.isfinite(bounds), bounds, 0.0))
         return outcome, float(np.max(miss, where=matters, initial=0.0))
 
     def _bound(self, low: Floats, high: Floats) -> None:
         self.highs.changeColsBounds(len(low), self._columns, low, high)
 
     def _optimum(self) -> tuple[Floats, Floats]:
+        """Columns and prices at the optimum.
+
+        Where bounds differ by ten orders HiGHS may call a program unbounded, although the norm bounds p and
+        q. They then get the bounds that follow from it, low + room, so that no ray is left to be found.
+        """
         status = self.status()
+        if status not in _DOUBTFUL or not np.isfinite(self.high[-1]):
+            return self._answer(status)
+        program, halves = self.highs.getLp(), 2 * self._size
+        low, high = np.array(program.col_lower_), np.array(program.col_upper_)
+        room = high[-1] - float(low[:halves].sum())
+        self._bound(low, np.concatenate([low[:halves] + room, high[halves:]]))
+        try:
+            return self._answer(self.status())
+        finally:
+            self._bound(low, high)
+
+    def _answer(self, status: highspy.HighsModelStatus) -> tuple[Floats, Floats]:
         if status == highspy.HighsModelStatus.kInfeasible:
             raise InfeasibleError("the linear program has no feasible point (HiGHS: infeasible).")
         if status != highspy.HighsModelStatus.kOptimal:
@@ -215,10 +248,10 @@ class LinearProgram(Oracle):
         prices, atom = np.zeros(program.matrix.shape[0]), self._atom(np.zeros(len(cost)), self.origin)
         best = lower_bound(region, gradient, self.origin, prices[:-1])
         reduced, unit = cost, float(np.abs(cost).max(initial=0.0))
-        for _ in range(_ROUNDS):
+        for _ in range(_PRECISION.rounds):
             if unit == 0.0:
                 break
-            values, more = self._solved(np.clip(reduced / unit, -_STEEPEST, _STEEPEST))
+            values, more = self._solved(np.clip(reduced / unit, -_PRECISION.steepest, _PRECISION.steepest))
             prices = prices + unit * more
             line = lower_bound(region, gradient, self.origin, prices[:-1] * program.row_scale)
             trial = self._atom(values)

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cindy._arrays import Floats
 from cindy._check import floats, instance, integer, positive, short
-from cindy._types import Floats
 from cindy.errors import ConvergenceWarning, DataError
 from cindy.least_squares import LeastSquares
-from cindy.solver.certificate import Sizes, certificate
 from cindy.solver.correction import Correction, Direct
 from cindy.solver.epochs import Epochs
 from cindy.solver.iterate import Iterate
 from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.result import Result, Status, Step, Trace
+from cindy.solver.result import Result, Sizes, Status, Step, Trace, certificate
 from cindy.solver.sampled_rows import SampledRows
 
 __all__ = ["conditional_gradient", "gap_at"]

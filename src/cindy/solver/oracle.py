@@ -9,11 +9,10 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from cindy._arrays import Floats, Ints
 from cindy._check import floats
-from cindy._types import Floats, Ints
 from cindy.errors import DataError
-from cindy.solver.presolve import Presolved
-from cindy.solver.region import Region
+from cindy.solver.region import Presolved, Region
 
 __all__ = ["Atom", "Ball", "Line", "Oracle", "Rays"]
 

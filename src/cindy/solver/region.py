@@ -1,18 +1,24 @@
-"""The feasible set: a weighted l1 ball cut by linear rows."""
+"""The feasible set: a weighted l1 ball cut by linear rows.
+
+Rows that fall apart into small blocks are eliminated: the region becomes a hull of a few points.
+"""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import combinations
+from math import comb
 from typing import cast
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
+from cindy._arrays import Floats, Ints
 from cindy._check import floats, integer, numbers, positive
-from cindy._types import Floats
 from cindy.errors import DataError, InfeasibleError
+from cindy.least_squares import affine, connected
 
-__all__ = ["Region"]
+__all__ = ["Presolved", "Region", "presolve"]
 
 Sparse = scipy.sparse.csr_array
 
@@ -158,3 +164,269 @@ def _check_order(lower: Floats, upper: Floats) -> None:
             f"Region: row {i} asks for a value from {lower[i]:g} to {upper[i]:g}, and there is none. "
             "Exchange the two bounds, or remove the row."
         )
+
+
+# Of a block: where the origin lies; corners, as places among its members and the values there.
+_Solved = tuple[Floats, list[tuple[Ints, Floats]]]
+
+
+@dataclass(frozen=True)
+class _Corners:
+    """How many corners a block may have to be listed, and what counts as rounding."""
+
+    most_corners: int = 5_000
+    """Corners to try in one block before a linear program is the better choice."""
+    most_in_all: int = 50_000
+    """In all blocks together: an oracle call looks at every corner."""
+    most_free: int = 40
+    """Coefficients of a block less its equalities: the number of corners grows exponentially with them."""
+    rounding: float = 1e-11
+    """Relative size below which a number left by elimination counts as zero."""
+
+
+_CORNERS = _Corners()
+
+
+@dataclass(frozen=True, eq=False)
+class Presolved:
+    """The hull of an origin and of displacements from it.
+
+    origin: (size,)
+    room: what the origin leaves of the radius
+    free: coefficients in no row; ± room / weight in each is a displacement
+    indices, values: (others, longest), directions of the others, of unit norm, padded with zero values
+    """
+
+    origin: Floats
+    room: float
+    free: Ints
+    indices: Ints
+    values: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Coefficients that rows connect, and those rows, dense.
+
+    members: flat indices of the coefficients; numbers: of the rows
+    equal, goal: rows with equal x = goal; signs: rows with signs x ≥ 0
+    """
+
+    members: Ints
+    numbers: Ints
+    equal: Floats
+    goal: Floats
+    signs: Floats
+
+    @property
+    def look(self) -> tuple[int, bytes, bytes, bytes]:
+        """Equal for blocks that differ only in which coefficients and rows they are made of."""
+        return len(self.members), self.equal.tobytes(), self.goal.tobytes(), self.signs.tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class _Ties:
+    """Pairs of coefficients that one row ties and no other row touches; by far the most frequent block.
+
+    pairs: (ties, 2), flat indices; directions: (ties, 2), what each row leaves free
+    """
+
+    pairs: Ints
+    directions: Floats
+
+
+def presolve(region: Region) -> Presolved | None:
+    """The region as a hull of few points, or None where only a linear program will do.
+
+    Ties, conservation laws, signs and fixed values qualify: connected sets of
+    rows that are homogeneous, or that leave no freedom at all. Coefficients in
+    different blocks share nothing but the radius, and a cone cut at a common
+    length has its corners block by block. Redundant rows are harmless;
+    contradictory ones raise InfeasibleError.
+    """
+    split = _split(region)
+    if split is None:
+        return None
+    ties, blocks = split
+    origin = np.zeros(region.size)
+    free = np.ones(region.size, dtype=bool)
+    free[ties.pairs] = False
+    corners: list[tuple[Ints, Floats]] = []
+    solved: dict[tuple[int, bytes, bytes, bytes], _Solved | None] = {}
+    for block in blocks:
+        free[block.members] = False
+        if len(block.members) - len(block.equal) > _CORNERS.most_free or len(corners) > _CORNERS.most_in_all:
+            return None
+        # The same law for many terms: blocks that look alike are worked out once.
+        if block.look not in solved:
+            solved[block.look] = _solve(block)
+        found = solved[block.look]
+        if found is None:
+            return None
+        origin[block.members] = found[0]
+        corners += [(block.members[places], values) for places, values in found[1]]
+    room = region.radius - region.norm(origin)
+    if room < -_CORNERS.rounding * region.radius:
+        raise InfeasibleError(
+            f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}.\n"
+            f"The smallest feasible radius is {region.norm(origin):.6g}."
+        )
+    return _assemble(region, origin, np.flatnonzero(free), ties, corners, max(room, 0.0))
+
+
+def _solve(block: _Block) -> _Solved | None:
+    """The block as a hull; None if only a linear program will do."""
+    basis, offset = _eliminate(block)
+    if offset.any():
+        if basis.shape[1]:
+            return None
+        if (block.signs @ offset < -_CORNERS.rounding * np.abs(block.signs) @ np.abs(offset)).any():
+            raise InfeasibleError(_contradiction(block))
+    found = _corners(block, basis)
+    if found is None:
+        return None
+    places = [corner.nonzero()[0] for corner in found]
+    return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, found, strict=True)]
+
+
+def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
+    """The connected sets of rows; None if one has a bound that elimination cannot treat."""
+    bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
+    through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
+    if (bounded & ~region.equality & ~through_zero).any():
+        return None
+    lengths = np.diff(region.matrix.indptr)
+    row_label, column_label = connected(region.matrix)
+    by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
+    alone = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
+    blocks = []
+    for k in np.unique(row_label[bounded & ~alone]):
+        numbers = _with_label(k, row_label, by_row)
+        numbers = numbers[bounded[numbers]]
+        empty = numbers[lengths[numbers] == 0]
+        if len(empty) and (region.lower[empty] > 0).any() | (region.upper[empty] < 0).any():
+            raise InfeasibleError(f"linear row {empty[0]} has no coefficients, but must not be zero.")
+        if not len(empty):
+            blocks.append(_block(region, numbers, _with_label(k, column_label, by_column)))
+    return _ties(region, np.flatnonzero(alone)), blocks
+
+
+def _ties(region: Region, numbers: Ints) -> _Ties:
+    entries = region.matrix.indptr[numbers][:, None] + np.arange(2)
+    first, second = region.matrix.data[entries].T
+    return _Ties(region.matrix.indices[entries].astype(np.intp), np.column_stack([-second, first]))
+
+
+def _with_label(k: int, labels: Ints, order: Ints) -> Ints:
+    low = np.searchsorted(labels, k, sorter=order)
+    high = np.searchsorted(labels, k, side="right", sorter=order)
+    return order[low:high]
+
+
+def _block(region: Region, numbers: Ints, members: Ints) -> _Block:
+    rows = region.matrix
+    dense = np.zeros((len(numbers), len(members)))
+    for i, number in enumerate(numbers):
+        entries = slice(rows.indptr[number], rows.indptr[number + 1])
+        dense[i, np.searchsorted(members, rows.indices[entries])] = rows.data[entries]
+    scale = np.abs(dense).max(axis=1)
+    dense /= scale[:, None]
+    equal = region.equality[numbers]
+    goal = region.lower[numbers][equal] / scale[equal]
+    loose, lower, upper = dense[~equal], region.lower[numbers][~equal], region.upper[numbers][~equal]
+    signs = np.vstack([loose[lower == 0], -loose[upper == 0]])
+    return _Block(members, numbers, dense[equal], goal, signs)
+
+
+def _eliminate(block: _Block) -> tuple[Floats, Floats]:
+    """A basis of what the equalities leave free, and one solution of them."""
+    size = len(block.members)
+    if not len(block.equal):
+        return np.eye(size), np.zeros(size)
+    # Coefficients may differ in unit: balanced, the rank does not depend on that.
+    unit = _units(block)
+    found = affine(block.equal / unit, block.goal)
+    if found is None:
+        raise InfeasibleError(_contradiction(block))
+    basis, offset = found
+    offset[np.abs(offset) <= _CORNERS.rounding * np.abs(offset).max(initial=0.0)] = 0.0
+    return basis / unit[:, None], offset / unit
+
+
+def _units(block: _Block) -> Floats:
+    """What to multiply coefficients by, so that the equalities weigh all of them alike."""
+    unit = np.abs(block.equal).max(axis=0, initial=0.0)
+    unit[unit == 0] = 1.0
+    return np.asarray(unit)
+
+
+def _contradiction(block: _Block) -> str:
+    return f"the {len(block.numbers)} linear rows from row {block.numbers[0]} on contradict each other."
+
+
+def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
+    """Directions in which the corners of the block lie; None if there are too many to try.
+
+    In the coordinates y of the free subspace every coefficient and every sign
+    row is a plane through zero. A corner lies on as many of them as there are
+    dimensions to lose; parallel planes, which is what ties become, count once.
+    """
+    free, unit = basis.shape[1], _units(block)
+    if not free:
+        return []
+    if free == 1 and not len(block.signs):
+        size = np.abs(basis[:, 0]) * unit
+        corner = basis[:, 0] * (size > _CORNERS.rounding * size.max())
+        return [corner, -corner]
+    planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
+    if comb(len(planes), free - 1) > _CORNERS.most_corners:
+        return None
+    found: dict[bytes, Floats] = {}
+    for direction in _meets(planes, free):
+        corner = basis @ direction
+        size = np.abs(corner) * unit
+        corner[size <= _CORNERS.rounding * size.max()] = 0.0
+        side = block.signs @ corner
+        slack = _CORNERS.rounding * np.abs(block.signs) @ np.abs(corner)
+        for sign in (1.0, -1.0):
+            if (sign * side >= -slack).all():
+                balanced = sign * corner * unit / size.max()
+                found[(np.round(balanced, 9) + 0.0).tobytes()] = sign * corner / np.abs(corner).max()
+    return list(found.values())
+
+
+def _meets(planes: Floats, free: int) -> Floats:
+    """(lines, free): the lines in which free − 1 of the planes meet."""
+    if free == 1:
+        return np.ones((1, 1))
+    chosen = np.array(list(combinations(range(len(planes)), free - 1)))
+    _, s, vt = np.linalg.svd(planes[chosen])
+    return np.asarray(vt[s[:, -1] > _CORNERS.rounding, -1])
+
+
+def _distinct(planes: Floats) -> Floats:
+    """The planes, normalised, without zeros and repetitions."""
+    lengths = np.linalg.norm(planes, axis=1)
+    planes = planes[lengths > _CORNERS.rounding] / lengths[lengths > _CORNERS.rounding, None]
+    leading = np.argmax(np.abs(planes) > 1e-6, axis=1)
+    planes = planes * np.sign(planes[np.arange(len(planes)), leading])[:, None]
+    _, first = np.unique(np.round(planes, 9) + 0.0, axis=0, return_index=True)
+    return np.asarray(planes[np.sort(first)])
+
+
+def _assemble(
+    region: Region, origin: Floats, free: Ints, ties: _Ties, corners: list[tuple[Ints, Floats]], room: float
+) -> Presolved:
+    """All corners as directions of unit norm, in padded arrays."""
+    pairs = len(ties.pairs)
+    longest = max([1, 2 * bool(pairs), *(len(members) for members, _ in corners)])
+    indices = np.zeros((2 * pairs + len(corners), longest), dtype=np.intp)
+    values = np.zeros(indices.shape)
+    if pairs:
+        indices[: 2 * pairs, :2] = np.vstack([ties.pairs, ties.pairs])
+        values[: 2 * pairs, :2] = np.vstack([ties.directions, -ties.directions])
+    for k, (members, direction) in enumerate(corners, start=2 * pairs):
+        indices[k, : len(members)] = members
+        values[k, : len(members)] = direction
+    lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))
+    return Presolved(origin, room, free, indices, values / lengths[:, None])

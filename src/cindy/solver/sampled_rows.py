@@ -1,4 +1,8 @@
-"""Least squares over rows that are read when needed: more of them, or longer ones, than fit in memory."""
+"""Least squares over a design that is not an array in memory.
+
+`SampledRows` reads rows when they are needed: more of them, or longer ones, than fit in memory. `DeviceRows`
+holds the design on a device: for dictionaries whose gradients are the work.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,33 @@ from typing import Any
 
 import numpy as np
 
-from cindy._check import integer, short
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints, Space, is_foreign, space_of
+from cindy._check import integer, numbers, short
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares
 
-__all__ = ["LocalModel", "Reading", "SampledRows"]
+__all__ = ["DeviceMatrix", "DeviceRows", "LocalModel", "Reading", "SampledRows"]
 
 
-_CHUNK = 2**20
-"""Numbers that a pass over the rows holds at a time: 8 MB, at which reading is as fast as it gets."""
-_SAMPLE = 2**24
-"""Numbers that a sample of open size holds at most: 128 MB (`python -m benchmarks sampled`)."""
-_FEWEST = 2_000
-"""Columns that a sample holds at least; those that matter now are among them where there are more. Atoms of
-a dictionary of 50,116 are some 200: fewer columns would end epochs early (`python -m benchmarks sampled`)."""
-_SHARE = 4
-"""A sample holds at most one row in so many: beyond, it costs as much as the pass that it saves."""
-_TOGETHER = 16
-"""Rows of a memory map that are read before its pages are given back."""
+@dataclass(frozen=True)
+class _Sampling:
+    """How many rows are read at once, and how many make a sample."""
+
+    chunk: int = 2**20
+    """Numbers that a pass over the rows holds at a time: 8 MB, at which reading is as fast as it gets."""
+    sample: int = 2**24
+    """Numbers that a sample of open size holds at most: 128 MB (`python -m benchmarks sampled`)."""
+    fewest: int = 2_000
+    """Columns that a sample holds at least; those that matter now are among them where there are more. Atoms
+    of a dictionary of 50,116 are some 200: fewer columns would end epochs early (`python -m benchmarks
+    sampled`)."""
+    share: int = 4
+    """A sample holds at most one row in so many: beyond, it costs as much as the pass that it saves."""
+    together: int = 16
+    """Rows of a memory map that are read before its pages are given back."""
+
+
+_SAMPLING = _Sampling()
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +111,7 @@ class SampledRows:
     def longest_sum(self) -> int:
         """How many products a pass adds up before it rounds, at most."""
         width = self.terms + self.targets
-        return max(_CHUNK // width, -(-self.rows * width // _CHUNK)) + self.terms + 2
+        return max(_SAMPLING.chunk // width, -(-self.rows * width // _SAMPLING.chunk)) + self.terms + 2
 
     def batch_at(self, epoch: int) -> int:
         """Rows of the sample that follows the given number of passes.
@@ -112,14 +124,14 @@ class SampledRows:
         """
         if self.batch is not None:
             return min(self.batch, self.rows)
-        room = max(_SAMPLE // (min(self.terms, _FEWEST) + self.targets), 1)
-        most = max(self.rows // _SHARE, 1)
+        room = max(_SAMPLING.sample // (min(self.terms, _SAMPLING.fewest) + self.targets), 1)
+        most = max(self.rows // _SAMPLING.share, 1)
         first = int(np.ceil(np.sqrt(self.rows)))
         return min(first << min(epoch, 40), room, most)
 
     def columns_at(self, count: int) -> int:
         """Columns that there is room for in a sample of so many rows."""
-        return min(max(_SAMPLE // count - self.targets, _FEWEST), self.terms)
+        return min(max(_SAMPLING.sample // count - self.targets, _SAMPLING.fewest), self.terms)
 
 
 class Reading:
@@ -146,7 +158,7 @@ class Reading:
         chosen = np.sort(self._random.choice(f.rows, size=count, replace=False))
         width = f.terms if columns is None else len(columns)
         sample = np.zeros((count, width + f.targets))
-        step = max(_CHUNK // f.terms, 1)
+        step = max(_SAMPLING.chunk // f.terms, 1)
         for begin in range(0, count, step):
             part = chosen[begin : begin + step]
             rows = _numbers(f.design, part, "design")
@@ -173,7 +185,7 @@ class Reading:
 
     def _chunks(self) -> Iterator[tuple[Floats, Floats]]:
         f = self._objective
-        step = max(_CHUNK // (f.terms + f.targets), 1)
+        step = max(_SAMPLING.chunk // (f.terms + f.targets), 1)
         for begin in range(0, f.rows, step):
             part = slice(begin, min(begin + step, f.rows))
             target = _numbers(f.target, part, "target")
@@ -214,7 +226,9 @@ def _of_map(rows: np.memmap[Any, Any], which: slice | Ints) -> np.ndarray[Any, A
     """
     held = getattr(rows, "_mmap", None)
     lends = isinstance(held, mmap.mmap) and hasattr(held, "madvise") and getattr(rows, "mode", "c") != "c"
-    parts = [which] if isinstance(which, slice) else np.array_split(which, -(-len(which) // _TOGETHER))
+    parts = (
+        [which] if isinstance(which, slice) else np.array_split(which, -(-len(which) // _SAMPLING.together))
+    )
     copies = []
     for part in parts:
         copies.append(np.array(rows[part]))
@@ -316,3 +330,112 @@ class _SomeColumns:
     def any(self) -> bool:
         """Whether an entry differs from zero."""
         return bool(self._values.any())
+
+
+class DeviceMatrix:
+    """A matrix on a device that multiplies numpy arrays and gives its columns as such.
+
+    All that the loop needs of a design: products with it and with its transpose, its shape,
+    columns and slices of rows.
+    """
+
+    def __init__(self, values: Any, space: Space) -> None:
+        self.values, self.space = values, space
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.values.shape[0]), int(self.values.shape[1])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def T(self) -> DeviceMatrix:
+        return DeviceMatrix(self.space.xp.matrix_transpose(self.values), self.space)
+
+    def __matmul__(self, other: Floats) -> Floats:
+        return self.space.get(self.space.xp.matmul(self.values, self.space.put(other)))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        # np.linalg.norm(matrix, axis=0): the lengths of the columns, without moving them
+        if func is not np.linalg.norm or kwargs != {"axis": 0}:
+            return NotImplemented
+        return self.space.get(self.space.xp.linalg.vector_norm(self.values, axis=0))
+
+    def astype(self, kind: Any) -> Any:
+        """The matrix as a numpy one of another kind of number."""
+        return self.space.get(self.values).astype(kind)
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, tuple):
+            return self.space.get(self.values[key])
+        return DeviceMatrix(self.values[slice(*key.indices(len(self))), :], self.space)
+
+    def any(self) -> bool:
+        """Whether an entry differs from zero."""
+        return 0 not in self.shape and bool(self.space.xp.any(self.values != 0.0))
+
+
+class DeviceRows(LeastSquares):
+    """The objective ‖A x − B‖² with A on a device, for `conditional_gradient`.
+
+    Products with A are made there; x, gradients and the few columns in use are numpy's. So it pays
+    for some thousand terms and more, where products are nearly all of the work.
+
+    design: (rows, terms), of numpy or of the library of the device; target: (rows, targets)
+    device: "cuda", another device of PyTorch or CuPy, or a module of the array API standard
+
+    >>> from cindy.solver import Region, conditional_gradient, oracle_for
+    >>> f = DeviceRows(np.eye(3), np.array([[3.0], [1.0], [0.0]]), device=np)
+    >>> conditional_gradient(f, oracle_for(Region(3, 2.0))).x.ravel()
+    array([2., 0., 0.])
+    """
+
+    def __init__(self, design: Any, target: Any, *, device: Any = "cuda") -> None:
+        space = space_of(device)
+        for part in (design, target):
+            if not isinstance(getattr(part, "shape", None), tuple):
+                raise DataError(f"DeviceRows: design and target must be arrays, but one is {short(part)}.")
+        if len(design.shape) != 2 or len(target.shape) != 2 or design.shape[0] != target.shape[0]:
+            raise DataError(
+                "DeviceRows: design and target must be matrices with as many rows each, "
+                f"but have shapes {tuple(design.shape)} and {tuple(target.shape)}."
+            )
+        values = space.put(design)
+        goal = space.get(target) if is_foreign(target) else numbers(target, "DeviceRows: `target`")
+        if not np.isfinite(goal).all() or not bool(space.xp.all(space.xp.isfinite(values))):
+            raise DataError("DeviceRows: design and target must be finite.")
+        terms, rows = int(values.shape[1]), int(values.shape[0])
+        # There is no factor: the rows themselves stand for the objective.
+        super().__init__(np.zeros((0, terms + goal.shape[1])), terms, rows)
+        object.__setattr__(self, "_design", DeviceMatrix(values, space))
+        object.__setattr__(self, "_target", goal)
+
+    @classmethod
+    def of(cls, objective: LeastSquares, device: Any) -> DeviceRows:
+        """The same objective, on a device."""
+        return cls(objective.design, objective.target, device=device)
+
+    @property
+    def design(self) -> Any:
+        return self._design  # type: ignore[attr-defined]
+
+    @property
+    def target(self) -> Floats:
+        return self._target  # type: ignore[attr-defined, no-any-return]
+
+    def scaled(self, columns: Floats, targets: Floats) -> LeastSquares:
+        space: Space = self.design.space
+        return DeviceRows(self.design.values / space.put(columns), self.target / targets, device=space)
+
+    def __add__(self, other: LeastSquares) -> LeastSquares:
+        if not isinstance(other, LeastSquares):
+            return NotImplemented
+        space: Space = self.design.space
+        theirs = other.design.values if isinstance(other, DeviceRows) else other.design
+        both = space.xp.concat([self.design.values, space.put(theirs)], axis=0)
+        return DeviceRows(both, np.vstack([self.target, other.target]), device=space)

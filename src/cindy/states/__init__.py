@@ -1,17 +1,26 @@
 """States fitted to measurements under a model; noise and model error by likelihood."""
 
-from cindy.states.autocorrelation import autoregression, leaves_noise, noise_memory
-from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks
+from cindy.states.autocorrelation import autoregression, leaves_noise, sensor_memory
+from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, kicked_everywhere, kicked_rates
+from cindy.states.distortions import distorted_rows
 from cindy.states.doubts import doubted, growing, without_outliers
-from cindy.states.first import drift_of_data, drift_of_nothing, first_objective, start_of, start_of_nothing
+from cindy.states.first import (
+    deviance_of_nothing,
+    drift_of_data,
+    drift_of_nothing,
+    first_objective,
+    start_of,
+    start_of_nothing,
+)
 from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_under
+from cindy.states.forcing import Forcing
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
-from cindy.states.preparation import instants_for, often_measured, records_of
+from cindy.states.preparation import instants_for, records_of
 from cindy.states.record import Record
 from cindy.states.resolution import blurred_terms
-from cindy.states.smoothing import smoothed
+from cindy.states.smoothing import principal_motion, smoothed
 
 __all__ = [
     "FEW_ROWS",
@@ -19,6 +28,7 @@ __all__ = [
     "NEARBY",
     "Diffusion",
     "Fitted",
+    "Forcing",
     "Grid",
     "Kicks",
     "Motion",
@@ -26,6 +36,8 @@ __all__ = [
     "autoregression",
     "blurred_terms",
     "deviance",
+    "deviance_of_nothing",
+    "distorted_rows",
     "doubted",
     "drift_of_data",
     "drift_of_nothing",
@@ -35,12 +47,14 @@ __all__ = [
     "grid_of",
     "growing",
     "instants_for",
+    "kicked_everywhere",
+    "kicked_rates",
     "leaves_noise",
     "map_grid",
-    "noise_memory",
-    "often_measured",
+    "principal_motion",
     "quadrature_error",
     "records_of",
+    "sensor_memory",
     "smoothed",
     "start_of",
     "start_of_nothing",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import blas, lapack
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 
 __all__ = ["Factor", "factored"]
 
@@ -17,6 +17,8 @@ __all__ = ["Factor", "factored"]
 _FEW = 900
 """Columns times width of the band up to which one banded solve is faster than a loop over blocks. Timed for
 widths of 1 to 39 and 9 to 281 columns the two cross at 350 to 520, and the blocks must be made first."""
+_CACHED = 60_000
+"""Numbers of the blocks that are copied at once: half a megabyte stays in a cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,42 +35,52 @@ class Factor:
         """log det S."""
         return 2.0 * float(np.sum(np.log(self.band[0])))
 
-    @cached_property
-    def _blocks(self) -> tuple[int, Floats, Floats]:
-        """(width, diagonal blocks, blocks below them on the left): L is block bidiagonal.
+    def _blocks(self) -> Iterator[tuple[Floats, Floats]]:
+        """The diagonal blocks of L and those below them, (width, width) each: L is block bidiagonal.
 
-        The blocks are square, (count, width, width); what is beyond the last row is never looked at.
+        Element (r, c) of L lies at c · height + (r − c) in memory: a block is a dense matrix of leading
+        dimension height − 1 whose other triangle holds other columns' numbers. Blocks are copied a cache's
+        worth at a time: all at once would take as much memory as the band, many times per step.
         """
         height, size = self.band.shape
         wide = max(height - 1, 1)
         count = -(-size // wide)
-        # Element (r, c) lies at c · height + (r − c): dense matrices of leading dimension height − 1, one
-        # every `wide` columns, whose other triangle is other columns': masked, unless nobody looks at it.
-        flat = np.concatenate(
-            [self.band.ravel(order="K"), np.zeros(count * wide * height + wide - self.band.size)]
-        )
+        flat = self.band.ravel(order="K")
         item = flat.itemsize
         along = (wide * height * item, item, wide * item)
-        lower = np.tri(wide, dtype=bool)
-        square = (count, wide, wide)
-        diagonal = np.ascontiguousarray(as_strided(flat, square, along, writeable=False))
-        left = np.where(lower.T, as_strided(flat[wide:], square, along, writeable=False), 0.0)
-        return wide, diagonal, left
+        upper = np.tri(wide, dtype=bool).T
+        at_once = max(_CACHED // wide**2, 1)
+        for first in range(0, count, at_once):
+            some = min(at_once, count - first)
+            begin, needed = first * wide * height, some * wide * height + wide
+            run = flat[begin : begin + needed]
+            if len(run) < needed:
+                # What is beyond the last row is never looked at.
+                run = np.concatenate([run, np.zeros(needed - len(run))])
+            square = (some, wide, wide)
+            diagonal = np.ascontiguousarray(as_strided(run, square, along, writeable=False))
+            yield from zip(
+                diagonal,
+                np.where(upper, as_strided(run[wide:], square, along, writeable=False), 0.0),
+                strict=True,
+            )
 
     def whiten(self, values: Floats) -> Floats:
         """L⁻¹ values, (size, columns) row by row in memory, written over them."""
+        wide = max(self.band.shape[0] - 1, 1)
         if values.shape[1] * (self.band.shape[0] - 1) <= _FEW:
             values[...] = _banded_solve(self.band, values, transposed=False)
             return values
         assert values.flags.c_contiguous
-        wide, diagonals, lefts = self._blocks
-        for k, diagonal in enumerate(diagonals):
+        before, below = values[:0], np.zeros((wide, 0))
+        for k, (diagonal, next_below) in enumerate(self._blocks()):
             part = values[k * wide : (k + 1) * wide]
             rows = len(part)
             if k:
-                part -= lefts[k - 1, :rows] @ values[(k - 1) * wide : k * wide]
+                part -= below[:rows] @ before
             # Xᵀ Lᵀ = Bᵀ: row-major blocks are column-major transposes, solved where they are.
             blas.dtrsm(1.0, diagonal[:rows, :rows].T, part.T, side=1, lower=0, overwrite_b=1)
+            before, below = part, next_below
         return values
 
     def whiten_back(self, values: Floats) -> Floats:

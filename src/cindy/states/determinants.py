@@ -2,7 +2,7 @@
 
 The density of the measurements whose rows have the residual r is
 
-    −2 log p(Ξ) = rᵀ S⁻¹ r + log det S − 2 log |det B₂|,     B = D − W J(Ξ),   S = B Σ Bᵀ + q h .
+    −2 log p(Ξ) = rᵀ S⁻¹ r + log det S − 2 log |det B₂|,     B = D − W J(Ξ),   S = B Σ Bᵀ + K .
 
 Least squares on the white rows minimises the first part alone. Where what the law leaves unexplained, q, is
 small beside the noise the two determinants cancel. Where motion is kicked they do not: W looks at samples
@@ -11,8 +11,9 @@ that a kick has already moved, and least squares takes that for drift. The gradi
     g_ki = −2 tr(S⁻¹ W E_ki Σ Bᵀ) + 2 tr(B₂⁻¹ W E_ki),       E_ki at sample m: e_i ∇ψ_k(x_m)ᵀ
          = Σ_m Σ_j ∂ψ_k/∂x_j(x_m) M_m[j, i],   M_m = 2 (B₂⁻¹ W)_mm − 2 (Σ Bᵀ S⁻¹ W)_mm ,
 
-so that the blocks M_m, which no candidate enters, serve all of them. As Σ → 0, g tends to q times Itô's
-correction; as q → 0 it vanishes. The blocks are found in time linear in the samples:
+so that the blocks M_m, which no candidate enters, serve all of them. K, the covariance of kicks
+(`forcing.py`), is kept as it is: the score stays unbiased, since E r rᵀ = S. As Σ → 0, g tends to q times
+Itô's correction; as q → 0 it vanishes. The blocks are found in time linear in the samples:
 
 1. S and B₂ are block tridiagonal. Eliminate every second block, and every second of the rest, until one is
    left (cyclic reduction); then go back for the blocks of the inverse on the three diagonals (Takahashi,
@@ -22,52 +23,170 @@ correction; as q → 0 it vanishes. The blocks are found in time linear in the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
-from cindy._types import Floats
+from cindy._arrays import Floats
+from cindy.states.banded import Factor
 from cindy.states.grid import Grid
 from cindy.states.linearised import Linearised
 
-__all__ = ["determinant_slopes", "inverse_blocks"]
+__all__ = [
+    "determinant_slopes",
+    "estimated_slopes",
+    "flow_factors",
+    "inverse_at_samples",
+    "inverse_at_steps",
+    "inverse_blocks",
+]
 
 Ints = NDArray[np.intp]
 
+_PROBES = 8
+"""Random signs by which blocks of many states are estimated: their error is 1/√8 of the standard error that
+the determinants alone would give a coefficient. A bound on work, not varied."""
 
-def determinant_slopes(linear: Linearised, variance: Floats, error: Floats) -> Floats:
-    """(stretches, samples, states j, states i): M, the derivative of both determinants by J_m[i, j]."""
+
+def determinant_slopes(linear: Linearised, variance: Floats, near: Floats) -> Floats:
+    """(stretches, samples, states j, states i): M, the derivative of both determinants by J_m[i, j].
+
+    near: the blocks of S⁻¹ that `inverse_blocks` gives
+    """
     with np.errstate(all="ignore"):  # of states that run away
-        return 2.0 * (_of_the_flow(linear) - _of_the_noise(linear, variance, error))
+        return 2.0 * (_of_the_flow(linear) - _of_the_noise(linear, variance, near))
+
+
+def estimated_slopes(linear: Linearised, factors: Sequence[Factor], variance: Floats) -> Floats:
+    """M as in `determinant_slopes`, estimated by random signs z: A_mm is the mean of (A z)_m z_mᵀ.
+
+    Exact blocks take time with the cube of the states, this with the square (Bekas, Kokiopoulou, Saad,
+    Appl. Numer. Math. 57, 2007). The same signs serve every stretch and every step, so that the order of
+    trajectories does not matter and iterations converge.
+
+    factors: of S, a stretch each
+    """
+    record = linear.record
+    grid, d = record.grid, record.states
+    rng = np.random.default_rng(0)
+    total = np.zeros((*linear.x.shape, d))
+    signs = rng.choice([-1.0, 1.0], size=(_PROBES, grid.samples, d))
+    moved = np.stack([grid.integrals(sign[None])[0] for sign in signs], axis=-1).reshape(-1, _PROBES)
+    for k, (flow, factor) in enumerate(zip(flow_factors(linear), factors, strict=True)):
+        if flow is None:
+            raise np.linalg.LinAlgError("B₂ is singular")
+        ahead = flow.solved(moved).reshape(grid.rows, d, _PROBES)
+        weighed = factor.whiten_back(factor.whiten(moved.copy())).reshape(grid.rows, d, _PROBES)
+        for p, sign in enumerate(signs):
+            back = grid.integrals_back(weighed[None, ..., p])
+            pulled = grid.differences_back(weighed[None, ..., p])[0]
+            pulled -= (back[0, :, None, :] @ linear.jacobian[k])[:, 0]
+            change = -record.spread[k] * variance * pulled
+            change[grid.order :] += ahead[..., p]
+            total[k] += change[:, :, None] * sign[:, None, :]
+    return 2.0 * total / _PROBES
+
+
+@dataclass(frozen=True, eq=False)
+class FlowFactor:
+    """The LU factors of B₂ of one stretch, in LAPACK's band storage."""
+
+    lu: Floats
+    pivots: Ints
+    below: int
+    above: int
+
+    @property
+    def diagonal(self) -> Floats:
+        return np.asarray(self.lu[self.below + self.above])
+
+    def solved(self, values: Floats) -> Floats:
+        """B₂⁻¹ values, (size, columns)."""
+        solution, _ = lapack.dgbtrs(self.lu, self.below, self.above, values, self.pivots)
+        return np.asarray(solution)
+
+
+def flow_factors(linear: Linearised) -> Iterator[FlowFactor | None]:
+    """Of B₂ = B without the columns of the first samples, for every stretch; None where it is singular."""
+    grid, d = linear.record.grid, linear.record.states
+    k = np.arange(grid.rows)
+    first = grid.start - grid.order
+    before, behind = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
+    kl, ku = (before + 1) * d - 1, (behind + 1) * d - 1
+    state = np.arange(d)
+    for jacobian in linear.jacobian:
+        band = np.zeros((2 * kl + ku + 1, grid.rows * d), order="F")
+        for p in range(grid.width):
+            inside = first + p >= 0
+            row, column = k[inside], first[inside] + p
+            block = -grid.integral[inside, p, None, None] * jacobian[column + grid.order]
+            block[:, state, state] += grid.difference[inside, p, None]
+            at = (row - column)[:, None, None] * d + state[:, None] - state + kl + ku
+            band[at, (column * d)[:, None, None] + np.broadcast_to(state, (d, d))] = block
+        lu, pivots, info = lapack.dgbtrf(band, kl, ku, overwrite_ab=1)
+        yield None if info > 0 else FlowFactor(lu, pivots, kl, ku)
 
 
 def inverse_blocks(linear: Linearised, variance: Floats, error: Floats) -> tuple[Floats, Ints, Ints]:
     """S⁻¹ near its diagonal: blocks (stretches, pairs, states, states) of rows k and k + o; and k and o."""
     places = _covariance_places(linear.record.grid, linear.record.states)
     band = linear.bands(variance, error)
-    inverse = _selected_inverse(places.band.blocks(band[:, places.column, places.offset]))
+    with np.errstate(all="ignore"):
+        inverse = _selected_inverse(places.band.blocks(band[:, places.column, places.offset]))
     return places.pairs.entries(inverse), places.rows, places.offsets
 
 
-def _of_the_noise(linear: Linearised, variance: Floats, error: Floats) -> Floats:
-    """(Σ Bᵀ S⁻¹ W)_mm."""
-    record, d = linear.record, linear.record.states
-    places = _covariance_places(record.grid, d)
-    near = inverse_blocks(linear, variance, error)[0]
-    near = np.moveaxis(near, 0, 1).reshape(len(places.offsets), -1)
-    # (D, W), (W, D) and (W, W) of row k and row k + o at the samples of row k; the other half by symmetry.
-    shape = record.grid.samples, record.stretches, d, d
-    ahead, behind, both = ((matrix @ near).reshape(shape) for matrix in places.products)
-    behind, again = (
-        (matrix @ (near * (places.offsets > 0)[:, None])).reshape(shape) for matrix in places.products[1:]
+def inverse_at_samples(linear: Linearised, near: Floats) -> Floats:
+    """(stretches, samples, states, states): the diagonal blocks of Bᵀ S⁻¹ B, whose traces noise has."""
+    return _collected(linear.record.grid, linear.jacobian, near)
+
+
+def inverse_at_steps(linear: Linearised, near: Floats) -> Floats:
+    """(stretches, rows, states, states): those of Aᵀ S⁻¹ A + Jᵀ S⁻¹ J h²/12, whose traces kicks have."""
+    own = near[:, _covariance_places(linear.record.grid, linear.record.states).offsets == 0]
+    forced = linear.forced
+    if forced is None:
+        return own
+    jacobian = forced.jacobian[:, : own.shape[1]]
+    moment = np.swapaxes(jacobian, -1, -2) @ own @ jacobian * (forced.grid.step**2 / 12.0)[:, None, None]
+    return _collected(forced.grid.steps, forced.jacobian, near)[:, : own.shape[1]] + moment
+
+
+def _collected(grid: Grid, jacobian: Floats, near: Floats) -> Floats:
+    """The diagonal blocks of Mᵀ S⁻¹ M for M = D − W J."""
+    both, mixed, integral = _sums(grid, near)
+    crossed = mixed @ jacobian
+    back = np.swapaxes(jacobian, -1, -2) @ integral @ jacobian
+    return np.asarray(both - crossed - np.swapaxes(crossed, -1, -2) + back)
+
+
+def _sums(grid: Grid, near: Floats) -> tuple[Floats, Floats, Floats]:
+    """(stretches, samples, d, d) each: the diagonal blocks of Dᵀ S⁻¹ D, Dᵀ S⁻¹ W and Wᵀ S⁻¹ W."""
+    d = near.shape[-1]
+    places = _covariance_places(grid, d)
+    shape = grid.samples, len(near), d, d
+    flat = np.moveaxis(near, 0, 1).reshape(len(places.offsets), -1)
+    # Row k and row k + o at the samples of row k; the other half by symmetry.
+    beyond = flat * (places.offsets > 0)[:, None]
+    here = [matrix @ flat for matrix in places.products]
+    mirrored = [matrix @ beyond for matrix in places.products]
+    pairs = ((here[0], mirrored[0]), (here[1], mirrored[2]), (here[3], mirrored[3]))
+    both, mixed, integral = (
+        np.moveaxis(a.reshape(shape) + np.swapaxes(b.reshape(shape), -1, -2), 0, 1) for a, b in pairs
     )
-    difference = np.moveaxis(ahead + np.swapaxes(behind, -1, -2), 0, 1)
-    integral = np.moveaxis(both + np.swapaxes(again, -1, -2), 0, 1)
-    pulled = difference - np.swapaxes(linear.jacobian, -1, -2) @ integral
-    return np.asarray((record.spread * variance)[..., None] * pulled)
+    return both, mixed, integral
+
+
+def _of_the_noise(linear: Linearised, variance: Floats, near: Floats) -> Floats:
+    """(Σ Bᵀ S⁻¹ W)_mm."""
+    _, mixed, integral = _sums(linear.record.grid, near)
+    pulled = mixed - np.swapaxes(linear.jacobian, -1, -2) @ integral
+    return np.asarray((linear.record.spread * variance)[..., None] * pulled)
 
 
 def _of_the_flow(linear: Linearised) -> Floats:
@@ -158,8 +277,8 @@ class _Blocks:
 class _CovariancePlaces:
     """Where the band of S goes, and what of its inverse belongs to a pair of rows (k, k + o).
 
-    rows, offsets: (pairs,) k and o; products: for D W, W D and W W, (samples, pairs) the
-        sums over the pairs at a sample
+    rows, offsets: (pairs,) k and o; products: for D D, D W, W D and W W, (samples, pairs)
+        the sums over the pairs at a sample
     """
 
     column: Ints
@@ -168,7 +287,7 @@ class _CovariancePlaces:
     pairs: _Blocks
     rows: Ints
     offsets: Ints
-    products: tuple[csr_array, csr_array, csr_array]
+    products: tuple[csr_array, ...]
 
 
 @lru_cache(maxsize=16)
@@ -182,7 +301,7 @@ def _covariance_places(grid: Grid, d: int) -> _CovariancePlaces:
     wide = max(height - 1, 1)
     offsets, k = np.nonzero(np.add.outer(np.arange(grid.reach + 1), np.arange(grid.rows)) < grid.rows)
     sums = []
-    for products in grid.products[1:]:
+    for products in grid.products:
         pointers = np.arange(0, len(k) * grid.width + 1, grid.width)
         shape = len(k), grid.samples
         sums.append(
@@ -197,7 +316,7 @@ def _covariance_places(grid: Grid, d: int) -> _CovariancePlaces:
         _Blocks.of(*_of_states(k, k + offsets, d), size, wide),
         k,
         offsets,
-        (sums[0], sums[1], sums[2]),
+        tuple(sums),
     )
 
 

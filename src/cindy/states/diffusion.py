@@ -2,19 +2,22 @@
 
 A law whose equations are kicked reads dx_i = F_i(x) dt + √q_i(x) dW_i, q_i(x) = Σ_j d_ij φ_j(x) ≥ 0, with φ
 the monomials of the states up to degree 2. Kicks act at the state before a step (Itô). With rows r of
-covariance S = B Σ Bᵀ + q h and z = S⁻¹ r the likelihood has, for the coefficients of one equation, the score
-and the information
+covariance S, z = S⁻¹ r, and kicks that reach the rows by A (`forcing.py`, whose second channel is left out
+here), a = Aᵀ z, the likelihood has, for the coefficients of one equation, the score and the average
+information
 
-    s_j = ½ Σ_k h φ_j(x_k) (z_k² − (S⁻¹)_kk),      I_jl = ½ Σ_k,m h² φ_j(x_k) (S⁻¹)_km² φ_l(x_m) ,
+    s_j = ½ Σ_k h φ_j(x_k) (a_k² − (Aᵀ S⁻¹ A)_kk),      I_jl = ½ (S_j z)ᵀ S⁻¹ (S_l z),   S_j = A (h φ_j) Aᵀ ,
 
 so that a step of scoring is a regression of squared innovations on the terms (Jazwinski 1970 has the filter,
-Breusch and Pagan 1979 the test that this becomes without measurement noise). The steps:
+Breusch and Pagan 1979 the test that this becomes without measurement noise). Correlations of the kicks of two
+equations have a score of the same kind. The steps:
 
 1. Begin with the constant q of the fitted law.
 2. Score all terms; of all supports of at most three terms, non-negative at the samples, take the one of least
    −2 log p + z*² k.
-3. Weigh the rows by the new q(x) and go on from 2 until the support comes back.
-4. Errors come from the average information (Gilmour, Thompson, Cullis 1995), which also holds the noise.
+3. Step to the correlations of kicks that are larger than chance.
+4. Weigh the rows by the new q(x) and go on from 2 until the support comes back.
+5. Errors come from the average information (Gilmour, Thompson, Cullis 1995), which also holds the noise.
 """
 
 from __future__ import annotations
@@ -25,22 +28,36 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.basis import Polynomial
-from cindy.errors import DataError
+from cindy.errors import DataError, require
 from cindy.states.autocorrelation import noise_memory
-from cindy.states.determinants import inverse_blocks
+from cindy.states.determinants import inverse_at_steps
 from cindy.states.fitting import FEW_ROWS
+from cindy.states.forcing import MONOMIALS, Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
+from cindy.states.record import Record
 
-__all__ = ["Diffusion", "Kicks", "estimate_kicks"]
+__all__ = ["Diffusion", "Kicks", "estimate_kicks", "kicked_everywhere", "kicked_rates"]
 
-_MONOMIALS = Polynomial(2)
 _CLEARLY = 1e-2
 """Model error from one sample to the next, in units of σ², from which it is told (benchmark: oddities)."""
 _SURE = 4.0
 """Standard errors by which a diffusion must differ from none."""
+_SHORT = 3.0
+"""Autocorrelation time, in samples, of what kicks leave in rows that take them for their own. Van der Pol's
+velocity has 1.6 without noise, missing terms mostly tens (benchmark: kicks)."""
+_DRAWS = 16
+"""Draws, and frequencies beside each other, over which the expected power of kicks is averaged: it is known
+to a tenth."""
+_BY_CHANCE = 1e-3
+"""How often kicks may seem to have a line in their spectrum. Kicked oscillators seen by their position have
+lines of 3 to 5 times the expected power, a force that was not measured one of 24 (benchmark: kicks)."""
+_ROUGH = 2.0
+"""Noise of an exact law over that of the differences of positions, from which kicks of rates are tried:
+kicked oscillators have hundreds, laws that hold 1 (benchmark: kicks)."""
 _MOST_TERMS = 3
 """Of a diffusion: 1, x and x² of one state."""
 _MANY = 21
@@ -49,8 +66,10 @@ _LEVEL = 0.05
 """Of significance, shared by the terms tried."""
 _ROUNDS = 5
 """Of weighing the rows anew; two or three are typical."""
-_FLOOR = 1e-3
-"""Of the mean: the least diffusion by which a row is weighed."""
+_TOGETHER = 0.05
+"""Correlation of kicks below which they are taken for independent."""
+_MOST_ALIKE = 0.95
+"""Correlation beyond which two kicks would be one, and their covariance singular."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +78,7 @@ class Diffusion:
 
     terms: names of φ; coef, coef_error: (terms, states), zero where a term is absent or nothing is kicked
     variables: the names that terms are made of
+    correlation: (states, states) of the kicks of the equations; None where they are independent
 
     >>> noise = Diffusion(("1", "x", "x^2"), np.array([[0.5], [0.0], [0.1]]), np.zeros((3, 1)), ("x",))
     >>> noise.variance(np.array([[2.0]]))
@@ -69,14 +89,26 @@ class Diffusion:
     coef: Floats
     coef_error: Floats
     variables: tuple[str, ...]
+    correlation: Floats | None = None
 
     def __post_init__(self) -> None:
-        names = _MONOMIALS.names(self.variables)
+        names = MONOMIALS.names(self.variables)
         if self.terms != names or self.coef.shape != self.coef_error.shape or len(self.coef) != len(names):
             raise DataError(
                 f"Diffusion: terms must be {', '.join(names)}, those of `variables` to degree 2, with a row "
                 f"of `coef` and `coef_error` for each, but there are {len(self.coef)} rows and the terms "
                 f"{', '.join(self.terms)}."
+            )
+        together = self.correlation
+        if together is not None and not (
+            together.shape == (self.coef.shape[1],) * 2
+            and np.array_equal(together, together.T)
+            and np.all(np.diagonal(together) == 1.0)
+            and np.linalg.eigvalsh(together)[0] >= 0.0
+        ):
+            raise DataError(
+                "Diffusion: `correlation` must hold the correlations of the kicks, one row and column "
+                f"for each of the {self.coef.shape[1]} equations, but it is {together.tolist()}."
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,21 +118,40 @@ class Diffusion:
             "variables": list(self.variables),
             "coef": self.coef.tolist(),
             "coef_error": self.coef_error.tolist(),
-        }
+        } | ({} if self.correlation is None else {"correlation": self.correlation.tolist()})
 
     @property
     def basis(self) -> Polynomial:
         """What `terms` name."""
-        return _MONOMIALS
+        return MONOMIALS
 
     @property
     def additive(self) -> bool:
         """Whether kicks are of one size everywhere."""
         return not np.any(self.coef[1:])
 
+    def to_sympy(self) -> list[Any]:
+        """The variances as SymPy expressions, one per equation, zero where nothing is kicked (extra: sympy).
+
+        Their roots stand before dW; `Model.to_sympy` gives the drift in the same symbols.
+
+        >>> noise = Diffusion(("1", "x", "x^2"), np.array([[0.5], [0], [0.1]]), np.zeros((3, 1)), ("x",))
+        >>> noise.to_sympy()
+        [0.1*x**2 + 0.5]
+        """
+        sympy = require("sympy", "sympy", "Diffusion.to_sympy")
+        products = [
+            sympy.Mul(*(sympy.Symbol(factor.variables[0]) ** factor.power for factor in term))
+            for term in self.basis.terms(self.variables)
+        ]
+        return [
+            sympy.Add(*(sympy.Float(column[j]) * products[j] for j in np.flatnonzero(column)))
+            for column in self.coef.T
+        ]
+
     def variance(self, x: Floats) -> Floats:
         """(n, states) at states (n, variables), never negative."""
-        return np.asarray(np.maximum(_MONOMIALS.evaluate(x, self.variables) @ self.coef, 0.0))
+        return np.asarray(np.maximum(MONOMIALS.evaluate(x, self.variables) @ self.coef, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,52 +159,145 @@ class Kicks:
     """What drives the equations beside their law.
 
     diffusion: of the equations sought; motion: with rows weighed by it, the same where it is constant
-    error: (states,) mean diffusion; correlation: (equations, equations) of the kicks
+    error: (states,) mean diffusion
     """
 
     diffusion: Diffusion
     motion: Motion
     error: Floats
-    correlation: Floats
+
+
+def kicked_everywhere(motion: Motion, fitted: Fitted) -> Motion | None:
+    """The motion with kicks of one size that act between samples too; None where kicks cannot be told.
+
+    Until then each row has a kick of its own, and what it leaves may remember a sample or two.
+    """
+    if not motion.parts or motion.records[0].grid.order != 1 or motion.rows < FEW_ROWS:
+        return None
+    large = _large(motion, fitted)
+    remembered = noise_memory(motion, fitted) if large.any() else []
+    if not any(one.time < _SHORT for one, much in zip(remembered, large, strict=False) if much):
+        return None
+    return replace(motion, forcing=Forcing.everywhere(motion.variables[: motion.states]))
+
+
+def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Motion, Fitted] | None:
+    """The motion with kicks of rates that nobody measured, and where to begin; None where there are none.
+
+    Positions alone may follow a law whose rates are kicked, or have much noise, and the likelihood has a
+    maximum for each. A search that comes from small model errors ends in the second. The way to the first
+    begins at the noise that the roughness of the data has, and at kicks that make up what was taken for
+    noise: an oscillator of frequency ω = v/x, driven by kicks of variance q, has the variance q / ω³ or so.
+
+    variance: (states,) of the noise, by differences
+    """
+    half = motion.states // 2
+    positions = np.arange(motion.states) < half
+    if motion.states != 2 * half or not np.array_equal(motion.known, positions):
+        return None
+    if not np.array_equal(motion.measured, positions) or motion.rows < FEW_ROWS:
+        return None
+    if np.all(fitted.variance[:half] < _ROUGH * variance[:half]):
+        return None
+    squares = np.mean(np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]) ** 2, axis=0)
+    frequency = np.sqrt(squares[half:] / np.maximum(squares[:half], 1e-300))
+    error = fitted.error.copy()
+    error[half:] = fitted.variance[:half] * frequency**3
+    forcing = Forcing.everywhere(motion.variables[: motion.states])
+    # Nothing is known of the rates beforehand, however quiet the positions are.
+    start = replace(fitted, error=error, variance=np.where(positions, variance, squares))
+    return replace(motion, forcing=forcing, memory=None), start
+
+
+def _random(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
+    """(states,): whether the kicks of each equation come without a pattern in time.
+
+    Smoothed kicks Aᵀ S⁻¹ r remember each other by as much as noise blurs them. So do those of rows that are
+    drawn from the model: at each frequency their mean power is what that of the data is expected to be, and
+    the power of s stretches over it is Γ(s)/s. A force that was not measured, or a missing term, has a line.
+    """
+    from scipy.special import gammainccinv
+
+    rng, random = np.random.default_rng(0), np.ones(motion.states, dtype=bool)
+    for white in motion.whitened(fitted):
+        if white is None:
+            return ~random
+        power = _power(white.linear.kicks_of(_innovations(motion, fitted, white))[0])
+        expected = np.zeros_like(power)
+        for _ in range(_DRAWS):
+            # Rows L ε have the covariance S, and S⁻¹ of them is L⁻ᵀ ε.
+            drawn = white.solved(rng.standard_normal(white.linear.target.size))
+            expected += _power(white.linear.kicks_of(drawn)[0]) / _DRAWS
+        near = np.ones(min(_DRAWS, len(power)))
+        shares = np.convolve(np.ones(len(power)), near, "same")
+        expected = np.stack([np.convolve(one, near, "same") / shares for one in expected.T], axis=1)
+        stretches = white.linear.record.stretches
+        limit = gammainccinv(stretches, _BY_CHANCE / len(power)) / stretches
+        random &= np.all(power < limit * expected, axis=0)
+    return random
+
+
+def _power(kicks: Floats) -> Floats:
+    """(frequencies, states) of kicks (stretches, steps, states), the mean taken away."""
+    spectrum = np.fft.rfft(kicks - kicks.mean(axis=1, keepdims=True), axis=1)
+    return np.asarray(np.mean(np.abs(spectrum) ** 2, axis=0)[1:])
+
+
+def _large(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
+    much = fitted.error * motion.step > _CLEARLY * motion.noise_beside_kicks(fitted)
+    return np.asarray(much & ~motion.known)
 
 
 def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
-    """The diffusion of the equations whose unexplained motion is large and has no memory; None without."""
-    if not motion.parts or motion.records[0].grid.order != 1 or motion.rows < FEW_ROWS:
-        return None
-    large = (fitted.error * motion.step > _CLEARLY * fitted.variance) & ~motion.known
-    remembered = noise_memory(motion, fitted) if large.any() else []
+    """The diffusion of the equations whose unexplained motion is large and has no memory; None without.
+
+    motion: one with kicks
+    """
+    assert motion.forcing is not None
+    remembered = noise_memory(motion, fitted)
     if len(remembered) != motion.states:
         return None
-    kicked = np.flatnonzero(large & np.array([one.white for one in remembered]))
+    white = np.array([one.white for one in remembered])
+    if not motion.measured.all():
+        # Rows of a state that nobody measured have their freedom spent on it, and are not white.
+        white = np.where(motion.measured, white, _random(motion, fitted))
+    kicked = np.flatnonzero(_large(motion, fitted) & white)
     if not len(kicked):
         return None
     variables = motion.variables[: motion.states]
-    names = _MONOMIALS.names(variables)
+    names = MONOMIALS.names(variables)
     coef = np.zeros((len(names), motion.states))
     coef[0, kicked] = fitted.error[kicked]
-    error, weighed = fitted.error, motion
-    seen: list[bytes] = []
+    correlation = motion.forcing.correlation
+    weighed, now = _weighed(motion, fitted, coef, correlation, kicked)
+    places = [(int(j), int(i)) for i in kicked for j in _tried(motion, int(i), names)]
+    places += [(-1 - int(i), int(j)) for i, j in combinations(kicked, 2)]
     for _ in range(_ROUNDS):
-        evidence = _Evidence.of(weighed, replace(fitted, error=error), coef, kicked)
-        new = coef.copy()
+        evidence = _Evidence.of(weighed, now, coef, places)
+        new, together = coef.copy(), evidence.correlated()
         for i in kicked:
-            new[:, i] = evidence.chosen(int(i), _tried(motion, int(i), names))
-        if not new[1:].any() and not coef[1:].any():
+            new[:, i] = evidence.chosen(int(i))
+        same = np.array_equal(new != 0, coef != 0) and np.array_equal(together != 0, correlation != 0)
+        coef, correlation = new, together
+        weighed, now = _weighed(motion, fitted, coef, correlation, kicked)
+        if same:
             break
-        coef = new
-        weighed, error = _weighed(motion, fitted, coef, kicked)
-        key = (coef != 0).tobytes()
-        if key in seen[-1:]:
-            break
-        seen.append(key)
-    final = replace(fitted, error=error)
-    evidence = _Evidence.of(weighed, final, coef, kicked)
-    spread = _errors(weighed, final, coef, kicked)
-    if not np.all(np.max(coef[:, kicked] / np.maximum(spread[:, kicked], 1e-300), axis=0) > _SURE):
+    spread = _Evidence.of(weighed, now, coef, places).errors()
+    # An equation that is driven by a kicked one may seem to have kicks of its own, nothing beside the others.
+    unsure = np.max(coef / np.maximum(spread, 1e-300), axis=0) <= _SURE
+    coef, spread = np.where(unsure, 0.0, coef), np.where(unsure, 0.0, spread)
+    if not coef.any():
         return None
-    told = Diffusion(names, coef[:, motion.sought], spread[:, motion.sought], variables)
-    return Kicks(told, weighed, error, evidence.correlation[np.ix_(motion.sought, motion.sought)])
+    sought = motion.sought
+    together = correlation[np.ix_(sought, sought)]
+    told = Diffusion(
+        names,
+        coef[:, sought],
+        spread[:, sought],
+        variables,
+        None if np.array_equal(together, np.eye(len(sought))) else together,
+    )
+    return Kicks(told, weighed, now.error)
 
 
 def _tried(motion: Motion, equation: int, names: Sequence[str]) -> Ints:
@@ -164,129 +308,159 @@ def _tried(motion: Motion, equation: int, names: Sequence[str]) -> Ints:
     return np.array([j for j, name in enumerate(names) if name in ("1", own, f"{own}^2")])
 
 
-def _values(motion: Motion, x: Floats, white: Whitened) -> Floats:
-    """(stretches, rows, terms) of the monomials at the states before each step."""
-    grid, variables = white.linear.record.grid, motion.variables[: motion.states]
-    before = x[:, grid.order - 1 : grid.order - 1 + grid.rows]
-    values = _MONOMIALS.evaluate(before.reshape(-1, motion.states), variables)
-    return values.reshape(*before.shape[:2], -1)
+def _weighed(
+    motion: Motion, fitted: Fitted, coef: Floats, correlation: Floats, kicked: Ints
+) -> tuple[Motion, Fitted]:
+    """The motion whose rows follow the diffusion, and the fitted law with the mean of it (states,)."""
+    values = [_values(motion, record, x) for record, x in zip(motion.records, fitted.x, strict=True)]
+    mean = fitted.error.copy()
+    mean[kicked] = np.maximum(np.concatenate(values) @ coef[:, kicked], 0.0).mean(axis=0)
+    shape = np.zeros(coef.shape)
+    shape[0] = 1.0
+    shape[:, kicked] = coef[:, kicked] / mean[kicked]
+    forcing = Forcing(motion.variables[: motion.states], shape, correlation)
+    return replace(motion, forcing=forcing), replace(fitted, error=mean)
+
+
+def _values(motion: Motion, record: Record, x: Floats) -> Floats:
+    """(stretches · rows, terms) of the monomials at the states before each step."""
+    before = x[:, : record.grid.rows].reshape(-1, motion.states)
+    return MONOMIALS.evaluate(before, motion.variables[: motion.states])
 
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """What squared innovations say of the coefficients of all monomials, equation by equation.
+    """Score and average information of the diffusion's numbers, of the noise's last.
 
-    now: (terms, states) where the score is taken; score: (states, terms); information: (states, terms, terms)
-    points: (n, terms) monomials at some of the rows, where q must not be negative
+    places: (term, equation) of a coefficient, or (−1 − i, j) of a correlation of equations i and j
+    now: (terms, states) where the score is taken; correlation: the same of those
+    score, information: of the places; of the noise, which has no score here, behind them
+    expected: (states, terms, terms) of the rows' own blocks. The average information moves with the score,
+        and a choice by it takes chance for terms
+    points: (n, terms) monomials at the rows, where q must not be negative
     """
 
+    places: list[tuple[int, int]]
     now: Floats
+    correlation: Floats
     score: Floats
     information: Floats
+    expected: Floats
     points: Floats
-    correlation: Floats
 
     @classmethod
-    def of(cls, motion: Motion, fitted: Fitted, now: Floats, kicked: Ints) -> _Evidence:
-        d, terms = motion.states, len(now)
-        score, information = np.zeros((d, terms)), np.zeros((d, terms, terms))
-        points, products = [], np.zeros((d, d))
+    def of(cls, motion: Motion, fitted: Fitted, now: Floats, places: list[tuple[int, int]]) -> _Evidence:
+        assert motion.forcing is not None
+        noisy = np.flatnonzero(motion.measured & (fitted.variance > 10.0 * motion.floor))
+        score, information = np.zeros(len(places)), np.zeros((len(places) + len(noisy),) * 2)
+        points, expected = [], np.zeros((motion.states, len(now), len(now)))
         for white, x in zip(motion.whitened(fitted), fitted.x, strict=True):
             if white is None:
                 continue
-            linear = white.linear
+            linear, forced = white.linear, white.linear.forced
+            assert forced is not None
             z = _innovations(motion, fitted, white)
-            values = _values(motion, x, white)
-            near, k, o = inverse_blocks(linear, fitted.variance, fitted.error)
-            own = near[:, o == 0][..., np.arange(d), np.arange(d)]
-            step = linear.record.grid.step
-            standard = (z / np.sqrt(own)).reshape(-1, d)
-            products += standard.T @ standard
-            points.append(values.reshape(-1, terms))
-            for i in kicked:
-                score[i] += 0.5 * np.einsum("k,skt,sk->t", step, values, z[..., i] ** 2 - own[..., i])
-                weights = 0.5 * step[k] * step[k + o] * near[..., i, i] ** 2 * np.where(o > 0, 2.0, 1.0)
+            values = _values(motion, linear.record, x)
+            points.append(values)
+            values = values.reshape(*z.shape[:2], -1)
+            kicks, size = linear.kicks_of(z), forced.size * np.sqrt(fitted.error)
+            weighted = linear.weighted(fitted.error, kicks)
+            near, k, o = white.inverse
+            inverse = inverse_at_steps(linear, near)
+            steps = linear.record.grid.step
+            for i in {i for j, i in places if j >= 0}:
+                weights = 0.5 * steps[k] * steps[k + o] * near[..., i, i] ** 2 * np.where(o > 0, 2.0, 1.0)
                 part = np.einsum("spa,sp,spb->ab", values[:, k], weights, values[:, k + o], optimize=True)
-                information[i] += (part + part.T) / 2.0
-        every = np.concatenate(points)
-        size = np.sqrt(np.diagonal(products))
-        return cls(now, score, information, every, products / np.outer(size, size))
+                expected[i] += (part + part.T) / 2.0
+            pull = np.sum(kicks * weighted, axis=0)
+            pull -= np.einsum("skij,skji->ski", forced.covariance(fitted.error), inverse)
+            columns = np.zeros((*z.shape, len(information)))
+            for place, (j, i) in enumerate(places):
+                only = np.zeros_like(kicks)
+                if j < 0:
+                    both = size[..., i] * size[..., -1 - j]
+                    only[..., i], only[..., -1 - j] = both * kicks[..., -1 - j], both * kicks[..., i]
+                    products = np.sum(kicks[..., i] * kicks[..., -1 - j], axis=0)
+                    score[place] += np.sum(both * (products - inverse[..., i, -1 - j]))
+                else:
+                    share = values[..., j] * linear.record.grid.step / size[..., i] ** 2
+                    score[place] += 0.5 * np.sum(share * pull[..., i])
+                    only[..., i] = kicks[..., i]
+                    other = linear.weighted(fitted.error, only)
+                    only[..., i] = weighted[..., i]
+                    only = share[..., None] * (only + other) / 2.0
+                columns[..., place] = linear.kicked(only)
+            back = linear.noise_of(z)
+            for place, i in enumerate(noisy.tolist(), start=len(places)):
+                only = np.zeros_like(back)
+                seen = np.where(linear.record.missing, 0.0, linear.record.spread)[..., i]
+                only[..., i] = fitted.variance[i] * seen * back[..., i]
+                columns[..., place] = linear.moved(only)
+            table = white.white(columns)
+            information += 0.5 * table.T @ table
+        return cls(
+            places, now, motion.forcing.correlation, score, information, expected, np.concatenate(points)
+        )
 
-    def chosen(self, i: int, tried: Ints) -> Floats:
+    def chosen(self, i: int) -> Floats:
         """(terms,) of least −2 log p + z*² k among supports whose diffusion is nowhere negative."""
         from scipy.special import ndtri
 
-        price = float(ndtri(1.0 - _LEVEL / (2.0 * len(tried)))) ** 2
-        pull = self.score[i] + self.information[i] @ self.now[:, i]
+        mine = np.array([p for p, (j, equation) in enumerate(self.places) if j >= 0 and equation == i])
+        terms = np.array([self.places[p][0] for p in mine])
+        price = float(ndtri(1.0 - _LEVEL / (2.0 * len(mine)))) ** 2
+        constant = mine[terms == 0][0]
+        curved = self.expected[i][np.ix_(terms, terms)]
+        curved = curved * (self.information[constant, constant] / self.expected[i][0, 0])
+        pull = self.score[mine] + curved @ self.now[terms, i]
         # Those of one size, times the spread of φ, so that units of the states do not matter to the solution.
-        size = np.sqrt(np.maximum(np.diagonal(self.information[i]), 1e-300))
+        size = np.sqrt(np.maximum(np.diagonal(curved), 1e-300))
         best, least = self.now[:, i], np.inf
         for count in range(1, _MOST_TERMS + 1):
-            for support in combinations(tried, count):
+            for support in combinations(range(len(mine)), count):
                 here = np.array(support)
-                matrix = self.information[i][np.ix_(here, here)] / np.outer(size[here], size[here])
+                matrix = curved[np.ix_(here, here)] / np.outer(size[here], size[here])
                 scaled = np.linalg.lstsq(matrix, pull[here] / size[here], rcond=1e-10)[0]
                 value = -float(scaled @ (pull[here] / size[here])) + price * count
                 if value >= least:
                     continue
-                coef = np.zeros(len(pull))
-                coef[here] = scaled / size[here]
+                coef = np.zeros(len(self.now))
+                coef[terms[here]] = scaled / size[here]
                 if np.min(self.points @ coef) >= 0.0:
                     best, least = coef, value
         return best
+
+    def correlated(self) -> Floats:
+        """(states, states): correlations of kicks one step of scoring further, those by chance left out."""
+        matrix = np.eye(len(self.correlation))
+        for place, (j, i) in enumerate(self.places):
+            if j < 0:
+                curved = self.information[place, place]
+                value = self.correlation[i, -1 - j] + self.score[place] / curved
+                if abs(value) > max(_SURE / np.sqrt(curved), _TOGETHER):
+                    matrix[i, -1 - j] = matrix[-1 - j, i] = np.clip(value, -_MOST_ALIKE, _MOST_ALIKE)
+        if np.linalg.eigvalsh(matrix)[0] <= 0.0:
+            return self.correlation
+        return matrix
+
+    def errors(self) -> Floats:
+        """(terms, states) standard errors, noise of the measurements being uncertain too."""
+        count = len(self.places)
+        present = [self.correlation[i, -1 - j] if j < 0 else self.now[j, i] for j, i in self.places]
+        used = np.flatnonzero(present)
+        every = np.array([*used, *range(count, len(self.information))])
+        total = self.information[np.ix_(every, every)]
+        size = np.sqrt(np.maximum(np.diagonal(total), 1e-300))
+        covariance = np.linalg.pinv(total / np.outer(size, size), rcond=1e-10) / np.outer(size, size)
+        error = np.zeros(self.now.shape)
+        for place, p in enumerate(used):
+            j, i = self.places[p]
+            if j >= 0:
+                error[j, i] = np.sqrt(max(covariance[place, place], 0.0))
+        return error
 
 
 def _innovations(motion: Motion, fitted: Fitted, white: Whitened) -> Floats:
     """(stretches, rows, states): z = S⁻¹ r."""
     table = motion.table(white, fitted.law, fitted.coef)
     return white.solved(table[:, -1] - table[:, :-1] @ fitted.coef)
-
-
-def _weighed(motion: Motion, fitted: Fitted, coef: Floats, kicked: Ints) -> tuple[Motion, Floats]:
-    """The motion whose rows follow the diffusion, and the mean of it (states,)."""
-    values = []
-    for white, x in zip(motion.whitened(fitted), fitted.x, strict=True):
-        assert white is not None
-        values.append(np.maximum(_values(motion, x, white) @ coef, 0.0))
-    total = sum(one.sum(axis=(0, 1)) for one in values)
-    mean = fitted.error.copy()
-    mean[kicked] = (total / sum(one.shape[0] * one.shape[1] for one in values))[kicked]
-    records = []
-    for record, one in zip(motion.records, values, strict=True):
-        factor = np.ones(one.shape)
-        factor[..., kicked] = np.maximum(one[..., kicked] / mean[kicked], _FLOOR)
-        records.append(replace(record, kicks=factor))
-    return motion.part(records), mean
-
-
-def _errors(motion: Motion, fitted: Fitted, coef: Floats, kicked: Ints) -> Floats:
-    """(terms, states) standard errors, noise of the measurements being uncertain too.
-
-    ½ (S_a z)ᵀ S⁻¹ (S_b z), with S_a the derivative of S by a coefficient or by a variance of the noise.
-    """
-    places = [(int(j), int(i)) for i in kicked for j in np.flatnonzero(coef[:, i])]
-    noisy = np.flatnonzero(motion.measured & (fitted.variance > 10.0 * motion.floor))
-    total = np.zeros((len(places) + len(noisy),) * 2)
-    for white, x in zip(motion.whitened(fitted), fitted.x, strict=True):
-        if white is None:
-            continue
-        record = white.linear.record
-        z, values = _innovations(motion, fitted, white), _values(motion, x, white)
-        columns = np.zeros((*z.shape, len(total)))
-        for place, (j, i) in enumerate(places):
-            columns[..., i, place] = record.grid.step[:, None].T * values[..., j] * z[..., i]
-        back = white.linear.noise_of(z)
-        for place, i in enumerate(noisy.tolist(), start=len(places)):
-            only = np.zeros_like(back)
-            only[..., i] = (
-                fitted.variance[i] * np.where(record.missing, 0.0, record.spread)[..., i] * back[..., i]
-            )
-            columns[..., place] = white.linear.moved(only)
-        table = white.white(columns)
-        total += 0.5 * table.T @ table
-    size = np.sqrt(np.maximum(np.diagonal(total), 1e-300))
-    covariance = np.linalg.pinv(total / np.outer(size, size), rcond=1e-10) / np.outer(size, size)
-    error = np.zeros(coef.shape)
-    for place, (j, i) in enumerate(places):
-        error[j, i] = np.sqrt(max(covariance[place, place], 0.0))
-    return error

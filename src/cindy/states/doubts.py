@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import MISSING
 
 __all__ = ["doubted", "growing", "without_outliers"]
 
-_FAR = 6.0
-"""Standard deviations beyond which a measurement is an outlier: chance makes one in 5e8. With 4 errors
-are larger by 2 % (benchmark: constants)."""
-_UNEQUAL = 1.5
-"""Ratio of variances from which trajectories have noise of their own (benchmark: damage)."""
+
+@dataclass(frozen=True)
+class _Doubt:
+    """When samples, runs or a constant noise are doubted."""
+
+    far: float = 6.0
+    """Standard deviations beyond which a measurement is an outlier: chance makes one in 5e8. With 4 errors
+    are larger by 2 % (benchmark: constants)."""
+    unequal: float = 1.5
+    """Ratio of variances from which trajectories have noise of their own (benchmark: damage)."""
+    least: float = 1e-6
+    """Share of the noise that a trajectory has at least: one at rest is met exactly."""
+    clearly: float = 30.0
+    """Units of −2 log p by which noise must be seen to grow (benchmarks: solver_made, damage)."""
+    few: int = 50
+    """Measurements of a state below which a trend of their noise is not looked for."""
 
 
-_LEAST = 1e-6
-"""Share of the noise that a trajectory has at least: one at rest is met exactly."""
+_DOUBT = _Doubt()
+
+
 _GROWTH = 10.0 ** np.arange(-1.0, 4.1, 0.5)
 """Noise that grows with the state beside the constant one, at the mean square of the state."""
-_CLEARLY = 30.0
-"""Units of −2 log p by which noise must be seen to grow (benchmarks: solver_made, damage)."""
-_FEW = 50
-"""Measurements of a state below which a trend of their noise is not looked for."""
 
 
 def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
@@ -37,7 +45,7 @@ def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
     noise = _robust(motion, fitted)
     records, count = [], 0
     for record, x in zip(motion.records, fitted.x, strict=True):
-        far = (np.abs(record.y - x) > _FAR * noise * np.sqrt(record.spread)) & ~record.missing
+        far = (np.abs(record.y - x) > _DOUBT.far * noise * np.sqrt(record.spread)) & ~record.missing
         count += int(far.sum())
         values = np.where(far, x, record.y)
         records.append(replace(record, y=values, spread=np.where(far, MISSING, record.spread)))
@@ -57,12 +65,12 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
         noise = np.concatenate(
             [((r.y - x)[..., j] ** 2 / r.spread[..., j])[s] for (r, x), s in zip(pairs, seen, strict=True)]
         )
-        if len(size) < _FEW or not noise.any():
+        if len(size) < _DOUBT.few or not noise.any():
             continue
         tried = np.concatenate([[0.0], _GROWTH / max(float(np.mean(size)), 1e-300)])
         shapes = 1.0 + tried[:, None] * size
         value = np.sum(np.log(shapes), axis=1) + len(size) * np.log(np.mean(noise / shapes, axis=1))
-        if value[0] - value.min() > _CLEARLY:
+        if value[0] - value.min() > _DOUBT.clearly:
             rates[j] = tried[int(np.argmin(value))]
             states.append(j)
     if not states:
@@ -87,12 +95,12 @@ def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
     if len(known) < 2:
         return None
     logs = np.array([abs(np.log(factor[k])) for k in known])
-    limits = np.array([max(np.log(_UNEQUAL), 5.0 * np.sqrt(2.0 / sizes[k])) for k in known])
+    limits = np.array([max(np.log(_DOUBT.unequal), 5.0 * np.sqrt(2.0 / sizes[k])) for k in known])
     if not (logs > limits).any():
         return None
     records = []
     for record in motion.records:
-        own = np.array([max(factor.get(int(k), 1.0), _LEAST) for k in record.source])[:, None, None]
+        own = np.array([max(factor.get(int(k), 1.0), _DOUBT.least) for k in record.source])[:, None, None]
         records.append(replace(record, spread=np.where(record.missing, record.spread, record.spread * own)))
     return motion.part(records)
 

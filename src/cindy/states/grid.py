@@ -6,26 +6,39 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 
 __all__ = ["Grid", "grid_of", "map_grid"]
 
 Ints = NDArray[np.intp]
 
-_POINTS = 9
-"""Samples under a local polynomial: with 6 its error shows as false terms at 1 % noise (chaotic)."""
-_NODES = 6
-"""Of the Gauss-Legendre rule: exact to degree 11, a polynomial of degree 8 times a straight line."""
-_FEW_ALIKE = 40
-"""Rows alike for which going along them in step is worth it."""
-_SWELL = 10.0
-"""Integration weights whose sizes add up to more than this times the step magnify noise: lower degree.
 
-One-sided rows at the ends of an even grid reach 8."""
+@dataclass(frozen=True)
+class _Nodes:
+    """How integrals over steps are formed from values at instants."""
+
+    points: int = 9
+    """Samples under a local polynomial: with 6 its error shows as false terms at 1 % noise (chaotic)."""
+    nodes: int = 6
+    """Of the Gauss-Legendre rule: exact to degree 11, a polynomial of degree 8 times a straight line."""
+    sparse: float = 0.5
+    """Share of the entries of a pair of rows below which zeros are skipped, which then takes less time."""
+    in_step: int = 512
+    """Rows whose covariances are made at once: what they take stays in a cache."""
+    few_alike: int = 40
+    """Rows alike for which going along them in step is worth it."""
+    swell: float = 10.0
+    """Integration weights whose sizes add up to more than this times the step magnify noise: lower degree.
+
+    One-sided rows at the ends of an even grid reach 8."""
+
+
+_NODES_OF = _Nodes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +115,62 @@ class Grid:
         edges = np.concatenate([[0], np.flatnonzero(~same) + 1, [self.rows]])
         longest = int(np.argmax(np.diff(edges)))
         rows = slice(int(edges[longest]), max(int(edges[longest + 1]) - self.reach, int(edges[longest])))
-        if rows.stop - rows.start < _FEW_ALIKE:
+        if rows.stop - rows.start < _NODES_OF.few_alike:
             rows = slice(0, 0)
         weights = np.hstack([products[rows.start] for products in self.products])
         used = np.flatnonzero(np.any(weights, axis=0))
         return rows, used, np.asarray(weights[:, used])
+
+    def banded(self, kinds: Floats) -> Floats:
+        """(stretches, rows, d, (reach + 1) d): the lower band of M V Mᵀ, column by column, M = D − W J.
+
+        kinds: (4, stretches, samples, d²) V, −V Jᵀ, −J V and J V Jᵀ at the samples
+        """
+        d = round(np.sqrt(kinds.shape[-1]))
+        band = np.zeros((kinds.shape[1], self.rows, d, (self.reach + 1) * d))
+        rows, used, weights = self.alike
+        # A sparse law couples few of many states: entries that are zero at every sample are skipped.
+        entries = np.flatnonzero(kinds.any(axis=(0, 1, 2)))
+        sparse = len(entries) < _NODES_OF.sparse * d * d
+        some = np.ascontiguousarray(kinds[..., entries]) if sparse else kinds
+        for begin in range(rows.start, rows.stop, _NODES_OF.in_step):
+            at = slice(begin, min(begin + _NODES_OF.in_step, rows.stop))
+            first = int(self.start[begin])
+            for c in range(len(band)):
+                seen = some[:, c, first : first + at.stop - at.start + self.width - 1]
+                sums = weights @ _shifted(seen, self.width, used)
+                if sparse:
+                    whole = np.zeros((len(sums), at.stop - at.start, d * d))
+                    whole[..., entries] = sums.reshape(len(sums), -1, len(entries))
+                    sums = whole
+                _enter(band[c : c + 1, at], sums.reshape(len(sums), 1, -1, d, d))
+        for at in (slice(0, rows.start), slice(rows.stop, self.rows)):
+            if at.stop > at.start:
+                near = zip(self.products, kinds[:, :, self.window[at]], strict=True)
+                sums = sum(products[at] @ kind for products, kind in near)
+                _enter(band[:, at], np.moveaxis(sums, 2, 0).reshape(-1, *sums.shape[:2], d, d))
+        return band
+
+    @cached_property
+    def steps(self) -> Grid:
+        """How what happens within the steps reaches the rows: weights of steps in the place of samples.
+
+        A jump δ of the states within step j moves F by J δ from then on. Row k has the integral of F over its
+        step, and takes the sum over the samples behind the jump for it: it is wrong by C_kj J δ, C_kj being
+        the time within step k behind the middle of step j less the weights of those samples. So D stands for
+        the jump itself and −W for C. There is one step more than there are, so that shapes stay.
+        """
+        k, place = np.arange(self.rows), np.arange(self.width)
+        own = k - self.start
+        behind = np.cumsum(self.integral[:, ::-1], axis=1)[:, ::-1]
+        length = behind[:, :1]
+        after = np.concatenate([behind[:, 1:], np.zeros((self.rows, 1))], axis=1)
+        carried = np.where(place < own[:, None], length, 0.0) - after
+        carried[k, own] += length[:, 0] / 2.0
+        carried[:, -1] = 0.0
+        jump = np.zeros((self.rows, self.width))
+        jump[k, own] = 1.0
+        return Grid(self.t, self.order, self.start, jump, -carried, self.step)
 
     def coarser(self, degree: int) -> Floats:
         """(rows, width): the integrals by polynomials of lower degree through the same samples."""
@@ -170,6 +234,30 @@ def _along(matrix: csr_array, values: Floats) -> Floats:
     return np.moveaxis(np.asarray(made).reshape(len(made), *moved.shape[1:]), 0, 1)
 
 
+def _shifted(kinds: Floats, width: int, used: Ints) -> Floats:
+    """(used, rows · entries): what each row meets at some of its kinds · width places, row by row."""
+    count, samples, entries = kinds.shape
+    step = kinds.itemsize
+    along = (kinds.strides[0], entries * step, step)
+    places = as_strided(kinds, (count, width, (samples - width + 1) * entries), along)
+    return np.asarray(places[np.divmod(used, width)])
+
+
+def _enter(band: Floats, blocks: Floats) -> None:
+    """Blocks (reach + 1, stretches, rows, d, d) of row k with row k + o, into the lower band of S.
+
+    band: (stretches, rows, d, kd + 1)
+    """
+    d = blocks.shape[-1]
+    for a in range(d):
+        band[..., a, : d - a] = blocks[0][..., a, a:]
+    # Element (a, b) of block o lies at o · d + b − a of column a.
+    step = band.itemsize
+    along = (d * step, *band.strides[:2], band.strides[2] - step, step)
+    beyond = as_strided(band[..., d:], (len(blocks) - 1, *blocks.shape[1:]), along)
+    beyond[...] = blocks[1:]
+
+
 def grid_of(t: Floats, order: int = 1) -> Grid:
     """The grid of these times; equal grids, up to a shift in time, are made once."""
     steps = np.diff(t)
@@ -198,7 +286,7 @@ def _uneven(times: bytes, order: int) -> Grid:
 
 
 def _made(t: Floats, order: int, *, even: bool) -> Grid:
-    rows, width = len(t) - order, min(_POINTS, len(t))
+    rows, width = len(t) - order, min(_NODES_OF.points, len(t))
     k = np.arange(rows)
     start = np.clip(k - (width - order) // 2, 0, len(t) - width)
     steps = np.diff(t)
@@ -228,12 +316,12 @@ def _made(t: Floats, order: int, *, even: bool) -> Grid:
 
 def _integrals(t: Floats, order: int) -> Floats:
     """(rows, width): weights of ∫ kernel F; the kernel is 1 over a step, or a hat over two."""
-    rows, width = len(t) - order, min(_POINTS, len(t))
+    rows, width = len(t) - order, min(_NODES_OF.points, len(t))
     start = np.clip(np.arange(rows) - (width - order) // 2, 0, len(t) - width)
     weights = _of_degree(t, start, width, width - 1, order)
     span = t[order:] - t[:-order]
     for degree in (6, 4, 2, 1):
-        wild = np.flatnonzero(np.abs(weights).sum(axis=1) > _SWELL * span / order)
+        wild = np.flatnonzero(np.abs(weights).sum(axis=1) > _NODES_OF.swell * span / order)
         if degree >= width - 1 or not len(wild):
             continue
         weights[wild] = _of_degree(t, start, width, degree, order)[wild]
@@ -244,7 +332,7 @@ def _of_degree(
     t: Floats, start: Ints, width: int, degree: int, order: int, steps: int | None = None
 ) -> Floats:
     """(rows, width): weights by polynomials of a degree; over the first `steps` of a row, or all of them."""
-    nodes, gauss = legendre.leggauss(_NODES)
+    nodes, gauss = legendre.leggauss(_NODES_OF.nodes)
     windows = t[start[:, None] + np.arange(width)]
     centre, half = (windows[:, -1] + windows[:, 0]) / 2, (windows[:, -1] - windows[:, 0]) / 2
     basis = legendre.legvander((windows - centre[:, None]) / half[:, None], degree)

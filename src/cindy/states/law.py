@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis, Dictionary, Parameter, Plan, Term, differentiate_by_parameter
 
 __all__ = ["Law"]

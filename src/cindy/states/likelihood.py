@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from scipy.linalg import lapack
 
-from cindy._types import Floats
+from cindy._arrays import Floats
+from cindy.states.determinants import flow_factors
 from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion
 
@@ -83,25 +83,10 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
 
 
 def _log_volume(linear: Linearised) -> float:
-    """log |det B₂| by a banded factorisation, summed over the stretches."""
-    grid, d = linear.record.grid, linear.record.states
-    k = np.arange(grid.rows)
-    first = grid.start - grid.order
-    below, above = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
-    kl, ku = (below + 1) * d - 1, (above + 1) * d - 1
-    state = np.arange(d)
+    """log |det B₂|, summed over the stretches."""
     total = 0.0
-    for jacobian in linear.jacobian:
-        band = np.zeros((2 * kl + ku + 1, grid.rows * d), order="F")
-        for p in range(grid.width):
-            inside = first + p >= 0
-            row, column = k[inside], first[inside] + p
-            block = -grid.integral[inside, p, None, None] * jacobian[column + grid.order]
-            block[:, state, state] += grid.difference[inside, p, None]
-            at = (row - column)[:, None, None] * d + state[:, None] - state + kl + ku
-            band[at, (column * d)[:, None, None] + np.broadcast_to(state, (d, d))] = block
-        lu, _, info = lapack.dgbtrf(band, kl, ku, overwrite_ab=1)
-        if info > 0:
+    for flow in flow_factors(linear):
+        if flow is None:
             return -np.inf
-        total += float(np.sum(np.log(np.abs(lu[kl + ku]))))
+        total += float(np.sum(np.log(np.abs(flow.diagonal))))
     return total

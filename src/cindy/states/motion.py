@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis
-from cindy.least_squares import LeastSquares, lengths, quick_triangle, triangle
-from cindy.rows import Rows
+from cindy.data import rounding_step
+from cindy.least_squares import LeastSquares, Rows, lengths, quick_triangle, triangle
 from cindy.states.banded import Factor
-from cindy.states.determinants import determinant_slopes
+from cindy.states.determinants import determinant_slopes, estimated_slopes, inverse_blocks
+from cindy.states.forcing import Forcing
 from cindy.states.law import Law
 from cindy.states.linearised import Linearised
 from cindy.states.record import Record
@@ -24,6 +25,8 @@ __all__ = ["Fitted", "Motion", "Whitened"]
 
 Ints = NDArray[np.intp]
 
+_FEW_STATES = 8
+"""States up to which the gradient of the determinants is exact: for 30 it takes 30 s where signs take 1."""
 _QUIET = 0.02
 """Noise, in units of the spread, up to which measured states tell as much as fitted ones (chaotic)."""
 _STILL = 0.1
@@ -77,6 +80,13 @@ class Whitened:
 
     linear: Linearised
     factors: list[Factor]
+    variance: Floats
+    error: Floats
+
+    @cached_property
+    def inverse(self) -> tuple[Floats, Ints, Ints]:
+        """S⁻¹ near its diagonal, as `inverse_blocks` gives it."""
+        return inverse_blocks(self.linear, self.variance, self.error)
 
     @cached_property
     def log_det(self) -> float:
@@ -116,6 +126,8 @@ class Motion:
     memory: (states,) autocorrelation time of the noise, in samples. With it the law is taken for exact, and
         the noise, which a filter or a drifting sensor gives a memory, for all that is left; None: the noise
         is white, and what the law does not explain is a random walk
+    forcing: the shape of random kicks, and that they act between samples too; None where the model error is
+        small, or nobody knows yet what it is
     """
 
     records: tuple[Record, ...]
@@ -126,6 +138,7 @@ class Motion:
     given: Ints
     parts: int = 1
     memory: Floats | None = None
+    forcing: Forcing | None = None
     _recent: _Recent = field(default_factory=_Recent, init=False, repr=False)
 
     def law(self, support: Ints) -> Law:
@@ -138,6 +151,11 @@ class Motion:
     @cached_property
     def samples(self) -> int:
         return sum(r.y.shape[0] * r.y.shape[1] for r in self.records)
+
+    @cached_property
+    def work(self) -> float:
+        """Multiplications of the Cholesky factors of the covariances of all rows."""
+        return float(sum(r.rows * ((r.grid.reach + 1) * self.states) ** 2 for r in self.records))
 
     @cached_property
     def step(self) -> float:
@@ -196,13 +214,30 @@ class Motion:
         return bool(np.all((np.sqrt(variance) < _QUIET * self.spread)[self.measured]))
 
     def errors(self, level: float, variance: Floats) -> Floats:
-        """(states,) model error, `level` in units of σ²/h."""
+        """(states,) model error, `level` in units of σ²/h.
+
+        Where the law is exact, in units of the least noise of any state beside its spread: a state that was
+        measured badly must not be bent by its model error until a smooth one is followed without any noise.
+        A hidden state has rough first values, and keeps the model error that lets them go.
+        """
+        if self.memory is not None:
+            least = self.spread**2 * np.min((variance / self.spread**2)[self.measured])
+            variance = np.where(self.measured, least, variance)
         return np.asarray(np.where(self.known, min(level, _KNOWN), level) * variance / self.step)
 
     @cached_property
     def floor(self) -> Floats:
-        """(states,) variance below which noise is taken for rounding, and that of its integrals."""
-        return np.asarray((_ROUNDING * self.bounds) ** 2)
+        """(states,) variance below which noise is taken for rounding, and that of its integrals.
+
+        A sensor that reports in steps of s adds an error between −s/2 and s/2, of variance s²/12; the mean
+        over runs counts.
+        """
+        reported = [
+            [rounding_step(run[..., j][~missing[..., j]]) ** 2 / 12.0 for j in range(self.states)]
+            for record in self.records
+            for run, missing in zip(record.y, record.missing, strict=True)
+        ]
+        return np.maximum((_ROUNDING * self.bounds) ** 2, np.mean(reported, axis=0))
 
     @cached_property
     def bounds(self) -> Floats:
@@ -243,9 +278,11 @@ class Motion:
     def _whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
         for record, x in zip(self.records, fitted.x, strict=True):
             jacobian = fitted.law.jacobian(record.points(x), fitted.coef)
-            linear = Linearised(record.centred(x), x, jacobian.reshape(*x.shape, self.states))
+            jacobian = jacobian.reshape(*x.shape, self.states)
+            forced = None if self.forcing is None else self.forcing.on(record.grid, x, jacobian)
+            linear = Linearised(record.centred(x), x, jacobian, forced)
             factors = linear.factors(fitted.variance, fitted.error)
-            yield None if factors is None else Whitened(linear, factors)
+            yield None if factors is None else Whitened(linear, factors, fitted.variance, fitted.error)
 
     def noise(self, fitted: Fitted) -> Floats:
         """(measured states,) root mean square of the noise over all measurements, which may differ in it."""
@@ -284,6 +321,19 @@ class Motion:
             rows[..., -1] += tangents @ coef[free:]
         return white.white(rows)
 
+    def counted_once(self, table: Floats) -> Floats:
+        """White rows (size, columns), written over, of which those that repeat each other count once.
+
+        Quasi-likelihood: rows are divided by √κ of their equation (c-hat of QAIC, an equation each).
+        """
+        if self.memory is not None:
+            table /= np.sqrt(np.tile(self.memory, len(table) // self.states))[:, None]
+        return table
+
+    def noise_beside_kicks(self, fitted: Fitted) -> Floats:
+        """(states,) variances that kicks are compared with: none of what is kicked and was not measured."""
+        return np.where(self.measured | (self.forcing is None), fitted.variance, 0.0)
+
     def kicked(self, fitted: Fitted) -> NDArray[np.bool_]:
         """(states,): the equations whose unexplained part is large enough for the determinants to matter.
 
@@ -291,9 +341,9 @@ class Motion:
         by about √rows · q h / (spread √(2 σ² + q h)) of its standard error; a tenth of what is heeded is
         nothing. At little noise that says so long before the determinants are worked out.
         """
-        kicks = fitted.error * self.step
-        moves = np.sqrt(self.rows) * kicks / (np.sqrt(2.0 * fitted.variance + kicks) * self.spread)
-        large = (kicks > _KICKED * fitted.variance) & (moves > 0.1 * _MOVES)
+        kicks, noise = fitted.error * self.step, self.noise_beside_kicks(fitted)
+        moves = np.sqrt(self.rows) * kicks / (np.sqrt(2.0 * noise + kicks) * self.spread)
+        large = (kicks > _KICKED * noise) & (moves > 0.1 * _MOVES)
         return np.asarray(large & ~self.known)
 
     def determinants(self, fitted: Fitted, law: Law) -> Floats | None:
@@ -307,7 +357,11 @@ class Motion:
                 return None
             linear = white.linear
             try:
-                weights = determinant_slopes(linear, fitted.variance, fitted.error)
+                weights = (
+                    determinant_slopes(linear, fitted.variance, white.inverse[0])
+                    if self.states <= _FEW_STATES
+                    else estimated_slopes(linear, white.factors, fitted.variance)
+                )
             except np.linalg.LinAlgError:
                 return None
             total += law.pulled(linear.record.points(linear.x), weights.reshape(-1, *weights.shape[2:]))
@@ -328,10 +382,7 @@ class Motion:
         for white in self.whitened(fitted):
             if white is None:
                 return None
-            table = self.table(white, law)
-            if self.memory is not None:
-                # Quasi-likelihood: rows that repeat each other count once (c-hat of QAIC, an equation each).
-                table /= np.sqrt(np.tile(self.memory, len(table) // self.states))[:, None]
+            table = self.counted_once(self.table(white, law))
             # Along a stretch where it is long enough, so that the order of trajectories does not matter.
             own = len(table) // white.linear.record.stretches
             runs = np.split(table, white.linear.record.stretches) if own >= length else [table]

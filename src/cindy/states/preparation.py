@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
-from cindy.data import Held, Trajectory, pauses
+from cindy._arrays import Floats
+from cindy.data import Held, Trajectory, looked_at, pauses
 from cindy.states.grid import Grid
 from cindy.states.record import MISSING, Record
 from cindy.states.smoothing import roughness, smoothed
 
-__all__ = ["instants_for", "often_measured", "records_of"]
+__all__ = ["instants_for", "records_of"]
 
 
-_LONGEST = 2000
-"""Samples in a stretch: longer trajectories are cut, which bounds the memory and costs one row a cut."""
-_AT_ONCE = 30_000
-"""Values, samples times states, in a record."""
-_LOOK = 8
-"""Trajectories that are looked at for it; a median needs no more."""
-_COARSE, _FINE = 0.6, 0.2
-"""Bending from sample to sample beyond which instants are put between them, and what they aim for.
+@dataclass(frozen=True)
+class _Instants:
+    """How many instants a trajectory gets, and when it is cut."""
 
-True motions of the 70 chaotic systems at 100 samples a period bend by 0.05 to 0.5 and need none."""
-_BAND = 3
-"""Parts of a step where inputs are band-limited: six instants for the shortest period. Not varied yet."""
-_MOST_PARTS = 8
-"""Beyond, what happens between two samples is guessed and not measured."""
-_LONGEST_HOLE = 12
-"""Instants in a row without any measurement beyond which a trajectory is split, and steps of the usual length
-that a pause is long; a hole is one whether or not its empty rows were written down."""
+    longest: int = 2000
+    """Samples in a stretch: longer trajectories are cut, which bounds the memory and costs one row a cut."""
+    at_once: int = 30_000
+    """Values, samples times states, in a record."""
+    look: int = 8
+    """Trajectories that are looked at for it; a median needs no more."""
+    coarse: float = 0.6
+    fine: float = 0.2
+    """Bending from sample to sample beyond which instants are put between them, and what they aim for.
+
+    True motions of the 70 chaotic systems at 100 samples a period bend by 0.05 to 0.5 and need none."""
+    band: int = 3
+    """Parts of a step where inputs are band-limited: six instants for the shortest period. Not varied yet."""
+    most_parts: int = 8
+    """Beyond, what happens between two samples is guessed and not measured."""
+    longest_hole: int = 12
+    """Instants in a row without any measurement beyond which a trajectory is split, and steps of the usual
+    length that a pause is long; a hole is one whether or not its empty rows were written down."""
 
 
-_OFTEN = 0.5
-"""Share of the samples that a state is measured at to be measured often."""
+_INSTANTS = _Instants()
 
 
 def records_of(
@@ -67,7 +71,7 @@ def records_of(
             members.append((*filled, number, start))
     records = []
     for grid, members in groups.values():
-        size = max(_AT_ONCE // (grid.samples * members[0][0].shape[1]), 1)
+        size = max(_INSTANTS.at_once // (grid.samples * members[0][0].shape[1]), 1)
         for a in range(0, len(members), size):
             y, spread, u, source, offset = zip(*members[a : a + size], strict=True)
             records.append(
@@ -100,15 +104,15 @@ def _spans(one: Trajectory, least: int) -> list[tuple[int, int]]:
         return []
     cuts = (
         np.union1d(
-            np.flatnonzero(np.diff(seen) > _LONGEST_HOLE),
-            pauses(one.t[seen], one.x[np.ix_(seen, ~np.isnan(one.x).all(axis=0))], _LONGEST_HOLE),
+            np.flatnonzero(np.diff(seen) > _INSTANTS.longest_hole),
+            pauses(one.t[seen], one.x[np.ix_(seen, ~np.isnan(one.x).all(axis=0))], _INSTANTS.longest_hole),
         )
         + 1
     )
     spans = []
     for run in np.split(seen, cuts):
         first, last = int(run[0]), int(run[-1]) + 1
-        count = max(-(-(last - first) // _LONGEST), 1)
+        count = max(-(-(last - first) // _INSTANTS.longest), 1)
         edges = np.linspace(first, last, count + 1).astype(int)
         spans += [(int(a), int(b)) for a, b in pairwise(edges) if b - a >= least]
     return spans
@@ -156,26 +160,28 @@ def _divided(
     return times, (values, unseen, known)
 
 
-def often_measured(trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
-    """The trajectories of the states that most samples hold; of all where none is measured that often.
-
-    Rows that are complete in these tell of noise and bending. Rows that are complete in all states may lie as
-    far apart as the measurements of one of them.
-    """
-    present = np.mean([np.isfinite(one.x).mean(axis=0) for one in trajectories], axis=0)
-    often = np.flatnonzero(present > _OFTEN)
-    if len(often) in (0, len(present)):
-        return trajectories
-    names = tuple(trajectories[0].states[j] for j in often)
-    return [replace(one, x=one.x[:, often], states=names, delay={}) for one in trajectories]
-
-
 def instants_for(trajectories: Sequence[Trajectory]) -> int:
     """Into how many parts steps must be divided for integrals to be right, by how the samples bend."""
-    looks = [one for one in often_measured(trajectories) if len(one) > 3][:_LOOK]
-    rough = [roughness(s.t, s.x) for one in looks for s in one.segments()[:1]]
-    worst = float(np.median(rough)) if rough else 0.0
-    if any(one.hold == "band" and one.inputs for one in looks):
+    groups = [[one for one in group if len(one) > 3][: _INSTANTS.look] for group in looked_at(trajectories)]
+    bent = [_bending(looks, trajectories if len(groups) > 1 else looks) for looks in groups]
+    worst = max(bent, default=0.0)
+    if any(one.hold == "band" and one.inputs for looks in groups for one in looks):
         # Up to half the sampling rate an input turns within two samples: polynomials need more of them.
-        return max(_BAND, 1 if worst <= _COARSE else min(int(np.ceil(worst / _FINE)), _MOST_PARTS))
-    return 1 if worst <= _COARSE else min(int(np.ceil(worst / _FINE)), _MOST_PARTS)
+        return max(
+            _INSTANTS.band,
+            1
+            if worst <= _INSTANTS.coarse
+            else min(int(np.ceil(worst / _INSTANTS.fine)), _INSTANTS.most_parts),
+        )
+    return 1 if worst <= _INSTANTS.coarse else min(int(np.ceil(worst / _INSTANTS.fine)), _INSTANTS.most_parts)
+
+
+def _bending(looks: Sequence[Trajectory], grid: Sequence[Trajectory]) -> float:
+    """The median of how much trajectories bend from instant to instant of a grid that may be finer."""
+    rough = [roughness(s.t, s.x) for one in looks for s in one.segments()[:1]]
+    if not rough:
+        return 0.0
+    own, all_instants = (
+        np.median(np.concatenate([np.diff(one.t) for one in some])) for some in (looks, grid)
+    )
+    return float(np.median(rough) * min(all_instants / own, 1.0) if grid is not looks else np.median(rough))

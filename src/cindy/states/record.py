@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.states.grid import Grid
 
 __all__ = ["MISSING", "Record"]
@@ -29,8 +29,6 @@ class Record:
     u: (stretches, samples, inputs)
     source: (stretches,) number of the trajectory that each stretch is from; offset: its first sample there
     held: (inputs,) which inputs keep each value until the next sample; None: none of them
-    kicks: (stretches, rows, states) by which the model error of each row exceeds the mean, where it depends
-        on the state; None where it does not
     """
 
     grid: Grid
@@ -40,13 +38,6 @@ class Record:
     source: NDArray[np.intp]
     offset: NDArray[np.intp]
     held: NDArray[np.bool_] | None = None
-    kicks: Floats | None = None
-
-    @property
-    def durations(self) -> Floats:
-        """(stretches or 1, rows, states or 1): time that a row stands for, in which model error adds up."""
-        step = self.grid.step[None, :, None]
-        return step if self.kicks is None else step * self.kicks
 
     @property
     def stretches(self) -> int:
@@ -122,5 +113,4 @@ class Record:
             self.source[which],
             self.offset[which],
             self.held,
-            None if self.kicks is None else self.kicks[which],
         )

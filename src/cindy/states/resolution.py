@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cindy._types import Floats, Ints
+from cindy._arrays import Floats, Ints
 from cindy.states.motion import Fitted, Motion, Whitened
 
 __all__ = ["blurred_terms"]
@@ -69,8 +69,7 @@ def _draw(white: Whitened, fitted: Fitted, rng: np.random.Generator) -> Floats:
     linear = white.linear
     variance = linear.record.spread * fitted.variance
     noise = np.sqrt(variance) * rng.standard_normal(variance.shape)
-    error = np.sqrt(fitted.error * linear.record.durations) * rng.standard_normal(linear.target.shape)
-    rows = linear.moved(noise) + error
+    rows = linear.moved(noise) + linear.drawn_kicks(fitted.error, rng)
     return np.asarray(noise - variance * linear.noise_of(white.solved(white.white(rows[..., None])[:, 0])))
 
 

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_solve_banded, cholesky_banded
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 
-__all__ = ["Smooth", "roughness", "smoothed"]
+__all__ = ["Smooth", "principal_motion", "roughness", "smoothed"]
 
 _ORDER = 3
 """Of the differences that are taken for noise: a parabola bends freely (Whittaker, 1923)."""
 _RATIOS = 10.0 ** np.arange(-8.0, 12.1, 1.0)
 """Of bending to noise, a decade apart, as far as double precision tells them from none."""
+_MOST_LAGS = 250
+"""Samples of a window of singular spectrum analysis: a bound on work."""
 _FEW = 12
 """Samples below which nothing is smoothed."""
 
@@ -68,6 +70,29 @@ def roughness(t: Floats, y: Floats) -> float:
     first, second = np.diff(x, axis=0), np.diff(x, 2, axis=0)
     size = np.sqrt(np.mean(first**2, axis=0))
     return float(np.max(np.sqrt(np.mean(second**2, axis=0)) / np.where(size > 0, size, np.inf)))
+
+
+def principal_motion(stretches: Floats, noise: float) -> Floats:
+    """(stretches, samples) without noise, for derivatives of high order: singular spectrum analysis.
+
+    1. Windows of L samples of all stretches are the columns of a matrix H (L, K).
+    2. White noise has eigenvalues of H Hᵀ up to σ² (√K + √L)²; the eigenvectors above are the motion.
+    3. The windows are projected onto these, and what the windows say of one sample is averaged.
+
+    Motion has few and slow eigenvectors, so that what noise is left in them is slow as well, and derivatives
+    do not magnify it. Reference: Golyandina, Nekrutkin, Zhigljavsky, Analysis of Time Series Structure, 2001.
+    """
+    length = min(max(stretches.shape[1] // 4, 2), _MOST_LAGS)
+    windows = np.lib.stride_tricks.sliding_window_view(stretches, length, axis=1)
+    count = windows.shape[0] * windows.shape[1]
+    values, vectors = np.linalg.eigh(np.einsum("skl,skm->lm", windows, windows))
+    motion = vectors[:, values > noise**2 * (np.sqrt(count) + np.sqrt(length)) ** 2]
+    projected = windows @ motion @ motion.T
+    total, weight = np.zeros_like(stretches), np.zeros(stretches.shape[1])
+    for lag in range(length):
+        total[:, lag : lag + windows.shape[1]] += projected[..., lag]
+        weight[lag : lag + windows.shape[1]] += 1.0
+    return total / weight
 
 
 def _differences(t: Floats) -> Floats:

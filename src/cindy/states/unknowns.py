@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Parameter
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, lengths, triangle

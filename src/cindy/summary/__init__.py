@@ -1,7 +1,7 @@
 """Rows become sums that add up, however much data there was."""
 
 from cindy.summary.accumulation import accumulate, summary_of_fields
-from cindy.summary.backends.executor import map_in_order, workers
+from cindy.summary.executor import map_in_order, workers
 from cindy.summary.summary import Summary
 
 __all__ = ["Summary", "accumulate", "map_in_order", "summary_of_fields", "workers"]

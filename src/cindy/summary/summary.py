@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cindy._arrays import Floats
+from cindy._check import file_path
 from cindy._files import whole_file
-from cindy._types import Floats
 from cindy.basis import Basis, basis_from_dict
 from cindy.errors import DataError
 from cindy.evidence import calibrated, calibration
@@ -41,6 +42,15 @@ class Summary:
     skipped: how many segments were too short to be used
     spurious: (terms + states, terms + states) what noise in the terms adds to the Gram matrix of all
         blocks, where a formulation can tell
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> first, second = swing.part(0, 100), swing.part(100, 200)
+    >>> total = cindy.accumulate(first, cindy.Polynomial(1)) + cindy.accumulate(second, cindy.Polynomial(1))
+    >>> total.samples, total.states
+    (200, ('x', 'v'))
     """
 
     blocks: tuple[LeastSquares, ...]
@@ -163,7 +173,7 @@ class Summary:
 
         functions: the Python functions of a custom basis by name, which a file cannot hold
         """
-        header, arrays = _read(Path(path))
+        header, arrays = _read(file_path(path, "Summary.load: `path`"))
         try:
             return cls._of(header, arrays, functions)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -213,9 +223,9 @@ def add_up(blocks: tuple[LeastSquares, ...]) -> LeastSquares:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    if not path.exists():
-        raise DataError(f"Summary.load: there is no file {path}.")
     try:
+        if not path.exists():
+            raise DataError(f"Summary.load: there is no file {path}.")
         with np.load(path, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             if header["format"] != _FORMAT or header["version"] != _VERSION:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.errors import CindyError, DataError
 
 __all__ = ["integrate"]
@@ -34,16 +34,29 @@ Wide = NDArray[np.longdouble]
 Floating = NDArray[np.floating[Any]]
 Right = Callable[[Any], Any]
 
-NODES = 24
-"""Chebyshev points of a step: 20 and 28 take as long, 36 a fifth longer (`python -m benchmarks simulate`)."""
-SWEEPS = 32
-"""Iterations after which a step counts as too long."""
-WISHED = 18
-"""Iterations of a step of the right length: fewer, and the next one is longer."""
-ROUGH, FINE_SWEEPS = 1e-14, 8
-"""What double precision is asked for before extended precision takes over, which then converges at once."""
-SHORTEST = 1e-12
-"""Of the horizon: a solution that needs shorter steps leaves every bound."""
+
+@dataclass(frozen=True)
+class _Scheme:
+    """Points and iterations of a step (`python -m benchmarks simulate`)."""
+
+    nodes: int = 24
+    """Chebyshev points of a step: 20 and 28 take as long, 36 a fifth longer (`python -m benchmarks
+    simulate`)."""
+    sweeps: int = 32
+    """Iterations after which a step counts as too long."""
+    wished: int = 18
+    """Iterations of a step of the right length: fewer, and the next one is longer."""
+    rough: float = 1e-14
+    fine_sweeps: int = 8
+    """What double precision is asked for before extended precision takes over, which then converges at
+    once."""
+    shortest: float = 1e-12
+    """Of the horizon: a solution that needs shorter steps leaves every bound."""
+
+
+_SCHEME = _Scheme()
+
+
 _ROUNDING = 16 * np.finfo(np.longdouble).eps
 
 
@@ -66,7 +79,7 @@ def integrate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> F
             f"integrate: `x0` must have shape (trajectories, states), but has {np.shape(x0)}. "
             "Write x0[None] for one trajectory."
         )
-    grid, clock = _grid(NODES), np.asarray(times, dtype=np.longdouble)
+    grid, clock = _grid(_SCHEME.nodes), np.asarray(times, dtype=np.longdouble)
     # Extended precision where the platform has it: chaotic systems amplify the rounding of each step.
     x, exact = np.asarray(x0, dtype=np.longdouble), max(np.longdouble(tol), _ROUNDING)
     out = np.empty((len(clock), *x.shape))
@@ -78,7 +91,7 @@ def integrate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> F
             slopes, factor = _step(rhs, x, h, exact, grid)
             if slopes is None:
                 h *= factor
-                if h < SHORTEST * (end - clock[0]):
+                if h < _SCHEME.shortest * (end - clock[0]):
                     raise CindyError(
                         f"integrate: no step is short enough after t = {float(now):.6g}; "
                         "the solution probably leaves every bound there. Choose a shorter horizon."
@@ -152,10 +165,14 @@ def _step(
     guess = start + h * grid.points[:, None] * slope
     # Most of the way in double precision, whose arithmetic is many times as fast.
     running = h * grid.running
-    rough, _, taken = _fixed_point(rhs, x, running, guess.astype(np.float64), ROUGH * scale, SWEEPS)
+    rough, _, taken = _fixed_point(
+        rhs, x, running, guess.astype(np.float64), _SCHEME.rough * scale, _SCHEME.sweeps
+    )
     if rough is None:
         return None, 0.5
-    _, slopes, _ = _fixed_point(rhs, x, running, rough.astype(np.longdouble), tol * scale, FINE_SWEEPS)
+    _, slopes, _ = _fixed_point(
+        rhs, x, running, rough.astype(np.longdouble), tol * scale, _SCHEME.fine_sweeps
+    )
     if slopes is None:
         return None, 0.7
     # A right-hand side in double precision leaves its rounding in every coefficient, however short the step.
@@ -164,7 +181,7 @@ def _step(
     fitting = 0.9 * max(tail, 1e-12) ** (-1 / len(grid.points))
     if tail > 1.0:
         return None, min(fitting, 0.9)
-    return slopes, float(np.clip(min(fitting, WISHED / taken), 0.5, 4.0))
+    return slopes, float(np.clip(min(fitting, _SCHEME.wished / taken), 0.5, 4.0))
 
 
 def _fixed_point(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cindy import _check, problem
-from cindy._types import Floats
+from cindy._arrays import Floats
 from cindy.basis import Basis
 from cindy.data import Trajectory
 from cindy.errors import DataError

@@ -45,16 +45,43 @@
     figures.set(plot, make);
   };
 
+  const hover = (across, up) => text(across) + " = %{x:.4g}, " + text(up) + " = %{y:.4g}<extra>%{fullData.name}</extra>";
   const solution = (j) => () => {
     const one = numbers.trajectories[shown];
     return {
       data: [
-        { x: one.t, y: one.x[j], mode: "markers", type: "scatter", name: "data",
+        ...(one.band ? [{ x: one.band.t, y: one.band.x[j], mode: "lines", type: "scatter", fill: "toself", fillcolor: colours.band,
+          line: { width: 0 }, hoverinfo: "skip" }] : []),
+        { x: one.t, y: one.x[j], mode: "markers", type: "scatter", name: "data", hovertemplate: hover(numbers.time, numbers.states[j]),
           marker: { color: colours.data, size: one.t.length > 300 ? 5 : 6, opacity: 0.6 } },
-        { x: one.solved_t, y: one.solved[j], mode: "lines", type: "scatter", name: "model",
+        { x: one.solved_t, y: one.solved[j], mode: "lines", type: "scatter", name: "model", hovertemplate: hover(numbers.time, numbers.states[j]),
           line: { color: colours.model, width: 1.6 } },
       ],
       layout: layout(axis(text(numbers.time)), axis(text(numbers.states[j]))),
+    };
+  };
+
+  const density = (one, j) => () => ({
+    data: [
+      { x: one.x, y: one.data, type: "bar", width: one.width, name: "data", marker: { color: colours.data, opacity: 0.45, line: { width: 0 } },
+        hovertemplate: hover(numbers.states[j], "density") },
+      { x: one.x, y: one.model, type: "scatter", mode: "lines", name: "model", line: { color: colours.model, width: 2, shape: "spline" },
+        hovertemplate: hover(numbers.states[j], "density") },
+    ],
+    layout: layout(axis(text(numbers.states[j])), axis("density", { rangemode: "tozero" })),
+  });
+
+  const phase = () => {
+    const one = numbers.trajectories[shown], i = Number(find("phase-x").value), j = Number(find("phase-y").value);
+    const template = hover(numbers.states[i], numbers.states[j]);
+    return {
+      data: [
+        { x: one.x[i], y: one.x[j], mode: "markers", type: "scatter", name: "data", hovertemplate: template,
+          marker: { color: colours.data, size: 4, opacity: 0.6 } },
+        { x: one.solved[i], y: one.solved[j], mode: "lines", type: "scatter", name: "model", hovertemplate: template,
+          line: { color: colours.model, width: 1.4 } },
+      ],
+      layout: layout(axis(text(numbers.states[i])), axis(text(numbers.states[j]))),
     };
   };
 
@@ -82,7 +109,7 @@
         error_x: { type: "data", array: half.map((v) => v ?? 0), color: colours.model, thickness: 2, width: 5 },
       }],
       layout: layout(
-        axis(scale === "value" ? "coefficient" : "share", { zeroline: true, rangemode: "tozero", nticks: 5, tickangle: 0,
+        axis(scale === "value" ? "coefficient" : "relative size", { zeroline: true, rangemode: "tozero", nticks: 5, tickangle: 0,
           zerolinecolor: colours.data, zerolinewidth: 1.2 }),
         axis("", { tickvals: one.terms.map((_, k) => k), ticktext: one.terms.map(text), range: [one.terms.length - 0.4, -0.6],
           ticks: "", showgrid: false, tickfont: { color: colours.ink, size: 13 } }),
@@ -153,7 +180,8 @@
     const chosen = path.chosen === null ? null : path.models[path.chosen];
     find("model-size").textContent = path.size[at] + (path.size[at] === 1 ? " term" : " terms") +
       (at === path.chosen ? ", the chosen one" : "");
-    const loss = path.loss[at] === null ? "" : "Leaves " + percent(path.loss[at]) + " of the squares unexplained. ";
+    const loss = path.loss[at] === null ? "" : path.loss[at] > 1 ? "Explains less than no model at all. " :
+      "Leaves " + percent(path.loss[at]) + " of the squares unexplained. ";
     const hint = chosen && at > path.chosen ? "Terms beyond the chosen model are coloured." : "";
     find("model-caption").textContent = loss + hint;
     find("model-equations").innerHTML = path.models[at].map((side, j) => {
@@ -191,8 +219,15 @@
   };
   const drawAll = () => { readColours(); figures.forEach((_, plot) => draw(plot)); };
 
+  const followers = []; // redraw what shows the trajectory picked
   const solutions = find("solution-plots");
   if (solutions) numbers.states.forEach((s, j) => add(solutions, "data and solution of " + s, solution(j)));
+  if (find("phase-plot")) {
+    figures.set(find("phase-plot"), phase);
+    ["phase-x", "phase-y"].forEach((id) => find(id).addEventListener("change", () => draw(find("phase-plot"))));
+    followers.push(() => draw(find("phase-plot")));
+  }
+  numbers.densities.forEach((one, j) => add(find("density-plots"), "density of " + numbers.states[j], density(one, j)));
   const pictures = find("field-plots");
   if (pictures) numbers.fields[0].panels.forEach((row, j) => row.forEach((panel, k) =>
     add(pictures, panel.title + " of " + numbers.states[j], picture(j, k))));
@@ -207,7 +242,8 @@
     slider.addEventListener("input", () => { showModel(); draw(find("path-plot")); });
     showModel();
   }
-  numbers.residuals.forEach((one, j) => {
+  numbers.residuals.forEach((one) => {
+    const j = one.state;
     add(find("residual-plots"), "residuals of " + numbers.states[j], residual(one, j));
     add(find("residual-plots"), "autocorrelation of the residuals of " + numbers.states[j], correlation(one, j));
   });
@@ -216,6 +252,7 @@
   find("trajectory")?.addEventListener("change", (event) => {
     shown = Number(event.target.value);
     (solutions ?? pictures).querySelectorAll(".plot").forEach(draw);
+    followers.forEach((follow) => follow());
   });
   document.querySelectorAll(".switch button").forEach((button) => button.addEventListener("click", () => {
     scale = button.dataset.scale;
@@ -223,17 +260,24 @@
     document.querySelectorAll("[data-for]").forEach((p) => { p.hidden = p.dataset.for !== scale; });
     find("coefficient-plots").querySelectorAll(".plot").forEach(draw);
   }));
-  document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
-    const source = button.nextElementSibling;
+  // A page from a folder may not reach the clipboard: the words are then marked for the user to copy.
+  const copy = async (button, words, source) => {
+    const label = button.textContent;
     try {
-      await navigator.clipboard.writeText(source.textContent);
+      await navigator.clipboard.writeText(words);
       button.textContent = "copied";
     } catch {
-      getSelection().selectAllChildren(source);
-      button.textContent = "selected";
+      if (source) getSelection().selectAllChildren(source);
+      button.textContent = source ? "selected" : "not allowed here";
     }
-    setTimeout(() => { button.textContent = "copy"; }, 1500);
-  }));
+    setTimeout(() => { button.textContent = label; }, 1500);
+  };
+  document.querySelectorAll(".code .copy").forEach((button) => button.addEventListener("click", () =>
+    copy(button, button.nextElementSibling.textContent, button.nextElementSibling)));
+  if (numbers.explorer) window.explored = explorer({
+    numbers, find, text, axis, layout, add, draw, summand, copy, shown: () => shown, colours: () => colours,
+    whenShown: (follow) => followers.push(follow),
+  });
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   const printing = (on) => () => {

@@ -1,9 +1,0 @@
-"""Types of arrays that every room shares."""
-
-import numpy as np
-from numpy.typing import NDArray
-
-__all__ = ["Floats", "Ints"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]

@@ -1,0 +1,226 @@
+"""The sparsest gauge of hidden states: the unit and zero in which their law has the fewest terms.
+
+For any numbers b and c the state w̃ = w + b + c·z, z the other states, tells the same of the data. With
+w = w̃ − b − c·z put into the law z' = f(z, w), w' = g(z, w) the coefficients of
+
+    z' = f(z, w̃ − b − c·z),      w̃' = g(z, w̃ − b − c·z) + c·f(z, w̃ − b − c·z)
+
+are polynomials in b and c. In matrices, with ψ(z, w) = ψ(z, w̃) T(b, c), they are Ξ̃ = T Ξ M, M adding c_j
+times the equation of z_j to that of w. A start fixes b and c by as many coefficients that are zero (`Pin`).
+
+1. Along one of the numbers b, c_j at a time, find where single coefficients are zero: roots of polynomials
+   through a few values.
+2. There, count the coefficients that differ from zero by more than their errors allow. The number of step 1
+   is itself uncertain: it moves with the coefficients so that the chosen one stays zero,
+   dΞ̃ = T dΞ M − ∂Ξ̃/∂p (∂Ξ̃_i/∂p)⁻¹ (T dΞ M)_i .
+3. Go to the root with the fewest, where these are fewer than now; the coefficient that is zero there takes
+   the place of the one that fixed this number before. Repeat.
+
+A library that is not closed under such a change, for want of a term, does not have that gauge: T does not
+exist, and nothing is changed. Rössler's equations without z come as x' = w with nine terms, w = −y − z; along
+c_y the root c_y = 1 gives x' = w̃ − y and seven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cindy._arrays import Floats, Ints
+from cindy.pipeline.hidden_starts import Pin
+from cindy.states import Fitted, Motion
+
+__all__ = ["Regauged", "sparsest_gauge"]
+
+_NODES = 7
+"""Values of b or c_j through which the polynomials of the coefficients are laid: up to the sixth degree."""
+_FURTHEST = 5.0
+"""Of b and c_j, in spreads of w and of w over z_j: further away a hidden state is mostly the other one."""
+_APART = 4.0
+"""Standard errors by which a coefficient differs from zero. The search in the new gauge has the last word on
+every term: this only says whether to try it."""
+_CLOSED = 1e-7
+"""Of the size of a term: what may be left of it in a gauge that the library has."""
+_KNOWN = 0.02
+"""Of the furthest: the standard error of a number that a coefficient fixes well enough."""
+_ROUNDING = 1e-9
+"""Of the largest coefficient, in units of what its term moves: what is none."""
+_MOST_MOVES = 8
+"""A bound on work: each takes a term away at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Regauged:
+    """A law in another gauge.
+
+    pins: what is said of each hidden state there; support, coef: the law, flat
+    shift: (hidden states, 1 + states) the numbers b and c that were added to each
+    """
+
+    pins: tuple[Pin, ...]
+    support: Ints
+    coef: Floats
+    shift: Floats
+
+    def values(self, x: Floats) -> Floats:
+        """(…, hidden states) in the new gauge, from all states (…, states) in the old one."""
+        hidden = len(self.shift)
+        new = np.array(x)
+        for k, row in enumerate(self.shift):
+            # One after the other, as they were found: a later change sees the state that came before.
+            new[..., x.shape[-1] - hidden + k] += row[0] + new @ row[1:]
+        return np.asarray(new[..., x.shape[-1] - hidden :])
+
+
+def sparsest_gauge(
+    motion: Motion, fitted: Fitted, covariance: Floats, pins: tuple[Pin, ...], allowed: Ints
+) -> Regauged | None:
+    """The law in the gauge with the fewest terms that single steps lead to; None where it is the present one.
+
+    covariance: of the coefficients of the law; allowed: flat indices of the coefficients that there may be
+    """
+    law = _Law.of(motion, fitted, covariance, allowed)
+    hidden = [motion.variables.index(pin.state) for pin in pins]
+    shift = np.zeros((len(pins), 1 + motion.states))
+    for k, pin in enumerate(pins):
+        for _ in range(_MOST_MOVES):
+            move = _best_move(law, pins, k, hidden[k])
+            if move is None:
+                break
+            law, place, along, amount = move
+            zero = np.where(pin.along == along, place, pin.zero)
+            pin = replace(pin, zero=zero)
+            pins = (*pins[:k], pin, *pins[k + 1 :])
+            shift[k, along + 1] += amount
+    if not shift.any():
+        return None
+    support = law.support
+    return Regauged(pins, support, law.flat[support], shift)
+
+
+def _best_move(law: _Law, pins: tuple[Pin, ...], k: int, w: int) -> tuple[_Law, int, int, float] | None:
+    """The law after the change of one number that leaves the fewest terms, and what it was."""
+    best: tuple[_Law, int, int, float] | None = None
+    least = len(law.support)
+    ones = np.array([pin.one for pin in pins])
+    for along in pins[k].along.tolist():
+        for place, amount in law.zeros_along(w, along):
+            moved = law.moved(w, along, amount, place)
+            if moved is None or not np.allclose(moved.flat[ones], 1.0, rtol=1e-6):
+                continue
+            if len(moved.support) < least and np.isin(moved.support, law.allowed).all():
+                least, best = len(moved.support), (moved, place, along, amount)
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class _Law:
+    """Coefficients (terms, states), a root of their covariance, and points at which terms are compared.
+
+    root: (terms · states, k), so that root rootᵀ is the covariance of the flat coefficients
+    """
+
+    motion: Motion
+    coef: Floats
+    root: Floats
+    points: Floats
+    allowed: Ints
+
+    @classmethod
+    def of(cls, motion: Motion, fitted: Fitted, covariance: Floats, allowed: Ints) -> _Law:
+        terms, support = len(motion.basis.names(motion.variables)), fitted.law.support
+        flat = np.zeros(terms * motion.states)
+        flat[support] = fitted.coef
+        root = np.zeros((flat.size, len(support)))
+        values, vectors = np.linalg.eigh(covariance)
+        root[support] = vectors * np.sqrt(np.maximum(values, 0.0))
+        every = np.concatenate([r.points(x) for r, x in zip(motion.records, fitted.x, strict=True)])
+        uniform = np.random.default_rng(0).uniform(-2.0, 2.0, (4 * terms, every.shape[1]))
+        points = every.mean(axis=0) + uniform * np.maximum(every.std(axis=0), 1e-300)
+        return cls(motion, flat.reshape(terms, -1), root, points, allowed)
+
+    @property
+    def flat(self) -> Floats:
+        return self.coef.ravel()
+
+    @property
+    def support(self) -> Ints:
+        """Flat indices of the coefficients that are not zero within their errors."""
+        error = np.linalg.norm(self.root, axis=1)
+        size = 1e-9 * np.max(np.abs(self.coef))
+        return np.flatnonzero((np.abs(self.flat) > _APART * error) & (np.abs(self.flat) > size))
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """(terms,) root mean square of the terms."""
+        values = self.motion.basis.evaluate(self.points, self.motion.variables)
+        return np.asarray(np.sqrt(np.mean(values**2, axis=0)))
+
+    def mapped(self, w: int, along: int, amount: float) -> tuple[Floats, Floats] | None:
+        """T and M of one change; None where the library does not have the new terms."""
+        old = self.points.copy()
+        old[:, w] -= amount * (1.0 if along < 0 else self.points[:, along])
+        basis, variables = self.motion.basis, self.motion.variables
+        new, values = basis.evaluate(self.points, variables), basis.evaluate(old, variables)
+        used = self.coef.any(axis=1) | self.root.reshape(len(self.coef), -1).any(axis=1)
+        size = np.linalg.norm(new, axis=0)
+        table = np.zeros((new.shape[1], new.shape[1]))
+        table[:, used] = np.linalg.lstsq(new / size, values[:, used], rcond=1e-12)[0] / size[:, None]
+        left = np.linalg.norm(new @ table[:, used] - values[:, used], axis=0)
+        if np.any(left > _CLOSED * np.linalg.norm(values[:, used], axis=0)):
+            return None
+        mix = np.eye(self.motion.states)
+        if along >= 0:
+            mix[along, w] += amount
+        return table, mix
+
+    def changed(self, w: int, along: int, amount: float) -> Floats | None:
+        """The coefficients after one change."""
+        maps = self.mapped(w, along, amount)
+        return None if maps is None else maps[0] @ self.coef @ maps[1]
+
+    def reach(self, w: int, along: int) -> float:
+        """How far one number may go."""
+        spread = self.points.std(axis=0)
+        return float(_FURTHEST * spread[w] / (1.0 if along < 0 else spread[along]))
+
+    def zeros_along(self, w: int, along: int) -> Iterator[tuple[int, float]]:
+        """(place of a coefficient, where it is zero) along one number."""
+        reach = self.reach(w, along)
+        nodes = reach * np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
+        values = [self.changed(w, along, float(node)) for node in nodes]
+        if any(one is None for one in values):
+            return
+        curves = np.stack([np.ravel(one) for one in values if one is not None])
+        polynomials = np.linalg.solve(np.vander(nodes / reach, _NODES), curves)
+        largest = np.abs(polynomials).max(axis=0)
+        size = np.repeat(self.sizes, self.motion.states) * largest
+        for place in np.flatnonzero(size > _ROUNDING * size.max()):
+            powers = polynomials[:, place] / largest[place]
+            for root in np.roots(np.where(np.abs(powers) > _ROUNDING, powers, 0.0)):
+                if abs(root.imag) < 1e-6 and 1e-6 < abs(root.real) < 1.0:
+                    yield int(place), float(reach * root.real)
+
+    def moved(self, w: int, along: int, amount: float, place: int) -> _Law | None:
+        """The law after one change, which is such that the coefficient at `place` stays zero."""
+        maps = self.mapped(w, along, amount)
+        step = 1e-5 * self.reach(w, along)
+        beside = [self.changed(w, along, amount + sign * step) for sign in (1.0, -1.0)]
+        if maps is None or beside[0] is None or beside[1] is None:
+            return None
+        table, mix = maps
+        slope = np.ravel(beside[0] - beside[1]) / (2.0 * step)
+        columns = self.root.reshape(*self.coef.shape, -1)
+        root = np.einsum("kt,tjr,ji->kir", table, columns, mix).reshape(self.root.shape)
+        if np.linalg.norm(root[place]) > _KNOWN * self.reach(w, along) * abs(slope[place]):
+            return None
+        root = root - np.outer(slope / slope[place], root[place])
+        coef = table @ self.coef @ mix
+        coef.ravel()[place] = 0.0
+        moved = replace(self, coef=coef, root=root)
+        kept = np.zeros(coef.size)
+        kept[moved.support] = coef.ravel()[moved.support]
+        return replace(moved, coef=kept.reshape(coef.shape))

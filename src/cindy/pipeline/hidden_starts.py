@@ -1,0 +1,241 @@
+"""Starts: first values of hidden states, and the gauges that they are in.
+
+A hidden state w shows in the equation of a state s that is there already (`hidden.py`):
+
+    s' = φ w + (terms that are not φ, φ times another state),      φ = 1 or a state .
+
+1. Rates of the states that are there: slopes of smoothed samples.
+2. For each equation and factor φ, the part of s' that is linear in the states, without what is said to be
+   zero, is taken away by least squares; what is left, over φ, is a first w. Where φ is near zero it is
+   interpolated. With it as one more state the same gives the next hidden state.
+3. Starts are ranked by how much of the rate of the last hidden state the library leaves unexplained at these
+   first values: a state of a law has an equation, others have none.
+
+A user who knows better gives formulas in the measured states and their rates instead, one for each hidden
+state. Its unit and zero are then those of the formula, where the law fixes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cindy._arrays import Floats, Ints
+from cindy.basis import Custom
+from cindy.errors import DataError
+from cindy.states import Motion, principal_motion, smoothed
+
+__all__ = ["Pin", "Start", "start_from_formulas", "starts_in_gauges"]
+
+_BRANCHES = 12
+"""First hidden states from which the next are looked for: a bound on work."""
+_NEAR_ZERO = 0.2
+"""Of the spread of a factor: values below are not divided by."""
+_SAME = 0.05
+"""Of the spread of a start: one that another and the seen states leave less of is no other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pin:
+    """What is said of a hidden state, so that data fix it.
+
+    state: its name; equation: the state in whose equation it stands; factor: what it is multiplied by there
+    one: the flat index of the coefficient that is 1; zero: those that are zero
+    along: for each of these, the place of the state that would otherwise be added to w; −1 for a constant
+    value: of the coefficient, where a user has given it another than 1
+    """
+
+    state: str
+    equation: str
+    factor: str
+    one: int
+    zero: Ints
+    along: Ints
+    value: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """First values of the hidden states, and what is said of them.
+
+    values: for each record (stretches, samples, hidden states)
+    left: the share of the rate of the last of them that the library leaves
+    """
+
+    pins: tuple[Pin, ...]
+    values: tuple[Floats, ...]
+    left: float
+
+
+def starts_in_gauges(
+    motion: Motion, names: tuple[str, ...], noise: Floats, fixed: Mapping[int, float]
+) -> list[Start]:
+    """First values in every gauge that the basis has terms for, the most promising first.
+
+    fixed: coefficients by flat index that a user has given, none of them zero
+    """
+    d = motion.states - len(names)
+    measured = [record.y[..., :d] for record in motion.records]
+    if len(names) > 1 and all(np.ptp(record.grid.step) < 1e-6 * motion.step for record in motion.records):
+        # A cascade takes derivatives of derivatives, and even steps allow for a smoother that bears it.
+        measured = [
+            np.stack([principal_motion(y[..., j], noise[j]) for j in range(d)], axis=2) for y in measured
+        ]
+    seen, rates = _smoothed(motion, measured)
+    starts = [Start((), tuple(x[..., :0] for x in seen), 0.0)]
+    for name in names:
+        longer = [
+            extended for start in starts for extended in _extended(motion, start, seen, rates, name, fixed)
+        ]
+        starts = sorted(longer, key=lambda start: start.left)
+        starts = starts[:_BRANCHES] if name != names[-1] else starts
+    return starts
+
+
+def start_from_formulas(motion: Motion, formulas: Mapping[str, str]) -> Start:
+    """First values by the formulas of a user, in the measured states, their rates and the inputs."""
+    d = motion.states - len(formulas)
+    names = motion.variables[:d]
+    variables = (*names, *(f"{name}'" for name in names), *motion.variables[motion.states :])
+    terms = Custom(dict(formulas))
+    values = []
+    for record, x, rates in zip(
+        motion.records, *_smoothed(motion, [r.y[..., :d] for r in motion.records]), strict=True
+    ):
+        points = np.concatenate([x, rates, record.u], axis=2)
+        w = terms.evaluate(points.reshape(-1, len(variables)), variables).reshape(*x.shape[:2], -1)
+        if not np.isfinite(w).all():
+            raise DataError(
+                f"identify: the first values of {', '.join(formulas)} in `hidden` must be finite at all "
+                f"samples, but {np.count_nonzero(~np.isfinite(w))} are not. Keep roots and quotients inside "
+                "their domain."
+            )
+        values.append(w)
+    return Start((), tuple(values), 0.0)
+
+
+def _extended(
+    motion: Motion,
+    start: Start,
+    seen: list[Floats],
+    rates: list[Floats],
+    name: str,
+    fixed: Mapping[int, float],
+) -> Iterator[Start]:
+    """The start with first values of one more hidden state, in every gauge that tells them apart."""
+    hidden, slopes = _smoothed(motion, start.values)
+    x = _flat([np.concatenate(parts, axis=2) for parts in zip(seen, hidden, strict=True)])
+    slope = _flat([np.concatenate(parts, axis=2) for parts in zip(rates, slopes, strict=True)])
+    linear, d = np.column_stack([np.ones(len(x)), x]), x.shape[1]
+    others: list[Floats] = []
+    for j in range(d):
+        if any(pin.equation == motion.variables[j] for pin in start.pins):
+            continue
+        weights = np.linalg.lstsq(linear, slope[:, j], rcond=1e-10)[0]
+        for factor in range(d + 1):
+            pin = _gauge(motion, j, factor, name, fixed)
+            if pin is None:
+                continue
+            # Linear terms that are zero in this gauge belong to w.
+            taken = weights.copy()
+            taken[[0, *range(1, d + 1)] if factor == 0 else factor] = 0.0
+            if fixed:
+                places = [_place(motion, j, column) for column in (None, *range(d))]
+                taken = np.array(
+                    [fixed.get(p, t) if p is not None else t for p, t in zip(places, taken, strict=True)]
+                )
+            w = _divided(slope[:, j] - linear @ taken, pin.value * linear[:, factor])
+            if start.pins:
+                # At the ends of a stretch derivatives of derivatives are far off.
+                w = np.clip(w, *np.quantile(w, [0.02, 0.98]))
+            if not w.std() > 0 or any(_left(np.column_stack([linear, other]), w) < _SAME for other in others):
+                continue
+            others.append(w)
+            added = zip(start.values, _by_record(motion, w), strict=True)
+            values = tuple(np.concatenate([known, new[..., None]], axis=2) for known, new in added)
+            yield Start((*start.pins, pin), values, _unclosed(motion, seen, values))
+
+
+def _smoothed(motion: Motion, values: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
+    """Smoothed values (stretches, samples, states) of each record, and their slopes."""
+    from scipy.interpolate import CubicSpline
+
+    smooth, slopes = [], []
+    for record, each in zip(motion.records, values, strict=True):
+        x = np.stack([smoothed(record.grid.t, one).values if one.shape[1] else one for one in each])
+        smooth.append(x)
+        slopes.append(
+            np.stack([CubicSpline(record.grid.t, one)(record.grid.t, 1) for one in x]) if x.shape[2] else x
+        )
+    return smooth, slopes
+
+
+def _flat(parts: Sequence[Floats]) -> Floats:
+    """(all samples, states)."""
+    return np.concatenate([part.reshape(-1, part.shape[2]) for part in parts])
+
+
+def _gauge(motion: Motion, j: int, factor: int, name: str, fixed: Mapping[int, float]) -> Pin | None:
+    """What fixes a state in equation j: φ w has the coefficient 1; φ and φ times other states do not occur.
+
+    None without φ w. What a user has given stays.
+    """
+    new, phi = motion.variables.index(name), None if factor == 0 else factor - 1
+    one = _place(motion, j, phi, new)
+    if one is None:
+        return None
+    others = [k for k in range(motion.states) if k != new]
+    places = {-1: _place(motion, j, phi)} | {k: _place(motion, j, phi, k) for k in others}
+    zero = {k: flat for k, flat in places.items() if flat is not None and flat not in fixed}
+    names = (name, motion.variables[j], "1" if phi is None else motion.variables[phi])
+    flat, along = (np.array(list(part), dtype=np.intp) for part in (zero.values(), zero))
+    return Pin(*names, one, flat, along, fixed.get(one, 1.0))
+
+
+def _place(motion: Motion, j: int, *factors: int | None) -> int | None:
+    """The flat index of a product of states in equation j; None where that is no candidate."""
+    points = np.random.default_rng(0).uniform(0.5, 1.5, (16, len(motion.variables)))
+    columns = motion.basis.evaluate(points, motion.variables)
+    product = np.prod([points[:, k] for k in factors if k is not None], axis=0) * np.ones(16)
+    same = np.flatnonzero((np.abs(columns - product[:, None]) < 1e-9).all(axis=0))
+    flat = int(same[0]) * motion.states + j if len(same) else -1
+    return flat if flat in motion.candidates else None
+
+
+def _divided(values: Floats, factor: Floats) -> Floats:
+    """values / factor, interpolated where the factor is near zero; without the outermost hundredths."""
+    near = np.abs(factor) < _NEAR_ZERO * factor.std()
+    if near.all():
+        return np.zeros(len(values))
+    place = np.arange(len(values))
+    ratio = np.interp(place, place[~near], values[~near] / factor[~near])
+    return np.asarray(np.clip(ratio, *np.quantile(ratio, [0.01, 0.99])) if near.any() else ratio)
+
+
+def _left(columns: Floats, values: Floats) -> float:
+    """The share of the spread of values that columns leave."""
+    unit = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
+    rest = values - unit @ np.linalg.lstsq(unit, values, rcond=1e-10)[0]
+    return float(rest.std() / max(values.std(), 1e-300))
+
+
+def _unclosed(motion: Motion, states: Sequence[Floats], values: Sequence[Floats]) -> float:
+    """The share of the rate of the last w that the library in (x, w) leaves."""
+    smooth, slopes = _smoothed(motion, values)
+    count = smooth[0].shape[2]
+    later = motion.states - states[0].shape[2] - count
+    points = []
+    for record, x, w in zip(motion.records, states, smooth, strict=True):
+        points.append(np.concatenate([x, w, np.zeros((*w.shape[:2], later)), record.u], axis=2))
+    equation = states[0].shape[2] + count - 1
+    own = motion.candidates[motion.candidates % motion.states == equation] // motion.states
+    table = motion.basis.evaluate(_flat(points), motion.variables)[:, own]
+    return _left(table, _flat(slopes)[:, -1])
+
+
+def _by_record(motion: Motion, w: Floats) -> tuple[Floats, ...]:
+    shapes = [record.y.shape[:2] for record in motion.records]
+    parts = np.split(w, np.cumsum([a * b for a, b in shapes])[:-1])
+    return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))

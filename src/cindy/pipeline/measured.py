@@ -1,0 +1,267 @@
+"""One pass at measured states: the rows of all data as sums, a rule, and the model that it picks.
+
+The terms are evaluated at the measurements, so that their noise makes errors in the columns too. In return
+one pass over the data is enough, be they larger than memory, or fields.
+
+1. The rows are added up piece by piece (`accumulate`), and posed with the physics.
+2. A first model says how noise drifts through the terms, and how far integrals can be trusted (`settled`).
+3. A rule picks a support (`selection.choose`); the evidence may know better errors, and then terms that are
+   not worth their price leave (`_borne_out`).
+4. The model is inferred from the rows (`inference`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from cindy._arrays import Floats
+from cindy._check import integer, positive
+from cindy.basis import Basis
+from cindy.data import Source, Trajectory, some_segments
+from cindy.errors import DataError
+from cindy.findings import Finding
+from cindy.formulation import Integral, feedback_of_model
+from cindy.model import Model
+from cindy.pipeline.inference import Estimates, Inference, not_significant, plain_findings
+from cindy.problem import Problem, at_samples
+from cindy.regression import Refit
+from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance, Terms, choose
+from cindy.solver import Correction, Step
+from cindy.summary import Summary
+
+__all__ = ["Estimator", "check_settings", "model_of", "settled", "solve"]
+
+
+Estimator = Callable[[Problem, Estimates], Estimates]
+"""Better coefficients and errors than those of least squares, on the same terms: what the evidence knows."""
+
+
+@dataclass(frozen=True, eq=False)
+class AtMeasuredStates(Inference):
+    """The same for the sums of a problem: one column a term, one target an equation."""
+
+    rule: Selection
+
+    @classmethod
+    def of(cls, problem: Problem, choice: Choice, rule: Selection) -> AtMeasuredStates:
+        candidates = choice.candidates
+        price = rule.priced(candidates)
+        return cls(problem, problem.form, candidates, choice.result, choice.support, price, rule)
+
+    def score(self, fit: Refit) -> float:
+        return self.rule.score(self.candidates, fit)
+
+    @property
+    def scored_by(self) -> str:
+        return self.rule.criterion
+
+
+def solve(
+    problem: Problem,
+    *,
+    correction: Correction | None = None,
+    selection: Selection | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    callback: Callable[[Step], bool | None] | None = None,
+    least: str = "significant",
+) -> Model:
+    """The model that a rule picks for a problem, with the certificate of the solver's run.
+
+    least: "best": where the rule keeps no term, the most important one alone, marked by a finding
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> problem = cindy.Problem(cindy.accumulate(swing, cindy.Polynomial(1)))
+    >>> print(solve(problem).to_text(errors=False))
+    x' =  1 v
+    v' = -1 x
+    """
+    return model_of(
+        problem,
+        correction=correction,
+        selection=selection,
+        tol=tol,
+        max_iter=max_iter,
+        callback=callback,
+        least=least,
+    )
+
+
+def model_of(
+    problem: Problem,
+    *,
+    correction: Correction | None,
+    selection: Selection | None,
+    tol: float,
+    max_iter: int,
+    callback: Callable[[Step], bool | None] | None,
+    least: str,
+    estimator: Estimator | None = None,
+) -> Model:
+    """As `solve`, which has the defaults.
+
+    estimator: coefficients and errors on given terms, where the evidence knows better than least squares
+    """
+    rule = Significance() if selection is None else selection
+    check_settings(rule, correction, tol, max_iter, callback)
+    if not isinstance(problem, Problem):
+        raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
+    choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
+    chance = not np.any(choice.fit.x)
+    if chance and least == "best":
+        rule = Terms(1)
+        choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
+    if not np.any(choice.fit.x):
+        raise rule.nothing_kept("solve")
+    choice, estimates = _borne_out(problem, choice, rule, estimator)
+    inference = AtMeasuredStates.of(problem, choice, rule)
+    model = inference.inferred(estimates) if rule.refits else inference.alone(estimates)
+    return replace(
+        model,
+        noise=choice.fit.left * problem.size,
+        findings=(*((not_significant(),) if chance else ()), *_findings(problem, choice)),
+        settings={
+            "selection": repr(rule),
+            "correction": repr(choice.correction),
+            "tol": rule.tolerance(tol),
+        },
+    )
+
+
+def _borne_out(
+    problem: Problem, choice: Choice, rule: Selection, estimator: Estimator | None
+) -> tuple[Choice, Estimates]:
+    """What a rule picked, less the terms that are not worth their price by the surest errors there are.
+
+    A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth; of
+    many terms the one whose error came out too small stays. Errors by the noise are known far better:
+
+        ξ_i² / error_i² > price of a parameter (Bonferroni's quantile, squared, for Significance)
+
+    `python -m benchmarks pde` has no true term below this where all terms are found.
+    """
+    estimates = _estimates(problem, choice, estimator)
+    price = rule.price(problem.summary.total.rows, estimates.coef.size) if rule.by_price else None
+    while price is not None and estimator is not None:
+        support = np.flatnonzero(estimates.coef)
+        x, error = estimates.coef.ravel()[support], estimates.error.ravel()[support]
+        worth = np.full(len(support), np.inf)
+        np.divide(x**2, error**2, out=worth, where=error > 0)
+        if worth.min() > price or len(support) == 1:
+            break
+        smaller = choice.on(problem.form, np.delete(support, worth.argmin()))
+        if np.count_nonzero(smaller.fit.x) >= len(support):
+            # A constraint needs the term.
+            break
+        choice, estimates = smaller, _estimates(problem, smaller, estimator)
+    return choice, estimates
+
+
+def _estimates(problem: Problem, choice: Choice, estimator: Estimator | None) -> Estimates:
+    plain = Estimates(problem.physical(choice.fit.x), problem.physical(choice.fit.error))
+    return plain if estimator is None else estimator(problem, plain)
+
+
+def _findings(problem: Problem, choice: Choice) -> list[Finding]:
+    summary, run = problem.summary, choice.result
+    status = "" if run.converged else run.status.value
+    rank, noisy = problem.regression.independent, summary.spurious is not None
+    found = plain_findings(summary.skipped, rank, len(summary.terms), status, noisy=noisy)
+    if problem.radius is not None and problem.region.norm(choice.fit.x) >= problem.radius * (1 - 1e-9):
+        message = f"The radius {problem.radius:g} binds: it keeps the coefficients smaller than they fit."
+        found.append(Finding("radius-binds", message, {"radius": problem.radius}))
+    return found
+
+
+def check_settings(
+    rule: Selection,
+    correction: Correction | None,
+    tol: float,
+    max_iter: int,
+    callback: object,
+    seed: int = 0,
+) -> None:
+    if not isinstance(rule, Selection):
+        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
+    if correction is not None and not isinstance(correction, Correction):
+        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
+    if callback is not None and not callable(callback):
+        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
+    positive(tol, "solve: `tol`")
+    integer(max_iter, "solve: `max_iter`", least=1)
+    integer(seed, "identify: `seed`", least=0)
+
+
+def settled(
+    problem: Problem,
+    source: Source,
+    data: list[Trajectory],
+    gather: Callable[..., Summary],
+    *,
+    drift_known: bool,
+) -> Problem:
+    """The problem in the integral form as a first model says it should be posed.
+
+    Drift of the noise: the guess from the data is rough, yet good enough to find a first
+    model; a second pass over the data pays where that says otherwise and they can be read again.
+    Quadrature and rounding: residuals below their error are not to be explained by terms.
+    """
+    form = problem.summary.formulation
+    form = cast(Integral, form)
+    basis = problem.summary.basis
+    # Laws that hold at samples only are left aside: a first look does without.
+    exact = tuple(c for c in problem.constraints if not at_samples(c))
+    look = replace(problem, constraints=exact)
+    look.require_feasible()
+    start = Candidates(look.regression, look.form.pilot, look.size)
+    rows, size = look.regression.total.rows, int(np.prod(look.regression.shape))
+    fit = start.refit(start.by_price(Significance().price(rows, size)))
+    coef, noise = look.physical(fit.x), fit.left * look.size
+    told = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
+    if source.again and told != form.feedback:
+        form = replace(form, feedback=told)
+        problem = replace(problem, summary=gather(source, formulation=form))
+    values = np.abs(np.concatenate([one.x for one in data]))
+    floor = np.hypot(
+        quadrature_error(form, basis, coef, data), EFFORT.measured_rounding * np.nanmax(values, axis=0)
+    )
+    return replace(problem, floor=floor)
+
+
+def _drift(form: Integral, coef: Floats, noise: Floats, basis: Basis, data: list[Trajectory]) -> float | None:
+    """The feedback of a model, or the guess that the data gave where the two are close."""
+    told = feedback_of_model(coef, noise, basis, data, form.order, form.window or 0)
+    guess = form.feedback or 0.0
+    return (
+        form.feedback
+        if guess > 0 and 1 / EFFORT.measured_close <= told / guess <= EFFORT.measured_close
+        else told
+    )
+
+
+def quadrature_error(form: Integral, basis: Basis, coef: Floats, data: Sequence[Trajectory]) -> Floats:
+    """(states,) root mean square difference that a rule of lower degree makes in the rows of a model.
+
+    The rule in use is better than that by orders where samples are dense; where they
+    are sparse, both are wrong by as much, and no term should be kept to explain it.
+    """
+    fitted = form.fit_to(data)
+    assert fitted.degree is not None
+    coarser = replace(fitted, degree=max(fitted.degree - 2, 1))
+    squares, count = np.zeros(coef.shape[1]), 0
+    for segment in some_segments(data):
+        if len(segment) < fitted.min_samples:
+            continue
+        edges = fitted.edges(len(segment))
+        fine = fitted.matrix(segment, basis, edges)[:, : len(coef)]
+        rough = coarser.matrix(segment, basis, edges)[:, : len(coef)]
+        squares += np.sum(((fine - rough) @ coef) ** 2, axis=0)
+        count += len(fine)
+    return np.asarray(np.sqrt(squares / max(count, 1)))

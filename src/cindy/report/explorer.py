@@ -1,0 +1,220 @@
+"""What the explorer of the page computes with: rows as triangles, terms as code, models to begin with.
+
+The page refits a support S by itself. With [R | y], the triangle of the white rows, and the equalities
+A c = b among the constraints it solves
+
+    min ‖R_S c − y‖²   subject to   A_S c = b,
+
+which is what the search did at the same states, so the coefficients agree. Steps here:
+
+1. the candidate coefficients that the page may offer: those of the model, of its path and of the models near
+   it, then those whose columns explain most of what is left, until there are `_MOST_COLUMNS`;
+2. their rows as a triangle, in full precision;
+3. the terms as JavaScript, written by the same code as the exports, from numbers and places in arrays alone:
+   no name of the user's stands in it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cindy._arrays import Floats, Ints
+from cindy.basis import TIME, Language, Plan, Term, statements
+from cindy.data import Trajectory
+from cindy.errors import CindyError, DataError
+from cindy.export import term_markup
+from cindy.model import Denoised, Diagnostics, Model, difference
+from cindy.report.figures import Shown, plain
+
+__all__ = ["explorer", "terms_as_code"]
+
+_MOST_COLUMNS = 120
+"""Candidate coefficients on offer: their triangle takes 80 kB of the page."""
+_MOST_MODELS = 40
+"""Models of the path and near ones that can be picked from the list."""
+JAVASCRIPT = Language(
+    prefix="const ",
+    end=";",
+    module="Math.",
+    absolute="abs",
+    extreme="Math.",
+    choice="({0} ? {1} : {2})",
+    equal="({0}) === ({1})",
+    unequal="({0}) !== ({1})",
+)
+
+
+def explorer(
+    model: Model,
+    found: Diagnostics,
+    shown: Shown,
+    data: Sequence[Trajectory],
+    terms: Sequence[Term],
+    *,
+    dots: bool,
+) -> dict[str, Any] | None:
+    """The numbers of the explorer; None where the model has too many coefficients for a page.
+
+    terms: of the basis, with parameters by name; dots: products have a dot
+    """
+    if not 0 < model.size <= _MOST_COLUMNS:
+        return None
+    blocks = _blocks(model, found)
+    places = _offered(model, blocks)
+    number = {int(place): k for k, place in enumerate(places)}
+    rows = sorted({int(place) // len(model.states) for place in places})
+    others = _others(model, number)
+    own = np.flatnonzero(model.coef)
+    return {
+        "columns": [divmod(int(place), len(model.states)) for place in places],
+        "terms": {i: term_markup(terms[i], dots=dots) if terms[i] else "" for i in rows},
+        "labels": {i: model.labels[i] for i in rows},
+        "names": {i: model.terms[i] for i in rows},
+        "blocks": [_packed(columns, matrix, number) for columns, matrix in blocks],
+        "equalities": _equalities(found, number),
+        "own": [
+            [number[int(k)], float(model.coef.ravel()[k]), _or_none(model.coef_error.ravel()[k])] for k in own
+        ],
+        "root": _root(model),
+        "inclusion": plain(model.inclusion.ravel()[places], 3),
+        "models": others,
+        "parameters": [[n, e.value, _or_none(e.error)] for n, e in model.parameters.items()],
+        "order": model.order,
+        "discrete": model.formulation.discrete,
+        "rates": len(model.rates),
+        "clock": model.inputs.index(TIME) if TIME in model.inputs else -1,
+        "held": data[0].hold == "zero",
+        "span": shown.compared.span if shown.compared.window else None,
+        "file": _file(model),
+    }
+
+
+def terms_as_code(model: Model, offered: dict[str, Any] | None, terms: Sequence[Term]) -> str:
+    """A function (v, p, o) that writes the terms on offer at the variables v and parameters p into o.
+
+    A term that is a Python function has no source: o is left as it is there, and the page does not simulate
+    models that have it. Empty where nothing is on offer.
+    """
+    if offered is None:
+        return ""
+    variables = [f"v[{k}]" for k in range(len(model.variables))]
+    parameters = {name: f"p[{k}]" for k, name in enumerate(model.parameters)}
+    writable = []
+    for i in offered["terms"]:
+        try:
+            _code([terms[i]], [f"o[{i}]"], model, variables, parameters)
+            writable.append(i)
+        except DataError:
+            continue
+    lines = _code([terms[i] for i in writable], [f"o[{i}]" for i in writable], model, variables, parameters)
+    return "const cindyTerms = (v, p, o) => {\n" + "\n".join(lines) + "\n};"
+
+
+def _code(
+    terms: Sequence[Term],
+    outputs: Sequence[str],
+    model: Model,
+    variables: Sequence[str],
+    parameters: dict[str, str],
+) -> list[str]:
+    plan = Plan.of(terms, model.variables)
+    return statements(plan, np.eye(len(terms)), JAVASCRIPT, variables, outputs, parameters=parameters)
+
+
+def _blocks(model: Model, found: Diagnostics) -> list[tuple[Ints, Floats]]:
+    """(flat places, [design | target]) of rows with noise of size 1: one block, or one for each equation."""
+    rows, count = found.rows, len(model.states)
+    if isinstance(rows, Denoised):
+        return [(rows.columns, np.hstack([rows.white.design, rows.white.target]))]
+    blocks = []
+    for j in range(count):
+        own = rows.equation(j, model.coef)
+        left = own.target - own.design @ model.coef[own.terms, j]
+        free = max(own.rows - int(np.count_nonzero(model.coef[:, j])), 1)
+        noise = float(np.linalg.norm(left)) / np.sqrt(free) or 1.0
+        blocks.append((own.terms * count + j, np.column_stack([own.design, own.target]) / noise))
+    return blocks
+
+
+def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
+    """Flat places of the coefficients that the page has, in their order."""
+    flat, gain = model.coef.ravel(), np.full(model.coef.size, -1.0)
+    for columns, matrix in blocks:
+        design, target = matrix[:, :-1], matrix[:, -1]
+        left = target - design @ flat[columns]
+        length = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
+        gain[columns] = np.square(design.T @ left / length)
+    known = gain >= 0
+    # Models come first, in the order of a list that is cut off where the page is full.
+    wanted = [np.flatnonzero(one.coef) for one in (model, *model.near.models, *model.path.models)]
+    order = np.concatenate([*wanted, np.argsort(-gain, kind="stable")])
+    first = list(dict.fromkeys(int(place) for place in order if known[place]))[:_MOST_COLUMNS]
+    return np.sort(np.array(first, dtype=np.intp))
+
+
+def _packed(columns: Ints, matrix: Floats, number: dict[int, int]) -> dict[str, Any]:
+    """The triangle of the columns on offer and the target, row by row, as base64 of float64."""
+    here = [k for k, place in enumerate(columns) if int(place) in number]
+    factor = np.linalg.qr(matrix[:, [*here, matrix.shape[1] - 1]], mode="r")
+    upper = np.concatenate([row[k:] for k, row in enumerate(factor)])
+    return {
+        "columns": [number[int(columns[k])] for k in here],
+        "rows": len(factor),
+        "triangle": base64.b64encode(upper.astype("<f8").tobytes()).decode(),
+    }
+
+
+def _equalities(found: Diagnostics, number: dict[int, int]) -> list[list[Any]]:
+    """[[[column, weight], …], goal] for every equality among the constraints."""
+    rows = found.rows
+    if not isinstance(rows, Denoised) or rows.constraints is None or not len(rows.constraints):
+        return []
+    equal = rows.constraints.equalities
+    matrix = equal.matrix.tocsr()
+    every = []
+    for k, goal in enumerate(equal.goal):
+        part = slice(matrix.indptr[k], matrix.indptr[k + 1])
+        places = rows.columns[matrix.indices[part]]
+        weights = zip(places.tolist(), matrix.data[part].tolist(), strict=True)
+        every.append([[[number[p], w] for p, w in weights if p in number], float(goal)])
+    return [one for one in every if one[0]]
+
+
+def _others(model: Model, number: dict[int, int]) -> list[dict[str, Any]]:
+    """Models of the path and near ones, as far as all of their coefficients are on offer."""
+    near = [
+        (f"near, worse by {score:.1f}: {difference(model, one)}", k, one)
+        for k, (one, score) in enumerate(zip(model.near.models, model.near.scores, strict=True))
+    ]
+    path = [(f"path, {one.size} terms", None, one) for one in model.path.models]
+    chosen, models = np.flatnonzero(model.coef).tolist(), []
+    for name, k, one in [*near, *path]:
+        places = np.flatnonzero(one.coef).tolist()
+        if set(places) <= set(number) and places != chosen:
+            models.append({"name": name, "near": k, "places": [number[place] for place in places]})
+    return models[:_MOST_MODELS]
+
+
+def _root(model: Model) -> list[list[float | None]] | None:
+    """A root of the covariance of coefficients and then parameters; None where it is unknown."""
+    if model.covariance is None or not np.isfinite(model.covariance).all():
+        return None
+    values, vectors = np.linalg.eigh(model.covariance)
+    return [plain(row, 8) for row in vectors * np.sqrt(np.maximum(values, 0.0))]
+
+
+def _file(model: Model) -> dict[str, Any] | None:
+    """The model as a file without coefficients, for the page to fill in; None where it cannot be saved."""
+    try:
+        return replace(model.with_coef(model.coef), findings=()).to_dict()
+    except CindyError:
+        return None
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,3 +1,0 @@
-"""Estimators in the manner of scikit-learn."""
-
-__all__ = []

@@ -1,3 +1,0 @@
-"""Where the pieces of a summary are worked out."""
-
-__all__: list[str] = []

@@ -1,0 +1,63 @@
+"""Noise with a memory: the law is found beside it, and right models raise no alarm."""
+
+import numpy as np
+import pytest
+from benchmarks.wrong_noise import DOUBTS, KINDS, LAWS
+
+import cindy
+from cindy.states.autocorrelation import _autoregression, _by_levinson
+
+
+def _model(kind: str, law: str, level: float, seed: int) -> cindy.Model:
+    rng, true = np.random.default_rng(seed), LAWS[law]
+    runs = [KINDS[kind](true, *true.run(rng), level, rng) for _ in range(3)]
+    return cindy.identify([cindy.Trajectory(*one, true.states) for one in runs], cindy.Polynomial(3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "law", "level"),
+    [
+        ("smoothing spline", "epidemic", 0.1),
+        ("slow drift", "van der Pol", 0.02),
+        ("autoregressive 0.9", "double well", 0.02),
+    ],
+)
+def test_an_instrument_is_blamed_before_the_law(kind: str, law: str, level: float) -> None:
+    model = _model(kind, law, level, 3)
+    assert np.array_equal(model.coef != 0, LAWS[law].coef != 0)
+    assert (model.noise_memory > 1.5).all()
+    codes = {one.code for one in model.findings}
+    assert "noise-memory" in codes
+    assert not codes & DOUBTS
+
+
+def test_motion_that_is_kicked_keeps_its_kicks() -> None:
+    model = _model("kicked motion", "Lotka-Volterra", 0.1, 3)
+    assert np.array_equal(model.coef != 0, LAWS["Lotka-Volterra"].coef != 0)
+    assert model.diffusion is not None
+    assert (model.noise_memory == 1.0).all()
+
+
+@pytest.mark.parametrize(("kind", "level"), [("running mean of 5", 0.02), ("smoothing spline", 0.02)])
+def test_what_a_filter_bends_makes_no_terms_and_is_in_the_errors(kind: str, level: float) -> None:
+    law = LAWS["double well"]
+    model = _model(kind, "double well", level, 100)
+    assert np.array_equal(model.coef != 0, law.coef != 0)
+    here = law.coef != 0
+    assert (np.abs(model.coef - law.coef)[here] < 3.0 * model.coef_error[here]).all()
+
+
+def test_white_noise_beside_a_slow_drift_is_told_from_kicks() -> None:
+    rng = np.random.default_rng(5)
+    white = [rng.standard_normal(2000)]
+    drifting = [white[0] + 3.0 * np.sin(np.linspace(0.0, 7.0, 2000))]
+    alone = _by_levinson(drifting)
+    assert _autoregression(white) > -20.0
+    assert _autoregression(drifting) < alone - 50.0
+
+
+def test_noise_that_grows_with_the_state_is_in_the_errors() -> None:
+    model = _model("multiplicative", "Lotka-Volterra", 0.02, 300)
+    law = LAWS["Lotka-Volterra"].coef
+    assert np.array_equal(model.coef != 0, law != 0)
+    assert (np.abs(model.coef - law) <= 4.0 * model.coef_error).all()
