@@ -7,10 +7,11 @@ Where it is made of several slopes, equalities keep their coefficients in propor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from cindy.findings import Finding
 from cindy.model import Estimate, Model
 from cindy.pipeline.field_estimates import with_noise_errors
 from cindy.pipeline.inference import Estimates
+from cindy.pipeline.loop import Loop
 from cindy.pipeline.parametric_model import end_of_range, with_parameters
 from cindy.problem import Problem, linear
 from cindy.regression import Refit, independent, refit
@@ -35,9 +37,17 @@ _SCANNED = {1: 9, 2: 5, 3: 4}
 """Values of a parameter by how many there are, as few as at least for trajectories; beyond, three."""
 
 
-@dataclass(frozen=True, eq=False)
-class FieldSearch:
-    """How laws of fields with unknown parameters are found.
+class Placed(NamedTuple):
+    """A law, and the values of the parameters that it was chosen at."""
+
+    model: Model
+    values: Values
+
+
+@dataclass(eq=False)
+class FieldSearch(Loop[Placed, Placed]):
+    """How laws of fields with unknown parameters are found: a law is chosen at given values, the values are
+    fitted on its terms, and a law is chosen again, until its terms come back.
 
     at: the law of a basis without unknowns
     pose: the evidence for a basis, and its problem
@@ -47,17 +57,27 @@ class FieldSearch:
     at: Callable[[Basis], Model]
     pose: Callable[[Basis], tuple[WeakRows, Problem]]
 
+    rounds: ClassVar[int] = 4
+    """Choices of terms, each at the parameters fitted to the last; two are typical: a bound on work."""
+
     def model(self) -> Model:
         """The law at the values that leave least, with errors that know of each other."""
         values = self._scanned()
-        model = self.at(self.basis.at(values))
-        for _ in range(EFFORT.field_parameters_rounds):
-            values = self._settled(model, values)
-            before, model = model, self.at(self.basis.at(values))
-            if np.array_equal(model.coef != 0, before.coef != 0):
-                break
-        last = _Tangents.of(model, self.basis.unknowns(), values, self.pose)
-        return model if last is None else last.told(model)
+        last = self.follow(Placed(self.at(self.basis.at(values)), values))
+        assert last is not None
+        tangents = _Tangents.of(last.model, self.basis.unknowns(), last.values, self.pose)
+        return last.model if tangents is None else tangents.told(last.model)
+
+    def support(self, start: Placed) -> bytes:
+        return np.flatnonzero(start.model.coef).tobytes()
+
+    def model_on(self, start: Placed, *, near: bool) -> Placed:
+        """The law that is chosen where the terms of the last one leave least."""
+        values = self._settled(start.model, start.values)
+        return Placed(self.at(self.basis.at(values)), values)
+
+    def following(self, met: Placed, seen: Set[bytes]) -> Placed | None:
+        return met
 
     def _scanned(self) -> Values:
         """Where the criterion of the law is least, of a few values of each parameter."""

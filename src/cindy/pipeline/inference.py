@@ -21,10 +21,10 @@ with the design effect of the blocks, by which rows that depend on each other co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,13 +33,14 @@ from cindy.findings import Finding
 from cindy.least_squares import LeastSquares, lengths
 from cindy.model import Denoised, Model, Path, Run
 from cindy.pipeline.large import BLOCKS
+from cindy.pipeline.loop import Loop
 from cindy.pipeline.models_met import Search, white_candidates
 from cindy.pipeline.passes import NEAR, Found
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit
 from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, rivals, within_radius
 from cindy.solver import Result, Step, conditional_gradient
-from cindy.states import NEARBY, Motion, distorted_rows
+from cindy.states import NEARBY, Fitted, Motion, distorted_rows
 
 __all__ = ["Estimates", "Inference", "LastPass", "not_significant", "plain_findings", "shown_by_errors"]
 
@@ -439,28 +440,50 @@ def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: b
     return found
 
 
-def shown_by_errors(last: LastPass) -> LastPass:
-    """The last pass without the terms that its errors do not show, where noise has a memory.
+@dataclass(eq=False)
+class ShownByErrors(Loop[Fitted, LastPass]):
+    """The loop in which terms that the final errors do not show leave, where noise has a memory.
 
     The search judges terms by white rows, and memory by one number an equation. The errors know more: what
     blocks of the data say, and what a filter would change. The weakest term goes while its 95 % interval
     includes zero, unless what is left of a state grows by more than a term that is not there may explain:
     then only a combination with others is known, and the findings on collinear terms name it.
+
+    last: the pass before, whose noise the next must not exceed by much
     """
-    for _ in last.found.best.support:
-        best, options = last.found.best, last.found.options
-        free = not (len(options.rows) or best.fitted.law.unknown)
-        if last.motion.memory is None or not free or len(best.support) < 2:
+
+    last: LastPass
+
+    rounds: ClassVar[int] = 1_000
+    """Terms leave one at a time, and there are never so many."""
+
+    def support(self, start: Fitted) -> bytes:
+        return start.law.support.tobytes()
+
+    def model_on(self, start: Fitted, *, near: bool) -> LastPass | None:
+        last, best = self.last, self.last.found.best
+        if start is best.fitted:
             return last
-        z = np.abs(best.fitted.coef) / last.errors
+        met = Search(last.motion, last.found.options).fit(start, NEARBY)
+        if met is None or np.any(met.fitted.variance > _GROWS * best.fitted.variance):
+            return None
+        found = replace(last.found, best=met, met=(met, *last.found.met))
+        self.last = LastPass.of(last.problem, last.motion, found, None)
+        return self.last
+
+    def following(self, met: LastPass, seen: Set[bytes]) -> Fitted | None:
+        best, options = met.found.best, met.found.options
+        free = not (len(options.rows) or best.fitted.law.unknown)
+        if met.motion.memory is None or not free or len(best.support) < 2:
+            return None
+        z = np.abs(best.fitted.coef) / met.errors
         weakest = int(np.argmin(z))
         if z[weakest] > 1.96:
-            return last
+            return None
         law = replace(best.fitted.law, support=np.delete(best.support, weakest))
-        start = replace(best.fitted, law=law, coef=np.delete(best.fitted.coef, weakest), settled=False)
-        met = Search(last.motion, options).fit(start, NEARBY)
-        if met is None or np.any(met.fitted.variance > _GROWS * best.fitted.variance):
-            return last
-        found = replace(last.found, best=met, met=(met, *last.found.met))
-        last = LastPass.of(last.problem, last.motion, found, None)
-    return last
+        return replace(best.fitted, law=law, coef=np.delete(best.fitted.coef, weakest), settled=False)
+
+
+def shown_by_errors(last: LastPass) -> LastPass:
+    """The last pass without the terms that its errors do not show, where noise has a memory."""
+    return ShownByErrors(last).follow(last.found.best.fitted) or last

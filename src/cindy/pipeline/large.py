@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from cindy.data import Part, Trajectory, same_variables
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
+from cindy.pipeline.loop import Loop
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found
@@ -155,45 +156,69 @@ class _Fitting:
         return self.form.motion(found, self.basis, instants=self.parts) if found else None
 
 
-def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> tuple[Motion, Found]:
-    """The law fitted to all data, its terms tested once more; and the motion that has their rows.
+class Gathered(NamedTuple):
+    """The rows of all data at a law, and the law that they ask for."""
 
-    part: of the data that led to the law; motion: of those, or of all that are in memory
+    motion: _Gathered
+    asked: Fitted
+
+
+@dataclass(eq=False)
+class Confirmation(Loop[Fitted, Gathered]):
+    """The loop over all data, piece by piece, from the law that a part of them led to.
+
+    motion: of all that are in memory, or of the part; part: of the data that led to the law
     """
-    work = _work(request.pieces, motion)
-    aim = max(1, min(BLOCKS, int(EFFORT.large_memory / (8 * (len(motion.candidates) + 1) ** 2))))
-    share = -(-aim // len(work)) if isinstance(work, Sequence) else 1
-    now, like = found.best.fitted, request.data[0]
-    seen: list[bytes] = []
-    for _ in range(EFFORT.large_rounds):
-        seen.append(now.law.support.tobytes())
+
+    request: Request
+    motion: Motion
+    part: Motion
+    options: Options
+
+    rounds: ClassVar[int] = 3
+    """Passes over all data: more than one only where all of them ask for other terms than the part did."""
+
+    def support(self, start: Fitted) -> bytes:
+        return start.law.support.tobytes()
+
+    def model_on(self, start: Fitted, *, near: bool) -> Gathered:
+        """States are fitted under the law piece by piece, and their white rows are added up."""
+        request, motion, like = self.request, self.motion, self.request.data[0]
+        work = _work(request.pieces, motion)
+        aim = max(1, min(BLOCKS, int(EFFORT.large_memory / (8 * (len(motion.candidates) + 1) ** 2))))
         task = _Fitting(
             request.form,
             request.basis,
             (like.states, like.inputs),
             motion.parts,
             motion.candidates,
-            now.law.support,
-            now.coef,
-            now.variance,
-            now.error,
-            share,
+            start.law.support,
+            start.coef,
+            start.variance,
+            start.error,
+            -(-aim // len(work)) if isinstance(work, Sequence) else 1,
             motion.forcing,
         )
         whole = _Gathered(**{f.name: getattr(motion, f.name) for f in fields(Motion) if f.init})
         whole = replace(whole, white=tuple(_added_up(task, work, request.pieces, aim)))
-        state = Search(whole, found.options)
-        chosen = state.choose(now) if whole.white else None
-        if chosen is None:
-            break
-        stay = state.stay(now) if len(blurred_terms(part, chosen)) else None
-        now = replace(stay or chosen, settled=now.settled)
-        if now.law.support.tobytes() in seen:
-            break
-    if not whole.white:
-        raise DataError("identify: no part of the data has a stretch that is long enough to use.")
-    best = Met(now, found.best.deviance, found.best.criterion)
-    return whole, Found(best, (best,), found.agreed, found.options)
+        if not whole.white:
+            raise DataError("identify: no part of the data has a stretch that is long enough to use.")
+        state = Search(whole, self.options)
+        asked = state.choose(start) or start
+        # Terms that only noise tells apart do not come in by the force of many samples.
+        stay = state.stay(start) if len(blurred_terms(self.part, asked)) else None
+        return Gathered(whole, replace(stay or asked, settled=start.settled))
+
+    def following(self, met: Gathered, seen: Set[bytes]) -> Fitted:
+        return met.asked
+
+
+def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> tuple[Motion, Found]:
+    """The law fitted to all data, its terms tested once more; and the motion that has their rows."""
+    last = Confirmation(request, motion, part, found.options).follow(found.best.fitted)
+    assert last is not None
+    best = Met(last.asked, found.best.deviance, found.best.criterion)
+    return last.motion, Found(best, (best,), found.agreed, found.options)
 
 
 def _work(pieces: Pieces, motion: Motion) -> Sequence[Motion] | Iterable[Part]:

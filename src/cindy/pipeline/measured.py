@@ -6,15 +6,15 @@ one pass over the data is enough, be they larger than memory, or fields.
 1. The rows are added up piece by piece (`accumulate`), and posed with the physics.
 2. A first model says how noise drifts through the terms, and how far integrals can be trusted (`settled`).
 3. A rule picks a support (`selection.choose`); the evidence may know better errors, and then terms that are
-   not worth their price leave (`_borne_out`).
+   not worth their price leave (`AtMeasurements`).
 4. The model is inferred from the rows (`inference`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from cindy.findings import Finding
 from cindy.formulation import Integral, feedback_of_model
 from cindy.model import Model
 from cindy.pipeline.inference import Estimates, Inference, not_significant, plain_findings
+from cindy.pipeline.loop import Loop
 from cindy.problem import Problem, at_samples
 from cindy.regression import Refit
 from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance, Terms, choose
@@ -120,7 +121,9 @@ def model_of(
         choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
     if not np.any(choice.fit.x):
         raise rule.nothing_kept("solve")
-    choice, estimates = _borne_out(problem, choice, rule, estimator)
+    last = AtMeasurements(problem, rule, estimator).follow(choice)
+    assert last is not None
+    choice, estimates = last
     inference = AtMeasuredStates.of(problem, choice, rule)
     model = inference.inferred(estimates) if rule.refits else inference.alone(estimates)
     return replace(
@@ -135,38 +138,53 @@ def model_of(
     )
 
 
-def _borne_out(
-    problem: Problem, choice: Choice, rule: Selection, estimator: Estimator | None
-) -> tuple[Choice, Estimates]:
-    """What a rule picked, less the terms that are not worth their price by the surest errors there are.
+class Chosen(NamedTuple):
+    """Terms that were chosen, and what is known of their coefficients."""
+
+    choice: Choice
+    estimates: Estimates
+
+
+@dataclass(eq=False)
+class AtMeasurements(Loop[Choice, Chosen]):
+    """The loop at measurements: the rows stay as they are, and what is profiled out is their noise.
 
     A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth; of
-    many terms the one whose error came out too small stays. Errors by the noise are known far better:
+    many terms the one whose error came out too small stays. Where the evidence knows the errors that noise
+    makes, those are far surer, and the weakest term leaves while
 
-        ξ_i² / error_i² > price of a parameter (Bonferroni's quantile, squared, for Significance)
+        ξ_i² / error_i² ≤ price of a parameter (Bonferroni's quantile, squared, for Significance)
 
     `python -m benchmarks pde` has no true term below this where all terms are found.
     """
-    estimates = _estimates(problem, choice, estimator)
-    price = rule.price(problem.summary.total.rows, estimates.coef.size) if rule.by_price else None
-    while price is not None and estimator is not None:
-        support = np.flatnonzero(estimates.coef)
-        x, error = estimates.coef.ravel()[support], estimates.error.ravel()[support]
+
+    problem: Problem
+    rule: Selection
+    estimator: Estimator | None
+
+    rounds: ClassVar[int] = 10_000
+    """Terms leave one at a time, and there are never so many."""
+
+    def support(self, start: Choice) -> bytes:
+        return start.support.tobytes()
+
+    def model_on(self, start: Choice, *, near: bool) -> Chosen:
+        fit = start.fit
+        plain = Estimates(self.problem.physical(fit.x), self.problem.physical(fit.error))
+        return Chosen(start, plain if self.estimator is None else self.estimator(self.problem, plain))
+
+    def following(self, met: Chosen, seen: Set[bytes]) -> Choice | None:
+        coef, error = met.estimates.coef.ravel(), met.estimates.error.ravel()
+        support = np.flatnonzero(coef)
+        if self.estimator is None or not self.rule.by_price or len(support) < 2:
+            return None
         worth = np.full(len(support), np.inf)
-        np.divide(x**2, error**2, out=worth, where=error > 0)
-        if worth.min() > price or len(support) == 1:
-            break
-        smaller = choice.on(problem.form, np.delete(support, worth.argmin()))
-        if np.count_nonzero(smaller.fit.x) >= len(support):
-            # A constraint needs the term.
-            break
-        choice, estimates = smaller, _estimates(problem, smaller, estimator)
-    return choice, estimates
-
-
-def _estimates(problem: Problem, choice: Choice, estimator: Estimator | None) -> Estimates:
-    plain = Estimates(problem.physical(choice.fit.x), problem.physical(choice.fit.error))
-    return plain if estimator is None else estimator(problem, plain)
+        np.divide(coef[support] ** 2, error[support] ** 2, out=worth, where=error[support] > 0)
+        if worth.min() > self.rule.price(self.problem.summary.total.rows, coef.size):
+            return None
+        smaller = met.choice.on(self.problem.form, np.delete(support, worth.argmin()))
+        # Constraints may need the term: then it stays.
+        return smaller if np.count_nonzero(smaller.fit.x) < len(support) else None
 
 
 def _findings(problem: Problem, choice: Choice) -> list[Finding]:

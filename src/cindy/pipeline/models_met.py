@@ -1,16 +1,15 @@
-"""The one loop: fit what is unknown on a support, choose a support from the rows there, until it comes back.
+"""Search: the loop over supports for trajectories whose states are denoised, and the models met on the way.
 
-For every kind of data and every rule, a search is
+A model on a support S is fitted by maximum likelihood: states, noise, model error and coefficients together
+(`states.fit_states`). It is judged by
 
-    1. fit       states, noise, model error and parameters on a support, by −2 log p   (`Search.fit`)
-    2. rows      white rows of all candidates at what was fitted                       (`Search.posed`)
-    3. choose    the path of the conditional gradients gives candidate supports; the rule's price, and terms
-                 added, dropped and exchanged on the same triangle, give the next support (`following`)
-    4. again     from 1, until the support comes back                                  (`Search.follow`)
+    C(S) = −2 log p(measurements | S) + Σ price_i over S
 
-What differs is one step each: among very many candidates rows are made for the likely ones only
-(`refinement`), terms with parameters follow them (`parametric`), a rule without a price picks from the path
-(`passes.Picking`). The models met on the way are kept, so that no support is fitted twice.
+1. `fit`        states and coefficients on a support; a support is fitted once and remembered
+2. `posed`      the convex problem of the white rows of all candidates at the fitted states
+3. `choose`     the path of the conditional gradient on these rows, the best support on it by price, and the
+                moves from there and from the present support
+4. `clearer`    where only noise tells terms apart, the law without the noisiest of them
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy.errors import DataError, InfeasibleError
 from cindy.least_squares import LeastSquares, Rows, lengths
+from cindy.pipeline.loop import Loop
 from cindy.pipeline.options import Options
 from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
@@ -79,10 +79,10 @@ class Posed:
 
 
 @dataclass(eq=False)
-class Search:
+class Search(Loop[Fitted, Met]):
     """The models met so far, and how to go on from one.
 
-    met: by where they started; None where the states do not settle; ends: where the way from there ended
+    met: by where they started; None where the states do not settle
     bound: whether a path was all that terms could come from
     kept: the problem posed at the states of the best model so far, which is asked for again
     """
@@ -90,7 +90,6 @@ class Search:
     motion: Motion
     options: Options
     met: dict[bytes, Met | None] = field(default_factory=dict)
-    ends: dict[bytes, Met | None] = field(default_factory=dict)
     bound: bool = False
     kept: tuple[Fitted, Posed] | None = None
 
@@ -178,9 +177,11 @@ class Search:
             return np.full(count, np.nan)
         return fit.x
 
-    def key(self, start: Fitted) -> bytes:
-        """What a fit depends on: its support."""
+    def support(self, start: Fitted) -> bytes:
         return start.law.support.tobytes()
+
+    def model_on(self, start: Fitted, *, near: bool) -> Met | None:
+        return self.fit(start, NEARBY if near else LEVELS)
 
     def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
         """States and coefficients on the support of a start; None where they do not settle."""
@@ -269,32 +270,10 @@ class Search:
         return posed.start(fitted, fit) if posed and fit else None
 
     def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
-        """Where to go on from a model, beyond the supports seen; None where nothing new is promised."""
         chosen = self.choose(met.fitted)
         if chosen is None or chosen.law.support.tobytes() in seen:
             chosen = self.clearer(met)
         return chosen
-
-    def follow(self, start: Fitted, levels: tuple[float, ...] = LEVELS) -> Met | None:
-        """From a start, fit and choose until the support comes back: the best model on that way."""
-        best: Met | None = None
-        seen: dict[bytes, bytes] = {}
-        now: Fitted | None = start
-        for _ in range(self.rounds):
-            if now is None or now.law.support.tobytes() in seen:
-                break
-            key = self.key(now)
-            if key in self.ends:
-                best = self.better(best, self.ends[key])
-                break
-            seen[now.law.support.tobytes()] = key
-            met = self.fit(now, levels)
-            best = self.better(best, met)
-            if met is None:
-                break
-            now, levels = self.following(met, seen.keys()), NEARBY
-        self.ends.update(dict.fromkeys(seen.values(), best))
-        return best
 
 
 def white_candidates(form: StandardForm, result: Result, noise: Floats | None = None) -> Candidates:

@@ -128,7 +128,7 @@ def _reached(
     """
     options, reached, agreed = state.options, list[Met](), False
     for start in chain([] if first is None else [first], starts):
-        met = state.follow(start, NEARBY if start is first else LEVELS)
+        met = state.follow(start, near=start is first)
         if met is None:
             continue
         agreed = any(np.array_equal(met.support, other.support) for other in reached)

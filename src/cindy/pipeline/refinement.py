@@ -26,7 +26,7 @@ from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look
 from cindy.problem import at_samples
 from cindy.selection import EFFORT
-from cindy.states import NEARBY, Fitted, Motion, start_of
+from cindy.states import Fitted, Motion, start_of
 
 __all__ = ["refined"]
 
@@ -43,7 +43,7 @@ def refined(request: Request, motion: Motion, model: Model, *, anyway: bool) -> 
         return model
     start = start_of(motion, support, model.coef[model.coef != 0], request.variance(motion))
     state = ManyTerms(request.narrowed(motion, problem), request.options(motion, problem))
-    best = state.follow(start, NEARBY)
+    best = state.follow(start, near=True)
     if best is None or not len(best.support):
         return model
     here, found = state.looked_at, Found(best, tuple(state.models), state.returned, state.options)

@@ -119,9 +119,6 @@ class Effort:
     """The likely ones that are kept: the path of the first pass, then by the gain that each promises."""
     large_memory: float = 256e6
     """Bytes that blocks of white rows may take together: fewer where candidates are many."""
-    large_rounds: int = 3
-    """Passes over all data: more than one only where all of them ask for other terms than the part
-    did."""
     refinement_likely: int = 300
     """Candidates beside the terms of the law that rows are made for (benchmark: bound, kuramoto10)."""
     refinement_poor: float = 0.1
@@ -192,8 +189,6 @@ class Effort:
     parametric_model_coalesced: float = 0.9995
     """Cosine between the columns of two terms of one equation beyond which they are one: by the same
     rule, errors are 32 times as large as alone."""
-    field_parameters_rounds: int = 4
-    """Choices of terms, each at the parameters fitted to the last; two are typical: a bound on work."""
     field_parameters_steps: int = 15
     """Steps of Gauss and Newton for the parameters of given terms: a bound on work."""
     field_parameters_furthest: float = 1.0
