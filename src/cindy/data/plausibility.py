@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.data.derived_rates import derived_rates
+from cindy.data.instrument_faults import derived_rates
 from cindy.data.time_scales import noise_level, periods, rounding_step, some_segments
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
