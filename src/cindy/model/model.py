@@ -21,11 +21,11 @@ from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
 from cindy.model.comparison import score
 from cindy.model.denoised import Denoised, smooth
+from cindy.model.ensemble import RandomPath
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import Boundary, simulate_field
 from cindy.model.records import Estimate, Run, number, plain
 from cindy.model.simulation import Limits, simulate
-from cindy.model.stochastic import RandomPath
 from cindy.model.story import difference, facts, shown, shown_models, told
 from cindy.states import Diffusion
 
