@@ -178,7 +178,7 @@ class Factoring:
     def _begin(self) -> _Factor:
         if self.device is None:
             return _OnHost(self.basis, self.formulation, self.chunk)
-        from cindy.summary.gpu import OnDevice
+        from cindy.summary.executor import OnDevice
 
         return OnDevice(self.basis, self.formulation, self.device)
 
