@@ -18,11 +18,10 @@ from cindy.data import Field, Trajectory, as_fields, as_trajectories, is_fields,
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
 from cindy.least_squares import LeastSquares
-from cindy.model.denoised import completed
+from cindy.model.denoised import completed, matched
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
-from cindy.model.matching import inside_domain, matched
-from cindy.model.readouts import as_states
+from cindy.model.matching import as_states, inside_domain
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions
 from cindy.summary import accumulate

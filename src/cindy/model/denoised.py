@@ -24,8 +24,8 @@ from cindy.basis import Custom
 from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, Rows
-from cindy.model.equations import Equations
-from cindy.model.readouts import as_states
+from cindy.model.equations import Equations, reordered
+from cindy.model.matching import as_states, unmeasured, with_inputs
 from cindy.states import Fitted, Motion, smoothed, states_under
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "completed",
     "denoised_states",
     "denoised_under",
+    "matched",
     "smooth",
     "with_hidden_states",
 ]
@@ -148,6 +149,14 @@ class Denoised:
         """The squares that coefficients leave of the white rows, over those of the targets."""
         left = self.white.design @ coef.ravel()[self.columns] - self.white.target[:, 0]
         return float(left @ left / max(float(np.sum(self.white.target**2)), 1e-300))
+
+
+def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]:
+    """Whatever a user may hold, as trajectories with the variables of the model; or an error."""
+    data = with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
+    own = tuple(name for name in model.inputs if name in data[0].inputs or not unmeasured(name))
+    data = with_inputs(reordered(data, model.states, own, where), model.inputs)
+    return reordered(data, model.states, model.inputs, where)
 
 
 def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
