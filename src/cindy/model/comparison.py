@@ -5,7 +5,7 @@ Trajectories and fields each have their own unit: samples of a state, or weak ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,13 +91,7 @@ def explained_rows(model: Equations, total: LeastSquares) -> float:
     return float(np.mean(1.0 - np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0)))
 
 
-def solved_field(
-    model: Equations,
-    field: Field,
-    *,
-    window: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Floats]:
+def solved_field(model: Equations, field: Field, *, window: int | None = None) -> dict[str, Floats]:
     """The solution at the times of a field, by state; NaN after a blow-up.
 
     It starts from the smoothed field, where nothing is missing, since noise in the start would be carried
@@ -110,7 +104,7 @@ def solved_field(
     for low in range(0, len(field), every):
         high = min(low + every, len(field))
         begun = start.part(low, high)
-        made = simulate_field(model, begun, field.t[low:high], limits=Limits(), progress=progress)
+        made = simulate_field(model, begun, field.t[low:high], limits=Limits())
         for state in field.states:
             values[state][..., low : low + len(made)] = made[state]
     return values

@@ -1,5 +1,5 @@
-"""Where the work is done: by processes of this machine, made anew when one of them dies, or on a device, where
-rows are made and factorised as arrays of the library that evaluated the terms."""
+"""Where the work is done: by processes of this machine, made anew when one of them dies, or on a device that
+makes and factorises the rows in its own library of arrays."""
 
 from __future__ import annotations
 
