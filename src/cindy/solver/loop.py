@@ -1,4 +1,15 @@
-"""The one loop: gradient, oracle, gap, stop or correct."""
+"""The conditional gradient method (Frank and Wolfe, 1956): the one loop of every run of the solver.
+
+It minimises f(x) = ‖A x − B‖² over a region that only an oracle knows. With g = ∇f(x):
+
+1. The oracle gives the atom s of the region with the least ⟨g, s⟩.
+2. The gap ⟨g, x − s⟩ bounds f(x) − min f from above, by convexity. It costs nothing beyond step 1.
+3. Where the gap, or a limit, says so: prove the gap with rounding taken into account (`certificate`), stop.
+4. Otherwise the correction moves x with the help of s, and the loop begins again.
+
+How x is kept and moved is the correction's matter (`correction.py`); `epochs.py` has rows that are read in
+samples. An iteration costs one call of the oracle and one gradient, a product with the triangle of the data.
+"""
 
 import time
 import warnings
@@ -60,6 +71,7 @@ def conditional_gradient(
     trace = Trace(max(_size(objective) // 2, 50_000))
     idle, narrowest = 0, np.inf
     while True:
+        # Steps 1 and 2. Near the optimum rounding can make the computed gap slightly negative.
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
         seconds = time.perf_counter() - began
@@ -73,6 +85,8 @@ def conditional_gradient(
             # Where the oracle, or rounding, had lost what matters: on with what the proof found.
             atom, gap = _proved(objective, oracle, iterate, tol * scale)
             step = step._replace(gap=gap)
+            # The proved gap includes rounding and may be above the tolerance although the plain one was
+            # below.
             status = _status(step, tol * scale, max_iter, max_seconds, idle)
         history.append(step)
         trace.add(step.atoms, iterate.snapshot())
@@ -80,6 +94,8 @@ def conditional_gradient(
             status, history[-1] = Status.STOPPED, _last(objective, oracle, iterate, step)
         if status is not None:
             break
+        # Step 4. Objectives on either side of an epoch's begin or end are not comparable: one of them is an
+        # estimate from a sample, so that progress is only judged between two exact ones.
         estimated = iterate.estimated
         iterate = advance(atom, gap)
         if not (estimated or iterate.estimated):
@@ -93,6 +109,8 @@ def _last(
     objective: LeastSquares | SampledRows, oracle: Oracle, iterate: Iterate | Epochs, step: Step
 ) -> Step:
     """The step again, as what it says of a point that is made honest: a run may be stopped anywhere."""
+    # The first refresh ends an epoch at the best point of a line, whose gradient is a combination of two;
+    # the second computes it at that point.
     if not iterate.honest:
         iterate.refresh()
     if not iterate.honest:
@@ -200,6 +218,7 @@ def _start(
             f"conditional_gradient: `start` must have shape {(objective.terms, objective.targets)}, "
             f"but has {point.shape}."
         )
+    # A start outside would make the gap meaningless: atoms could not be combined to it.
     violation = oracle.region.violation(point)
     if violation > 1e-9 * max(1.0, oracle.region.radius):
         raise DataError(
@@ -210,6 +229,8 @@ def _start(
 
 def _scale(objective: LeastSquares, oracle: Oracle) -> float:
     """The loss at zero; where that is zero, the loss at the origin of the region."""
+    # The loss at zero is what a user can judge a tolerance by. It vanishes where the targets are zero, and
+    # a region that excludes zero still has something to minimise there.
     at_zero = float(np.sum(objective.target**2))
     if at_zero > 0:
         return at_zero
