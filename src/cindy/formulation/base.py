@@ -113,6 +113,7 @@ class Formulation(ABC):
         """(k, terms + states): the rows [design | target] of consecutive stretches, in order."""
         rows = self._matrix(segment, basis, edges)
         if segment.weight != 1.0:
+            # The root, since what is minimised is the square of the residual.
             rows *= np.sqrt(segment.weight)
         return rows
 
@@ -141,6 +142,8 @@ class Formulation(ABC):
 
     def nearby(self, segment: Trajectory, edges: Ints) -> tuple[Trajectory, Ints]:
         """The samples of consecutive stretches with the neighbours they depend on, and where they begin."""
+        # Twice: a window that sticks out at one end is moved inwards and then reaches as far on the other
+        # side.
         margin = 2 * self.margin + 1
         low, high = max(0, int(edges[0]) - margin), min(len(segment), int(edges[-1]) + margin)
         return segment.part(low, high), edges - low

@@ -105,6 +105,8 @@ class Discrete(Formulation):
     def motion(
         self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None
     ) -> Motion | None:
+        # The states are fitted step by step, so that a missing sample would be a step of two, which no map
+        # describes.
         if self.smooth is not None or not all(single_steps(one.t).all() for one in trajectories):
             return None
         first = trajectories[0]
@@ -131,6 +133,8 @@ class Discrete(Formulation):
 
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
         a, b = int(edges[0]), min(int(edges[-1]), len(segment) - 1)
+        # The last stretch may consist of the last sample alone, which has no successor: an empty design of
+        # the right width.
         if a >= b:
             a, b = len(segment) - 1, len(segment) - 1
         joined = np.hstack([self._evaluate(segment, basis, a, b), segment.x[a + 1 : b + 1]])
