@@ -109,7 +109,10 @@ def _limits(data: Sequence[Trajectory]) -> Iterator[_Limit]:
         levels, counts = np.unique(values, return_counts=True)
         if len(levels) < _PILE_OF.few_levels:
             continue
+        # The usual step of the motion: a sensor runs into its limit at about that speed.
         usual = float(np.mean(np.abs(np.concatenate([np.diff(one) for one in columns]))))
+        # The five values next to the extreme tell how many samples an unclipped motion has near its turning
+        # points.
         for side, place, inner in (("highest", -1, slice(-6, -1)), ("lowest", 0, slice(1, 6))):
             level = float(levels[place])
             if counts[place] < _PILE_OF.pile:
@@ -133,6 +136,7 @@ def _stays(x: Floats, level: float, least: float) -> int:
     count, least = 0, max(least, _PILE_OF.steps * rounding_step(x))
     for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1):
         first, last = int(run[0]), int(run[-1])
+        # A record that begins or ends at the limit does not show how it came there.
         if first == 0 or last == len(x) - 1:
             continue
         if min(abs(x[first - 1] - level), abs(x[last + 1] - level)) > least:
@@ -173,6 +177,7 @@ def derived_rates(segments: Sequence[Trajectory]) -> list[Finding]:
     slopes = np.concatenate([np.gradient(one.x, one.t, axis=0) for one in enough])
     values = np.concatenate([one.x for one in enough])
     rates: dict[str, str] = {}
+    # Without noise any smooth rate is a filter of its positions to all digits, be it measured or not.
     for i in map(int, np.flatnonzero(noise > _RATES.clean * spread)):
         for j in range(len(states)):
             follows = j != i and _correlation(slopes[:, i], values[:, j]) > _RATES.follows
@@ -204,6 +209,7 @@ def _beyond_noise(segments: Sequence[Trajectory], i: int, j: int, noise: float) 
     width = 2 * _RATES.half_width + 1
     near = np.concatenate([sliding_window_view(one.x[:, i], width) for one in segments])
     rate = np.concatenate([one.x[_RATES.half_width : len(one) - _RATES.half_width, j] for one in segments])
+    # In units of the positions, so that the constant column is of the same size as the others.
     size = max(float(np.abs(near).max()), 1e-300)
     columns = np.column_stack([near / size, np.ones(len(near))])
     weights = np.linalg.lstsq(columns, rate, rcond=1e-12)[0]

@@ -106,6 +106,7 @@ class DeviceTrajectory(Trajectory):
         first, last = float(t[0]), float(t[-1])
         step = (last - first) / (count - 1)
         ideal = xp.arange(count, dtype=xp.float64, device=device_of(t)) * step
+        # As `calculus.uniform_step`, on the device: one number comes back instead of all times.
         off = float(xp.max(xp.abs(t - first - ideal)))
         return step if off <= 4 * np.finfo(float).eps * max(abs(first), abs(last)) else None
 
