@@ -58,6 +58,7 @@ class Workers(Executor):
                 initializer=_start,
                 initargs=(self._inherit,),
             )
+        # Pickled here and not by the pool, whose own thread would hide the error.
         return self._pool.submit(_run, _packed((fn, args, kwargs), self._inherit))
 
     def renew(self) -> None:
@@ -191,6 +192,8 @@ class _Round:
         try:
             for task in work:
                 self._hand_out(task)
+                # The first result is waited for before more is handed out: a stream is read only as fast as
+                # it is worked on.
                 if len(self.waiting) >= room:
                     yield self._first()
             while self.waiting:
@@ -253,6 +256,8 @@ class _Round:
                 f"Processes died {self.deaths} times in a row at the same work. Most often memory ran out: "
                 "use fewer processes, shorter trajectories or fewer terms."
             ) from error
+        # In order, as they were handed out; functions have no memory, so that repeating one gives the same
+        # result.
         undone = [task for task, _ in self.waiting]
         self.waiting.clear()
         self.executor.renew()
@@ -359,6 +364,7 @@ class DeviceTriangle:
         if rows == 0:
             return
         self.rows += rows
+        # With few rows the reflections are as fast as anything else.
         stride = rows // (_DEVICE.sample * width)
         updated = None
         if stride > 1:
@@ -395,6 +401,7 @@ class DeviceTriangle:
             sizes = self._space.get(xp.linalg.diagonal(update))
             if not np.isfinite(sizes).all() or sizes.min() <= 0.0:
                 return None
+            # The update is close to a multiple of the identity: its Cholesky factor has lost no digits.
             if sizes.max() <= _DEVICE.round * sizes.min():
                 return guess
         return None
