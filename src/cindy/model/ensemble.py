@@ -127,6 +127,7 @@ class RandomPath:
             yield x
 
     def _step(self, drift: Drift, x: Floats, now: float, step: float) -> Floats:
+        # ΔW ~ N(0, δ) for every path and equation; correlated ones by a root of their correlation.
         change = np.sqrt(step) * self.rng.standard_normal((len(x), self.diffusion.coef.shape[1]))
         if self._half is not None:
             change = change @ self._half.T
@@ -140,8 +141,10 @@ class RandomPath:
             noise[:, kicked] = np.sqrt(variance) * change
             by_all = self.diffusion.basis.derivative(known, self.diffusion.variables)
             slopes = np.einsum("nti,ti->ni", by_all[..., kicked], self.diffusion.coef)
+            # Milstein's term, ½ b ∂b/∂x (ΔW² − δ) with b = √q, which is ¼ ∂q/∂x (ΔW² − δ).
             correction = np.zeros_like(x)
             correction[:, kicked] = np.where(variance > 0, slopes, 0.0) * (change**2 - step) / 4.0
+        # Heun's rule for the drift: the mean of both ends of the step.
         slope = drift(now, x)
         ahead = drift(now + step, x + step * slope + noise)
         return np.asarray(x + step * (slope + ahead) / 2.0 + noise + correction)
@@ -149,6 +152,7 @@ class RandomPath:
     def _steps(self, drift: Drift, x: Floats, begin: float, end: float, scale: Floats) -> int:
         """Steps from one sample to the next, enough for the path whose drift turns fastest."""
         slope, small = drift(begin, x), 1e-3 * (end - begin)
+        # ‖J F‖ by a small step along F: how fast the drift turns, without a Jacobian.
         turn = np.linalg.norm((drift(begin, x + small * slope) - slope) / scale, axis=1)
         rate = turn / np.maximum(np.linalg.norm(small * slope / scale, axis=1), 1e-300)
         needed = (end - begin) * np.max(rate, initial=0.0, where=np.isfinite(rate)) / self.turn
@@ -209,6 +213,7 @@ def _drift(model: Equations, like: Trajectory, bound: Floats) -> Drift:
     def drift(s: float, x: Floats) -> Floats:
         known = iter(() if signal is None else signal(s))
         inputs = [s if name == TIME else next(known) for name in model.inputs]
+        # All paths are one call, and a single NaN or overflow would raise for all of them.
         near = np.clip(np.nan_to_num(x[:, :given]), -bound[:given], bound[:given])
         rows = np.column_stack([near, np.tile(inputs, (len(x), 1))])
         values = model.basis.evaluate(rows, model.variables) @ model.coef
@@ -221,6 +226,7 @@ def band(model: Equations, one: Solution, *, seed: int = 0) -> tuple[Floats, Flo
     """(samples, states) twice: what 90 % of measurements lie between, of paths that begin as a solution."""
     starts = np.tile(one.start, (_PATHS_OF.paths, 1))
     paths = many_paths(model, starts, one.measured, seed=seed)[..., : len(model.states)]
+    # The band is for measurements, so that their noise is added to the paths.
     paths += _noise(model) * np.random.default_rng(seed + 1).standard_normal(paths.shape)
     low, high = np.nanpercentile(paths, [50 * (1 - LEVEL), 50 * (1 + LEVEL)], axis=0)
     return low, high

@@ -75,6 +75,7 @@ class Readouts:
         formulas = {name: observe.get(name, name) for name in columns}
         states = tuple(dict.fromkeys(n for text in formulas.values() for n in _NAME.findall(text)))
         matrix = np.array([_weights(name, text, states) for name, text in formulas.items()])
+        # Step 3.
         rank = int(np.linalg.matrix_rank(matrix))
         if rank < len(states):
             raise DataError(
@@ -91,21 +92,22 @@ class Readouts:
 
     def of_data(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The trajectories of the states."""
-        made = [replace(one, x=self._states(one.x), states=self.states) for one in data]
+        trajectories = [replace(one, x=self._states(one.x), states=self.states) for one in data]
         for j, state in enumerate(self.states):
-            if all(np.isnan(one.x[:, j]).all() for one in made):
+            if all(np.isnan(one.x[:, j]).all() for one in trajectories):
                 columns = [name for name, row in zip(self.formulas, self.matrix, strict=True) if row[j]]
                 raise DataError(
                     f"identify: no sample has the read-outs that determine the state {state}: "
                     f"{', '.join(columns)} and those of the states in their formulas are needed at one time. "
                     "Put them on common times."
                 )
-        return made
+        return trajectories
 
     def _states(self, y: Floats) -> Floats:
         """(samples, states): H⁺ y by the read-outs that are there; NaN where these do not tell a state."""
         x = np.full((len(y), len(self.states)), np.nan)
         there = np.isfinite(y)
+        # Step 2: samples that lack the same read-outs share one inverse.
         for pattern in np.unique(there, axis=0):
             if pattern.any():
                 rows = (there == pattern).all(axis=1)
@@ -123,6 +125,8 @@ def _inverse(matrix: Floats) -> tuple[Floats, Any]:
     rows, states = matrix.shape
     square = rows == states and np.linalg.matrix_rank(matrix) == states
     inverse = np.asarray(np.linalg.inv(matrix) if square else np.linalg.pinv(matrix), dtype=np.float64)
+    # Rounding would make a state depend on a read-out that has nothing to do with it, and be missing with
+    # it.
     inverse[np.abs(inverse) < 1e-12 * np.abs(inverse).max()] = 0.0
     return np.asarray(inverse, dtype=np.float64), np.abs(np.diagonal(inverse @ matrix) - 1.0) < _DETERMINED
 
@@ -131,6 +135,7 @@ def _weights(name: str, text: str, states: tuple[str, ...]) -> Floats:
     """The row of H of one read-out; an error where its formula is not linear."""
     term = Custom({name: text})
     points = np.concatenate([np.zeros((1, len(states))), np.eye(len(states))])
+    # A formula is linear if its values at unit vectors predict those at random points.
     probe = np.random.default_rng(0).uniform(-2.0, 2.0, (4, len(states)))
     values = np.asarray(term.evaluate(np.concatenate([points, probe]), states))[:, 0]
     weights = values[1 : len(states) + 1] - values[0]
@@ -176,6 +181,8 @@ def with_inputs(data: Sequence[Trajectory], inputs: Sequence[str]) -> list[Traje
         return list(data)
     runs = [name for name in inputs if is_run(name)]
     own = run_names(data)
+    # A run that the model has no coefficients for cannot be predicted, and another's coefficients would be
+    # wrong.
     if runs and not set(own) <= set(runs):
         shown = ", ".join(sorted(set(own) - set(runs))[:3])
         raise DataError(
@@ -207,6 +214,8 @@ def inside_domain(model: Equations, data: Sequence[Trajectory]) -> tuple[list[Tr
     and how many these are."""
     if not model.basis.parameter_names() or model.rates:
         return list(data), 0
+    # Noise can push a concentration below zero, where √x has no value; few such samples are noise, many a
+    # wrong range of a parameter.
     points = np.concatenate([one.values for one in data])
     outside = outside_domain(model.basis, model.variables, points)
     if not outside.any():
@@ -246,9 +255,9 @@ def _placed(basis: Basis) -> Iterator[Basis]:
 
 def between(t: Floats, x: Floats, outside: Mask) -> Floats:
     """(samples, states): straight lines through the measurements around."""
-    made = np.array(x)
-    for column in made.T:
+    filled = np.array(x)
+    for column in filled.T:
         known = ~outside & np.isfinite(column)
         if known.any():
             column[outside] = np.interp(t[outside], t[known], column[known])
-    return made
+    return filled
