@@ -108,14 +108,12 @@ def basis_pursuit(
     epsilon = non_negative(epsilon, "basis_pursuit: `epsilon`")
     least, point = _begin(objective, region, correction)
     scale = float(np.sum(objective.target**2)) or objective.value(point) or 1.0
-    # Step 1.
     radius = (1.0 + _SEARCH.room) * region.norm(point)
     if radius == 0.0:
         if objective.value(point) <= epsilon:
             return Pursuit(_at_zero(objective, point, scale), 0.0, 0.0, epsilon)
         radius = least = _first_radius(objective, region, epsilon)
-    # Newton's method approaches a root from below and would need for ever to cross it, so that it aims a
-    # little below the bound.
+    # Newton's method only approaches a root, from below: it aims a little beneath the bound to cross it.
     aim = max(epsilon - 0.5 * tol * scale, 0.0)
     run = partial(_solve, objective, correction=correction, tol=0.25 * tol, max_iter=max_iter)
     for _ in range(max_radii):

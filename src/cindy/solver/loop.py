@@ -52,11 +52,10 @@ def conditional_gradient(
 ) -> Result:
     """Minimise ‖A x − B‖² over the region of the oracle, from `start` or the oracle's origin.
 
-    Ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a
-    limit, when the callback returns False, or when rounding allows no further
-    progress; the status says which, and limits and rounding also give a
-    ConvergenceWarning, unless `quiet`. The gap holds for the whole region in every case.
-    Of SampledRows the steps between two passes have estimates of it; the last never.
+    Ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a limit, when the callback
+    returns False, or when rounding allows no further progress; the status says which, and limits and
+    rounding also give a ConvergenceWarning, unless `quiet`. The gap holds for the whole region in every
+    case. Of SampledRows the steps between two passes have estimates of it; the last never.
 
     >>> from cindy.solver import Region, oracle_for
     >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
@@ -71,22 +70,19 @@ def conditional_gradient(
     trace = Trace(max(_size(objective) // 2, 50_000))
     idle, narrowest = 0, np.inf
     while True:
-        # Steps 1 and 2. Near the optimum rounding can make the computed gap slightly negative.
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
         seconds = time.perf_counter() - began
         step = Step(len(history), gap, iterate.objective, iterate.count, seconds, iterate.passes)
         status = _status(step, tol * scale, max_iter, max_seconds, idle)
         if status is not None and not iterate.honest:
-            # The certificate rests on the point itself, not on how it was found.
+            # Step 3. The certificate rests on the point itself, not on how it was found.
             iterate.refresh()
             continue
         if status is not None:
-            # Where the oracle, or rounding, had lost what matters: on with what the proof found.
+            # The proof counts rounding in, and may find an atom that the oracle had lost: then on with it.
             atom, gap = _proved(objective, oracle, iterate, tol * scale)
             step = step._replace(gap=gap)
-            # The proved gap includes rounding and may be above the tolerance although the plain one was
-            # below.
             status = _status(step, tol * scale, max_iter, max_seconds, idle)
         history.append(step)
         trace.add(step.atoms, iterate.snapshot())
@@ -94,8 +90,7 @@ def conditional_gradient(
             status, history[-1] = Status.STOPPED, _last(objective, oracle, iterate, step)
         if status is not None:
             break
-        # Step 4. Objectives on either side of an epoch's begin or end are not comparable: one of them is an
-        # estimate from a sample, so that progress is only judged between two exact ones.
+        # Step 4. Progress is judged between two exact objectives, and not where one is a sample's estimate.
         estimated = iterate.estimated
         iterate = advance(atom, gap)
         if not (estimated or iterate.estimated):

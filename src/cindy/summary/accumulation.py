@@ -356,7 +356,6 @@ def accumulate(
         look = _look(source, hands)
         first = look[0]
         terms = len(basis.names(formulation.variables(first.states, first.inputs)))
-        # A block is a triangle of (terms + states)² numbers of eight bytes.
         aim = max(1, min(blocks, int(_LOTS.block_memory / (8 * (terms + first.dimension) ** 2))))
         fitted = formulation.fit_to(look)
         factoring = Factoring(basis, fitted, chunk, device)
