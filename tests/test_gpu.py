@@ -8,7 +8,7 @@ from cindy._arrays import space_of, to_numpy
 from cindy.least_squares import LeastSquares
 from cindy.solver import Region, conditional_gradient, gap_at, oracle_for
 from cindy.solver.sampled_rows import DeviceRows
-from cindy.summary.gpu import DeviceTriangle
+from cindy.summary.executor import DeviceTriangle
 
 pytest.importorskip("array_api_compat")
 

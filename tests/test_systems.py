@@ -9,7 +9,8 @@ from scipy.integrate import solve_ivp
 from cindy import systems
 from cindy.errors import CindyError, DataError
 from cindy.problem.constraint import Names
-from cindy.systems import collocation, integrate
+from cindy.systems import integrate
+from cindy.systems import system as reference
 
 SYSTEMS = {
     "kuramoto5": systems.kuramoto,
@@ -90,7 +91,7 @@ def test_trajectories_agree_with_an_independent_integrator(system):
 def test_trajectories_are_exact_to_1e_13_of_their_size(system, monkeypatch):
     """Polynomials of another degree take other steps and make another error: both share the solution."""
     runs = system.simulate(3, trajectories=4)
-    monkeypatch.setattr(collocation, "_SCHEME", replace(collocation._SCHEME, nodes=18))
+    monkeypatch.setattr(reference, "_SCHEME", replace(reference._SCHEME, nodes=18))
     for run, other in zip(runs, system.simulate(3, trajectories=4), strict=True):
         assert np.abs(run.x - other.x).max() < 1e-13 * max(1.0, np.abs(run.x).max())
 

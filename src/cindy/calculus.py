@@ -117,6 +117,8 @@ def reach(samples: int, start: int, stop: int, half_width: int) -> tuple[int, in
     Operators made on that stretch alone have the same rows as those made on the
     whole grid, so a long trajectory can be taken in pieces without a trace.
     """
+    # At the ends windows are one-sided but as wide as elsewhere, so that they reach further on the other
+    # side.
     width = min(2 * half_width + 1, samples)
     low = min(max(start - half_width, 0), samples - width)
     return low, max(min(stop + half_width, samples), low + width)
@@ -147,6 +149,8 @@ def _weights(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> 
 def uniform_step(t: Floats) -> float | None:
     """The step of a grid that is uniform up to the rounding of its own numbers, else None."""
     step = float(t[-1] - t[0]) / (len(t) - 1)
+    # Times such as 1.7e9 + k · 0.01 are rounded to 2e-7: a grid is uniform up to what its own numbers can
+    # hold.
     slack = 4 * np.finfo(float).eps * max(abs(float(t[0])), abs(float(t[-1])))
     off = t - t[0]
     off -= step * np.arange(len(t))
@@ -163,6 +167,7 @@ def _on_unit_steps(samples: int, kind: tuple[str, int], degree: int, half_width:
     few = _build(np.arange(2.0 * width), kind, degree, half_width).data.reshape(-1, width)
     rows = samples - (kind[0] == "integral")
     pick = np.full(rows, half_width)
+    # Only windows at the two ends differ from the one in the middle.
     pick[:half_width] = np.arange(half_width)
     pick[-half_width:] = np.arange(len(few) - half_width, len(few))
     return _assemble(few[pick], _starts(rows, samples, half_width), samples)
@@ -175,6 +180,7 @@ def _on_grid(grid: bytes, kind: tuple[str, int], degree: int, half_width: int) -
 
 def _build(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> Operator:
     width = min(2 * half_width + 1, len(t))
+    # As many samples as coefficients interpolate; a higher degree would not be determined.
     degree = min(degree, width - 1)
     rows = len(t) - (kind[0] == "integral")
     starts = _starts(rows, len(t), half_width)
@@ -235,6 +241,8 @@ def divided_differences(x: Floats, order: int) -> Floats:
     White noise keeps its size, and of polynomials of lower degree nothing is left.
     """
     windows = np.lib.stride_tricks.sliding_window_view(x, order + 1)
+    # The weights of a divided difference are 1 / Π_{j≠i} (x_i − x_j). Scaling the distances first avoids
+    # overflow, and normalising afterwards makes it irrelevant.
     apart = windows[:, :, None] - windows[:, None, :]
     scale = np.abs(apart).max(axis=(1, 2))[:, None, None]
     apart = np.where(np.eye(order + 1, dtype=bool), 1.0, apart / scale)
@@ -262,6 +270,7 @@ def without_polynomials(stack: Floats, t: Floats, count: int) -> Floats:
     half = (t[:, -1:] - t[:, :1]) / 2
     scaled = (t - (t[:, -1:] + t[:, :1]) / 2) / half
     powers = scaled[:, :, None] ** np.arange(count)
+    # Householder's reflections, with the sign that avoids cancellation in the first entry.
     for j in range(count):
         mirror = powers[:, j:, j].copy()
         mirror[:, 0] += np.copysign(np.linalg.norm(mirror, axis=1), mirror[:, 0])
@@ -322,6 +331,8 @@ def whitened_differences(rows: Floats, t: Floats, count: int, feedback: float) -
     """
     plain, drift = _taps(np.diff(t, axis=1), count)
     windows, size, columns = rows.shape
+    # The covariance of the differences, band by band: neighbours share `count` samples, so that it has as
+    # many diagonals beside the main one.
     band = np.zeros((count + 1, windows, size))
     for s in range(min(count + 1, size)):
         for taps, strength in ((plain, 1.0), (drift, feedback)):
@@ -350,6 +361,9 @@ def _taps(steps: Floats, count: int) -> tuple[Floats, Floats]:
         return plain, np.stack([steps / 2, steps / 2], axis=2)
     before, after = steps[:, :-1], steps[:, 1:]
     whole = before + after
+    # A second difference with unequal steps: the line through the neighbours, at the middle, less the middle.
+    # Of an integral taken twice it is the mean under a hat over both steps, of area before · after / 2, of
+    # which the three samples have 1/6, 4/6 and 1/6 where steps are equal.
     plain = np.stack([after / whole, -np.ones_like(whole), before / whole], axis=2)
     return plain, np.array([1.0, 4.0, 1.0]) / 6.0 * (before * after / 2)[:, :, None]
 
@@ -380,6 +394,7 @@ def increments(
         (a, b), (low, high) = spans[k - 1], spans[k]
         weights = interval_weights(t[low - origin : high - origin], degree=degree, half_width=half_width)
         steps = np.asarray(weights @ values)[a - low : b - 1 - low]
+        # The outermost integral is wanted as increments; the inner ones as values, summed from any start.
         if k > 1:
             values = np.zeros((b - a, values.shape[1]))
             np.cumsum(steps, axis=0, out=values[1:])

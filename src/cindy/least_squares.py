@@ -147,6 +147,7 @@ def stacked(factors: Sequence[Floats]) -> Floats:
     takes seconds, each is worked into the first by itself, in a third of the time.
     """
     width = factors[0].shape[1]
+    # The other method needs a square triangle to work into, and triangles below it.
     if width < _WIDE or len(factors[0]) != width or any(np.tril(f, -1).any() for f in factors):
         return triangle(np.vstack(factors))
     r = np.array(factors[0], order="F")
@@ -171,12 +172,15 @@ def quick_triangle(matrix: Floats, apart: float = 1e-4) -> Floats:
     apart: what must be left of every unit column beyond those before it; a share of 1e-16 / apart² is lost
     """
     columns = matrix.shape[1]
+    # With fewer rows than columns AᵀA is singular, whatever the data.
     if len(matrix) < columns:
         return triangle(matrix)
     gram = matrix.T @ matrix
     size = np.sqrt(np.diagonal(gram))
     if not (np.isfinite(size).all() and size.all()):
         return triangle(matrix)
+    # In units of the columns the pivots say what is left of each beyond those before it, so that `apart`
+    # means the same for terms of any size.
     r, info = scipy.linalg.lapack.dpotrf(gram / size / size[:, None], lower=0, clean=1, overwrite_a=1)
     if info or np.diagonal(r).min(initial=1.0) < apart:
         return triangle(matrix)
@@ -224,6 +228,8 @@ class Rows:
         """
         matrix = csr_array(self.matrix.multiply(unit))
         matrix.eliminate_zeros()
+        # A row 0 ≤ 0 says nothing and would only disturb the rank. A row 0 = 1 says that nothing is
+        # possible.
         says = (np.diff(matrix.indptr) > 0) | (self.lower > 0) | (self.upper < 0)
         matrix, size = csr_array(matrix[says]), _largest(matrix)[says]
         return Rows(
@@ -276,6 +282,8 @@ class Equalities:
         also: (rows,) which count even where none of their coefficients is left
         """
         rows = csr_array(self.matrix[:, support])
+        # A row whose coefficients are all outside the support is 0 = goal: satisfied, or the caller's
+        # matter (`also`).
         named = np.diff(rows.indptr) > 0
         used = np.flatnonzero(named if also is None else named | also)
         return _freedom(csr_array(rows[used]), self.goal[used]) if len(used) else None
@@ -315,6 +323,7 @@ def _freedom(rows: csr_array, goal: Floats) -> Freedom:
     offset, valued = np.zeros(size), np.zeros(size, dtype=bool)
     at, column, value = [loose], [np.arange(len(loose))], [np.ones(len(loose))]
     free = len(loose)
+    # Slicing sparse rows part by part costs more than all of it dense, as long as that fits in 8 MB.
     dense = rows.toarray() if rows.shape[0] * size < 1_000_000 else None
     members = _members(column_label)
     for label, own in _members(row_label).items():
@@ -356,6 +365,7 @@ def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:
     if found is None:
         raise InfeasibleError("the equalities contradict each other on this support.")
     null, shift = found
+    # Rounding would tie coefficients together that have nothing to do with each other.
     null[np.abs(null) < 1e-15] = 0.0
     return null, shift
 
@@ -365,9 +375,13 @@ def affine(rows: Floats, goal: Floats) -> tuple[Floats, Floats] | None:
 
     None where they contradict each other. rows: dense, of one unit
     """
+    # rows = U S Vᵀ: the last rows of Vᵀ span what the equalities leave free, V S⁻¹ Uᵀ goal is the solution
+    # of least norm. Rows that repeat each other have singular values at rounding and are left out by the
+    # rank.
     u, s, vt = np.linalg.svd(rows)
     rank = int((s > _ROUNDING * s[0]).sum())
     least = vt[:rank].T @ ((u[:, :rank].T @ goal) / s[:rank])
+    # The least solution misses the goal only where rows contradict each other.
     if np.abs(rows @ least - goal).max() > 1e-9 * np.abs(goal).max(initial=1e-300):
         return None
     return vt[rank:].T, least

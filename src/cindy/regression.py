@@ -1,7 +1,14 @@
 """Least squares on a support under equalities and bounds, and the errors of its coefficients.
 
-Inequalities that bind are kept as equalities. Rows of one block are not independent of each other: errors
-come from the scatter between blocks, and are never below the classical ones.
+    minimise Σ_j ‖A ξ_j − b_j‖² / σ_j²    over ξ with lower ≤ R ξ ≤ upper, ξ = 0 outside the support
+
+1. Inequalities that bind at the optimum become equalities (`binding`).
+2. Equalities are met by their null space, ξ = N θ + ξ₀, so that θ is free (`Regression.fit`).
+3. θ follows from the triangle of [A | b], and its spread S with S Sᵀ = (AᵀA)⁻¹ comes with it.
+4. Rows of one block of time are not independent of each other: errors come from the scatter between blocks
+   (`jackknife`, `sandwich`), and are never below the classical ones.
+
+A fit of k terms to p candidates costs O(p k²), whatever the number of samples.
 """
 
 from __future__ import annotations
@@ -95,6 +102,7 @@ class Regression:
     def groups(self) -> list[Ints]:
         """Targets that must be fitted together."""
         matrix, targets = self.equal.matrix, self.shape[1]
+        # Two targets are fitted together where an equality names coefficients of both.
         touch = csr_array(
             (np.ones(matrix.nnz), matrix.indices % targets, matrix.indptr), shape=(len(self.equal), targets)
         )
@@ -121,6 +129,8 @@ class Regression:
         if self.unit is not None:
             return self.unit
         terms = self.shape[0]
+        # Below the triangle of the terms stands what no combination of them explains: the residual of the
+        # full model.
         left = np.sum(self.total.target[min(terms, len(self.total.factor)) :] ** 2, axis=0)
         sigma = np.sqrt(left / max(self.total.rows - self.independent, 1))
         return np.asarray(np.hypot(sigma, self._floor))
@@ -146,8 +156,9 @@ class Regression:
 
         Equalities are met by the null space, x = basis θ + offset: supports are small, equalities may
         repeat each other on them, and the spread of θ is that of x. The solver meets them by prices
-        instead (`least_squares_first`, and `growing_qr` for one), which keeps all coefficients.
+        instead (`correction.least_squares_within`, and `GrowingQR` for one), which keeps all coefficients.
         """
+        # Without equalities a target has a regression of its own, and only its own columns are touched.
         if not len(self.equal):
             columns, goal = self._rows_of(support, int(targets[0]))
             x, spread, least = _solved(columns, goal)
@@ -164,6 +175,7 @@ class Regression:
         whole = np.zeros((len(owner), len(owner)))
         whole[np.ix_(shared, shared)] = spread
         for p in parts:
+            # Back substitution: a target's own parameters follow once those that it shares are known.
             theta[p.own] = p.spread @ (p.goal - p.link @ common)
             whole[np.ix_(p.own, p.own)] = p.spread
             if len(shared):
@@ -180,6 +192,8 @@ class Regression:
         basis = free.basis[here].toarray()
         design, across = columns @ basis[:, own], columns @ basis[:, shared]
         size, count = lengths(design), len(own)
+        # One QR factorisation eliminates the own parameters: its first rows determine them, given the
+        # shared ones, and the rows below hold what is left for the shared ones.
         r = triangle(np.hstack([design / size, across, goal[:, None]]))
         spread = scipy.linalg.solve_triangular(r[:count, :count], np.eye(count)) / size[:, None]
         return _Part(
@@ -286,6 +300,7 @@ def independent(design: Floats) -> int:
     size = np.linalg.norm(design, axis=0)
     if _surely_independent(design, size):
         return int(design.shape[1])
+    # Pivots of unit columns fall to rounding where a column depends on those before it.
     pivoted = scipy.linalg.qr(design / np.where(size > 0, size, 1.0), mode="r", pivoting=True)[0]
     diagonal = np.abs(np.diagonal(pivoted))
     return int((diagonal > _ROUNDING * diagonal[0]).sum()) if len(diagonal) else 0
@@ -331,11 +346,16 @@ def jackknife(regression: Regression, fit: Fit, x: Floats) -> Floats:
     apart, what blocks add to the errors is taken to be the same for all.
     """
     terms, targets = np.divmod(fit.support, regression.shape[1])
+    # With more parameters than blocks the scatter between blocks has too low a rank to tell the errors of
+    # single coefficients apart.
     if fit.free > len(regression.blocks) * len(np.unique(targets)):
         independent = classical(regression, fit)
         return independent * design_effect(independent, sandwich(regression, fit, x))
     if fit.free > _MOST:
         return sandwich(regression, fit, x)
+    # In the coordinates of θ the information of all blocks is the identity, so that leaving out block g
+    # leaves I − Sᵀ A_gᵀ A_g S. The small addition keeps that invertible where one block determines a
+    # direction alone.
     rest = np.tile((1.0 + _ALONE) * np.eye(fit.free), (len(regression.blocks), 1, 1))
     for j in np.unique(targets):
         here = np.flatnonzero(targets == j)
@@ -420,6 +440,7 @@ def _active(rows: Rows, loose: Ints, at: Ints, x: Floats, spread: Floats) -> tup
     needs = np.concatenate([side[1][k] for side, k in zip(sides, keep, strict=True)])
     number = np.concatenate([side[2][k] for side, k in zip(sides, keep, strict=True)])
     level = np.concatenate([side[3][k] for side, k in zip(sides, keep, strict=True)])
+    # The unconstrained optimum is feasible: nothing binds.
     if (needs <= 0).all():
         return np.zeros(0, dtype=np.intp), np.zeros(0)
     size = np.linalg.norm(slopes, axis=1)
@@ -430,10 +451,14 @@ def _active(rows: Rows, loose: Ints, at: Ints, x: Floats, spread: Floats) -> tup
         raise InfeasibleError("an inequality cannot be met with the terms that are left.")
     slopes, needs = slopes[~stuck] / size[~stuck, None], needs[~stuck] / size[~stuck]
     scale = needs.max()
+    # Lawson and Hanson, Solving least squares problems (1974), chapter 23: the least ‖z‖ with slopes z ≥
+    # needs follows from non-negative least squares on [slopesᵀ; needsᵀ] w ≈ (0, …, 0, 1). Rows of positive
+    # weight bind.
     dual = np.vstack([slopes.T, needs[None, :] / scale])
     goal = np.zeros(len(dual))
     goal[-1] = 1.0
     weight, distance = nnls(dual, goal, maxiter=30 * dual.shape[1])
+    # A residual of zero is Farkas' proof that no z satisfies all rows.
     if distance <= 1e-10:
         raise InfeasibleError("the inequalities cannot be met with the terms that are left.")
     on = weight > 1e-12 * weight.max()
@@ -451,6 +476,7 @@ def refit(regression: Regression, support: Ints) -> Refit:
     rows = regression.total.rows
     for fit in fits:
         moved = jackknife(regression, fit, x)
+        # Few blocks may agree by chance; the classical error is then the one to believe.
         error[fit.support] = np.sqrt(np.maximum(classical(regression, fit), moved))
     table = x.reshape(terms, width)
     squares = np.sum(regression.total.residual(table) ** 2, axis=0)

@@ -8,8 +8,7 @@ from scipy.linalg import expm
 
 from cindy import Custom, DataError, Integral, Model, NoModelError, Polynomial, Trajectory, identify, load
 from cindy.model import Solution, band, densities
-from cindy.model.ensemble import many_paths
-from cindy.model.stochastic import RandomPath
+from cindy.model.ensemble import RandomPath, many_paths
 from cindy.states import Diffusion, Fitted, Forcing
 from cindy.states.determinants import inverse_at_samples, inverse_at_steps, inverse_blocks
 from cindy.states.likelihood import _log_volume

@@ -65,6 +65,8 @@ class Parameter:
 
     @property
     def _ratio(self) -> float:
+        # Over a wide range of one sign a half-saturation of 0.01 and one of 100 are as likely as each
+        # other, so that steps are factors; a grid of differences would hardly visit the lower decades.
         small, large = sorted((abs(self.lower), abs(self.upper)))
         return large / small
 
@@ -79,6 +81,7 @@ class Parameter:
 
     def value(self, place: float) -> float:
         """The number at a place, never beyond the ends."""
+        # exp(log(x)) may leave the range by a rounding error, and a term may not be defined there.
         number = math.copysign(math.exp(place), self.lower) if self.logarithmic else place
         return min(max(number, self.lower), self.upper)
 
@@ -243,6 +246,7 @@ class Basis(ABC):
                     f"renamed: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
                 )
         terms = _dictionary(self, tuple(variables)).plan.terms
+        # Terms are canonical and hashable, so that the image of a term is recognised by looking it up.
         index = {term: i for i, term in enumerate(terms)}
         return np.array([index.get(renamed(term, mapping, variables), -1) for term in terms], dtype=np.intp)
 
@@ -303,6 +307,7 @@ class Basis(ABC):
 
     def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Dictionary]:
         values = _check.floats(x, "evaluate: x", ndim=2)
+        # Not np.abs(values).max(), which would make a copy of all samples.
         largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
         if variables is None:
             variables = tuple(f"x{i + 1}" for i in range(values.shape[1]))

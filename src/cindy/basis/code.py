@@ -79,6 +79,7 @@ def statements(
         if step.left >= 0:
             code = f"{value[step.left]}*{value[step.right]}"
         elif step.factor is None:
+            # Constants and variables need no statement of their own, so that generated code stays readable.
             value.append("1.0")
             continue
         elif step.factor.kind == "variable":
@@ -91,6 +92,7 @@ def statements(
     for j, output in enumerate(outputs):
         rows = np.flatnonzero(coef[:, j])
         products = [(float(coef[i, j]), (symbols or {}).get((int(i), j)), value[plan.slots[i]]) for i in rows]
+        # An equation without terms still needs its statement: the derivative is zero.
         chunks = [products[i : i + LONGEST_SUM] for i in range(0, len(products), LONGEST_SUM)] or [[]]
         for number, chunk in enumerate(chunks):
             sign = "+=" if number else "="
@@ -162,6 +164,7 @@ def formula(node: Expression, names: Mapping[str, str], language: Language) -> s
     if node.operation in COMPARISONS:
         return language.truth.format(_condition(node, names, language))
     if node.operation == "sign":
+        # Few languages have a sign function, and C's copysign gives ±1 at zero.
         above, below = (language.truth.format(f"({parts[0]}) {sign} 0.0") for sign in "><")
         return f"({above} - {below})"
     if node.operation == "where":
@@ -236,6 +239,7 @@ def _source(
             f"compile: coef must have a row for each of the {len(terms)} terms and a column for each state "
             f"among the {len(variables)} variables, but has shape {coef.shape}."
         )
+    # Terms without a coefficient may be undefined where the model is not.
     used = np.flatnonzero(coef.any(axis=1)).tolist()
     plan = Plan.of([terms[i] for i in used], variables)
     factors = [step.factor for step in plan.steps if step.factor and step.factor.function]
@@ -250,6 +254,7 @@ def _source(
         for names, given in ((inputs[:states], "x"), (measured, "u"))
         if names
         for line in (
+            # Arithmetic on numpy scalars is several times slower than on Python's own numbers.
             f"if type({given}) is not list: {given} = list(map(float, {given}))",
             f"{', '.join(names)}, = {given}",
         )
@@ -259,6 +264,7 @@ def _source(
     lines += ["    try:", *(f"        {line}" for line in body)]
     lines += [f"        return [{', '.join(outputs)}]"]
     lines += ["    except CindyError:", "        raise"]
+    # An integrator shortens its step at nan, where an exception of `math` would end the run.
     lines += ["    except (ArithmeticError, ValueError):", f"        return [nan]*{len(outputs)}"]
     return "\n".join(lines) + "\n", {name: _scalar(factor) for factor, name in calls.items()}
 

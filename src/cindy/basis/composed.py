@@ -144,6 +144,8 @@ class Subset(Wrapped):
                 raise DataError(
                     f"{self!r}: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
                 )
+        # The inner basis orders variables as they were given to `on`; its terms are then put in the order
+        # of the data, so that they equal those of other bases.
         inner = self.basis.terms(self.variables)
         return tuple(product(term, variables) for term in inner)
 

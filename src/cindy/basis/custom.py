@@ -189,6 +189,7 @@ def _check_used(items: tuple[tuple[str, Any], ...], unknown: tuple[Parameter, ..
 
 def _from_formula(name: str, text: str, variables: tuple[str, ...], current: Mapping[str, float]) -> Factor:
     where = f"Custom: the formula {name!r}"
+    # A state called e or pi is that state, and no constant.
     constants = {c: number(value) for c, value in CONSTANTS.items() if c not in variables}
     formula = parse(text, where).replaced(constants)
     check_finite(formula, where)

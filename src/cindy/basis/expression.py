@@ -113,6 +113,8 @@ class Expression:
             return number(1.0 if self.symbol == symbol else 0.0)
         if symbol not in self.symbols():
             return number(0.0)
+        # Zero almost everywhere. At the jump itself there is no derivative; `switches` tells where those
+        # are.
         if self.operation in COMPARISONS or self.operation == "sign":
             return number(0.0)
         inner = [operand.derivative(symbol) for operand in self.operands]
@@ -136,6 +138,8 @@ class Expression:
             return build(
                 "+", build("/", inner[0], b), build("-", build("/", quotient, build("**", b, number(2.0))))
             )
+        # d(a^b) = b a^(b−1) da + a^b log(a) db. A whole power of a negative base has no logarithm, so that
+        # the second part is left out where the exponent is constant.
         less = build("*", b, build("**", a, build("+", b, number(-1.0))), inner[0])
         if _is(inner[1], 0.0):
             return less
@@ -198,6 +202,8 @@ def build(operation: str, *operands: Expression) -> Expression:
 
 
 def _collected(operation: str, operands: tuple[Expression, ...]) -> Expression:
+    # (a + b) + c and a + (b + c) become one sum in one order, so that the same term written twice is found
+    # out.
     flat: list[Expression] = []
     for operand in operands:
         flat.extend(operand.operands if operand.operation == operation else (operand,))
@@ -270,6 +276,8 @@ def parse(text: str, where: str) -> Expression:
     if len(text) > LONGEST:
         raise DataError(f"{where} must be a formula of at most {LONGEST} characters, but has {len(text)}.")
     try:
+        # Python's parser reads the text, and nothing of it is executed: what is not on the list below is
+        # refused.
         tree = ast.parse(_QUOTE.sub(_PRIME, text.strip().replace("^", "**")), mode="eval")
         result = _converted(tree.body, where, 0)
         _check_depth(result, where, DEEPEST)
@@ -300,6 +308,7 @@ _OPERATORS = {ast.Add: "+", ast.Sub: "+", ast.Mult: "*", ast.Div: "/", ast.Pow: 
 
 
 def _converted(node: ast.expr, where: str, depth: int) -> Expression:
+    # Otherwise a long sum from a file would overflow Python's stack here, or the compiler's later.
     if depth > LONGEST_CHAIN:
         raise DataError(f"{where} has too many operations. Split the formula into several terms.")
     match node:

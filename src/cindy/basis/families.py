@@ -45,6 +45,7 @@ class Polynomial(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         d = len(variables)
+        # Counted before they are made: a degree of 30 in ten variables would fill the memory first.
         check_size(comb(d + self.degree, d) if self.interaction else d * self.degree, self)
         monomials = [Factor("variable", (name,)) for name in variables]
         result: list[Term] = [()] if self.bias else []

@@ -1,4 +1,16 @@
-"""How to evaluate many terms with one multiplication each."""
+"""How to evaluate many terms with one multiplication each.
+
+Terms share factors: x, x y and x y² are one chain of products. A plan is that chain for all terms of a
+dictionary:
+
+1. Every term becomes a sorted tuple of base factors, a power repeating its factor (x y² is (x, y, y)).
+2. From short tuples to long: a term is an earlier term times one factor, wherever there is such a term;
+   what no
+   term offers is an auxiliary step.
+3. Rows are evaluated in blocks that stay in the cache, each step writing straight into its column.
+
+So n terms cost about n multiplications a sample and one evaluation of each function, whatever their degree.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +57,7 @@ class Plan:
     @classmethod
     def of(cls, terms: Sequence[Term], variables: Sequence[str]) -> Plan:
         """A plan in which a term is an earlier term times one factor wherever there is such a term."""
+        # Step 1: small numbers stand for factors, since tuples of them are hashed often.
         bases: dict[Factor, int] = {}
         units = []
         for term in terms:
@@ -69,6 +82,7 @@ class Plan:
                 steps.append(step)
             return known[unit]
 
+        # Step 2: by length, so that what a term could be made of is known when it comes.
         for unit in sorted(dict.fromkeys(units), key=len):
             slot(unit)
         return cls(tuple(terms), tuple(variables), tuple(steps), tuple(known[unit] for unit in units))
@@ -77,9 +91,12 @@ class Plan:
         """Write the terms at the rows of x (n, variables) into out (n, terms)."""
         column = dict(zip(self.slots, range(len(self.slots)), strict=True))
         place = {name: i for i, name in enumerate(self.variables)}
+        # Auxiliary steps have no column in the output; they are written to memory that every block uses
+        # again.
         spare = np.empty((len(self.steps) - len(column), min(BLOCK, len(x))))
         for start in range(0, len(x), BLOCK):
             rows = slice(start, min(start + BLOCK, len(x)))
+            # Contiguous columns: a strided one would be read from memory again for every term that uses it.
             inputs = x[rows].T.copy()
             values: list[Floats] = []
             unused = 0
@@ -207,6 +224,7 @@ def call(factor: Factor, columns: Sequence[Floats], start: int = 0, *, finite: b
     given: list[Any] = []
     for values in columns:
         view = values.view()
+        # A function that changes its argument in place would change the data for all later terms.
         view.flags.writeable = False
         given.append(view)
     try:

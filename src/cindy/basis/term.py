@@ -200,6 +200,7 @@ def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
     slope = factor.expression.derivative(variable)
     if slope.operation == "number":
         return slope.number, ()
+    # The slope may depend on fewer variables; equal slopes are only recognised if those are left out.
     names = tuple(v for v in factor.variables if v in slope.symbols())
     return 1.0, (replace(factor, expression=slope, symbolic=None, values=(), variables=names, name=name),)
 
@@ -219,6 +220,7 @@ def differentiate_by_parameter(
         rest = [*term[:i], *term[i + 1 :]]
         if factor.power > 1:
             rest.append(replace(factor, power=factor.power - 1))
+        # A derivative in space commutes with one by a parameter: ∂_K (g_K(u))_xx = (∂_K g_K(u))_xx.
         if factor.of:
             for weight, part in differentiate_by_parameter(factor.of, parameter, variables):
                 if part:
@@ -254,6 +256,7 @@ class Partial:
 
     def __call__(self, *columns: Any) -> Any:
         middle = columns[self.position]
+        # A compromise: the truncation error is of order step⁶, rounding of order 1e-16 / step.
         step = 5e-3 * (abs(middle) + 1e-3)
         total = 0.0
         for k, weight in ((1, 45.0), (2, -9.0), (3, 1.0)):
@@ -352,6 +355,7 @@ def _misread(variables: tuple[str, ...]) -> bool:
 
 def _composed(name: str, others: frozenset[str]) -> bool:
     """Whether a name is two others or more, one after the other."""
+    # Dynamic programming over positions: which prefixes are sequences of other names.
     reached = {0}
     for end in range(1, len(name) + 1):
         if any(end - len(o) in reached and name[end - len(o) : end] == o for o in others if len(o) <= end):

@@ -1,10 +1,10 @@
 """Measurements and how they are read."""
 
-from cindy.data.clipped import without_clipped
 from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.inputs import Held, Hold, as_hold
+from cindy.data.instrument_faults import without_clipped
 from cindy.data.parts import Lazy, Part, glimpse
 from cindy.data.plausibility import lack_of_fit, oddities
 from cindy.data.readers import as_trajectories, read

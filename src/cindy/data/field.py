@@ -212,6 +212,7 @@ class Field:
         if not isinstance(name, str) or name not in self._grids:
             raise DataError(f"{self._where}: there is no field {name!r}. {did_you_mean(name, self._grids)}")
         try:
+            # Only this slab is read, so that a file larger than memory can be gone through in time.
             raw = self._grids[name][..., start:stop]
             values = np.ma.filled(np.ma.asarray(raw).astype(np.float64), np.nan)
         # A file is read only now, and a damaged one may fail in any part of a library.
@@ -392,6 +393,8 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
                     f"{field._where}: {axis!r} is periodic but not uniform, so its length must be said: "
                     f"periodic={{{axis!r}: length}}."
                 )
+            # A periodic grid leaves its last point out, which is the first: n samples span n steps, not n −
+            # 1.
             length = float(x[-1] - x[0]) * len(x) / max(len(x) - 1, 1)
         length = positive(length, f"{field._where}: the period of {axis!r}")
         if length <= x[-1] - x[0]:

@@ -181,6 +181,7 @@ def _check_sheets(path: Path) -> None:
                 cells = _CELL.findall(archive.read(entry))
                 width = max((_column_number(column) for column in {column for column, _ in cells}), default=0)
                 height = max((int(row) for _, row in cells), default=0)
+                # One cell at XFD1048576 makes pandas allocate seventeen thousand million of them.
                 if width * height > 1_000_000 + 100 * len(cells):
                     raise DataError(f"{len(cells):,} cells are spread over {height:,} × {width:,}")
 
@@ -226,6 +227,7 @@ class _Stored:
     def __init__(self, variable: Any, file: Any, start: int) -> None:
         data = variable.data
         self.dims, self.shape, self.ndim = tuple(variable.dimensions), tuple(data.shape), data.ndim
+        # Where the variable begins in the file.
         place = data.__array_interface__["data"][0] - start
         # A view of our own: those of scipy keep its file open, which then cannot be closed without a warning.
         self._data = np.ndarray(data.shape, data.dtype, buffer=file, offset=place, strides=data.strides)
@@ -241,6 +243,8 @@ class _Stored:
         raw = self._data[key]
         values = raw.astype(np.float64)
         for fill in self._fill:
+            # Compared before scaling, as the file stores it: 9.96921e36 · scale + offset would not be
+            # recognised.
             values[raw == fill] = np.nan
         return values * self._scale + self._offset
 

@@ -90,9 +90,12 @@ def grid_noise(values: Floats, coordinates: Sequence[Floats]) -> float:
 
 def _safe_variance(values: Floats, coordinates: Sequence[Floats]) -> tuple[float, int]:
     """Of the noise by high differences alone, and how many of them there are."""
+    # Differences along one axis after the other: a wave that is slow along any axis is removed.
     left = values
     for axis, x in enumerate(coordinates):
         left = _difference(left, x, axis)
+    # The median over boxes, since a front fills few of them, and the mean within, since it is more precise
+    # there.
     known = [float(part.mean()) for part in boxes(left * left)]
     return (float(np.median(known)) if known else 0.0), int(np.isfinite(left).sum())
 
@@ -130,10 +133,12 @@ def white_level(values: Floats, safe: float, doubt: float) -> float:
     total, count = 0.0, 0.0
     level, error = safe, doubt
     for band in _bands(values):
+        # A band of n independent values knows the variance of white noise with a relative error √(2/n).
         found, independent = _level(band * band)
         if not independent:
             continue
         apart = float(np.sqrt(2.0 / independent + error**2)) * level
+        # Even the fastest band holds signal: then only the differences are safe.
         if not count and found > level + _LEVEL.rough * apart:
             return safe
         if count and abs(found - level) > _LEVEL.alike * apart:
@@ -149,6 +154,7 @@ def _bands(values: Floats) -> Iterator[Floats]:
     An axis of few samples is left as it is.
     """
     slow = _filter()
+    # The quadrature mirror filter, orthogonal to the slow one and to its even shifts.
     fast = slow[::-1] * (-1.0) ** np.arange(len(slow))
     bands: dict[tuple[int, ...], Floats] = {(): values}
     for axis in range(values.ndim):
@@ -177,6 +183,8 @@ def _half(values: Floats, weights: Floats, axis: int) -> Floats:
 def _filter() -> Floats:
     """The slow half of the orthonormal filters with so many vanishing moments, by spectral factors."""
     roots = []
+    # Daubechies' polynomial P(y) with y = sin²(ω/2). Each root is a pair z, 1/z; the one inside the circle
+    # gives the filter of minimum phase.
     for y in np.roots([comb(_LEVEL.moments - 1 + k, k) for k in range(_LEVEL.moments)][::-1]):
         middle = 1.0 - 2.0 * y
         z = middle + np.sqrt(middle * middle - 1.0 + 0j)
@@ -204,13 +212,14 @@ def _level(squares: Floats) -> tuple[float, float]:
     middle = float(np.median(means))
     calm = means <= middle * (1.0 + _LEVEL.front * np.sqrt(2.0 / sizes))
     if np.mean(~calm) > _LEVEL.few:
+        # The median of normal values is less precise than the mean by π/2 in variance.
         return middle, float(sizes.sum()) / 1.57
     return float(np.average(means[calm], weights=sizes[calm])), float(sizes[calm].sum())
 
 
 def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple[int, ...]:
     """For every axis, of how many samples one must be kept for the noise to be independent."""
-    found = []
+    steps = []
     whole = np.sqrt(_safe_variance(values, coordinates)[0])
     for axis, x in enumerate(coordinates):
         step = 1
@@ -229,8 +238,8 @@ def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple
             stays = levels[k + 1] < _LEVEL.rise * levels[k]
             if rises and stays:
                 step = 2**k
-        found.append(step)
-    return tuple(found)
+        steps.append(step)
+    return tuple(steps)
 
 
 def corner(values: Floats, axis: int, *, periodic: bool) -> float:
@@ -279,6 +288,8 @@ def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Flo
     if count < 2 * _LEVEL.nearest:
         return _cut(values, sigma, periodic)
     index = np.arange(float(_LEVEL.nearest))
+    # Weights of the value at the first sample, of a parabola by least squares; their length says how noisy
+    # it is.
     row = np.linalg.pinv(np.vander(index, 3, increasing=True))[0]
     size = sigma * float(np.linalg.norm(row))
     first = _cut(values[..., : _LEVEL.nearest] @ row, size, periodic)
@@ -299,6 +310,8 @@ def _cut(values: Floats, sigma: float, periodic: Sequence[bool]) -> Floats:
     waves: Any = fft.dctn(values, axes=even, norm="ortho") if even else values
     if around:
         waves = fft.fftn(waves, axes=around, norm="ortho")
+    # In an orthonormal basis white noise has the size σ in every coefficient; the largest of n is about σ
+    # √(2 log n).
     waves = np.where(np.abs(waves) > sigma * np.sqrt(2.0 * np.log(max(values.size, 2))), waves, 0.0)
     if around:
         waves = np.real(fft.ifftn(waves, axes=around, norm="ortho"))

@@ -60,6 +60,7 @@ def seconds(values: Any) -> Floats | None:
     if array.dtype.kind not in "mM":
         return None
     missing = np.isnat(array)
+    # Since the first: seconds since 1970 have ten digits before the point, and steps would lose as many.
     if array.dtype.kind == "M":
         first = array[~missing][:1]
         array = array - (first[0] if len(first) else np.datetime64(0, "s"))
@@ -112,6 +113,7 @@ def is_date(text: str) -> bool:
 def _iso_seconds(texts: Sequence[str | None]) -> Floats | None:
     """None where only some of them have a time zone."""
     try:
+        # numpy reads dates much faster than datetime does, but knows no zones.
         zoned = any(text and re.search(r"(Z|[+-]\d{2}:?\d{2})$", text[10:]) for text in texts)
         if not zoned:
             return seconds(np.array(["NaT" if text is None else text for text in texts], "datetime64[us]"))
@@ -196,6 +198,7 @@ def rank_as_time(name: str) -> tuple[int, bool] | None:
     word = word_of_time(name)
     if word not in _NAMES:
         return None
+    # T is the temperature in chemistry and engineering, and "t [m]" a thickness.
     if word == "t":
         unit = re.search(r"[\(\[{/]\s*([^\)\]}]*)", name)
         odd = unit is not None and not re.fullmatch(_UNITS, unit[1].strip().lower())

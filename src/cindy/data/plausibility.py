@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.data.derived_rates import derived_rates
+from cindy.data.instrument_faults import derived_rates
 from cindy.data.time_scales import noise_level, periods, rounding_step, some_segments
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
@@ -67,13 +67,11 @@ def oddities(
     *,
     order: int = 1,
     discrete: bool = False,
-    followed: bool = False,
     powers: bool = True,
 ) -> list[Finding]:
     """Findings about what the data can tell of themselves, each with what to do.
 
     order: of the equations that are sought; discrete: whether they step from sample to sample
-    followed: whether solutions of a law in these states follow them, so that no state is missing
     powers: whether powers or products of states are among the terms
     """
     segments = [segment for segment in some_segments(data) if len(segment) >= 12]
@@ -84,7 +82,7 @@ def oddities(
     if not discrete:
         findings += _interpolated(segments)
         findings += derived_rates(segments) if order == 1 else []
-        findings += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
+        findings += _coarse(segments) or (_state_missing(segments) if order == 1 else [])
     return findings
 
 
@@ -93,6 +91,8 @@ def _wrapped(segments: Sequence[Trajectory]) -> Iterator[Finding]:
         jumps = np.concatenate([np.diff(segment.x[:, j]) for segment in segments])
         reach = max(float(np.ptp(segment.x[:, j])) for segment in segments)
         for name, turn in _TURNS.items():
+            # All steps are far from half a turn: short ones are motion, long ones the way back across the
+            # cut.
             back = np.abs(jumps) > 0.75 * turn
             rest = np.abs(jumps[~back])
             if back.any() and reach <= 1.01 * turn and len(rest) and float(rest.max()) < 0.25 * turn:
@@ -112,6 +112,8 @@ def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
     for j, state in enumerate(segments[0].states):
         values = np.concatenate([segment.x[:, j] for segment in segments])
         step = rounding_step(values)
+        # Rounding is harmless where a motion passes many steps between two samples: its error is then close
+        # to white.
         usual = float(np.median(np.abs(np.concatenate([np.diff(segment.x[:, j]) for segment in segments]))))
         if usual < 3 * step:
             steps.append(
@@ -132,6 +134,7 @@ def _listed_twice(data: Sequence[Trajectory]) -> list[Finding]:
     seen: dict[bytes, int] = {}
     pairs = []
     for i, trajectory in enumerate(data):
+        # To the bit: two measured runs never agree in all digits, however alike they are.
         content = np.ascontiguousarray(trajectory.x).tobytes()
         earlier = seen.setdefault(content, i)
         if earlier != i and len(trajectory) > 2:
@@ -178,6 +181,7 @@ def _interpolated(segments: Sequence[Trajectory]) -> list[Finding]:
 
 def _period_of_knots(x: Floats, order: int, knots: int) -> int | None:
     """The p of which all differences vanish but those at `knots` successive places in every p samples."""
+    # Interpolation leaves rounding errors, magnified by the differences, and nothing else.
     differences = np.abs(np.diff(x, order))
     rounding = 2.0**order * float(np.finfo(float).eps) * float(np.max(np.abs(x)))
     vanish = differences <= 1e-9 * float(np.max(differences, initial=0.0)) + rounding
@@ -199,6 +203,8 @@ def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
     rough = roughness(segments)
     if np.max(rough) > _AT.rough:
         j = int(np.argmax(rough))
+        # Roughness alone does not tell a map from noise; that the next sample follows from the last one
+        # does.
         if unknown_steps(segments) < _AT.known:
             message = (
                 "No smooth curve runs through the samples, yet each follows from the one before: they "
@@ -272,6 +278,7 @@ def unknown_rates(segments: Sequence[Trajectory]) -> float:
     A central difference over 2h has the variance σ²/(2h²).
     """
     rates = [np.gradient(segment.x, segment.t, axis=0)[:-1] for segment in segments]
+    # (y_{k+1} − y_{k−1}) / 2h of white noise has the variance 2 σ² / 4h².
     noise = [noise_level(segment) ** 2 * np.mean(0.5 / np.diff(segment.t) ** 2) for segment in segments]
     return _left_by_neighbours(segments, rates, np.mean(noise, axis=0))
 
@@ -319,12 +326,15 @@ def _like_states(segments: Sequence[Trajectory]) -> tuple[Ints, Ints] | None:
     from scipy.spatial import cKDTree
 
     values = np.vstack([segment.values[:-1] for segment in segments])
+    # A distance between runs that no sample number reaches, so that samples of two runs always lie apart in
+    # time.
     moment = np.concatenate(
         [np.arange(len(segment) - 1) + 10_000_000 * i for i, segment in enumerate(segments)]
     )
     some = np.unique(np.linspace(0, len(values) - 1, _AT.most).astype(int))
     spread = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
     tree = cKDTree(values / spread)
+    # Thirty neighbours, since the nearest few are often the samples just before and after.
     far, near = (np.asarray(nearest) for nearest in tree.query(values[some] / spread, k=min(30, len(values))))
     # A sample's own neighbours in time are near for that reason alone; and what is far is not like it.
     apart = np.abs(moment[near] - moment[some][:, None]) > max(5, len(values) // (60 * len(segments)))

@@ -14,11 +14,17 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats
 from cindy._check import did_you_mean, positive, short, text, unique_names
-from cindy.data.device_trajectory import as_trajectory
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet, is_file
 from cindy.data.inputs import Hold, as_hold
 from cindy.data.moments import time_column, word_of_time
-from cindy.data.parts import Lazy, is_dask_frame, is_lazy_dataset, parts_of_dataset, parts_of_frame
+from cindy.data.parts import (
+    Lazy,
+    as_trajectory,
+    is_dask_frame,
+    is_lazy_dataset,
+    parts_of_dataset,
+    parts_of_frame,
+)
 from cindy.data.tables import Table, from_frame, is_frame
 from cindy.data.text_table import from_text
 from cindy.data.trajectory import Trajectory, is_pair, same_variables

@@ -81,6 +81,8 @@ def as_source(data: Any) -> Source:
         return Source(read(data, lazy=True).parts, apart=True)
     if _is_dask(data) or (isinstance(data, (tuple, list)) and any(map(_is_dask, data))):
         return Source(parts_of(data), apart=True)
+    # Texts and mappings are iterable too, and going through them would give letters and keys; they are
+    # turned into a sentence by `as_trajectories`.
     kinds = (Trajectory, list, tuple, str, bytes, np.ndarray, Mapping)
     held = isinstance(data, kinds) or is_frame(data) or hasattr(data, "to_frame")
     if held or not isinstance(data, Iterable):
@@ -100,6 +102,7 @@ class _Stream:
     def __init__(self, data: Iterable[Any]) -> None:
         self._data = data
         first = iter(data)
+        # iter(x) is x for a generator and anything else that is used up; a container gives a new iterator.
         self.again = first is not data
         self._rest = first
         self._read: list[Part] = []

@@ -305,6 +305,7 @@ def parsed(entries: list[str], where: Callable[[int], str]) -> Floats:
     values = np.empty(len(entries))
     for i, entry in enumerate(entries):
         try:
+            # Python reads 1_000 as a thousand; in a file it is rather a name or a mistake.
             values[i] = np.nan if entry.strip().lower() in MISSING else float(entry.replace("_", "?"))
         except ValueError:
             raise DataError(

@@ -67,7 +67,9 @@ def from_text(path: Path) -> Table:
     Lines that start with # or % are comments; if no other line names the columns, the last one before the
     numbers does.
     """
+    # Step 1.
     lines = _text(path).split("\n")
+    # Steps 2 and 3.
     head = _head(path, lines)
     names, nameless = _with_index(head.names)
     if all(is_number(name) for name in names):
@@ -75,6 +77,7 @@ def from_text(path: Path) -> Table:
             f"{path}, line {head.line}: expected the names of the columns, but got numbers: "
             f"{', '.join(names[:8])}. Put a line with names above them, such as t, x, y."
         )
+    # Steps 4 and 5. Most files need no care cell by cell, and numpy reads them much faster.
     plain = _plain_lines(lines, head, len(names))
     rows = [] if plain else _decimals(path, _rows(path, lines, head, len(names)), head.delimiter)
     places = [line for line, _ in plain] if plain else [row.line for row in rows]
@@ -170,6 +173,7 @@ def _unpacked(path: Path, packed: int) -> bytes:
 
 def _head(path: Path, lines: list[str]) -> _Head:
     """The names of the columns: one line, or two with units below the names or a title above them."""
+    # Names, units and the first numbers: three lines decide what the rest means.
     told = [i for i, line in enumerate(lines) if line.strip() and not _comment(line)][:3]
     if not told:
         raise DataError(f"{path} is empty. The first line must name the columns.")
@@ -191,6 +195,7 @@ def _head(path: Path, lines: list[str]) -> _Head:
         words = _split(path, second, other, told[1] + 1)
         if holds_units(words, _split(path, lines[told[2]], other, told[2] + 1)):
             names = [name.strip() for name in cells]
+            # The line above is no list of names but a title, so that the line of words names the columns.
             if len(names) != len(words) or len(set(names)) < len(names) or not all(names[1:]):
                 return _Head([w.strip() for w in words], [""] * len(words), other, told[1] + 1, told[1] + 1)
             units = [word.strip(" ()[]{}") for word in words]
@@ -278,6 +283,7 @@ def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
             )
         for cell in cells:
             inner = cell.split("\n")[1:]
+            # A quote that is never closed swallows the rows that follow, and csv would not complain.
             if any(line.count(head.delimiter) == width - 1 for line in inner if width > 1):
                 raise DataError(
                     f"{path}, line {number}: a quote opens here and closes lines later, with whole rows "

@@ -62,6 +62,8 @@ def periods(segment: Trajectory) -> float:
     """
     most = 0
     for column, noise in zip((segment.x - segment.x.mean(axis=0)).T, noise_level(segment), strict=True):
+        # Hysteresis: samples within the band are passed over, so that noise near the mean makes no
+        # crossings.
         band = max(0.25 * float(column.std()), 3.0 * float(noise))
         side = np.sign(column[np.abs(column) > band])
         most = max(most, int(np.count_nonzero(np.diff(side))))
@@ -80,6 +82,8 @@ def noise_level(segment: Trajectory) -> Floats:
         if len(segment) < 4:
             break
         below = min(degree, len(segment) - 2)
+        # The residual y − P y of white noise has the variance σ² (1 − P_kk) at sample k, P being a
+        # projection.
         weights = derivative_weights(segment.t, order=0, degree=below, half_width=half_width)
         left = 1.0 - weights.diagonal()
         residual = segment.x - weights @ segment.x
@@ -98,6 +102,7 @@ def rounding_step(values: Floats) -> float:
     levels = np.unique(values)
     if not 3 <= len(levels) < len(values) / 2:
         return 0.0
+    # Distances between levels that occur; some multiples of the step may be missing among them.
     gaps = np.diff(levels)
     step = float(gaps.min())
     return step if bool(np.all(np.abs(gaps / step - np.round(gaps / step)) < 1e-4)) else 0.0
@@ -128,6 +133,8 @@ def looked_at(trajectories: Sequence[Trajectory]) -> list[Sequence[Trajectory]]:
     Rows that are complete in these states tell of noise and bending, and there is one group. Where sensors
     have clocks of their own few rows are complete or none, and each state is a group.
     """
+    # A state that is measured now and then, a concentration beside temperatures say, would leave hardly a
+    # complete row.
     present = np.mean([np.isfinite(one.x).mean(axis=0) for one in trajectories], axis=0)
     often = np.flatnonzero(present >= _LOOK.often * present.max())
     if len(often) < len(present):
@@ -180,6 +187,7 @@ def pauses(t: Floats, x: Floats, longest: int) -> NDArray[np.intp]:
     steps = np.diff(t)
     if len(steps) < 2 * longest:
         return np.zeros(0, dtype=np.intp)
+    # Compared with its neighbours as well: on a grid that becomes coarser gradually no step is a pause.
     near = np.maximum(np.append(steps[0], steps[:-1]), np.append(steps[1:], steps[-1]))
     long = np.flatnonzero(steps > longest * np.maximum(near, np.median(steps)))
     edges = np.concatenate([[0], long + 1, [len(t)]])
@@ -202,6 +210,8 @@ def _moves(bursts: list[tuple[Floats, Floats]], spread: Floats, time: float) -> 
     distances = []
     for t, x in bursts:
         length = t[-1] - t[0]
+        # Stretches as long as the pause: what a state does within one of them it may have done in the
+        # pause.
         pieces = np.array_split(x, max(int(length / time), 1))
         noise = 0.5 * np.nanmean(np.diff(x, axis=0) ** 2, axis=0)
         variance = np.nanmean([np.nanvar(piece, axis=0) for piece in pieces], axis=0) - noise
@@ -225,6 +235,7 @@ def beginning(trajectory: Trajectory, most: int) -> Trajectory:
         return trajectory
     seen = min(len(trajectory), 50 * most)
     turns = max([periods(part) for part in trajectory.part(0, seen).segments()], default=1.0) or 1.0
+    # Thinned first, since a longer time says more than more samples to a swing.
     every = max(1, min(len(trajectory) // most, int(seen / (_LOOK.per_swing * turns))))
     rows = slice(0, every * most, every)
     return replace(

@@ -96,6 +96,7 @@ def to_python(equations: RightHandSides, *, variance: RightHandSides | None = No
 def _python_noise(variance: RightHandSides) -> list[str]:
     outputs = [f"q{j}" for j in range(len(variance.states))]
     loads, body = _parts(variance, PYTHON, outputs, "s{} = {}  # {}")
+    # A variance that was fitted as a polynomial may be slightly negative beyond the data.
     roots = ", ".join(f"math.sqrt(max({q}, 0.0))" for q in outputs)
     return [
         "",
@@ -217,6 +218,7 @@ def to_julia(equations: RightHandSides, *, variance: RightHandSides | None = Non
     if variance is not None:
         kicks = ", ".join(repr(number.value) for number in coefficients(variance)[0])
         entries.append(f"q = [{kicks}]")
+        # In x'' = F positions change by their rates alone; only the rates are kicked.
         still = ["0.0"] * len(rates)
         functions.append(_julia_function("g!", variance, "q", {}, still, "sqrt(max(0.0, {}))"))
     lines = [
@@ -269,6 +271,8 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
         raise DataError(f"to_modelica: the model must be called by a word of letters, but is {name!r}.")
     states, d = equations.first_order_states, len(equations.states)
     numbers, inside = coefficients(equations)
+    # A state may be called c1, or as a word of the language is: such names get another, and the comment
+    # beside them says which state it is.
     taken = [*_MODELICA_WORDS.split(), *(number.name for number in numbers), name]
     variables = (*states, *equations.inputs, *(number.name for number in inside))
     known = dict(zip(variables, identifiers(variables, taken), strict=True))

@@ -49,6 +49,7 @@ def to_fmu(equations: RightHandSides, path: str | Path, *, initial: ArrayLike | 
     target = Path(path)
     variables = _variables(equations, start_values(equations, initial, "to_fmu"))
     body = _model_source(equations, variables)
+    # A function of the model alone, so that the same model gives the same file.
     guid = "{" + str(uuid.uuid5(uuid.NAMESPACE_OID, body)) + "}"
     header = f'#define MODEL_GUID "{guid}"\n{body}'
     wrapper = (files("cindy.export") / "fmu.c").read_text(encoding="utf-8")
@@ -102,6 +103,7 @@ def _model_source(equations: RightHandSides, variables: _Variables) -> str:
             symbols[number.place] = f"p[{k}]"
     terms, coef = equations.used
     rows = {term: i for i, term in enumerate(equations.terms)}
+    # The plan knows only terms that are in use, so that places are those among them.
     symbols = {(k, j): symbols[rows[term], j] for k, term in enumerate(terms) for j in range(d) if coef[k, j]}
     plan, places = Plan.of(terms, equations.variables), places_in_arrays(equations)
     outputs = [f"dx[{first + j}]" for j in range(d)]

@@ -110,6 +110,7 @@ class Notation:
                 return self.fraction.format(*parts)
             case "**":
                 base = node.operands[0]
+                # What stands by itself needs no parentheses under an exponent.
                 atom = base.operation in ("symbol", "abs") or (
                     base.operation == "number" and base.number >= 0
                 )
@@ -200,6 +201,7 @@ def _latex_marked(body: str, marks: str) -> str:
 def _latex_power(base: str, exponent: str) -> str:
     if base.startswith(r"\partial"):
         base = _latex_marked(base, "()")
+    # LaTeX refuses a second exponent on the same base.
     return f"{{{base}}}^{{{exponent}}}" if "^" in base else f"{base}^{{{exponent}}}"
 
 
@@ -274,6 +276,7 @@ def _kick(notation: Notation, variance: Sequence[tuple[float, float, Term]]) -> 
         return ""
     if len(variance) == 1 and not variance[0][2]:
         value, error, _ = variance[0]
+        # The error of a root by the first derivative: d√v = dv / 2√v.
         return notation.number(format_value(math.sqrt(value), error / (2 * math.sqrt(value))))
     parts = []
     for value, error, term in variance:

@@ -137,6 +137,7 @@ def _formula(node: Expression, names: Mapping[str, str]) -> str:
         return _piecewise(_formula(value, names), _condition(condition, names), _formula(otherwise, names))
     if node.operation == "sign":
         inside, zero = _formula(node.operands[0], names), _number(0.0)
+        # MathML as SBML uses it has no sign function.
         negative = _piecewise(_number(-1.0), _apply("lt", inside, zero), zero)
         return _piecewise(_number(1.0), _apply("gt", inside, zero), negative)
     arc = re.sub(r"^a(sin|cos|tan)$", r"arc\1", node.operation)

@@ -145,6 +145,7 @@ def format_value(value: float, error: float | None = None) -> str:
     """
     if error is None or not math.isfinite(error) or error <= 0 or not math.isfinite(value):
         return _plain(value, 6)
+    # One digit of the error, and the value to that digit.
     last = _exponent(error)
     if value and last > _exponent(value) + 1:
         return f"({_plain(value, 2)} ± {_plain(error, 1)})"

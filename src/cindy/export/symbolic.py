@@ -132,6 +132,7 @@ class _CasADi(_Algebra):
         name = {"abs": "fabs", "max": "fmax", "min": "fmin"}.get(function, function)
         if len(arguments) == 1:
             return getattr(self.casadi, name)(arguments[0])
+        # fmax and fmin of CasADi take two arguments.
         return reduce(getattr(self.casadi, name), arguments)
 
     def relation(self, sign: str, left: Any, right: Any) -> Any:

@@ -13,9 +13,10 @@ from cindy._check import integer, one_of
 from cindy.basis import Basis
 from cindy.calculus import derivative
 from cindy.data import Trajectory
+from cindy.errors import DataError
 from cindy.states import Motion
 
-__all__ = ["STRETCH", "Formulation", "Pair"]
+__all__ = ["STRETCH", "Formulation", "Pair", "formulation_from_dict"]
 
 Ints = NDArray[np.int64]
 Pair = tuple[Floats, Floats]
@@ -42,6 +43,8 @@ class Formulation(ABC):
     # differentiates: rows compare rates, estimated from the data
     # integrates: rows compare states with integrals, so residuals have the units of the states
     # for_fields: the data are fields on a grid of space and time, and equations have derivatives in space
+    # kinds: every formulation by the name that it is saved under
+    kinds: ClassVar[dict[str, type["Formulation"]]] = {}
     kind: ClassVar[str]
     discrete: ClassVar[bool] = False
     differentiates: ClassVar[bool] = False
@@ -49,6 +52,10 @@ class Formulation(ABC):
     for_fields: ClassVar[bool] = False
     order: int
     smooth: int | None
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "kind"):
+            Formulation.kinds.setdefault(cls.kind, cls)
 
     @property
     @abstractmethod
@@ -106,6 +113,7 @@ class Formulation(ABC):
         """(k, terms + states): the rows [design | target] of consecutive stretches, in order."""
         rows = self._matrix(segment, basis, edges)
         if segment.weight != 1.0:
+            # The root, since what is minimised is the square of the residual.
             rows *= np.sqrt(segment.weight)
         return rows
 
@@ -134,6 +142,8 @@ class Formulation(ABC):
 
     def nearby(self, segment: Trajectory, edges: Ints) -> tuple[Trajectory, Ints]:
         """The samples of consecutive stretches with the neighbours they depend on, and where they begin."""
+        # Twice: a window that sticks out at one end is moved inwards and then reaches as far on the other
+        # side.
         margin = 2 * self.margin + 1
         low, high = max(0, int(edges[0]) - margin), min(len(segment), int(edges[-1]) + margin)
         return segment.part(low, high), edges - low
@@ -166,3 +176,15 @@ class Formulation(ABC):
         one_of(self.order, (1, 2), f"{where}: `order` of x' = F or x'' = F")
         if self.smooth is not None:
             integer(self.smooth, f"{where}: `smooth`", least=1)
+
+
+def formulation_from_dict(settings: dict[str, Any]) -> Formulation:
+    """The formulation that `to_dict` described."""
+    values, kinds = dict(settings), Formulation.kinds
+    kind = values.pop("kind", None)
+    if kind not in kinds:
+        raise DataError(f"formulation_from_dict: unknown kind {kind!r}. Known: {', '.join(kinds)}.")
+    try:
+        return kinds[kind](**values)
+    except TypeError as error:
+        raise DataError(f"formulation_from_dict: these are not settings of {kind!r}: {error}.") from error

@@ -1,4 +1,20 @@
-"""The integral form: the states themselves on the left-hand side, from a free initial state."""
+"""The integral form: the states themselves on the left-hand side, from a free initial state.
+
+    x(t_k) = x₀ + ∫ ψ(x) Ξ dt + e_k        within a window of samples; order 2: twice, from x₀ + v₀ t
+
+1. Cut each gap-free segment into windows; each has an initial state of its own.
+2. Evaluate the terms at the samples and integrate the local polynomials through them from sample to sample.
+3. Eliminate the initial state exactly, by an orthogonal projection: noise that was white stays white.
+4. Where noise in the terms drifts (`feedback`), differences are solved with the Cholesky factor of their
+   banded
+   covariance, so that the rows are white again (`calculus.whitened`).
+
+No derivative of data is ever taken (Schaeffer and McCalla, Phys. Rev. E 96, 2017, have the form with the
+first
+sample as initial state). On a uniform grid windows of one length share one dense operator, which `_alike`
+keeps;
+a row costs a product with it.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -195,6 +211,7 @@ class Integral(Formulation):
         if None in (self.degree, self.half_width) or rate_missing:
             return self.fit_to([segment])._matrix(segment, basis, edges)
         a, b = int(edges[0]), int(edges[-1])
+        # Step 2 looks at samples on either side of the windows, where there are any.
         low, high = self._spans(len(segment), a, b)[-1]
         # Windows that are alike look `_beyond` samples ahead, be it with a weight of zero.
         ahead = min(max(high, b + self._beyond), len(segment))
@@ -213,6 +230,7 @@ class Integral(Formulation):
                 apply_alike(integrals, terms, s - low - self._beyond, length, rows[:, : terms.shape[1]])
                 apply_alike(states, target, s - a, length, rows[:, terms.shape[1] :])
             else:
+                # Windows at the ends, or on an uneven grid, each have weights of their own.
                 steps = self._steps(terms, segment.t, len(segment), low, s, e)
                 rows[...] = self._eliminated(
                     steps, target[s - a : e - a], segment.t[s:e], edges[first : last + 1] - s
@@ -227,6 +245,7 @@ class Integral(Formulation):
         for first, last, step in self._runs(segment, edges, low, high):
             here = edges[first : last + 1]
             length = (int(here[-1]) - int(here[0])) // (last - first)
+            # A device is fed by regular windows alone; the few others are made by numpy.
             if step and plain and length >= 2 * self._beyond:
                 lots.append(self._alike_on_device(segment, basis, here, length, step, space))
             else:
@@ -320,17 +339,18 @@ class Integral(Formulation):
             return np.concatenate([whitened_differences(w[:, :-1], at, 1, feedback) for w, at in windows])
         joined[1:, :width] = steps
         joined[:, width:] = target
-        made = []
+        rows = []
         for stack, at in stacks(joined, t, edges):
             stack[:, 0, :width] = 0.0
+            # Increments become integrals from the first sample of the window.
             running_sums(stack[:, :, :width])
             if self.initial == "first":
-                made.append(without_first(stack))
+                rows.append(without_first(stack))
             elif feedback:
-                made.append(whitened(stack, at, self.order, feedback))
+                rows.append(whitened(stack, at, self.order, feedback))
             else:
-                made.append(without_polynomials(stack, at, self.order))
-        return np.concatenate(made)
+                rows.append(without_polynomials(stack, at, self.order))
+        return np.concatenate(rows)
 
 
 def _degree_and_width(rate: Any) -> tuple[int, int]:
@@ -349,6 +369,7 @@ def _alike(form: Integral, length: int, step: float) -> tuple[Floats, Floats]:
     """From the samples of a window on a uniform grid, and those around it, to its rows: design and target."""
     beyond = form._beyond
     t = step * np.arange(float(length + 2 * beyond))
+    # The operator is what the elimination makes of unit vectors: one code for both ways.
     steps = form._steps(np.eye(len(t)), t, len(t), 0, beyond, beyond + length)
     window = t[beyond : beyond + length]
     rows = form._eliminated(steps, np.eye(length), window, np.array([0, length]))

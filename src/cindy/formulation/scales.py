@@ -52,6 +52,8 @@ def split(samples: int, length: int, *, least: int = 1) -> Ints:
     >>> split(10, 3).tolist()
     [0, 4, 7, 10]
     """
+    # Equal windows instead of a short last one, whose initial state would cost as much as that of a long
+    # one.
     count = max(1, min(round(samples / length), samples // least))
     short, extra = divmod(samples, count)
     lengths = np.full(count, short)
@@ -131,6 +133,8 @@ def half_period(trajectories: Sequence[Trajectory], *, least: int) -> int:
     segments = some_segments(trajectories)
     if not segments:
         return 0
+    # Errors grow exponentially along a chaotic orbit, by a factor of order one in half a swing: over that
+    # length a solution is still a smooth function of its start.
     turns = np.array([periods(s) for s in segments])
     lengths = np.array([len(s) for s in segments], dtype=float)
     if np.median(turns) < _WINDOWS.few_periods:
@@ -218,6 +222,7 @@ def _risks(
     for s in segments:
         operators = np.array([weights(s.t, p, w).toarray() for p, w in candidates]).swapaxes(0, 1)
         squares = np.sum(operators**2, axis=2)
+        # The variance of the difference of two estimates from the same noisy samples.
         between = squares[:, :, None] + squares[:, None, :] - 2 * operators @ operators.swapaxes(1, 2)
         values = operators @ (s.x / unit)
         apart = np.mean((values[:, :, None, :] - values[:, None, :, :]) ** 2, axis=3)
@@ -262,6 +267,7 @@ def feedback_of_data(trajectories: Sequence[Trajectory], order: int, window: int
             return 0.0
         slow, slow_gain = _mean_squares(fit, low, width)
         fast, fast_gain = _mean_squares(fit, 2, width)
+        # The narrowest window whose second derivative is mostly signal; wider ones would flatten it.
         share = noise * fast_gain / np.maximum(fast, 1e-300)
         if float(np.median(share)) < _WINDOWS.clear:
             below = np.maximum(slow - noise * slow_gain, 1e-300)
@@ -279,8 +285,11 @@ def feedback_of_model(
     values = values[np.unique(np.linspace(0, len(values) - 1, _WINDOWS.samples).astype(int))]
     used = np.flatnonzero(coef.any(axis=1))
     slopes = basis.derivative(values, segments[0].variables)[:, used, : coef.shape[1]]
+    # An error e in the states changes the right-hand side by J e, which is integrated along: that is the
+    # drift.
     jacobian = np.einsum("mnv,ni->miv", slopes, coef[used])
     sigma = np.where(noise > 0, noise, 1.0)
+    # In units of the noise of either state, so that states of different size count alike.
     relative = jacobian * (sigma[None, None, :] / sigma[None, :, None])
     strength = np.mean(np.sum(relative**2, axis=2), axis=0)
     return _unless_negligible(float(np.mean(strength)), segments, order, window)

@@ -1,13 +1,13 @@
 """Equations and what can be done with them: simulate, score, diagnose, save."""
 
 from cindy.model.comparison import Comparison, compare, explained_rows, matched_fields, residuals
-from cindy.model.denoised import Denoised, completed
+from cindy.model.denoised import Denoised, completed, matched
 from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
 from cindy.model.ensemble import Density, band, densities
 from cindy.model.matching import (
+    Readouts,
     between,
     inside_domain,
-    matched,
     outside_domain,
     run_names,
     unmeasured,
@@ -15,7 +15,6 @@ from cindy.model.matching import (
 )
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
-from cindy.model.readouts import Readouts
 from cindy.model.records import Estimate, Run
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, drawn, solutions

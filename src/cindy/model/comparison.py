@@ -5,7 +5,7 @@ Trajectories and fields each have their own unit: samples of a state, or weak ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +18,10 @@ from cindy.data import Field, Trajectory, as_fields, as_trajectories, is_fields,
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
 from cindy.least_squares import LeastSquares
-from cindy.model.denoised import completed
+from cindy.model.denoised import completed, matched
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
-from cindy.model.matching import inside_domain, matched
-from cindy.model.readouts import as_states
+from cindy.model.matching import as_states, inside_domain
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions
 from cindy.summary import accumulate
@@ -92,13 +91,7 @@ def explained_rows(model: Equations, total: LeastSquares) -> float:
     return float(np.mean(1.0 - np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0)))
 
 
-def solved_field(
-    model: Equations,
-    field: Field,
-    *,
-    window: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Floats]:
+def solved_field(model: Equations, field: Field, *, window: int | None = None) -> dict[str, Floats]:
     """The solution at the times of a field, by state; NaN after a blow-up.
 
     It starts from the smoothed field, where nothing is missing, since noise in the start would be carried
@@ -111,7 +104,7 @@ def solved_field(
     for low in range(0, len(field), every):
         high = min(low + every, len(field))
         begun = start.part(low, high)
-        made = simulate_field(model, begun, field.t[low:high], limits=Limits(), progress=progress)
+        made = simulate_field(model, begun, field.t[low:high], limits=Limits())
         for state in field.states:
             values[state][..., low : low + len(made)] = made[state]
     return values
@@ -173,6 +166,8 @@ def autocorrelation(found: Sequence[Residual], lags: int) -> Floats:
     for one in found:
         n = len(one.values)
         for lag in range(min(lags, n - 1) + 1):
+            # Each lag has a mean of its own number of pairs, so that gaps do not make correlations fall
+            # off.
             pairs = one.values[: n - lag] * one.values[lag:]
             products[lag] += np.nansum(pairs, axis=0)
             counts[lag] += np.count_nonzero(np.isfinite(pairs), axis=0)
@@ -229,7 +224,8 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     beyond their noise; it is halved where solutions of that length do not follow either.
     """
     least, data = 4 if model.order == 2 else 2, completed(model, data)
-    # A stretch that is too short to start from has nothing to be compared with.
+    # A stretch that is too short to start from has nothing to be compared with; an equation of second order
+    # needs a rate to start from, which takes a few samples.
     kept = [one for one in data if one.segments() and min(len(part) for part in one.segments()) >= least]
     whole = tuple(solutions(model, kept))
     states = len(model.states)
@@ -240,6 +236,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     enough = _HORIZON.follows * allowed
     if np.any(explained < enough) and whole:
         few = _HORIZON.shortest_steps if model.formulation.discrete else _HORIZON.shortest
+        # The windows of the integral form are as long as the motion allows a solution to be compared.
         shortest = max(getattr(model.formulation, "window", 0) or 0, few)
         length = int(np.median([_follows(one) for one in whole]))
         longest = max(len(one.measured) for one in whole)
@@ -268,6 +265,8 @@ def _follows(one: Solution) -> int:
         else _HORIZON.off
     )
     few = max(3, len(one.measured) // 50)
+    # A running mean: one outlier is no departure, and a solution that crosses the data by chance does not
+    # follow.
     size = np.convolve(np.mean(off**2, axis=1), np.ones(few) / few, mode="same")
     lost = np.flatnonzero(size > allowed**2)
     return int(lost[0]) if len(lost) else len(one.simulated)
@@ -275,11 +274,11 @@ def _follows(one: Solution) -> int:
 
 def _explainable(found: Sequence[Solution], states: int) -> Floats:
     """R² of each state that noise leaves to the best of solutions; 1 where samples are too few to tell."""
-    told = [one.measured for one in found if len(one.measured) >= 8]
-    if not told:
+    measured = [one.measured for one in found if len(one.measured) >= 8]
+    if not measured:
         return np.ones(states)
-    noise = np.mean([noise_level(one) ** 2 for one in told], axis=0)
-    whole = np.vstack([one.x for one in told]).var(axis=0)
+    noise = np.mean([noise_level(one) ** 2 for one in measured], axis=0)
+    whole = np.vstack([one.x for one in measured]).var(axis=0)
     return np.asarray(1 - np.minimum(np.divide(noise, whole, out=np.zeros(states), where=whole > 0), 1.0))
 
 

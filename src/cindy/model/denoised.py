@@ -24,8 +24,8 @@ from cindy.basis import Custom
 from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, Rows
-from cindy.model.equations import Equations
-from cindy.model.readouts import as_states
+from cindy.model.equations import Equations, reordered
+from cindy.model.matching import as_states, unmeasured, with_inputs
 from cindy.states import Fitted, Motion, smoothed, states_under
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "completed",
     "denoised_states",
     "denoised_under",
+    "matched",
     "smooth",
     "with_hidden_states",
 ]
@@ -91,6 +92,7 @@ class Denoised:
 
         None where the states are those of a part of the data, and the rows were summed up elsewhere.
         """
+        # Very long data are searched by a part of them; states of the rest were never estimated.
         if [len(x) for x in fitted.x] != [record.stretches for record in motion.records]:
             return None
         count = len(motion.sought)
@@ -114,6 +116,8 @@ class Denoised:
 
     def states_of(self, part: Trajectory) -> Floats | None:
         """The states of a trajectory, or of a part of one; None where it is not among the data."""
+        # Most parts begin where a trajectory begins, and are found at once; NaN compares unequal, so that
+        # bytes are compared.
         first = self._beginnings.get((float(part.t[0]), part.x[0].tobytes()))
         numbers = range(min(len(self.measured), _LOOKED_THROUGH)) if first is None else [first]
         for number in numbers:
@@ -129,6 +133,8 @@ class Denoised:
     def equation(self, j: int, coef: Floats) -> EquationRows:
         """The rows of one equation, less what the terms of the others account for."""
         own = self.columns % coef.shape[1] == j
+        # White rows mix the equations, since noise in one state shows in all of them: what the others
+        # explain is taken off the target.
         others = self.white.design[:, ~own] @ coef.ravel()[self.columns[~own]]
         target = self.white.target[:, 0] - others
         terms = self.columns[own] // coef.shape[1]
@@ -140,6 +146,8 @@ class Denoised:
         if not all(int(place) in known for place in places):
             return None
         columns = self.white.design[:, [known[int(place)] for place in places]]
+        # With A = Q R the covariance of the coefficients is R⁻¹ R⁻ᵀ; rows of R⁻¹ of unit length leave their
+        # correlations.
         triangle = np.linalg.qr(columns / np.linalg.norm(columns, axis=0), mode="r")
         root = np.linalg.pinv(triangle)
         return np.asarray(root / np.linalg.norm(root, axis=1, keepdims=True))
@@ -148,6 +156,14 @@ class Denoised:
         """The squares that coefficients leave of the white rows, over those of the targets."""
         left = self.white.design @ coef.ravel()[self.columns] - self.white.target[:, 0]
         return float(left @ left / max(float(np.sum(self.white.target**2)), 1e-300))
+
+
+def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]:
+    """Whatever a user may hold, as trajectories with the variables of the model; or an error."""
+    data = with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
+    own = tuple(name for name in model.inputs if name in data[0].inputs or not unmeasured(name))
+    data = with_inputs(reordered(data, model.states, own, where), model.inputs)
+    return reordered(data, model.states, model.inputs, where)
 
 
 def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
@@ -200,6 +216,7 @@ def completed(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
     """
     seen = [np.isfinite(one.x) for one in data]
     complete = sum(int(one.all(axis=1).sum()) for one in seen)
+    # As long as most rows are complete, a row with a hole is better left out than filled in.
     if 2 * complete > sum(int(one.any(axis=1).sum()) for one in seen) or not model.denoised:
         return list(data)
     states = denoised_states(model, data)
@@ -235,6 +252,8 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
 
     unseen: how many of the last states have first values only, and no measurements
     """
+    # A hidden state has no noise of its own; with a wide one its entries say little, and the equations
+    # decide.
     noise = np.where([s in model.hidden for s in model.states], _HELD * model.scale, model.noise)
     if not np.isfinite([*noise, *model.model_error]).all():
         return None
@@ -244,6 +263,8 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
     if unseen:
         motion = motion.part([one.unmeasured(unseen) for one in motion.records])
     support = np.flatnonzero(model.coef)
+    # The noise and the unexplained forcing are those of identification, so that nothing is tuned to the new
+    # data.
     variance = motion.variances(np.square(noise))
     error = motion.errors(0.0, variance)
     error[motion.sought] = np.square(model.model_error)
@@ -269,7 +290,7 @@ def with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tra
             "these data do not follow the equations."
         )
     states = _by_trajectory(*solved)
-    made = []
+    completed_data = []
     for k, one in enumerate(rough):
         x = one.x.copy()
         x[:, -len(hidden) :] = np.nan
@@ -277,8 +298,8 @@ def with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tra
             x[: len(states[k]), -len(hidden) :] = states[k][
                 :, len(model.states) - len(hidden) : len(model.states)
             ]
-        made.append(replace(one, x=x))
-    return made
+        completed_data.append(replace(one, x=x))
+    return completed_data
 
 
 def _with_first_values(model: Equations, one: Trajectory) -> Trajectory:
@@ -307,6 +328,8 @@ def _with_first_values(model: Equations, one: Trajectory) -> Trajectory:
         slope = model.predict(np.hstack([x, one_more]), one.u) - none
         # The first hidden state may show in several equations of seen states; a later one in its own.
         own = np.arange(d) if k == 0 else np.array([model.states.index(equation)])
+        # Where the seen equations hardly depend on the hidden state the ratio is noise; those places are
+        # bridged.
         weight = np.sum(slope[:, own] ** 2, axis=1)
         strong = weight > 0.04 * weight.mean()
         ratio = np.sum(slope[:, own] * (slope_of - none)[:, own], axis=1) / np.where(strong, weight, 1.0)
@@ -333,13 +356,13 @@ def _by_trajectory(motion: Motion, fitted: Fitted) -> dict[int, Floats]:
         for number, offset, states in zip(record.source, record.offset, x, strict=True):
             at_samples = states[:: max(motion.parts, 1)]
             pieces.setdefault(int(number), []).append((int(offset), at_samples))
-    found = {}
+    by_number = {}
     for number, parts in pieces.items():
         states = np.full((max(a + len(x) for a, x in parts), motion.states), np.nan)
         for offset, x in parts:
             states[offset : offset + len(x)] = x
-        found[number] = states
-    return found
+        by_number[number] = states
+    return by_number
 
 
 def _loss(motion: Motion, fitted: Fitted) -> Floats:

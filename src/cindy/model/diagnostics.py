@@ -161,6 +161,8 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         beyond = _beyond_noise(model, data, model.noise)
     else:
         judge = _judging_form(form, data)
+        # Residuals of estimated rates are as smooth as the estimate, so that they look correlated whatever
+        # the law is.
         judged = left if judge is form else residuals(replace(model, formulation=judge), data)
         size_left, memory, _ = _statistics(judged)
         beyond = _beyond_noise(model, data, size_left)
@@ -259,6 +261,7 @@ def _alike(model: Model, rows: MeasuredRows | Denoised) -> Iterator[Finding]:
         size = np.linalg.norm(own.design, axis=0)
         unit = own.design / np.where(size > 0, size, 1.0)
         present = np.flatnonzero(model.support[own.terms, j])
+        # Cosines of all columns with those in the model: 1 for terms that the data cannot tell apart.
         cosine = np.abs(unit[:, present].T @ unit)
         for row, other in np.argwhere(cosine > _AT.alike).tolist():
             i, k = sorted((int(own.terms[present[row]]), int(own.terms[other])))
@@ -283,6 +286,8 @@ def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Findi
     if len(terms) < 3:
         return
     r = np.linalg.qr(unit, mode="r")
+    # Rows of R⁻¹ are the errors of coefficients of unit columns: 1 where a term is orthogonal to all
+    # others.
     factor = np.sqrt(np.sum(np.linalg.pinv(r) ** 2, axis=1))
     # Where the errors are small all the same, nobody need know.
     poor = (factor > _AT.inflated) & ~(model.coef_error[terms, j] < _AT.sharp * np.abs(model.coef[terms, j]))
@@ -347,6 +352,7 @@ def _left_over(
     told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
     if fitted and (told or samples < _AT.enough):
         return
+    # Roughness is an estimate itself, and with few samples a poor one.
     limit = _AT.too_large * (1 + _AT.few / samples) if fitted else _AT.too_large
     limit = _AT.too_large_steps if form.discrete else limit
     cause = "A term may be missing from the basis"
@@ -443,6 +449,8 @@ def compare_fields(model: Model, one: Field) -> FieldComparison:
         [np.isfinite(solved[s]).any(axis=tuple(range(solved[s].ndim - 1))) for s in solved], axis=0
     )
     said = () if known.all() else (f"The solution ends at {one.time} = {one.t[known][-1]:.4g}.",)
+    # At each time the squares left are compared with the mean over time, since a field may be flat for a
+    # moment.
     good = known & np.all(np.array(left) <= 0.5 * np.mean(whole, axis=1, keepdims=True), axis=0)
     last = int(np.argmin(good)) if not good.all() else len(good)
     explained = 1.0 - np.array(left)[:, known].sum(axis=1) / np.maximum(

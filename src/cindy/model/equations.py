@@ -150,6 +150,7 @@ class Equations:
     def _slopes(self, x: Any, u: Any, t: Any, where: str) -> tuple[Floats, bool]:
         """(n, states, variables): the derivative of every equation by every variable."""
         rows, single = self._rows(x, u, t, where)
+        # Slopes of terms that are absent may be infinite, and zero times infinity is no number.
         used = np.flatnonzero(self.coef.any(axis=1))
         slopes = self.basis.derivative(rows, self.variables)[:, used]
         return np.einsum("nkv,kj->njv", slopes, self.coef[used]), single

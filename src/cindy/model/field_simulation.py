@@ -65,6 +65,7 @@ class Lines:
 
     def derivative(self, orders: Sequence[int]) -> scipy.sparse.csr_array:
         """(cells, cells): a derivative as a matrix."""
+        # A derivative on a product grid is the Kronecker product of those along its axes.
         total = scipy.sparse.csr_array(np.ones((1, 1)))
         for x, period, order in zip(self.coordinates, self.periods, orders, strict=True):
             one = (
@@ -149,6 +150,7 @@ class Lines:
             for coefficient, inner in differentiate(f.of, state, self.variables):
                 scale = scipy.sparse.diags_array(coefficient * self._evaluated(inner, values))
                 left = scipy.sparse.diags_array(before * self._evaluated(others, values))
+                # d(D^a g(u)) = D^a (g'(u) du), times the other factors: chain and product rule as matrices.
                 part = left @ self._slopes[f.by] @ scale
                 total = part if total is None else total + part
         return total
@@ -183,6 +185,8 @@ def _along(x: Floats, order: int, period: float | None, boundary: Boundary) -> s
         return scipy.sparse.csr_array(derivative_weights(x, order=order, degree=2 * half, half_width=half))
     n = len(x)
     if period is None:
+        # Mirror images of the samples beyond the ends: even about the boundary, so that no first derivative
+        # is left there and nothing flows through.
         places = np.concatenate([np.arange(half, 0, -1), np.arange(n), np.arange(n - 2, n - 2 - half, -1)])
         wide = np.concatenate([2 * x[0] - x[half:0:-1], x, 2 * x[-1] - x[-2 : -2 - half : -1]])
     else:
@@ -214,6 +218,7 @@ def lines_solution(
         return out, None
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        # Values near zero need no relative accuracy of their own.
         atol = rtol * 1e-3 * (float(np.abs(start).max()) or 1.0)
         solver = BDF(system.rates, t[0], y, t[-1], rtol=rtol, atol=atol, jac=system.jacobian)
         while len(out) < len(t):

@@ -21,11 +21,11 @@ from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
 from cindy.model.comparison import score
 from cindy.model.denoised import Denoised, smooth
+from cindy.model.ensemble import RandomPath
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import Boundary, simulate_field
 from cindy.model.records import Estimate, Run, number, plain
 from cindy.model.simulation import Limits, simulate
-from cindy.model.stochastic import RandomPath
 from cindy.model.story import difference, facts, shown, shown_models, told
 from cindy.states import Diffusion
 
@@ -358,6 +358,8 @@ class Model(Equations):
         random = np.random.default_rng(seed)
         others = self.near.models[1:]
         above = np.array([0.0, *self.near.scores[1:]])
+        # Akaike weights: the criterion is −2 log of a likelihood with a price, so that exp(−Δ/2) is a
+        # relative probability.
         weights = np.exp(-0.5 * above) / np.sum(np.exp(-0.5 * above))
         chosen = random.choice(len(weights), size=n, p=weights)
         return [_drawn(self, random) if k == 0 else _drawn_near(self, others[k - 1], random) for k in chosen]

@@ -62,6 +62,8 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
     states, inputs = to_names(data["states"], "states"), to_names(data["inputs"], "inputs")
     basis = basis_from_dict(data["basis"], functions)
     formulation = formulation_from_dict(to_mapping(data["formulation"], "formulation"))
+    # Coefficients stand in the file by name, so that a basis that lists its terms in another order still
+    # reads it.
     row = {name: i for i, name in enumerate(basis.names(formulation.variables(states, inputs)))}
 
     def model(part: Mapping[str, Any], **more: Any) -> Model:
@@ -145,12 +147,12 @@ def _diffusion(data: Any) -> Diffusion | None:
 
 
 def _parameters(data: Any) -> dict[str, Estimate]:
-    made = {}
+    estimates = {}
     for name, pair in to_mapping(data, "parameters").items():
         if not isinstance(pair, list) or len(pair) != 2:
             raise DataError(f'the parameter "{name}" must be [value, error], but is {pair!r}')
-        made[name] = Estimate(*(to_float(v, f'parameter "{name}"') for v in pair))
-    return made
+        estimates[name] = Estimate(*(to_float(v, f'parameter "{name}"') for v in pair))
+    return estimates
 
 
 def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Floats | None:

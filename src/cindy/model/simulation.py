@@ -1,4 +1,13 @@
-"""Solutions of a model: from a start, times and inputs to a trajectory, stopped where it blows up."""
+"""Solutions of a model: from a start, times and inputs to a trajectory, stopped where it blows up.
+
+1. Where inputs are held they jump; the times are cut there, and each stretch is smooth.
+2. All samples of a stretch are asked from LSODA at once (Petzold, SIAM J. Sci. Stat. Comput. 4, 1983),
+   which changes
+   between an explicit and an implicit method as the equations need.
+3. Where that fails, sample by sample, to say at which time and why the solution ends.
+
+Equations with switches go another way (`switching`), maps are iterated, and random paths are `ensemble`'s.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +83,7 @@ def flow(
     bound = limits.growth * scale
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        # Step 2, and step 3 below.
         rows = _at_once(rhs, start, t, scale, limits)
         if rows is not None and np.all(np.abs(rows) <= bound):
             return rows, None
@@ -118,6 +128,8 @@ def _one_by_one(
     rows = [start]
     for before, upto in itertools.pairwise(t.tolist()):
         row = _advance(solver, upto)
+        # Out of steps but within bounds: stiff or oscillating too fast, which is another message than a
+        # blow-up.
         if row is None and solver.get_return_code() == _EXCESS_WORK and np.all(np.abs(solver.y) <= bound):
             return np.array(rows), _too_fast(solver.y, solver.t, names)
         if row is None or not np.all(np.abs(row) <= bound):
@@ -250,14 +262,17 @@ def simulate(
         raise DataError(
             "simulate: `t` must be the times of the solution, such as numpy.linspace(0, 10, 1001)."
         )
+    # A trajectory checks times as it checks those of data.
     times = Trajectory(given, np.zeros(np.shape(given))).t
     start = _start(model, x0, v0)
     u = without_time(model, u, times)
     signal = all_inputs(model, u, times, run, as_hold(hold, "simulate: `hold`"))
+    # A model written by hand does not know the usual size of its states; the start is the only hint.
     largest = float(np.max(np.abs(start))) or 1.0
     usual = np.where(model.scale > 0, model.scale, largest)
     if model.order == 2:
         names = (*names, *(f"{name}'" for name in names))
+        # The size of rates is not known; a generous one only makes the bounds wider.
         usual = np.concatenate([usual, np.full(d, max(largest, float(np.max(usual))))])
     way = path or (step_through if model.formulation.discrete else flow)
     solve = partial(way, names=names, limits=limits)

@@ -75,6 +75,7 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     width = np.where(high > low, high - low, np.maximum(np.abs(high), 1e-300))
     spread = np.maximum(ahead.x.std(axis=0), 1e-3 * width)
     span = float(ahead.t[-1] - ahead.t[0])
+    # Rates are of the size of one swing over the time ahead; their own spread was not measured.
     scale = np.concatenate([spread, spread * (2 * np.pi / span)])[: model.order * d]
     free = np.full(d, np.inf)
     lower = np.concatenate([low - _START.beyond * width, -free])[: len(scale)]
@@ -84,6 +85,8 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
         """(samples · states,) in units of the spread; where the solution has ended, three of them."""
         piece = ahead.part(0, samples)
         found = simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=_LIMITS)
+        # A solution that blew up must be worse than any that follows, by a finite amount, or no slope could
+        # be taken.
         result = np.full(piece.x.shape, 3.0)
         result[: len(found)] = (found.x - piece.x[: len(found)]) / spread
         return np.ravel(np.clip(result, -1e3, 1e3))
@@ -99,6 +102,8 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     whole = min(len(ahead), MOST)
     horizon = min(max(first, 4 * model.order), whole)
     starts = [np.clip(guess, lower, upper) for guess in guesses if np.all(np.isfinite(guess))]
+    # The guesses are fitted states, the first sample, and starts by equations or by a cubic: any may be the
+    # best.
     guess = min(starts, key=lambda start: float(np.sum(missed(horizon, start) ** 2)))
     while horizon < whole and follows(min(2 * horizon, whole), guess):
         horizon = min(2 * horizon, whole)
@@ -130,6 +135,8 @@ def _improved(
             return start
         before = float(left @ left)
         for _ in range(4):
+            # Marquardt's scaling by the diagonal; the small multiple of the trace keeps a direction that
+            # nothing depends on from being unbounded.
             normal = slope.T @ slope
             size = np.diag(normal) + 1e-12 * np.trace(normal) + 1e-300
             normal[np.diag_indices_from(normal)] += damping * size
@@ -244,6 +251,7 @@ def _start_of_equations(model: Equations, ahead: Trajectory, noise: Floats) -> F
     weights = interval_weights(ahead.t, degree=_START.degree, half_width=_START.half_width)
     for _ in range(model.order):
         values = cumulative(values, weights)
+    # x(t) = x₀ + v₀ t + ∫∫ F: linear in the start, so that least squares finds it.
     powers = (ahead.t - ahead.t[0])[:, None] ** np.arange(model.order)
     left = ahead.x - values
     best = np.linalg.lstsq(powers, left)[0]

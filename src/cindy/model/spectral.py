@@ -101,6 +101,8 @@ class Spectral:
     def keep(self) -> Floats:
         """Modes of products that are no aliases of others."""
         degree = max((sum(f.power for f in term) for term, _, _ in self._curved), default=1)
+        # A product of p fields has p times their wavenumbers, of which those beyond the grid fold back.
+        # Leaving out the fastest modes keeps the others clean (Orszag's rule, two thirds for squares).
         share = 2.0 / (min(degree, 3) + 1.0)
         inside = np.ones(self.modes, dtype=bool)
         for k, wave in enumerate(self.waves):
@@ -172,6 +174,8 @@ class Spectral:
 
     def stepper(self, h: float) -> Callable[[float, Complexes], Complexes]:
         """One step of length h."""
+        # ETDRK4: φ₀ = e^z carries the linear part over the step, φ₁ … φ₃ weigh the rest as Runge and Kutta
+        # do.
         half, whole = self._phi(0.5 * h), self._phi(h)
         e2, a = half[0], 0.5 * h * half[1]
         e1 = whole[0]
@@ -218,6 +222,7 @@ class Spectral:
 
 def _phi_functions(z: Complexes, *, coupled: bool) -> list[Complexes]:
     """φ_k(z) = Σ_j z^j / (j + k)!, k = 0 … 3, by the series of z / 2^s and φ_k(2z) from φ_j(z)."""
+    # Scaled until the series converges at once; doubled back afterwards.
     largest = float(np.abs(z).sum(axis=-1).max() if coupled else np.abs(z).max())
     doublings = max(0, int(np.ceil(np.log2(max(largest, 1e-300) / 0.5))))
     small = z / 2.0**doublings
@@ -277,6 +282,8 @@ def spectral_solution(
     out, count = [start], 1
     with np.errstate(all="ignore"):
         for k in range(1, len(t)):
+            # Steps of an even grid differ by rounding; as one number they share one stepper, which is
+            # costly to make.
             length = float(f"{t[k] - t[k - 1]:.12e}")
             while True:
                 runs = [
@@ -286,6 +293,7 @@ def spectral_solution(
                 made = sum(w * run for w, run in zip(weights[1], runs, strict=True))
                 less = sum(w * run for w, run in zip(weights[0], runs[:-1], strict=True))
                 values = system.backward(made)
+                # Two extrapolations of neighbouring order: their difference is the error of the worse one.
                 apart = np.sqrt(np.mean(system.backward(made - less) ** 2, axis=every))
                 size = np.maximum(np.sqrt(np.mean(values**2, axis=every)), scale)
                 error = float(np.max(apart / size))
@@ -302,6 +310,7 @@ def spectral_solution(
                 return out, f"the solution exceeds {growth:g} times its first values after t = {t[k - 1]:g}"
             u = made
             out.append(values)
+            # Half as many steps would do too: the difference is of order h^(rows + 2).
             if error < rtol / 2.0 ** (rows + 4) and count > 1:
                 count //= 2
             if progress is not None:
@@ -313,6 +322,7 @@ def _extrapolation(rows: int) -> Floats:
     """Weights of the results of 1, 2, …, rows times as many steps that cancel the errors h⁴, …, h^(rows +
     2)."""
     h = 1.0 / np.arange(1, rows + 1)
+    # Richardson: weights that sum to one and cancel h⁴, h⁵, …
     powers = np.vstack([np.ones(rows), *(h ** (4 + j) for j in range(rows - 1))])
     return np.linalg.solve(powers, np.eye(rows)[0])
 

@@ -68,7 +68,7 @@ def told(model: Equations) -> str:
 
 def definitions(model: Equations) -> list[str]:
     """What the terms that have names of their own mean, such as "uptake = S/(K + S)"."""
-    found = {}
+    formulas = {}
     for i, term in enumerate(model.basis.terms(model.variables)):
         for factor in term if model.support[i].any() else ():
             formula = factor.symbolic or factor.expression
@@ -76,8 +76,8 @@ def definitions(model: Equations) -> list[str]:
                 names = {name: name for name in formula.symbols()}
                 text = factor_code(replace(factor, expression=formula, power=1), names, _WRITTEN, {})
                 if text.replace(" ", "") != factor.name.replace(" ", ""):
-                    found[factor.name] = text
-    return [f"{name} = {text}" for name, text in found.items()]
+                    formulas[factor.name] = text
+    return [f"{name} = {text}" for name, text in formulas.items()]
 
 
 def facts(model: Equations) -> list[tuple[str, str]]:
@@ -191,6 +191,8 @@ def determination(value: float) -> str:
     """R² with as many digits as tell it from 1."""
     if not np.isfinite(value) or value <= 0:
         return f"{value:.2g}"
+    # 0.9997 and 0.99997 differ by a factor of ten in what is left unexplained, and both would round to
+    # 1.00.
     digits = int(np.clip(1 - np.floor(np.log10(max(1 - value, 1e-9))), 2, 6))
     return f"{value:.{digits}f}"
 

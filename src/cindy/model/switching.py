@@ -121,6 +121,7 @@ def _smooth(node: Expression, found: dict[Expression, int]) -> Expression:
     if node.operation == "abs":
         return _times(_switch(operands[0], found), operands[0])
     if node.operation in ("max", "min"):
+        # max(a, b, c) = max(max(a, b), c): every pair has a switching function of its own.
         best = operands[0]
         for other in operands[1:]:
             gap = _difference(best, other)
@@ -136,6 +137,8 @@ def _smooth(node: Expression, found: dict[Expression, int]) -> Expression:
         return Expression("+", (_number(0.5), _times(_number(side), mode)))
     if node.operation == "where":
         condition, holds, else_ = operands
+        # where(x, …) tests x against zero exactly, which happens at single instants only: no surface is
+        # crossed.
         if node.operands[0].operation not in COMPARISONS:
             return Expression("where", operands)
         return Expression("+", (else_, _times(condition, _difference(holds, else_))))
@@ -195,6 +198,7 @@ class SwitchedMotion:
         by_inputs = table[:, self.given :]
         moving = np.zeros(self.switches.count)
         if by_inputs.any():
+            # Inputs may be any function of time, so that their rates are differences.
             step = 1e-6 * max(abs(s), 1.0)
             rate = list((np.array(self._inputs(s + step)) - np.array(self._inputs(s))) / step)
             if self.time is not None:
@@ -214,11 +218,14 @@ class SwitchedMotion:
         for k in slid:
             modes = [0.0 if j in slid else mode for j, mode in enumerate(self.modes)]
             sides.append([self.value(s, y, [*modes[:k], side, *modes[k + 1 :]]) for side in (1.0, -1.0)])
+        # Step 3: f is linear in each mode, so that f(s) = base + Σ s_k push_k, and ġ = 0 on all surfaces
+        # slid along is a linear system for s.
         base = np.mean(sides[0], axis=0)
         pushes = np.array([0.5 * (plus - minus) for plus, minus in sides])
         gradient, moving = self.slopes(s, y)
         normal = gradient[slid]
         drift = normal @ base[: self.given] + moving[slid]
+        # Least squares rather than a solve: two surfaces may coincide, as those of |x| and sign(x) do.
         matrix = normal @ pushes[:, : self.given].T
         found = np.linalg.lstsq(matrix, -drift, rcond=None)[0]
         return base + found @ pushes, found
@@ -260,6 +267,9 @@ class SwitchedMotion:
             self.modes[k] = side
             gradient, moving = self.slopes(s, y)
             rates.append(float(gradient[k] @ self(s, y)[: self.given] + moving[k]))
+        # The rates of g on either side of its surface: both up or both down is a crossing, towards each
+        # other is sliding. Away from each other either side is a solution; it goes on to the side that it
+        # did not come from.
         plus, minus = rates
         self.modes[k] = 1.0 if plus >= 0 and minus >= 0 else -1.0 if plus <= 0 and minus <= 0 else -came
         if plus < 0 < minus:
@@ -315,6 +325,7 @@ def switched_flow(
             while len(rows) < len(t) and t[len(rows)] <= now:
                 rows.append(curve(t[len(rows)]))
             y = curve(now)
+        # Several switches may act at one instant, but not a hundred without time passing.
         idle = idle + 1 if now <= before else 0
         if idle > _SURFACE.at_once:
             return np.array(rows), "the equations switch too often to follow", (now, y)
@@ -335,6 +346,7 @@ def _first_switch(
         here = begin + share * (end - begin)
         crossed = np.flatnonzero(motion.watched(here, curve(here)) < -nothing)
         if len(crossed):
+            # Step 2: Brent's method on the integrator's own polynomial, between the last look and this one.
             before = motion.watched(last, curve(last))
 
             def when(k: int, low: float = last, high: float = here, before: Floats = before) -> float:

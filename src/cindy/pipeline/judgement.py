@@ -193,7 +193,7 @@ def beside_positions(
 ) -> Model:
     """The model, whose finding on derived rates also says what the positions alone give.
 
-    Rates that were computed from positions bring filtered noise and no information (`data/derived_rates.py`),
+    Rates that were computed from positions bring filtered noise and no information (`derived_rates`),
     so that x'' = F(x, x') from the positions is the better question.
 
     identify: the model of positions, rates being unknowns

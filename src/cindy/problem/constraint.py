@@ -399,6 +399,7 @@ class EnergyPreserving(Constraint):
             if powers is None or len(powers) != 2:
                 continue
             for j, (state, weight) in columns.items():
+                # The monomial x_a x_b of equation j adds w_j ξ to the coefficient of x_a x_b x_j in E'.
                 sums[tuple(sorted((*powers, state)))][i * len(names.states) + j] = weight
         if not sums:
             raise ConstraintError(f"{self}: {names.basis!r} has no quadratic terms that this could be about.")

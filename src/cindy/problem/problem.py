@@ -117,6 +117,8 @@ class StandardForm:
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
         """Root mean square of the terms, (terms,), and of the targets, (targets,); 1 where it is 0."""
+        # A factor has the same column norms as the rows that it stands for, so that the mean square needs
+        # their number.
         rows = max(sum(b.rows for b in self.blocks), 1)
         whole = np.sqrt(sum(np.sum(b.factor**2, axis=0) for b in self.blocks) / rows)
         whole[whole == 0.0] = 1.0
@@ -162,6 +164,7 @@ class StandardForm:
         ridge = _RIDGE * float(np.linalg.norm(total.design, 2))
         if self.ridge is not None:
             ridge = self.ridge * float(np.sqrt(total.rows))
+        # A ridge is a further block of rows, √λ ξ = 0, so that the same fit serves.
         extra = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
         eased = Regression((total, extra), self.scaled_rows)
         if terms > _LARGE and not len(eased.equal):
@@ -182,11 +185,15 @@ class StandardForm:
         rows = self.scaled_rows
         if self.radius is not None:
             return _region(weights, self.radius, rows)
+        # Twice the norm of least squares: the ball then holds the unconstrained optimum, and the path that
+        # leads to it.
         norm = float(weights @ np.abs(self.pilot).ravel())
         if self.regression.shape[0] > _LARGE and not len(rows) and self.weights.adapts:
             # So many small numbers in the pilot make steep weights: least squares may be far outside. Inside,
             # it is the end of the run, which thousands of steps would not reach.
             norm = max(norm, self._norm_of_least_squares(weights))
+        # The pilot obeys equalities only. Where inequalities ask for larger coefficients, the ball must
+        # hold those too.
         if rows.violation(self.pilot) > 0.0:
             norm = max(norm, self._least_radius(weights))
         return _region(weights, 2.0 * max(norm, 1e-12), rows)
@@ -226,6 +233,8 @@ class StandardForm:
         By the Frank-Wolfe gap at x itself, or by what the run says of the least loss that there can
         be, whichever is the tighter.
         """
+        # Both bounds hold, so the tighter one does: the gap at x, and the loss of x over the least loss
+        # that the run has proved to be possible.
         at_zero = float(np.sum(self.objective.target**2))
         below = self.objective.value(x) - (run.objective - run.gap)
         gap = min(gap_at(self.objective, self.oracle, x), max(below, 0.0))
@@ -249,6 +258,7 @@ def _conflict(
 ) -> InfeasibleError:
     """The error again, in the texts of the constraints that exclude each other."""
     rows = rows.scaled(np.ones(rows.matrix.shape[1]))
+    # Radius and data play no part in a contradiction between constraints, so that the rows alone are asked.
     columns = np.arange(rows.matrix.shape[1]) if support is None else support
     if not (len(rows) and len(columns)):
         return error
@@ -382,12 +392,15 @@ class Problem:
         owner: list[int] = []
         for k, constraint in enumerate(self.constraints):
             for row in constraint.rows(self.names):
+                # Physical coefficients: rows are scaled later, together with the columns.
                 entries += [(len(lower), i, w) for i, w in row.weights.items()]
                 lower.append(row.lower)
                 upper.append(row.upper)
                 owner.append(k)
             if at_samples(constraint):
                 weights = constraint.sample_weights(self.names)
+                # d/dt Σ w_j x_j = Σ_j w_j Σ_i ψ_i(sample) ξ_ij must stay within the tolerance at this
+                # sample: one row.
                 for sample in self._samples(constraint):
                     entries += [
                         (len(lower), i * width + j, w * v)

@@ -266,6 +266,8 @@ def constraint_rows(lhs: Any, rhs: Any, inequalities: int, *, order: Order, term
             f"{matrix.shape[0]} rows of `constraint_lhs`, but has {len(goal)}."
         )
     if order == "target":
+        # pysindy's order "target" runs through the features of one target after the other; ours through the
+        # targets of one feature.
         where = np.arange(terms * targets).reshape(targets, terms).T.ravel()
         matrix = csr_array(matrix[:, where])
     lower = goal.copy()

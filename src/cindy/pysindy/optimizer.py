@@ -180,6 +180,8 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             texts=constraint_texts(self._rows_, target.shape[1]),
         )
         self.constraints_ = tuple(str(text) for text in form.texts)
+        # pysindy's derivatives are differences, whose error is systematic; terms that only explain it are
+        # left out.
         rule = self.selection or Beyond(Significance(), difference_error(target) / form.sizes[1])
         if rule.refits and form.objective.rows < design.shape[1]:
             warnings.warn(
@@ -191,6 +193,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             rule = Gap(self.tol)
         self._keep(form, self._choose(form, rule))
         if self.normalize_columns:
+            # pysindy divides the coefficients by these lengths afterwards.
             length = np.linalg.norm(design, axis=0)
             self.coef_ = self.coef_ * length
             self.history_ = [self.history_[0], *(one * length for one in self.history_[1:])]
@@ -396,6 +399,7 @@ def difference_error(target: Floats) -> Floats:
     if len(target) < _NOISE.fewest:
         return np.zeros(target.shape[1])
     second = np.diff(target, n=2, axis=0)
+    # Without the extremes: a few glitches would dominate a mean of fourth powers.
     near, _ = _middle(second[1:] * second[:-1])
     far, doubt = _middle(second[_NOISE.apart :] * second[: -_NOISE.apart])
     agreed = np.maximum(near, far - 2.0 * doubt)

@@ -78,6 +78,7 @@ class Candidates:
         for group in self.groups:
             supports = self.supports(group, price)
             fit = self._best(group, supports)
+            # The effect is measured on a first choice: it needs residuals, and those need a support.
             effect = self._design_effect(group, fit) if clustered else 1.0
             if effect > 1.0:
                 # Rows of a block depend on each other: they count for less, and the search begins anew.
@@ -110,6 +111,7 @@ class Candidates:
         for support in self.path:
             mine = np.flatnonzero(np.isin(names, support, assume_unique=True))
             offered[mine.tobytes()] = mine
+        # Of terms that depend on each other, the solver's solution tells which serve best.
         used = np.flatnonzero(self.solution.ravel()[names])
         starts = [supports.best(list(offered.values())), eliminated(supports, used)]
         if starts[1] is None:

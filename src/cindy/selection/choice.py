@@ -87,6 +87,8 @@ def _fitted(form: StandardForm, candidates: Candidates, support: Ints) -> Refit:
 def within_radius(form: StandardForm, support: Ints) -> Floats:
     """Least squares on the support inside the ball, where the user gave one that binds."""
     region = form.region
+    # Coefficients outside the support are held at zero by equalities, so that the same solver finds the
+    # least squares inside the ball.
     absent = np.setdiff1d(np.arange(region.size), support)
     zeros = csr_array(eye_array(region.size, format="csr")[absent])
     nought = np.zeros(len(absent))

@@ -88,13 +88,17 @@ def way_down(supports: Supports, start: SupportFit) -> list[Stage]:
         movable = (size > 0) & ~fixed
         if not movable.any():
             break
+        # z² of every coefficient: what χ² would rise by if it left.
         rise = np.full(len(x), np.inf)
         np.divide(x**2, size**2, out=rise, where=movable)
         i = int(np.argmin(rise - supports.price[names]))
+        # Least squares under x_i = 0: move along the i-th row of the covariance until x_i vanishes.
         axis = spread[i] / size[i]
         loss += float(rise[i])
         x = x - spread @ axis * (x[i] / size[i])
         axis = axis.copy()
+        # Householder: reflect row i of the root onto the first axis, and cut that axis off. The sign avoids
+        # cancellation.
         axis[0] += np.copysign(1.0, axis[0])
         turned = spread @ axis * (2.0 / float(axis @ axis))
         spread = spread[:, 1:] - turned[:, None] * axis[1:]
@@ -270,6 +274,8 @@ def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, F
     inside = [(stage.left, stage.strength) for stage in stages[1:]][::-1]
     held = stages[-1].support
     order, strength = [held], [np.full(len(held), np.inf)]
+    # A term that left later counts at least as much as those before it, although its own |z| may have been
+    # smaller.
     rising = np.maximum.accumulate(np.array([s for _, s in inside[::-1]]))[::-1]
     for (names, _), value in zip(inside, rising, strict=True):
         order.append(names)
@@ -299,6 +305,7 @@ def replaceable(supports: Supports, fit: SupportFit, within: float) -> Ints:
     error = np.linalg.norm(fit.spread, axis=1)
     known = error > 0
     z = np.divide(fit.x, error, out=np.full(len(error), np.inf), where=known)
+    # Unit vectors along which the residual grows when a term leaves: z_i is its length.
     own = fit.directions @ (fit.spread / np.where(known, error, 1.0)[:, None]).T
     outside = np.setdiff1d(np.arange(supports.size), fit.support)
     columns = supports.design[:, outside]
@@ -325,6 +332,7 @@ def rivals(supports: Supports, own: SupportFit, within: float) -> list[Rival]:
     met = {own.support.tobytes(): Rival(own, 0.0)}
     tried: set[bytes] = set()
     for _ in range(moves):
+        # Breadth-first over moves, from the best few: two moves away lie models that exchange two terms.
         for rival in sorted(met.values(), key=lambda rival: rival.above)[:wide]:
             key = rival.fit.support.tobytes()
             if key in tried:

@@ -81,6 +81,7 @@ class Selection(ABC):
         """What the path shows for a model, the lower the better: `criterion`."""
         regression = candidates.regression
         rows = regression.total.rows * regression.shape[1]
+        # The path shows one criterion whatever the rule is, so that models along it can be compared.
         price = BIC().price(rows, regression.shape[0])
         return float(np.log(max(fit.loss, 1e-300))) + price * fit.free / rows
 
@@ -131,11 +132,13 @@ class Significance(Selection):
         if candidates.known:
             return support
         least = self.quantile(candidates)
+        # Coefficients that a constraint cannot do without stay, however weak they are.
         needed: set[int] = set()
         while len(support):
             fit = candidates.refit(support)
             x, error = fit.x.ravel()[support], fit.error.ravel()[support]
             t = np.where(error > 0, np.abs(x) / np.where(error > 0, error, 1.0), np.inf)
+            # A coefficient that a bound holds at zero has no error either; it goes first.
             t[x == 0] = 0.0
             t[np.isin(support, list(needed))] = np.inf
             weak = int(np.argmin(t))
@@ -162,6 +165,8 @@ class Significance(Selection):
         """The square of the |z| that a term must exceed."""
         from scipy.special import stdtrit
 
+        # Two sides, and Bonferroni over all candidates. With many rows Student's quantile is the normal
+        # one.
         return float(stdtrit(max(rows, 2), 1.0 - self.level / (2 * candidates)) ** 2)
 
     def surcharge(self, term: Term) -> float:
@@ -173,6 +178,7 @@ class Significance(Selection):
 
         regression = candidates.regression
         blocks, rows = len(regression.blocks), regression.total.rows
+        # Errors by few blocks are poor; below the limit rows are taken as independent instead.
         freedom = blocks - 1 if blocks >= EFFORT.rules_few_blocks else max(rows - regression.independent, 1)
         return float(stdtrit(freedom, 1.0 - self.level / (2 * np.prod(regression.shape))))
 
@@ -300,6 +306,7 @@ class Discrepancy(Selection):
         chosen = []
         for group in candidates.groups:
             supports = candidates.supports(group, self.priced(candidates))
+            # χ² with m degrees of freedom has the mean m and the variance 2 m.
             allowed = float(np.sum(unit[group] ** 2)) * (rows + 2.0 * np.sqrt(2.0 * rows))
             if supports.least > allowed:
                 raise DataError(
@@ -402,6 +409,8 @@ class Beyond(Selection):
         return smaller if candidates.possible(smaller) is not None else support
 
     def _lessened(self, regression: Regression, support: Ints, targets: Ints) -> Ints:
+        # A systematic error of root mean square e adds up to m e² over m rows, which terms may not be
+        # credited for.
         share = self.error[targets] / regression.noise[targets]
         fit = regression.fit(support, targets)
         most = fit.loss + regression.total.rows * float(np.sum(share**2))

@@ -168,15 +168,18 @@ class Supports:
 
     def fit(self, support: Iterable[int]) -> SupportFit:
         """Least squares under the equalities; raises InfeasibleError where they cannot be met."""
+        # A constraint such as ξ ≥ 1 excludes zero; its coefficients are in every support.
         chosen = np.union1d(np.asarray(list(support), dtype=np.intp), self.required)
         goal, columns = self.target, self.design[:, chosen]
         equal = self.constraints.equalities if self.constraints.equality.any() else None
         free = equal.freedom(chosen, also=equal.goal != 0) if equal is not None else None
         if free is not None:
+            # Equalities by their null space: ξ = basis θ + offset, and θ is free.
             goal = goal - columns @ free.offset
             basis = free.basis.toarray()
             columns = columns @ basis
         size = column_lengths(columns)
+        # Unit columns, so that a small pivot means dependence and not a small term.
         directions, r = np.linalg.qr(columns / size)
         if np.abs(np.diagonal(r)).min(initial=1.0) > 1e-11:
             inverse = scipy.linalg.solve_triangular(r, np.eye(len(r)), check_finite=False)
@@ -220,6 +223,8 @@ class Supports:
         cheapest = float(self.price.min(initial=np.inf))
         fewer = int(self.constraints.equality.sum())
         for support in sorted(supports, key=len):
+            # Supports come by size: once even a perfect fit would cost more than the best so far, no larger
+            # one can win.
             bound = self.value(self.least, cheapest * max(len(support) - fewer, 0))
             if best is not None and bound > best[0]:
                 break
@@ -256,6 +261,8 @@ class Supports:
 
         def goes_on(step: Step) -> bool:
             nonlocal smallest
+            # An upper bound on the best criterion so far, and a lower bound on that of any larger support:
+            # the run may stop when the second exceeds the first.
             smallest = min(smallest, unit * step.objective + dearest * step.atoms)
             return self.least + cheapest * step.atoms <= smallest
 
@@ -280,6 +287,8 @@ class Supports:
 
     def _settled_by_own_variance(self, fit: SupportFit, most: int) -> SupportFit:
         for _ in range(most):
+            # m log χ² falls by m Δχ²/χ² for a small change, so that a price on it is a price times the mean
+            # square on χ².
             scale = self.effect * fit.loss / max(self.rows - fit.free, 1)
             here = self._at(scale)
             new = here._added(fit) or here.without_weakest(fit) or here._merged(fit) or here._exchanged(fit)
@@ -324,6 +333,7 @@ class Supports:
 
     def gains_by(self, support: Ints, beyond: Floats, pull: Floats) -> Floats:
         """The same from what is left of every column beyond a support, and its product with the residual."""
+        # What is left of a dependent column is rounding, and its gain would be noise over noise.
         new = beyond > (EFFORT.supports_dependent * np.where(self.lengths > 0, self.lengths, np.inf)) ** 2
         gain = np.where(new, pull**2 / np.where(new, beyond, 1.0), 0.0)
         gain[support] = 0.0
@@ -352,6 +362,7 @@ class Supports:
     def without_weakest(self, fit: SupportFit, keep: int = -1) -> SupportFit | None:
         """Without the least significant term, if that pays; one may be kept whatever its significance."""
         z = np.where(np.isin(fit.support, self.required) | (fit.support == keep), np.inf, fit.z)
+        # Without equalities z² is exactly what χ² rises by when a term goes.
         short = z**2 - self.price[fit.support]
         for place in np.argsort(short)[:20]:
             if short[place] >= 0.0:
@@ -379,6 +390,7 @@ class Supports:
                 continue
             new = self.possible(np.union1d(fit.support, [place]))
             less = new
+            # The new term may make several others superfluous; only the end of that chain is compared.
             while less is not None:
                 new, less = less, self.without_weakest(less, int(place))
             if new is not None and self.criterion(new) < self.criterion(fit):
@@ -399,6 +411,7 @@ class Supports:
         error = np.linalg.norm(fit.spread, axis=1)
         for place in np.flatnonzero(inside):
             share = fit.spread @ (fit.directions.T @ self.design[:, place])
+            # The combination of terms inside that equals the column outside: sin² + cos² for 1.
             used = np.flatnonzero(np.abs(share) > 1e-6 * np.abs(share).max(initial=0.0))
             for i in used:
                 left = np.abs(fit.x - fit.x[i] / share[i] * share)

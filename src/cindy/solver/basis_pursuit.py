@@ -113,17 +113,22 @@ def basis_pursuit(
         if objective.value(point) <= epsilon:
             return Pursuit(_at_zero(objective, point, scale), 0.0, 0.0, epsilon)
         radius = least = _first_radius(objective, region, epsilon)
+    # Newton's method only approaches a root, from below: it aims a little beneath the bound to cross it.
     aim = max(epsilon - 0.5 * tol * scale, 0.0)
     run = partial(_solve, objective, correction=correction, tol=0.25 * tol, max_iter=max_iter)
     for _ in range(max_radii):
         oracle = oracle_for(region.with_radius(radius))
         result = run(oracle, point, aim)
+        # Step 4: the ball does not bind, so that only the accuracy of the run stands between it and the
+        # least loss.
         if region.norm(result.x) < _SEARCH.inside * radius and result.objective > epsilon:
             result = run(oracle, result.x, None)
         point, inside = result.x, region.norm(result.x) < _SEARCH.inside * radius
         last = inside or result.status is Status.STALLED
         if result.objective <= (epsilon + tol * scale if last else max(epsilon, tol * scale)):
             return _checked(Pursuit(result, radius, min(least, radius), epsilon), region)
+        # Step 3, by a bound that holds in spite of rounding: no radius below the root of this line meets
+        # epsilon.
         line = floor(objective, oracle, point)
         # A short column may need a far larger radius: the bound on every radius must exclude that too.
         if inside and _root(line, epsilon) > _SEARCH.beyond * radius:
@@ -184,6 +189,8 @@ def _solve(
 ) -> Result:
     """A run at one radius, no more accurate than the distance to the aim makes worth while."""
 
+    # A gap of a tenth of the distance moves Newton's next radius by a tenth at most, which costs less than
+    # an exact run.
     def go_on(step: Step) -> bool:
         return aim is None or step.gap > 0.1 * abs(step.objective - aim)
 

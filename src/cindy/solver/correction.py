@@ -137,9 +137,12 @@ class Blended(Correction):
         def advance(atom: Atom, gap: float) -> Iterate:
             nonlocal accuracy
             if accuracy is None:
+                # The paper's Φ begins at half of the first gap and is halved whenever the region offers no
+                # more than it.
                 accuracy = 0.5 * gap
             if gap <= accuracy:
                 accuracy = 0.5 * gap
+            # An exact hull has no accuracy left to gain, so that a new atom is the only way forward.
             if gap > accuracy or hull.exact:
                 hull.take(atom, gap)
             hull.minimise(accuracy)
@@ -179,6 +182,8 @@ class Direct(Correction):
         if landed is not None:
             return landed
         corral = Corral(objective, oracle)
+        # A start is given as atoms alone: their best weights are found exactly, which is never worse than
+        # those given.
         corral.gather([atom for atom, _ in start], 0.5 * target)
 
         def advance(atom: Atom, gap: float) -> Iterate:
@@ -195,6 +200,8 @@ def _leap(objective: LeastSquares, oracle: Oracle, target: float) -> tuple[Itera
         return None
     walk = Walk(objective, oracle.origin)
     walk.jump(solution)
+    # A column that depends on others makes least squares ambiguous, and rounding may then leave a gap: the
+    # walk is only taken where it is proved to be the answer.
     if walk.gap(oracle.minimise(walk.gradient)) > target:
         return None
     return walk, lambda atom, gap: walk
@@ -230,6 +237,7 @@ class _Hull:
         if _gap(active.slopes(), active.weights) <= accuracy:
             return
         _accelerate(active, accuracy, self._steps)
+        # The exact minimiser of a sampled model would follow the sample's noise, for nothing.
         if isinstance(self._objective, LocalModel):
             return
         if active.count and _gap(active.slopes(), active.weights) > accuracy:
@@ -247,6 +255,7 @@ def _gap(slopes: Floats, weights: Floats) -> float:
 def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
     """Accelerated projected gradient in the weights, each in units of its atom's product."""
     groups = [group for group in active.groups if group.atoms]
+    # In these units the Hessian has a unit diagonal, so that long and short atoms converge alike.
     scales = np.concatenate([group.lengths for group in groups])
     base, slopes, costs = active.weights * scales, active.slopes() / scales, 1.0 / scales
     ends = np.cumsum([len(group.atoms) for group in groups])
@@ -270,6 +279,8 @@ def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
 
     smoothness = 2.0 * max(group.largest for group in groups)
     convexity = 2.0 * min(group.smallest for group in groups)
+    # Below that the bound on the least curvature is rounding, and the rate that it promises is worth
+    # nothing.
     if convexity > 1e-12 * smoothness:
         point = accelerated_strongly(
             gradient, projection, base, smoothness=smoothness, convexity=convexity, steps=steps, done=done
@@ -305,6 +316,8 @@ def _onto(objective: LeastSquares, x: Floats, rows: Floats, goal: Floats) -> Flo
     terms, targets = x.shape
     triangle = objective.design[:terms]
     diagonal = np.abs(np.diag(triangle))
+    # A singular triangle has no unique solution to correct; the loop handles such data, this shortcut does
+    # not.
     if len(triangle) < terms or objective.design[terms:].any() or diagonal.min() <= 1e-10 * diagonal.max():
         return None
     length = np.linalg.norm(rows, axis=1).clip(min=1e-300)

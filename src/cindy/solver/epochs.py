@@ -124,6 +124,7 @@ class Epochs:
     def advance(self, atom: Atom, gap: float) -> "Epochs":
         """Go on within an epoch, begin one, or end it by a pass."""
         if self._local is None:
+            # The anchor's gap is exact, so it measures how far this epoch may usefully go.
             self._gap = gap
             self._open(atom)
         elif gap <= _ENOUGH * self._gap or not self._knows(atom):
@@ -131,6 +132,7 @@ class Epochs:
             return self
         assert self._local is not None
         assert self._advance is not None
+        # The model cannot be lowered further: only a pass can tell more.
         before = self._local.objective
         self._local = self._advance(atom, gap)
         if not self._local.objective < before:
@@ -146,13 +148,19 @@ class Epochs:
         before, start = self._values, self._flat
         atoms = self._atoms
         self._place(local.flat.copy(), local.parts())
+        # Along the way f is a parabola with f(0), f'(0) and f(1) known from two passes, so f(s) = f(0) +
+        # slope s + curvature s² without reading the data again.
         way = self._flat - start
         slope = float(before[1].ravel() @ way)
         curvature = self._values[0] - before[0] - slope
+        # The minimum of the parabola lies at or beyond the end of the epoch: stay there, where the pass was
+        # made.
         if slope < 0.0 and -0.5 * slope >= curvature:
             return
         share = 0.5 * max(-slope, 0.0) / curvature if curvature > 0.0 else 0.0
         value = before[0] + share * slope + share**2 * curvature
+        # The gradient of a quadratic is linear along a line. It is exact but for rounding, hence not
+        # `honest`.
         gradient = (1.0 - share) * before[1] + share * self._values[1]
         self._flat = start + share * way
         self._values = (value, gradient, before[2], before[3])
@@ -165,6 +173,7 @@ class Epochs:
         count = f.batch_at(self._epoch)
         columns = self._columns(f.columns_at(count), atom)
         sample = self._with_missed(self._reading.sample(count, columns), columns)
+        # The triangle has the same products with far fewer rows.
         if len(sample) > 2 * sample.shape[1]:
             sample = triangle(sample)
         value, gradient = self._values[:2]
@@ -195,6 +204,7 @@ class Epochs:
         pull = np.abs(self._values[1]) / self._oracle.region.weights.reshape(f.terms, f.targets)
         wish = pull.max(axis=1)
         used = [atom.indices, np.flatnonzero(self._flat), *(one.indices for one, _ in self._atoms)]
+        # Columns of atoms in use must stay, or the model could not say what a change of their weights does.
         wish[np.concatenate(used) // f.targets] = np.inf
         most = max(most, int(np.isinf(wish).sum()))
         return np.sort(np.argsort(-wish, kind="stable")[:most])

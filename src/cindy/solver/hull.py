@@ -25,7 +25,7 @@ class GrowingQR:
 
     The minimiser of ‖D λ − b‖² under the price ν on Σ λ is R⁻¹ (Qᵀ b − ν R⁻ᵀ 1) =
     `free` − ν lean, with residual D λ − b = −(`rest` + ν `tilt`), and factors
-    that share a price add up: the step of `least_squares_first` for the one row
+    that share a price add up: the step of `least_squares_within` for the one row
     Σ λ = 1, brought up to date as columns come and go. QR, not DᵀD: near the end of a run the residual
     is far smaller than b.
 
@@ -60,6 +60,7 @@ class GrowingQR:
         """
         k = self.size
         q = self._q[:, :k]
+        # Gram-Schmidt: what of the column lies in the span of Q, and what is left.
         along = column[begin:end] @ q[begin:end]
         rest = column - q @ along
         length, left = float(column @ column), float(rest @ rest)
@@ -91,6 +92,7 @@ class GrowingQR:
     def delete(self, position: int) -> None:
         """Let the column at `position` go; those behind it move up."""
         k = self.size - 1
+        # Givens rotations restore the triangle in O(k rows) instead of a new factorisation in O(k² rows).
         whole = self._q[:, : k + 1]
         q, r = qr_delete(
             whole,
@@ -105,6 +107,8 @@ class GrowingQR:
         if not np.may_share_memory(r, self._r):
             self._r[:k, :k] = r[:k]
         self.size = k
+        # Columns of Q before `position` are as they were; sums are computed anew so that errors do not
+        # accumulate.
         self._sides[position:k, 0] = self._target @ self._q[:, position:k]
         self._sides[:k, 1] = self._solve(np.ones(k), transposed=True)
         self.rest = self._target - self._q[:, :k] @ self._sides[:k, 0]
@@ -363,6 +367,8 @@ class Corral(Iterate):
         With Σ coordinates > 1 the swap keeps the product A x and frees radius,
         which is what makes progress possible; otherwise there is none to make.
         """
+        # With column = Σ c_i column_i, moving a weight t onto the atom takes t c_i from the others without
+        # changing A x; the first of them to reach zero is the one that leaves.
         falling = coordinates > 1e-9 * np.abs(coordinates).max(initial=0.0)
         if not falling.any() or coordinates.sum() <= 1.0 + 1e-12:
             return False
@@ -384,6 +390,8 @@ class Corral(Iterate):
             price = self._fair_price()
             # At no price the groups are independent, and only this one has changed.
             changed = [self._groups[number]] if price == before == 0.0 else self._groups
+            # The minimiser on the half-space Σ λ ≤ 1, whatever its signs; it is the answer if no weight is
+            # negative.
             goal = np.concatenate([group.factor.minimiser(price) for group in changed])
             if goal.min(initial=0.0) >= 0.0:
                 total = float(goal.sum()) if price > 0.0 else 0.0
@@ -445,6 +453,7 @@ class Corral(Iterate):
         parts = [g.factor.along(residual[:, g.targets].ravel(order="F")) for g in self._groups]
         price = 0.0
         if self._price > 0.0:
+            # The correction must keep Σ λ = 1 where the radius binds, so that it has a price of its own.
             excess = 1.0 - sum(float(group.weights.sum()) for group in self._groups)
             excess += sum(g.factor.overlap(part) for g, part in zip(self._groups, parts, strict=True))
             price = excess / sum(group.factor.spread for group in self._groups)

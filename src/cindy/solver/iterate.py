@@ -1,4 +1,14 @@
-"""The mutable point of a run with its gradient and objective: a walk, or a mixture of atoms."""
+"""The point of a run with its gradient and objective: a walk that forgets its atoms, or a mixture of them.
+
+A mixture x = origin + Σ λ_i d_i, λ ≥ 0, Σ λ ≤ 1, is minimised over its weights λ by accelerated projected
+gradients (Nesterov, Introductory lectures on convex optimization, 2004, section 2.2):
+
+1. Step from the extrapolated point against the gradient by 1/L, L the largest curvature.
+2. Project onto {λ ≥ 0, Σ λ ≤ 1} (`project`; Held, Wolfe and Crowder, 1974).
+3. Extrapolate by the momentum; with a bound μ > 0 on the least curvature the momentum is constant.
+
+A step costs a product with the Gram matrix of the atoms in use, whatever the number of rows.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -34,6 +44,7 @@ class Iterate(ABC):
         used = objective.terms if not objective.design[objective.terms :].any() else len(objective.design)
         self.design = objective.design[:used]
         self.target = objective.target[:used]
+        # Their share of the objective is a constant, so they need not be multiplied at every step.
         self.beyond = float(np.sum(objective.target[used:] ** 2))
         self._model = objective if isinstance(objective, LocalModel) else None
         self.targets = objective.targets
@@ -96,6 +107,8 @@ class Iterate(ABC):
 
     def line_search(self, atom: Atom, gap: float) -> float:
         """The share of the way to an atom that lowers the objective most; 0 if none does."""
+        # f is quadratic along x + s (atom − x): f(s) = f(0) − gap s + curvature s², least at gap / (2
+        # curvature).
         displacement = -(self.flat - self.origin)
         displacement[atom.indices] += atom.values
         direction = self.design @ displacement.reshape(self.x.shape)
@@ -212,6 +225,9 @@ class _GramGroup(Group):
         gram[: n - 1, : n - 1] = self.gram
         gram[n - 1] = gram[:, n - 1] = row
         self.gram = gram
+        # Eigenvalues cost n³, so that they are computed once in a while. In between a border of norm β raises
+        # the largest by at most β; the smallest may be too large, which can cost steps but no accuracy, since
+        # `propose` refuses what is worse.
         self._stale += 1
         if self._stale > n // 20:
             lengths = self.lengths
@@ -288,6 +304,8 @@ class ActiveSet(Iterate):
         for group, new in zip(self.groups, np.split(weights, ends[:-1]), strict=True):
             group.weights = new
         self._write()
+        # Rounding in the Gram matrix can make a proposal worse than what was there; then nothing is
+        # changed.
         if self.objective > before and not whatever:
             for group, w in zip(self.groups, old, strict=True):
                 group.weights = w
@@ -295,6 +313,8 @@ class ActiveSet(Iterate):
         for group in self.groups:
             keep = group.weights > 0.0
             if not keep.all():
+                # An atom without weight leaves at once: the fewer atoms, the better conditioned their Gram
+                # matrix.
                 for i in np.flatnonzero(~keep):
                     del self._known[group.atoms[i].key]
                 group.keep(keep)
@@ -333,6 +353,8 @@ def project(point: Floats, *, costs: Floats | None = None, below: bool = False) 
         clipped = np.maximum(point, 0.0)
         if price @ clipped <= 1.0:
             return clipped
+    # The projection subtracts the same multiple of the costs from every coordinate that stays positive
+    # (Lagrange); which ones those are follows from sorting by ratio.
     ratio = point / price
     order = np.argsort(-ratio)
     spent = np.cumsum(price[order] * point[order]) - 1.0
@@ -362,6 +384,7 @@ def accelerated(
     momentum = 1.0
     for step in range(1, steps + 1):
         following = projection(ahead - gradient(ahead) / smoothness)
+        # The test costs as much as a step, so it is not made at every one.
         if step % every == 0 and done(following):
             return following
         larger = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))

@@ -106,6 +106,8 @@ class _Program:
     def __init__(self, region: Region, *, budget: float) -> None:
         size, rows = region.size, region.rows
         self.corner = region.radius / region.weights
+        # HiGHS has absolute tolerances, so that coefficients and rows are scaled for one to be a natural
+        # size in each.
         half = scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(self.corner))
         largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if rows else np.zeros(0)
         self.row_scale = 1.0 / np.where(largest > 0, largest, 1.0)
@@ -127,6 +129,8 @@ class _Program:
         """Run, by the primal method from the last basis; in doubt once more from scratch, by the dual."""
         self.highs.run()
         if self.highs.getModelStatus() in _DOUBTFUL:
+            # The last basis may be so ill conditioned that the answer is wrong; the dual method from
+            # scratch does not depend on it.
             self.highs.clearSolver()
             self.highs.setOptionValue("simplex_strategy", _PRECISION.dual)
             self.highs.run()
@@ -148,6 +152,8 @@ class _Program:
             for _ in range(_PRECISION.rounds):
                 if miss == 0.0:
                     break
+                # Enlarged so that what is still missed becomes a number of size one, far above HiGHS's
+                # tolerance.
                 enlarged = min(1.0 / miss, 1e10 * enlarged, _PRECISION.largest)
                 self._bound((self.low - values) * enlarged, (self.high - values) * enlarged)
                 try:
@@ -173,6 +179,7 @@ class _Program:
         """Rows and norm as p and q make them, and by how much they leave their bounds where that matters."""
         size = self._size
         halves = np.maximum(values[: 2 * size], 0.0)
+        # x = p − q has many representations; the one with p q = 0 has the least norm, which is that of x.
         both = np.minimum(halves[:size], halves[size:])
         halves -= np.concatenate([both, both])
         total, x = float(halves.sum()), halves[:size] - halves[size:]
@@ -181,6 +188,7 @@ class _Program:
         low, high, at = self.low[2 * size :], self.high[2 * size :], outcome[2 * size :]
         miss = np.maximum(low - at, at - high)
         bounds = np.where(at < low, np.abs(low), np.abs(high))
+        # A miss below the rounding of the row's own terms cannot be corrected and does no harm.
         matters = miss > _PRECISION.exact * (sizes + np.where(np.isfinite(bounds), bounds, 0.0))
         return outcome, float(np.max(miss, where=matters, initial=0.0))
 
@@ -228,6 +236,8 @@ class LinearProgram(Oracle):
         self._program = _Program(region, budget=1.0)
         self.origin = np.zeros(region.size)
         origin = self._solved(np.zeros(len(self._program.low)))[0]
+        # Where zero is feasible it is the origin, so that the hull with zero is a cone and starts are
+        # sparse.
         if (region.lower > 0).any() or (region.upper < 0).any():
             self.origin = self._program.point(origin)
 
@@ -251,6 +261,8 @@ class LinearProgram(Oracle):
         for _ in range(_PRECISION.rounds):
             if unit == 0.0:
                 break
+            # In units of the largest wrong reduced cost, HiGHS hears what was below its tolerance in the
+            # round before.
             values, more = self._solved(np.clip(reduced / unit, -_PRECISION.steepest, _PRECISION.steepest))
             prices = prices + unit * more
             line = lower_bound(region, gradient, self.origin, prices[:-1] * program.row_scale)
@@ -307,6 +319,7 @@ def nearest_to_zero(region: Region) -> tuple[Floats, float]:
     """A point of least norm that obeys the rows, (size,), and a norm that no such point is below."""
     program = _Program(region, budget=np.inf)
     cost = np.zeros(len(program.low))
+    # The last column is the norm, so that the program looks for the point of least norm.
     cost[-1] = 1.0
     try:
         values, prices = program.solve(cost)
@@ -346,8 +359,11 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
     program = _Program(region, budget=np.inf)
     if program.possible:
         return []
+    # Farkas: multipliers of the rows whose combination is a contradiction. Rows with a zero multiplier play
+    # no part in it.
     _, has_ray, ray = program.highs.getDualRay()
     members = np.unique(label[np.flatnonzero(np.asarray(ray)[:-1])]) if has_ray else np.unique(label)
+    # Rounding can leave a row out of the ray that the contradiction needs; then all rows are filtered.
     if _possible(region, np.isin(label, members)):
         members = np.unique(label)
     for member in members:

@@ -1,4 +1,15 @@
-"""The one loop: gradient, oracle, gap, stop or correct."""
+"""The conditional gradient method (Frank and Wolfe, 1956): the one loop of every run of the solver.
+
+It minimises f(x) = ‖A x − B‖² over a region that only an oracle knows. With g = ∇f(x):
+
+1. The oracle gives the atom s of the region with the least ⟨g, s⟩.
+2. The gap ⟨g, x − s⟩ bounds f(x) − min f from above, by convexity. It costs nothing beyond step 1.
+3. Where the gap, or a limit, says so: prove the gap with rounding taken into account (`certificate`), stop.
+4. Otherwise the correction moves x with the help of s, and the loop begins again.
+
+How x is kept and moved is the correction's matter (`correction.py`); `epochs.py` has rows that are read in
+samples. An iteration costs one call of the oracle and one gradient, a product with the triangle of the data.
+"""
 
 import time
 import warnings
@@ -41,11 +52,10 @@ def conditional_gradient(
 ) -> Result:
     """Minimise ‖A x − B‖² over the region of the oracle, from `start` or the oracle's origin.
 
-    Ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a
-    limit, when the callback returns False, or when rounding allows no further
-    progress; the status says which, and limits and rounding also give a
-    ConvergenceWarning, unless `quiet`. The gap holds for the whole region in every case.
-    Of SampledRows the steps between two passes have estimates of it; the last never.
+    Ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a limit, when the callback
+    returns False, or when rounding allows no further progress; the status says which, and limits and
+    rounding also give a ConvergenceWarning, unless `quiet`. The gap holds for the whole region in every
+    case. Of SampledRows the steps between two passes have estimates of it; the last never.
 
     >>> from cindy.solver import Region, oracle_for
     >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
@@ -66,11 +76,11 @@ def conditional_gradient(
         step = Step(len(history), gap, iterate.objective, iterate.count, seconds, iterate.passes)
         status = _status(step, tol * scale, max_iter, max_seconds, idle)
         if status is not None and not iterate.honest:
-            # The certificate rests on the point itself, not on how it was found.
+            # Step 3. The certificate rests on the point itself, not on how it was found.
             iterate.refresh()
             continue
         if status is not None:
-            # Where the oracle, or rounding, had lost what matters: on with what the proof found.
+            # The proof counts rounding in, and may find an atom that the oracle had lost: then on with it.
             atom, gap = _proved(objective, oracle, iterate, tol * scale)
             step = step._replace(gap=gap)
             status = _status(step, tol * scale, max_iter, max_seconds, idle)
@@ -80,6 +90,7 @@ def conditional_gradient(
             status, history[-1] = Status.STOPPED, _last(objective, oracle, iterate, step)
         if status is not None:
             break
+        # Step 4. Progress is judged between two exact objectives, and not where one is a sample's estimate.
         estimated = iterate.estimated
         iterate = advance(atom, gap)
         if not (estimated or iterate.estimated):
@@ -93,6 +104,8 @@ def _last(
     objective: LeastSquares | SampledRows, oracle: Oracle, iterate: Iterate | Epochs, step: Step
 ) -> Step:
     """The step again, as what it says of a point that is made honest: a run may be stopped anywhere."""
+    # The first refresh ends an epoch at the best point of a line, whose gradient is a combination of two;
+    # the second computes it at that point.
     if not iterate.honest:
         iterate.refresh()
     if not iterate.honest:
@@ -200,6 +213,7 @@ def _start(
             f"conditional_gradient: `start` must have shape {(objective.terms, objective.targets)}, "
             f"but has {point.shape}."
         )
+    # A start outside would make the gap meaningless: atoms could not be combined to it.
     violation = oracle.region.violation(point)
     if violation > 1e-9 * max(1.0, oracle.region.radius):
         raise DataError(
@@ -210,6 +224,8 @@ def _start(
 
 def _scale(objective: LeastSquares, oracle: Oracle) -> float:
     """The loss at zero; where that is zero, the loss at the origin of the region."""
+    # The loss at zero is what a user can judge a tolerance by. It vanishes where the targets are zero, and
+    # a region that excludes zero still has something to minimise there.
     at_zero = float(np.sum(objective.target**2))
     if at_zero > 0:
         return at_zero

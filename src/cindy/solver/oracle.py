@@ -84,6 +84,7 @@ class Oracle(ABC):
         of the inner product. This bound is for the radius of the region; those of `oracle_for` are for any.
         """
         atom = self.minimise(gradient)
+        # An inner product of n rounded factors is off by at most about n eps Σ |a_i b_i|.
         size = float(np.abs(gradient[atom.indices]) @ np.abs(atom.values))
         least = atom.slope(gradient) - (2 + len(atom.indices)) * np.finfo(float).eps * size
         return atom, Line(least, 0.0)
@@ -130,6 +131,7 @@ class Ball(Oracle):
         return Atom(np.array([best]), np.array([value]), self.origin)
 
     def proved(self, gradient: Floats) -> tuple[Atom, Line]:
+        # Hölder: ⟨g, x⟩ ≥ −max |g_i| / w_i · Σ w_i |x_i|, for any radius.
         steepest = float(np.max(np.abs(gradient) / self.region.weights))
         return self.minimise(gradient), Line(0.0, (1.0 + _ROUNDING) * steepest)
 
@@ -165,6 +167,8 @@ class Rays(Oracle):
         best = int(np.abs(slopes).argmax())
         least = -abs(float(slopes[best]))
         if len(self._indices):
+            # The least value over a hull is attained at one of its points, so that looking at all of them
+            # is exact.
             along = np.einsum("ij,ij->i", self._values, gradient[self._indices])
             ray = int(along.argmin())
             if along[ray] < least:
@@ -191,6 +195,8 @@ class Rays(Oracle):
         used = self._values != 0
         touched = self._indices % targets
         first = np.broadcast_to(touched[:, :1], used.shape)
+        # Targets are connected if a displacement touches both; one link to its first target is enough for
+        # each.
         links = coo_array((used[used], (first[used], touched[used])), shape=(targets, targets))
         return connected_components(links, directed=False)[1].astype(np.intp)
 

@@ -255,6 +255,7 @@ def presolve(region: Region) -> Presolved | None:
     solved: dict[tuple[int, bytes, bytes, bytes], _Solved | None] = {}
     for block in blocks:
         free[block.members] = False
+        # Corners grow exponentially with the free dimensions; there a linear program is cheaper.
         if len(block.members) - len(block.equal) > _CORNERS.most_free or len(corners) > _CORNERS.most_in_all:
             return None
         # The same law for many terms: blocks that look alike are worked out once.
@@ -265,6 +266,7 @@ def presolve(region: Region) -> Presolved | None:
             return None
         origin[block.members] = found[0]
         corners += [(block.members[places], values) for places, values in found[1]]
+    # What the fixed coefficients take of the radius is lost to all others.
     room = region.radius - region.norm(origin)
     if room < -_CORNERS.rounding * region.radius:
         raise InfeasibleError(
@@ -278,6 +280,8 @@ def _solve(block: _Block) -> _Solved | None:
     """The block as a hull; None if only a linear program will do."""
     basis, offset = _eliminate(block)
     if offset.any():
+        # A block that is both shifted and free is no cone: its corners would depend on the radius, which
+        # only a linear program can follow.
         if basis.shape[1]:
             return None
         if (block.signs @ offset < -_CORNERS.rounding * np.abs(block.signs) @ np.abs(offset)).any():
@@ -292,12 +296,16 @@ def _solve(block: _Block) -> _Solved | None:
 def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
     """The connected sets of rows; None if one has a bound that elimination cannot treat."""
     bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
+    # Bounds of zero or infinity cut cones; a bound elsewhere cuts the ball into a shape that has other
+    # corners for every radius.
     through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
     if (bounded & ~region.equality & ~through_zero).any():
         return None
     lengths = np.diff(region.matrix.indptr)
     row_label, column_label = connected(region.matrix)
     by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
+    # A tie a x_i + b x_j = 0 has the two corners ±(−b, a), in closed form: thousands of them need no
+    # elimination.
     alone = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
     blocks = []
     for k in np.unique(row_label[bounded & ~alone]):
@@ -329,6 +337,7 @@ def _block(region: Region, numbers: Ints, members: Ints) -> _Block:
     for i, number in enumerate(numbers):
         entries = slice(rows.indptr[number], rows.indptr[number + 1])
         dense[i, np.searchsorted(members, rows.indices[entries])] = rows.data[entries]
+    # Rows may be in any units; scaled, blocks of the same law look the same and are solved once.
     scale = np.abs(dense).max(axis=1)
     dense /= scale[:, None]
     equal = region.equality[numbers]
@@ -349,6 +358,8 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
     if found is None:
         raise InfeasibleError(_contradiction(block))
     basis, offset = found
+    # Rounding would make a coefficient that the rows fix at zero look like a shift, and rule out the closed
+    # form.
     offset[np.abs(offset) <= _CORNERS.rounding * np.abs(offset).max(initial=0.0)] = 0.0
     return basis / unit[:, None], offset / unit
 
@@ -374,6 +385,7 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
     free, unit = basis.shape[1], _units(block)
     if not free:
         return []
+    # A single direction: its two ends are the corners, and there are no planes to meet.
     if free == 1 and not len(block.signs):
         size = np.abs(basis[:, 0]) * unit
         corner = basis[:, 0] * (size > _CORNERS.rounding * size.max())
@@ -390,6 +402,8 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
         slack = _CORNERS.rounding * np.abs(block.signs) @ np.abs(corner)
         for sign in (1.0, -1.0):
             if (sign * side >= -slack).all():
+                # The same corner is met from many sets of planes; rounded in balanced units, it is
+                # recognised as one.
                 balanced = sign * corner * unit / size.max()
                 found[(np.round(balanced, 9) + 0.0).tobytes()] = sign * corner / np.abs(corner).max()
     return list(found.values())
@@ -400,6 +414,8 @@ def _meets(planes: Floats, free: int) -> Floats:
     if free == 1:
         return np.ones((1, 1))
     chosen = np.array(list(combinations(range(len(planes)), free - 1)))
+    # The null vector of free − 1 normals, for all choices at once. A small singular value means that the
+    # planes are dependent and meet in more than a line.
     _, s, vt = np.linalg.svd(planes[chosen])
     return np.asarray(vt[s[:, -1] > _CORNERS.rounding, -1])
 

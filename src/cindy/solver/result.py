@@ -68,6 +68,7 @@ class Trace:
             flat = snapshot()
             support = np.flatnonzero(flat)
             key = support.tobytes()
+            # A support that returns moves to its last place, with the values that the run had there.
             found.pop(key, None)
             found[key] = (support, flat)
         return tuple(found.values())
@@ -77,6 +78,8 @@ class Trace:
         return abs(size - last) < self._spacing * last
 
     def _thin_out(self) -> None:
+        # Spacing is relative: among small supports every term counts, among large ones a few per cent do
+        # not.
         self._spacing = max(0.01, 1.5 * self._spacing)
         kept = self._entries[:1]
         for entry in self._entries[1:-1]:
@@ -238,6 +241,8 @@ def certificate(
     atom, line = oracle.proved(gradient)
     gap = max(-_from(oracle, x, gradient, line).at(radius), 0.0)
     off = -_rounding(oracle, x, gradient, sizes, np.float64).at(radius)
+    # Longer numbers are slow. They are worth it only where rounding is most of the gap and the gap is not
+    # yet small enough.
     if objective is None or gap + off <= aim or off <= 0.01 * gap or _too_large(objective):
         return atom, gap + off
     again, _ = _in_longest_numbers(objective, x)
@@ -274,6 +279,8 @@ def lower_bound(region: Region, gradient: Floats, origin: Floats, prices: Floats
     that the machine has, and less what these may be off by.
     """
     wide = np.longdouble
+    # A positive price leans on the lower bound of its row and a negative one on the upper. Where that bound
+    # is infinite the price can prove nothing and is dropped; what is left is still a valid bound.
     slack = np.where(prices > 0, region.lower, region.upper)
     prices = np.where(np.isfinite(slack), prices, 0.0).astype(wide)
     slack = np.where(np.isfinite(slack), slack, 0.0).astype(wide)
@@ -308,6 +315,7 @@ def _in_longest_numbers(objective: LeastSquares, x: Floats) -> tuple[Floats, flo
 
 def _from(oracle: Oracle, x: Floats, gradient: Floats, line: Line) -> Line:
     """What ⟨gradient, s − x⟩ is at least, from what ⟨gradient, s − origin⟩ is."""
+    # Near the optimum ⟨g, x⟩ and ⟨g, s⟩ agree in most digits, and their difference is the gap.
     ahead = gradient.astype(np.longdouble) @ (x.ravel() - oracle.origin)
     return Line(line.level - float(ahead), line.slope)
 

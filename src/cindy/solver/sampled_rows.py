@@ -124,6 +124,7 @@ class SampledRows:
         """
         if self.batch is not None:
             return min(self.batch, self.rows)
+        # Three limits: the growth that theory asks for, the memory of a sample, and the cost of a pass.
         room = max(_SAMPLING.sample // (min(self.terms, _SAMPLING.fewest) + self.targets), 1)
         most = max(self.rows // _SAMPLING.share, 1)
         first = int(np.ceil(np.sqrt(self.rows)))
@@ -155,6 +156,7 @@ class Reading:
         Beside them is room for the targets of a model. Of given columns, those alone.
         """
         f = self._objective
+        # In increasing order the disk is read forwards, and many sources only accept such row numbers.
         chosen = np.sort(self._random.choice(f.rows, size=count, replace=False))
         width = f.terms if columns is None else len(columns)
         sample = np.zeros((count, width + f.targets))
@@ -268,6 +270,8 @@ class LocalModel(LeastSquares):
         """sample: (k, columns + targets), W and room for W anchor; rows: how many it stands for."""
         terms = len(anchor)
         width = terms if columns is None else len(columns)
+        # With the target W anchor, the factor's own least squares are ‖W (x − anchor)‖²: nothing else of a
+        # LeastSquares has to change.
         sample[:, width:] = sample[:, :width] @ (anchor if columns is None else anchor[columns])
         return cls(sample, terms, rows, anchor, tilt, level, columns)
 

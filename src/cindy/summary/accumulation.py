@@ -34,7 +34,7 @@ from cindy.errors import DataError
 from cindy.evidence import WeakRows
 from cindy.formulation import Formulation, Integral, Weak
 from cindy.least_squares import LeastSquares
-from cindy.summary.executor import map_in_order, workers
+from cindy.summary.executor import OnDevice, map_in_order, workers
 from cindy.summary.pieces import PORTION, Load, Origin, Piece, Task, tasks
 from cindy.summary.summary import Summary, add_up
 
@@ -163,6 +163,7 @@ class Factoring:
         opened = task.opened(self.formulation)
         factors: list[tuple[Floats, int, Origin | None, bool]] = []
         samples = skipped = read = 0
+        # Step 2: a triangle for each run of samples that the receiver must be able to tell apart.
         running, origin = self._begin(), None
         for one in opened.tasks:
             for piece in one.pieces:
@@ -178,8 +179,6 @@ class Factoring:
     def _begin(self) -> _Factor:
         if self.device is None:
             return _OnHost(self.basis, self.formulation, self.chunk)
-        from cindy.summary.gpu import OnDevice
-
         return OnDevice(self.basis, self.formulation, self.device)
 
 
@@ -199,6 +198,7 @@ class _OnHost:
         first = 0
         while first < len(ends):
             before = ends[first - 1] if first else 0
+            # Whole stretches only, so that the rows do not depend on the size of a chunk.
             last = max(int(np.searchsorted(ends, before + self._chunk, side="right")), first + 1)
             edges = piece.edges[first : last + 1]
             self._running.add(self._formulation.matrix(piece.segment, self._basis, edges))
@@ -264,6 +264,8 @@ class Gathering:
                 self.parts.append(LeastSquares(factor, self.terms, rows))
                 self.origin = origin if self.origin is None else self.origin + origin
             if closes and self.origin is not None:
+                # Step 3, in the order of the data whoever finished first: sums of floats depend on their
+                # order, and results must not depend on the number of workers.
                 whole = self.parts[0] if len(self.parts) == 1 else add_up(tuple(self.parts))
                 self.blocks.append(_Block(whole, self.origin))
                 self.parts, self.origin = [], None
@@ -273,6 +275,8 @@ class Gathering:
     def _merge(self) -> None:
         """Join the smallest neighbours until there are as many blocks as wanted."""
         while len(self.blocks) > self.aim:
+            # The end of a stream is not known, so that blocks begin small and are joined as more come: any
+            # number of samples ends in between one and two times as many blocks as wanted.
             rows = np.array([b.objective.rows for b in self.blocks])
             i = int(np.argmin(rows[:-1] + rows[1:]))
             self.blocks[i : i + 2] = [self.blocks[i] + self.blocks[i + 1]]

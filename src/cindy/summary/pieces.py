@@ -1,4 +1,14 @@
-"""Which samples belong to which block, and in which portions they are worked on."""
+"""Which samples belong to which block, and in which portions they are worked on.
+
+Blocks are what errors are judged by, so that each is contiguous in time; portions are what fits in memory.
+The
+cuts depend on the data alone, never on who does the work, so that any number of workers gives the same
+bits.
+
+1. With many trajectories a block is a run of whole ones; with few, each is cut into contiguous parts.
+2. Cuts lie between the windows of the formulation, which no row crosses.
+3. A block that is larger than a portion is worked on in several tasks, the last of which closes it.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -142,6 +152,7 @@ def tasks(
         for k, group in enumerate(groups):
             whole = len(groups) == 1
             for piece in group:
+                # Step 3.
                 if pending.pieces and pending.size + piece.samples > portion:
                     yield pending.task(closes=False)
                 pending.add(piece, Origin(name, name, piece.begin, piece.end, whole))
@@ -177,6 +188,8 @@ class _Pending:
 def _parts(i: int, samples: int, seen: int, aim: int, sizes: Sequence[int] | None) -> int:
     """Into how many blocks trajectory i is cut."""
     if sizes is None:
+        # Of a stream nobody knows how many trajectories follow: cut as if this one were the last, and let
+        # the receiver join what turns out too small.
         return -(-aim * samples // seen) if i < aim else 1
     return max(1, round(aim * samples / sum(sizes))) if len(sizes) < aim else 1
 
@@ -187,6 +200,7 @@ def _complete(i: int, held: int, seen: int, aim: int, sizes: Sequence[int] | Non
         return held >= seen / (2 * aim)
     if len(sizes) < aim or i + 1 == len(sizes):
         return True
+    # By the middles of the trajectories: a long one belongs to the block that most of it lies in.
     here, following = seen - sizes[i] / 2, seen + sizes[i + 1] / 2
     total = sum(sizes)
     return int(aim * here / total) != int(aim * following / total)
@@ -203,6 +217,7 @@ def _groups(
     before = 0
     for segment in usable:
         edges = formulation.edges(len(segment))
+        # Step 2: a window goes to the part that its middle lies in.
         middles = (edges[:-1] + edges[1:]) / 2 + before
         group = (middles * parts / total).astype(int)
         portion = edges[:-1] // most

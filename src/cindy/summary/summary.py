@@ -127,6 +127,8 @@ class Summary:
         )
 
     def _differences(self, other: Summary) -> list[str]:
+        # Settings that follow the data, such as the length of windows, may differ: rows of either kind
+        # speak of the same coefficients.
         pairs: list[tuple[str, Any, Any]] = [
             ("states", self.states, other.states),
             ("inputs", self.inputs, other.inputs),
@@ -135,10 +137,10 @@ class Summary:
         pairs += [
             (f"formulation ({key})", mine.get(key), theirs.get(key)) for key in sorted({*mine, *theirs})
         ]
-        found = [f"{what}: {a!r} and {b!r}" for what, a, b in pairs if a != b]
+        differences = [f"{what}: {a!r} and {b!r}" for what, a, b in pairs if a != b]
         if self.basis.to_dict() != other.basis.to_dict():
-            found.append(f"basis: {self.basis!r} and {other.basis!r}")
-        return found
+            differences.append(f"basis: {self.basis!r} and {other.basis!r}")
+        return differences
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the summary as npz, whole or not at all; `load` gives it back."""
@@ -187,6 +189,8 @@ class Summary:
         arrays: Mapping[str, NDArray[Any]],
         functions: Mapping[str, Callable[..., Any]] | None,
     ) -> Summary:
+        # A file may come from anywhere: every shape is compared with what the header says before it is
+        # used.
         factors, heights, rows = (arrays[name] for name in ("factors", "heights", "rows"))
         spurious = arrays.get("spurious")
         basis = basis_from_dict(header["basis"], functions=functions)

@@ -12,8 +12,7 @@ from cindy.systems.catalogue import (
     spring_masses,
     van_der_pol,
 )
-from cindy.systems.collocation import integrate
-from cindy.systems.system import System
+from cindy.systems.system import System, integrate
 
 __all__ = [
     "System",
