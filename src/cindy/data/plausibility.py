@@ -67,11 +67,13 @@ def oddities(
     *,
     order: int = 1,
     discrete: bool = False,
+    followed: bool = False,
     powers: bool = True,
 ) -> list[Finding]:
     """Findings about what the data can tell of themselves, each with what to do.
 
     order: of the equations that are sought; discrete: whether they step from sample to sample
+    followed: whether solutions of a law in these states follow them, so that no state is missing
     powers: whether powers or products of states are among the terms
     """
     segments = [segment for segment in some_segments(data) if len(segment) >= 12]
@@ -82,7 +84,7 @@ def oddities(
     if not discrete:
         findings += _interpolated(segments)
         findings += derived_rates(segments) if order == 1 else []
-        findings += _coarse(segments) or (_state_missing(segments) if order == 1 else [])
+        findings += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
     return findings
 
 
