@@ -6,14 +6,11 @@
 2. Evaluate the terms at the samples and integrate the local polynomials through them from sample to sample.
 3. Eliminate the initial state exactly, by an orthogonal projection: noise that was white stays white.
 4. Where noise in the terms drifts (`feedback`), differences are solved with the Cholesky factor of their
-   banded
-   covariance, so that the rows are white again (`calculus.whitened`).
+   banded covariance, so that the rows are white again (`calculus.whitened`).
 
-No derivative of data is ever taken (Schaeffer and McCalla, Phys. Rev. E 96, 2017, have the form with the
-first
-sample as initial state). On a uniform grid windows of one length share one dense operator, which `_alike`
-keeps;
-a row costs a product with it.
+No derivative of data is ever taken. Schaeffer and McCalla (Phys. Rev. E 96, 2017) have the form with the
+first sample as initial state. On a uniform grid windows of one length share one dense operator, which
+`_alike` keeps; a row costs a product with it.
 """
 
 from collections.abc import Iterator, Sequence
