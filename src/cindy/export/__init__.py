@@ -4,7 +4,7 @@ Every exporter takes `RightHandSides.of(terms, coef, states, inputs)`.
 """
 
 from cindy.export.code import to_c, to_julia, to_modelica, to_python
-from cindy.export.fmu import to_fmu
+from cindy.export.exchange import to_fmu, to_sbml
 from cindy.export.markup import (
     definition,
     differential,
@@ -14,7 +14,6 @@ from cindy.export.markup import (
     to_latex,
     with_symbols,
 )
-from cindy.export.sbml import to_sbml
 from cindy.export.sides import RightHandSides, format_value, to_text
 from cindy.export.symbolic import to_casadi, to_sympy
 
