@@ -83,6 +83,7 @@ def grid_noise(values: Floats, coordinates: Sequence[Floats]) -> float:
         return float(np.sqrt(safe))
     # Squares of differences that overlap: Σ over lags of their squared correlation, an axis, and the median.
     order = _LEVEL.difference
+    # Neighbouring differences share samples, so that there are fewer independent ones than differences.
     overlap = comb(4 * order, 2 * order) / comb(2 * order, order) ** 2
     doubt = np.sqrt(np.pi * overlap**values.ndim / max(count, 1))
     return float(np.sqrt(white_level(values, safe, float(doubt))))
@@ -268,6 +269,7 @@ def corner(values: Floats, axis: int, *, periodic: bool) -> float:
     for k in range(1, last):
         first = running[0] + (running[k] - running[0]) * places[: k + 1] / k
         second = running[k] + (running[-1] - running[k]) * (places[k:] - k) / (last - k)
+        # Two straight lines through the ends and the corner.
         errors[k] = np.sum((running[: k + 1] - first) ** 2) + np.sum((running[k:] - second) ** 2)
     k = int(np.argmin(errors))
     return float(2 * np.pi * k / n if periodic else np.pi * k / n)
@@ -292,6 +294,8 @@ def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Flo
     # it is.
     row = np.linalg.pinv(np.vander(index, 3, increasing=True))[0]
     size = sigma * float(np.linalg.norm(row))
+    # Fields at the first and the last time, less noisy than single frames and without waves below their
+    # noise.
     first = _cut(values[..., : _LEVEL.nearest] @ row, size, periodic)
     last = _cut(values[..., : -_LEVEL.nearest - 1 : -1] @ row, size, periodic)
     line = first[..., None] + (last - first)[..., None] * np.linspace(0.0, 1.0, count)

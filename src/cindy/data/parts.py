@@ -271,6 +271,7 @@ def parts_of_frame(frame: Any, make: Callable[[Any], list[Trajectory]]) -> tuple
 
 def parts_of_dataset(dataset: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[_Computed, ...]:
     """The chunks of an xarray Dataset of Dask arrays; `make` turns a loaded one into trajectories."""
+    # Chunks may be cut along several dimensions; a part is one box of them.
     ends = {name: np.concatenate([[0], np.cumsum(sizes)]) for name, sizes in dataset.chunksizes.items()}
     places = [
         {name: slice(int(ends[name][k]), int(ends[name][k + 1])) for name, k in zip(ends, at, strict=True)}

@@ -187,6 +187,7 @@ def _period_of_knots(x: Floats, order: int, knots: int) -> int | None:
     differences = np.abs(np.diff(x, order))
     rounding = 2.0**order * float(np.finfo(float).eps) * float(np.max(np.abs(x)))
     vanish = differences <= 1e-9 * float(np.max(differences, initial=0.0)) + rounding
+    # All differences vanish in a constant or a polynomial, which is no sign of interpolation.
     share = float(np.mean(vanish)) if len(vanish) else 0.0
     if not 0.2 < share < 1.0:
         return None
@@ -220,6 +221,7 @@ def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
             "samples are too far apart for equations of motion, or mostly noise. Sample faster, or average."
         )
         return [Finding("rough-samples", message, {"state": state})]
+    # A motion that does not swing twice has no samples to a swing.
     swings = [(len(segment) / turns) for segment in segments if (turns := periods(segment)) >= 2]
     if swings and float(np.median(swings)) < _AT.per_swing:
         message = (
@@ -299,6 +301,7 @@ def _left_by_neighbours(
     if pairs is None:
         return np.nan
     target = np.vstack(list(targets))
+    # The difference of two independent values has twice their variance.
     left = np.maximum(np.mean((target[pairs[0]] - target[pairs[1]]) ** 2, axis=0) / 2 - noise, 0.0)
     whole = np.var(target, axis=0) - noise
     # A target that is mostly noise tells nothing, neither way.

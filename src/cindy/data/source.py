@@ -43,6 +43,7 @@ class Source:
         Those of a stream that can be read only once are read again by the first pass.
         """
         if isinstance(self.parts, Sequence):
+            # Spread over all parts: files are often sorted, and the first few alike.
             pick = np.linspace(0, len(self.parts) - 1, min(LOOK, len(self.parts))).round()
             return [self.parts[int(i)] for i in np.unique(pick)]
         if isinstance(self.parts, _Stream):
