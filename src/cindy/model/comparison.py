@@ -66,6 +66,7 @@ def score_fields(model: Equations, data: Any, kind: str, *, window: int | None) 
         return explained_rows(model, field_rows_of(model, fields)[1])
     if window is not None:
         integer(window, "score: `window`", least=2)
+    # Sums over all fields before the ratio: a short field must not count as much as a long one.
     rest, whole = np.zeros(len(model.states)), np.zeros(len(model.states))
     for field in fields:
         found = solved_field(model, field, window=window)
@@ -238,6 +239,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
         few = _HORIZON.shortest_steps if model.formulation.discrete else _HORIZON.shortest
         # The windows of the integral form are as long as the motion allows a solution to be compared.
         shortest = max(getattr(model.formulation, "window", 0) or 0, few)
+        # The median over solutions: one that leaves early, by a bad start, does not decide for all.
         length = int(np.median([_follows(one) for one in whole]))
         longest = max(len(one.measured) for one in whole)
         for _ in range(_HORIZON.tries):

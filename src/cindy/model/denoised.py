@@ -242,6 +242,7 @@ def denoised_under(model: Equations, data: Sequence[Trajectory]) -> Denoised | N
     blocks = motion.objectives(fitted, candidates, blocks=1)
     if blocks is None:
         return None
+    # The rows of other data under the same law: what a diagnosis of new data is made of.
     white = sum(blocks, LeastSquares.empty(len(candidates), 1))
     found = Denoised.of(motion, fitted, white, candidates)
     return None if found is None else found.of_data(data)

@@ -166,6 +166,8 @@ class Equations:
         if isinstance(x, Trajectory) and u is None and not self.rates:
             own = tuple(name for name in self.inputs if name != TIME or name in x.inputs)
             t = x.t if len(own) < len(self.inputs) else t
+            # Columns are found by name, so that data with the states in another order, or with more of
+            # them, can be predicted.
             (x,) = reordered([x], self.states, own, where)
             u = x.u
         values = numbers(in_order(x, columns, f"{where}: x"), f"{where}: x")

@@ -321,6 +321,7 @@ class Model(Equations):
                         f"with_coef: coefficients are named by (state, term), but one is by {key!r}."
                     )
                 place = self.place(*key)
+                # The error of a coefficient that was set by hand is not known.
                 new[place], error[place] = floats(value, f"with_coef: {key}", ndim=0), np.nan
         else:
             new, error = numbers(coef, "with_coef: `coef`"), np.full(self.coef.shape, np.nan)

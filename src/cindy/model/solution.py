@@ -269,6 +269,7 @@ def _start_of_data(segment: Trajectory, begin: int, order: int, near: int) -> Fl
     low = max(0, begin - 2 * half_width)
     around = segment.part(low, min(len(segment), begin + 2 * half_width + 1))
     degree = min(3, len(around) - 1)
+    # Where the equations do not tell, a local cubic gives state and rate.
     estimates = [
         (derivative_weights(around.t, order=k, degree=degree, half_width=half_width) @ around.x)[begin - low]
         for k in range(order)

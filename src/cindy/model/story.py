@@ -128,6 +128,7 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
             if shown:
                 yield name, ", ".join(shown) + (f" and {more} more" if more else "")
     if len(model.near) > 1:
+        # The first is the model itself.
         above = np.sort(model.near.scores)[1:]
         count = int(np.sum(above <= _WORDS.close))
         if count:

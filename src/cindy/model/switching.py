@@ -311,6 +311,8 @@ def switched_flow(
     rows, now, y, idle = [start], float(t[0]), start, 0
     motion.begin(now, y, scale)
     while len(rows) < len(t):
+        # Begun anew after every switch, since the history of a multistep method does not hold beyond it
+        # (step 1).
         solver = LSODA(motion, now, y, float(t[-1]), rtol=rtol, atol=atol * scale, max_step=longest)
         before = now
         place: int | None = None
