@@ -223,6 +223,8 @@ class Basis(ABC):
         Exact, except for Python functions in `Custom`, where it comes from central differences.
         """
         values, dictionary = self._opened(x, variables)
+        # Slopes of many terms share factors, so that they are evaluated by a plan of their own and then
+        # added up.
         plan, slopes = dictionary.slopes
         table = np.empty((len(values), len(plan.terms)), order="F")
         plan.run(values, table)
@@ -276,6 +278,7 @@ class Basis(ABC):
 
     def at(self, values: Mapping[str, float]) -> Basis:
         """The same basis with parameters at these values, by name; they are then no longer unknown."""
+        # A misspelt name would otherwise leave a parameter in mid-range without a word.
         known = self.parameter_names()
         for name in values:
             if name not in known:

@@ -63,6 +63,7 @@ class Sum(Composed):
         return Sum(bases)
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        # A term that two families share would make the design singular.
         return tuple(dict.fromkeys(term for part in self.parts for term in part.terms(variables)))
 
     def _summands(self) -> tuple[Basis, ...]:
@@ -99,6 +100,7 @@ class Product(Composed):
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         left, right = self.left.terms(variables), self.right.terms(variables)
         check_size(len(left) * len(right), self)
+        # x · x y and x² · y are the same product, written once.
         return tuple(dict.fromkeys(product((*a, *b), variables) for a in left for b in right))
 
     def to_dict(self) -> dict[str, Any]:

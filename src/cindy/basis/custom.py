@@ -191,6 +191,7 @@ def _from_formula(name: str, text: str, variables: tuple[str, ...], current: Map
     where = f"Custom: the formula {name!r}"
     # A state called e or pi is that state, and no constant.
     constants = {c: number(value) for c, value in CONSTANTS.items() if c not in variables}
+    # Names that are neither variables, constants nor parameters are refused, with what was probably meant.
     formula = parse(text, where).replaced(constants)
     check_finite(formula, where)
     symbols = formula.symbols()

@@ -226,6 +226,7 @@ class Derivatives(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         axes = self.axes or ("x",)
+        # Derivatives of the constant vanish; it is added once, where `bias` asks for it.
         inner = [g for g in Polynomial(self.degree).terms(variables) if g]
         if self.of is not None:
             inner += [g for g in self.of.terms(variables) if g]
