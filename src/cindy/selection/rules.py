@@ -233,6 +233,8 @@ class Terms(Selection):
         integer(self.k, "Terms: `k`", least=1)
 
     def pick(self, candidates: Candidates) -> Ints:
+        # Through the support of least criterion: below it terms leave by significance, above it they enter
+        # by gain.
         ranking = candidates.ranking(candidates.by_price(self.priced(candidates)), self.k)
         if self.k > len(ranking):
             raise DataError(f"Terms: `k` is {self.k}, but there are only {len(ranking)} coefficients.")
@@ -397,6 +399,8 @@ class Beyond(Selection):
     error: Floats
 
     def pick(self, candidates: Candidates) -> Ints:
+        # As many terms leave, the weakest first, as together raise χ² by no more than the error may have
+        # put there.
         support = self.rule.pick(candidates)
         if not np.any(self.error):
             return support
