@@ -171,6 +171,7 @@ class Epochs:
         """A sample of the rows, and the model that it makes around the anchor; it knows of the atom."""
         f = self._objective
         count = f.batch_at(self._epoch)
+        # A sample of few rows has room for all columns; of many, for those that matter now.
         columns = self._columns(f.columns_at(count), atom)
         sample = self._with_missed(self._reading.sample(count, columns), columns)
         # The triangle has the same products with far fewer rows.

@@ -208,6 +208,8 @@ class Sizes:
     @classmethod
     def of(cls, objective: LeastSquares, x: Floats) -> "Sizes":
         parts = (objective.design, objective.target, objective.residual(x))
+        # An inner product is off by at most n eps times the lengths of its two vectors (Cauchy and
+        # Schwarz).
         lengths = [_lengths(part) for part in parts]
         return cls(lengths[0], lengths[1], lengths[2], max(objective.design.shape) + 2)
 
