@@ -246,6 +246,7 @@ def _julia_function(
     """
     places = {state: f"u[{k + 1}]" for k, state in enumerate(equations.first_order_states)}
     places |= {name: f"v[{k + 1}]" for k, name in enumerate(equations.inputs)}
+    # Names of states may be no words of the language, or mean something in it.
     names = dict(zip(places, identifiers(list(places), _JULIA_WORDS.split()), strict=True))
     used = frozenset().union(*map(term_variables, equations.used[0]))
     body = ["v = p.input(t)"] if equations.inputs else []

@@ -300,6 +300,7 @@ def _latex_summands(equations: RightHandSides, equation: int, *, symbols: bool) 
 
 def number(text: str) -> str:
     """A formatted value: "2.00(3)e-4" with the error in a class of its own and a power of ten."""
+    # The parts of "2.00(3)e-4": value, error in its last digit, power of ten.
     known = re.fullmatch(r"(-?[\d.]+)(\(\d+\))?(?:e(-?\d+))?", text)
     if not known:
         return _words(text)

@@ -87,6 +87,7 @@ class RightHandSides:
     def rates(self) -> tuple[str, ...]:
         """Of all states where a term of x'' = F(x, x') holds one; none otherwise."""
         named = tuple(f"{state}'" for state in self.states)
+        # An input may be called x' as well.
         used = frozenset().union(*map(term_variables, self.terms)) - set(self.inputs)
         return named if self.order == 2 and used & set(named) else ()
 
