@@ -82,6 +82,8 @@ class Adaptive(Weights):
         top = float(size.max(initial=0.0))
         if top == 0.0:
             return np.ones_like(pilot)
+        # The adaptive lasso of Zou (J. Am. Stat. Assoc. 101, 2006): what least squares finds large is
+        # cheap, so that the path reaches it first.
         return np.asarray(np.maximum(size / top, 1.0 / _STEEPEST) ** -self.power)
 
 
@@ -161,6 +163,7 @@ class StandardForm:
         """
         total = self.objective
         terms, width = self.regression.shape
+        # Small beside every direction that data determine, and much larger than rounding.
         ridge = _RIDGE * float(np.linalg.norm(total.design, 2))
         if self.ridge is not None:
             ridge = self.ridge * float(np.sqrt(total.rows))
@@ -319,6 +322,7 @@ class Problem:
         object.__setattr__(self, "constraints", _all_constraints(self.constraints))
         if not isinstance(self.weights, Weights):
             raise DataError(f"Problem: `weights` must be Adaptive() or Uniform(), but is {self.weights!r}.")
+        # With fewer rows than terms any target is explained exactly, and nothing can be tested.
         rows, terms = sum(block.rows for block in self.summary.blocks), len(self.summary.terms)
         if rows < terms:
             raise DataError(
