@@ -71,6 +71,7 @@ def kuramoto(
         # Double precision is enough for sines, and ten times faster; sums stay in the precision of x.
         phase = np.asarray(x, dtype=np.float64)
         sine, cosine = np.sin(phase), np.cos(phase)
+        # Σⱼ sin(xⱼ − xᵢ) = cos xᵢ Σ sin xⱼ − sin xᵢ Σ cos xⱼ: d sines in place of d².
         pull = sine.sum(axis=-1, keepdims=True) * cosine - cosine.sum(axis=-1, keepdims=True) * sine
         return omega + coupling / d * pull + forcing * sine
 
@@ -112,6 +113,7 @@ def fput(d: int = 5, *, amplitude: float = 0.1, beta: float = 0.7) -> System:
 
     def rhs(x: Any) -> Any:
         walls = np.zeros_like(x[..., :1])
+        # Fixed ends are two more masses that do not move.
         stretch = np.diff(np.concatenate([walls, x, walls], axis=-1), axis=-1)
         return np.diff(stretch * (1.0 + beta * stretch * stretch), axis=-1)
 

@@ -104,6 +104,7 @@ class System:
             raise DataError(f'simulate: `spread` must be "pooled" or "trajectory", but is {spread!r}.')
         if not (np.isfinite(noise) and noise >= 0):
             raise DataError(f"simulate: `noise` must be a number of at least 0, but is {noise!r}.")
+        # Two streams: other initial states do not change the noise, nor the other way round.
         draws, noises = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
         start, grids = self._plan(draws, trajectories, points, horizon, times, initial)
         exact = self._solve(start, grids)
@@ -153,6 +154,7 @@ class System:
 
     def _solve(self, start: Floats, grids: list[Floats]) -> list[Floats]:
         """The exact states of every trajectory on its own grid, by one integration from time 0."""
+        # One integration for all trajectories, whose right-hand sides are then one call.
         union = np.unique(np.concatenate([[0.0], *grids]))
         if union[0] < 0:
             raise DataError(f"simulate: `times` must not be negative, but the first is {union[0]}.")
@@ -160,6 +162,7 @@ class System:
         if self.order == 1:
             paths = integrate(self.rhs, start, union)
         else:
+            # x'' = F as a system of first order that starts at rest.
             rest = np.hstack([start, np.zeros_like(start)])
             paths = integrate(
                 lambda z: np.concatenate([z[..., d:], self.rhs(z[..., :d])], axis=-1), rest, union
@@ -234,6 +237,7 @@ def integrate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> F
                         "the solution probably leaves every bound there. Choose a shorter horizon."
                     )
                 continue
+            # All samples within the step are read from its polynomial (step 3).
             last = len(clock) if h == end - now else int(np.searchsorted(clock, now + h, side="right"))
             ways = h * (grid.integrals(np.append((clock[k:last] - now) / h, 1)) @ slopes)
             out[k:last] = (x.ravel() + ways[:-1]).reshape(-1, *x.shape)
@@ -272,6 +276,7 @@ class _Grid:
 
 @cache
 def _grid(nodes: int) -> _Grid:
+    # π/2 in extended precision; np.pi has double precision only.
     half = np.arccos(np.longdouble(0))
     s = (1 - np.cos((2 * np.arange(nodes) + 1) * (half / nodes))) / 2
     coefficients = 2 * _polynomials(s, nodes).T / nodes
@@ -314,7 +319,9 @@ def _step(
         return None, 0.7
     # A right-hand side in double precision leaves its rounding in every coefficient, however short the step.
     rounding = 8 * np.finfo(slopes.dtype).eps * h * np.max(np.abs(slopes), axis=0)
+    # Step 2: a polynomial that has converged has small last coefficients.
     tail = float(np.max(np.abs(h * (grid.tail @ slopes)) / np.maximum(tol * scale, rounding)))
+    # Step 4: the last coefficient goes as h^n, n the number of points.
     fitting = 0.9 * max(tail, 1e-12) ** (-1 / len(grid.points))
     if tail > 1.0:
         return None, min(fitting, 0.9)
