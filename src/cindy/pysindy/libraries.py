@@ -168,6 +168,7 @@ def _calls(library: Any, variables: Variables) -> Iterator[Factor | None]:
         for chosen in choices(variables, function.__code__.co_argcount):
             named = library.function_names[i] if library.function_names else None
             name = named(*chosen) if named else f"f{i}({','.join(chosen)})"
+            # f(x, x) is a function of x alone: an argument that comes twice is one variable.
             once = tuple(dict.fromkeys(chosen))
             call = Positional(function, tuple(once.index(v) for v in chosen))
             yield Factor("call", once, function=call, name=name)
