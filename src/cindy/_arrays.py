@@ -176,6 +176,7 @@ def one_thread() -> Iterator[None]:
 @lru_cache(maxsize=1)
 def _openblas() -> tuple[tuple[Any, Any], ...]:
     """(get, set) of the number of threads of every OpenBLAS that numpy and scipy have loaded."""
+    # numpy and scipy each ship an OpenBLAS of their own, with names that differ between versions.
     functions = []
     for name in ("numpy._core._multiarray_umath", "scipy.linalg._fblas"):
         library = ctypes.CDLL(importlib.import_module(name).__file__)

@@ -317,6 +317,7 @@ def _freedom(rows: csr_array, goal: Floats) -> Freedom:
     part is worked out on its own, and those that no row mentions stay as they are.
     """
     size = rows.shape[1]
+    # Blocks are small where the whole is not: a null space of thousands of coefficients would take minutes.
     row_label, column_label = connected(rows)
     tied = np.isin(column_label, row_label)
     loose = np.flatnonzero(~tied)

@@ -152,6 +152,7 @@ def field(
             missing = np.full((*shown.shape[:-1], shown.shape[-1] - len(solved)), np.nan)
             found = np.concatenate([solved[state], missing], axis=-1)
             images += [(f"{pretty(state)}, model", found), ("difference", shown - found)]
+        # Without the outermost hundredth: one outlier would leave a picture without contrast.
         low, high = np.nanpercentile(shown, [0.5, 99.5])
         for ax, (title, values) in zip(row, images, strict=True):
             _image(ax, data, values, float(low), float(high), centred=title == "difference")

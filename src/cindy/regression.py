@@ -318,6 +318,7 @@ def classical(regression: Regression, fit: Fit) -> Floats:
 
     diag (AᵀA)⁻¹ · loss / (rows − parameters), with (AᵀA)⁻¹ = spread spreadᵀ.
     """
+    # Groups of targets share one χ², each in units of its own noise.
     targets = len(np.unique(fit.support % regression.shape[1]))
     freedom = max(regression.total.rows * targets - fit.free, 1)
     return np.asarray(np.sum(fit.spread**2, axis=1) * (fit.loss / freedom))

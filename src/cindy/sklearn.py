@@ -190,6 +190,7 @@ def _each(value: Any, count: int, is_list: bool, name: str) -> list[Any]:
         if len(value) != count:
             raise DataError(f"CINDy: `{name}` must have one entry per trajectory, {count}, not {len(value)}.")
         return list(value)
+    # As many numbers as trajectories: a step for each, or times that all share? Neither is guessed.
     if name == "t" and _dimensions(value) == 1 and len(value) == count and count > 1:
         raise DataError("CINDy: `t` must be a list of arrays, one per trajectory, or one array for all.")
     return [value] * count
@@ -309,6 +310,8 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         middle_x, middle_y = np.zeros(X.shape[1]), np.zeros(target.shape[1])
         if self.fit_intercept:
+            # A free constant makes the residuals have mean zero, so that centring both sides leaves it out
+            # of the ball and the rows.
             middle_x, middle_y = weight @ X / weight.sum(), weight @ target / weight.sum()
         root = np.sqrt(weight)[:, None]
         whole = LeastSquares.from_rows(root * (X - middle_x), root * (target - middle_y))
@@ -349,11 +352,13 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         size = objective.terms * objective.targets
         unit = np.ravel(targets / columns[:, None])
         rows = Region(size, 1.0, self.weights, self.matrix, self.lower, self.upper)
+        # The rows speak of coefficients in the units of X and y, the solver of scaled ones.
         matrix = csr_array(rows.matrix @ diags_array(unit))
         radius = self.radius
         if radius is None:
             least = np.linalg.lstsq(objective.design, objective.target, rcond=None)[0]
             radius = rows.norm(least)
+            # Rows that exclude zero may need more room than least squares takes.
             if (rows.lower > 0).any() or (rows.upper < 0).any():
                 allowed, _ = smallest_radius(Region(size, 1.0, rows.weights, matrix, rows.lower, rows.upper))
                 radius = max(radius, allowed)

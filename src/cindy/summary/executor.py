@@ -234,6 +234,8 @@ class _Round:
             except pickle.PicklingError as error:
                 raise _unsendable(error) from error
             except (AttributeError, TypeError) as error:
+                # Python reports what cannot be pickled by several exceptions, which a task may raise for
+                # reasons of its own.
                 if "pickle" in str(error).lower() or "can't get" in str(error).lower():
                     raise _unsendable(error) from error
                 raise
