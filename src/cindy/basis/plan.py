@@ -4,9 +4,8 @@ Terms share factors: x, x y and x y² are one chain of products. A plan is that 
 dictionary:
 
 1. Every term becomes a sorted tuple of base factors, a power repeating its factor (x y² is (x, y, y)).
-2. From short tuples to long: a term is an earlier term times one factor, wherever there is such a term;
-   what no
-   term offers is an auxiliary step.
+2. From short tuples to long: a term is an earlier term times one factor, wherever there is such a term; what
+   no term offers is an auxiliary step.
 3. Rows are evaluated in blocks that stay in the cache, each step writing straight into its column.
 
 So n terms cost about n multiplications a sample and one evaluation of each function, whatever their degree.

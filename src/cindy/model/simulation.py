@@ -1,8 +1,8 @@
 """Solutions of a model: from a start, times and inputs to a trajectory, stopped where it blows up.
 
 1. Where inputs are held they jump; the times are cut there, and each stretch is smooth.
-2. All samples of a stretch are asked from LSODA at once (Petzold, SIAM J. Sci. Stat. Comput. 4, 1983),
-   which changes between an explicit and an implicit method as the equations need.
+2. All samples of a stretch are asked from LSODA at once (Petzold, SIAM J. Sci. Stat. Comput. 4, 1983), which
+   changes between an explicit and an implicit method as the equations need.
 3. Where that fails, sample by sample, to say at which time and why the solution ends.
 
 Equations with switches go another way (`switching`), maps are iterated, and random paths are `ensemble`'s.

@@ -1,8 +1,7 @@
 """Which samples belong to which block, and in which portions they are worked on.
 
 Blocks are what errors are judged by, so that each is contiguous in time; portions are what fits in memory.
-The
-cuts depend on the data alone, never on who does the work, so that any number of workers gives the same
+The cuts depend on the data alone, never on who does the work, so that any number of workers gives the same
 bits.
 
 1. With many trajectories a block is a run of whole ones; with few, each is cut into contiguous parts.
