@@ -123,6 +123,7 @@ def from_parquet(path: Path, rows: int | None = None) -> Table:
     with _reading(path, "parquet"), pq.ParquetFile(path, pre_buffer=False) as file:
         declared = file.metadata
         if rows is None:
+            # The sizes that the file declares, uncompressed.
             groups = (declared.row_group(k).total_byte_size for k in range(declared.num_row_groups))
             # Repeated values take no room in the file, but do in memory.
             _must_fit(path, max(sum(groups), 8 * declared.num_rows * max(declared.num_columns, 1)))

@@ -207,6 +207,7 @@ def _correlation(a: Floats, b: Floats) -> float:
 def _beyond_noise(segments: Sequence[Trajectory], i: int, j: int, noise: float) -> float:
     """What weights of neighbouring samples of state i leave of state j, over what their noise allows."""
     width = 2 * _RATES.half_width + 1
+    # A linear filter of unknown weights, by least squares on all windows.
     near = np.concatenate([sliding_window_view(one.x[:, i], width) for one in segments])
     rate = np.concatenate([one.x[_RATES.half_width : len(one) - _RATES.half_width, j] for one in segments])
     # In units of the positions, so that the constant column is of the same size as the others.

@@ -55,6 +55,7 @@ def matlab_arrays(raw: bytes, most: int) -> dict[str, Array]:
 
     most: bytes that packed elements may unpack to, all together
     """
+    # The mark "MI" is written as one number of two bytes, so that its order tells that of all others.
     order = {b"IM": "<", b"MI": ">"}.get(raw[126:128])
     if order is None or len(raw) < _CODES.header:
         raise DataError("it does not begin as Matlab files of version 5 to 7 do")
@@ -76,6 +77,7 @@ def matlab_arrays(raw: bytes, most: int) -> dict[str, Array]:
 
 def _unpacked(body: memoryview, most: int) -> bytes:
     stream = zlib.decompressobj()
+    # One byte more than allowed is enough to know that it is too much.
     unpacked = stream.decompress(body, max(most, 0) + 1)
     if len(unpacked) > most:
         raise DataError("it unpacks to far more than its size, which measurements never do")

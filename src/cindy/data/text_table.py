@@ -104,6 +104,7 @@ def from_text(path: Path) -> Table:
             return numeric[:, names.index(name)]
         return parsed(text(name), lambda i: f'{path}, line {places[i]}, column "{name}"')
 
+    # Only refused if somebody asks for it: a nameless column beside good ones does no harm.
     refused = _refused(path, names, head.line)
     # One comma too many at the end of every line makes a column of nothing.
     empty = {name for name in refused if names.count(name) == 1 and not any(text(name))}
@@ -211,6 +212,7 @@ def _comment(line: str) -> bool:
 
 
 def _delimiter(line: str) -> str:
+    # The sign that occurs most often in the line of names separates them.
     sign = max(_DELIMITERS, key=line.count)
     if sign == "\t" and len(line.split()) > len(line.split(sign)) and all(map(is_number, line.split())):
         return " "  # numbers with blanks and tabs between them

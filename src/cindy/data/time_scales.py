@@ -224,6 +224,7 @@ def excerpt(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
     total = sum(len(trajectory) for trajectory in data)
     if total <= most:
         return list(data)
+    # Whole beginnings of some rather than a little of all: solutions are compared along time.
     some = spread_over(data, max(1, round(len(data) * most / total)))
     each = max(200, most // len(some))
     return [trajectory.part(0, min(len(trajectory), each)) for trajectory in some]
