@@ -285,6 +285,7 @@ def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Findi
     """Terms of an equation that the others of it imitate, where that makes errors large."""
     if len(terms) < 3:
         return
+    # A variance inflation factor for each term, from the triangle and not from the Gram matrix.
     r = np.linalg.qr(unit, mode="r")
     # Rows of R⁻¹ are the errors of coefficients of unit columns: 1 where a term is orthogonal to all
     # others.

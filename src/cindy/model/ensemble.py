@@ -80,6 +80,7 @@ class RandomPath:
     @cached_property
     def _half(self) -> Floats | None:
         """A root of the correlations; None where increments are independent."""
+        # An eigenvalue root rather than Cholesky's: correlations may be singular.
         together = self.diffusion.correlation
         if together is None:
             return None

@@ -220,6 +220,7 @@ def lines_solution(
         warnings.simplefilter("ignore")
         # Values near zero need no relative accuracy of their own.
         atol = rtol * 1e-3 * (float(np.abs(start).max()) or 1.0)
+        # Diffusion on a fine grid is stiff: an explicit method would need steps of the square of the cells.
         solver = BDF(system.rates, t[0], y, t[-1], rtol=rtol, atol=atol, jac=system.jacobian)
         while len(out) < len(t):
             try:

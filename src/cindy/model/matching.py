@@ -220,6 +220,7 @@ def inside_domain(model: Equations, data: Sequence[Trajectory]) -> tuple[list[Tr
     outside = outside_domain(model.basis, model.variables, points)
     if not outside.any():
         return list(data), 0
+    # Back to trajectory by trajectory.
     masks = np.split(outside, np.cumsum([len(one) for one in data])[:-1])
     moved = [replace(one, x=between(one.t, one.x, mask)) for one, mask in zip(data, masks, strict=True)]
     return moved, int(outside.sum())

@@ -358,6 +358,7 @@ class Model(Equations):
         integer(seed, "sample: `seed`", least=0)
         random = np.random.default_rng(seed)
         others = self.near.models[1:]
+        # The model itself has Δ = 0.
         above = np.array([0.0, *self.near.scores[1:]])
         # Akaike weights: the criterion is −2 log of a likelihood with a price, so that exp(−Δ/2) is a
         # relative probability.

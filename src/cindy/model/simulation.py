@@ -132,6 +132,7 @@ def _one_by_one(
         if row is None and solver.get_return_code() == _EXCESS_WORK and np.all(np.abs(solver.y) <= bound):
             return np.array(rows), _too_fast(solver.y, solver.t, names)
         if row is None or not np.all(np.abs(row) <= bound):
+            # The second try starts at the last good sample and may not step beyond the next one.
             watch = _Watch(rhs, bound)
             solver = _solver(watch, rows[-1], before, scale, limits, len(t), longest=upto - before)
             row = _advance(solver, upto)

@@ -194,6 +194,8 @@ def solutions(
     data: see `fitted_start`. Those that start afresh have too few samples ahead for that where noise is
     large: they start at fitted states, which know of the samples before as well.
     """
+    # Over half a swing even a chaotic solution is a smooth function of its start, so that Gauss-Newton
+    # converges.
     near = half_period(data, least=model.order + 2)
     stretches = [(i, part) for i, one in enumerate(data) for part in one.segments()]
     known = _fitted(model, [part for _, part in stretches], window)

@@ -235,6 +235,7 @@ def _phi_functions(z: Complexes, *, coupled: bool) -> list[Complexes]:
     for k in range(4):
         total = np.zeros_like(z)
         for j in range(_TAYLOR, -1, -1):
+            # Horner's rule.
             total = times(total, small) + one / factorial(j + k)
         found.append(total)
     for k in range(doublings):
