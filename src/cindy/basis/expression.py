@@ -163,6 +163,7 @@ class Expression:
 
     def _slope_of_extreme(self, inner: Sequence[Expression]) -> Expression:
         """The slope of the operand that is the largest, or the smallest."""
+        # At a tie the slope of the first, which is one of the one-sided derivatives.
         beats = ">=" if self.operation == "max" else "<="
         best, slope = self.operands[0], inner[0]
         for other, steeper in zip(self.operands[1:], inner[1:], strict=True):

@@ -101,6 +101,7 @@ def product(factors: Sequence[Factor], variables: Sequence[str]) -> Term:
         merged[base] = factor if known is None else replace(known, power=known.power + factor.power)
 
     def rank(factor: Factor) -> tuple[Any, ...]:
+        # Canonical order follows the variables, so that equal products are equal tuples.
         where = tuple(place[name] for name in factor.variables)
         kind = _RANK[factor.kind]
         return (kind >= 3, where, kind, factor.frequency, factor.name, len(factor.by), factor.by)
