@@ -98,6 +98,8 @@ class Candidates:
             freedom = max(supports.rows - fit.free, 1)
             supports = supports.in_units_of(self._design_effect(group, fit) * fit.loss / freedom)
         if supports.size > EFFORT.orders_eliminated:
+            # Near models differ from the chosen one by few terms, and those are among the ones of largest
+            # gain.
             likely = np.union1d(fit.support, np.argsort(-supports.gains(fit))[: EFFORT.candidates_likely])
             kept = np.flatnonzero(np.isin(supports.group, supports.group[likely]))
             own = np.searchsorted(kept, fit.support)
@@ -161,6 +163,7 @@ class Candidates:
         rows = self.regression.rows
         if rows.equality.all() or self.possible(support) is not None:
             return support
+        # First with the terms that inequalities keep from zero, then with all of them.
         larger = np.union1d(support, self._kept_from_zero)
         if self.possible(larger) is not None:
             return larger

@@ -258,6 +258,7 @@ def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -
             )
         if fit is None:
             continue
+        # The loss rises with every term that leaves: the last stage below the limit is the smallest.
         support = [stage.support for stage in way_down(supports, fit) if stage.loss <= allowed][-1]
         if best is None or len(support) < len(best):
             best = support
