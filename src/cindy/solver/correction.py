@@ -297,6 +297,8 @@ def least_squares_within(objective: LeastSquares, region: Region) -> Floats | No
     """
     rows = region.matrix[np.flatnonzero(region.equality)]
     goal = region.lower[region.equality]
+    # The solution of least norm where terms depend on each other, which is the likeliest to fit into the
+    # ball.
     x: Floats = np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0], dtype=float)
     if rows.shape[0]:
         corrected = _onto(objective, x, rows.toarray(), goal)

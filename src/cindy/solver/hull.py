@@ -387,6 +387,7 @@ class Corral(Iterate):
         """Walk to the minimiser over the half-space, shedding atoms on the way."""
         before = self._price
         while True:
+            # Without a price if Σ λ ≤ 1 holds by itself.
             price = self._fair_price()
             # At no price the groups are independent, and only this one has changed.
             changed = [self._groups[number]] if price == before == 0.0 else self._groups

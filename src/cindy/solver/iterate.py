@@ -46,6 +46,7 @@ class Iterate(ABC):
         self.target = objective.target[:used]
         # Their share of the objective is a constant, so they need not be multiplied at every step.
         self.beyond = float(np.sum(objective.target[used:] ** 2))
+        # A local model adds a tilt and a level to the squares of its rows.
         self._model = objective if isinstance(objective, LocalModel) else None
         self.targets = objective.targets
         self.origin = origin

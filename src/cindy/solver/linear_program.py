@@ -112,6 +112,8 @@ class _Program:
         largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if rows else np.zeros(0)
         self.row_scale = 1.0 / np.where(largest > 0, largest, 1.0)
         self._half: Any = scipy.sparse.csr_array(scipy.sparse.diags_array(self.row_scale) @ half)
+        # The norm Σ p + Σ q is a column too: bounded by the budget here, and the cost where the least norm
+        # is sought.
         ones: Any = scipy.sparse.csr_array(np.ones((1, size)))
         less: Any = scipy.sparse.csr_array([[-1.0]])
         self.matrix = scipy.sparse.csr_array(
@@ -281,6 +283,7 @@ class LinearProgram(Oracle):
         return atom, best
 
     def _cost(self, gradient: Floats) -> Floats:
+        # In units of the corners of the ball, in which all columns are alike to HiGHS.
         cost = gradient * self._program.corner
         return np.concatenate([cost, -cost, np.zeros(self.region.rows + 1)])
 
@@ -350,6 +353,7 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
     Empty where HiGHS finds the rows possible after all.
     """
     _check(region, "contradictory")
+    # A constraint may have several rows; it is named as a whole.
     label = np.arange(region.rows) if owner is None else numbers(owner, "contradictory: `owner`")
     if label.shape != (region.rows,):
         raise DataError(

@@ -303,6 +303,8 @@ def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
         return None
     lengths = np.diff(region.matrix.indptr)
     row_label, column_label = connected(region.matrix)
+    # Sorted once: members of a label are then found by bisection, and not by a scan for each of thousands
+    # of blocks.
     by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
     # A tie a x_i + b x_j = 0 has the two corners ±(−b, a), in closed form: thousands of them need no
     # elimination.
@@ -424,6 +426,7 @@ def _distinct(planes: Floats) -> Floats:
     """The planes, normalised, without zeros and repetitions."""
     lengths = np.linalg.norm(planes, axis=1)
     planes = planes[lengths > _CORNERS.rounding] / lengths[lengths > _CORNERS.rounding, None]
+    # A normal and its negative are one plane: the first large entry is made positive.
     leading = np.argmax(np.abs(planes) > 1e-6, axis=1)
     planes = planes * np.sign(planes[np.arange(len(planes)), leading])[:, None]
     _, first = np.unique(np.round(planes, 9) + 0.0, axis=0, return_index=True)
@@ -444,5 +447,7 @@ def _assemble(
     for k, (members, direction) in enumerate(corners, start=2 * pairs):
         indices[k, : len(members)] = members
         values[k, : len(members)] = direction
+    # Unit length in the norm of the ball, so that every direction reaches its boundary at the same
+    # multiple.
     lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))
     return Presolved(origin, room, free, indices, values / lengths[:, None])
