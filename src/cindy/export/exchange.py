@@ -57,6 +57,7 @@ def to_fmu(equations: RightHandSides, path: str | Path, *, initial: ArrayLike | 
     guid = "{" + str(uuid.uuid5(uuid.NAMESPACE_OID, body)) + "}"
     header = f'#define MODEL_GUID "{guid}"\n{body}'
     wrapper = (files("cindy.export") / "fmu.c").read_text(encoding="utf-8")
+    # An FMU without a library can still be compiled by the tool that imports it.
     binary, reason = _compiled(header, wrapper)
     if binary is None:
         warnings.warn(f"to_fmu: {target} holds C source alone: {reason}.", UserWarning, stacklevel=4)
@@ -321,6 +322,7 @@ def _ids(states: Sequence[str]) -> list[str]:
 
 def _legal(name: str) -> str:
     """The name with what no XML may hold written out, as \\x01."""
+    # The characters of XML 1.0; a control character in a name would make the whole file unreadable.
     allowed = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
     return "".join(c if allowed.match(c) else ascii(c)[1:-1] for c in name)
 
