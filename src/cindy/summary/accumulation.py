@@ -269,6 +269,7 @@ class Gathering:
                 whole = self.parts[0] if len(self.parts) == 1 else add_up(tuple(self.parts))
                 self.blocks.append(_Block(whole, self.origin))
                 self.parts, self.origin = [], None
+                # Merged now and then rather than at every block, so that the work stays linear.
                 if len(self.blocks) > 2 * self.aim:
                     self._merge()
 

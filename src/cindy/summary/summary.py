@@ -197,6 +197,7 @@ class Summary:
         states, inputs = tuple(header["states"]), tuple(header["inputs"])
         formulation = formulation_from_dict(header["formulation"])
         terms = len(basis.names(formulation.variables(states, inputs)))
+        # Factors lie on top of each other in one array: many small ones would make a large file.
         parts = np.split(factors, np.cumsum(heights)[:-1]) if len(heights) else []
         blocks = tuple(
             LeastSquares(np.ascontiguousarray(part), terms, int(n))
