@@ -296,6 +296,8 @@ def _blocks(design: Floats, target: Floats, count: int) -> tuple[LeastSquares, .
     """Contiguous stretches of the rows; those of weight zero do not count."""
     used = np.any(design, axis=1) | np.any(target, axis=1)
     design, target = design[used], target[used]
+    # Contiguous, since neighbouring samples of pysindy's trajectories share the errors of their
+    # derivatives.
     edges = np.linspace(0, len(design), min(count, max(len(design) // 2, 1)) + 1).astype(int)
     return tuple(LeastSquares.from_rows(design[a:b], target[a:b]) for a, b in itertools.pairwise(edges))
 
