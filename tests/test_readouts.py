@@ -90,12 +90,77 @@ def test_a_rate_is_measured_beside_its_position():
     ("observe", "said"),
     [
         ({"nobody": "x"}, "nobody"),
-        ({"x": "a + b", "y": "a + b + c"}, "combination"),
         ({"x": "a^2"}, "linear combination"),
+        ({"x": "a + 1"}, "linear combination"),
+        ({"x": "a +"}, "a +"),
+        ({"x": ""}, "formula"),
+        ({"x": "0*a"}, "depends on no variable"),
+        ({"x": "a - a"}, "zero for all states"),
+        ({"x": "2*x"}, "Give the column another name"),
+        ({"x": "a + force"}, "force, which is an input"),
+        ({"x": 3}, "formulas by column"),
+        ({3: "x"}, "names the column 3"),
         ("x + y", "formulas by column"),
     ],
 )
 def test_a_bad_read_out_is_told_in_a_sentence(observe, said):
-    data = cindy.Trajectory(0.1, np.random.default_rng(0).standard_normal((50, 2)), ("x", "y"))
+    values = np.random.default_rng(0).standard_normal((50, 3))
+    data = cindy.Trajectory(0.1, values[:, :2], ("x", "y"), u=values[:, 2], inputs=("force",))
     with pytest.raises(cindy.CindyError, match=said):
         cindy.identify(data, cindy.Polynomial(1), observe=observe)
+
+
+def test_columns_that_no_read_out_resolves_are_coordinates_of_what_is_told():
+    """x is told, b + c is told by two sensors, and c stands for what nobody sees."""
+    readouts = Readouts.of({"one": "x", "two": "x + b + c", "three": "2*b + 2*c"}, ("one", "two", "three"))
+    assert readouts.states == ("x", "two")
+    assert readouts.hidden == ("c",)
+    assert readouts.follow == {"b": "-x + two - c"}
+    assert Readouts.of({"s": "b + c"}, ("s",), wanted=("b",)).hidden == ("b",)
+    x, b, c = np.random.default_rng(0).standard_normal((3, 20))
+    data = cindy.Trajectory(1.0, np.column_stack([x, x + b + c, 2 * b + 2 * c]), ("one", "two", "three"))
+    [told] = readouts.of_data([data])
+    np.testing.assert_allclose(told.x, np.column_stack([x, x + b + c]), atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def doses():
+    """A drug in the gut and in the blood, G' = −2 G and B' = 2 G − B, of which the sum is measured."""
+    t, rng = np.linspace(0, 5, 200), np.random.default_rng(0)
+    data = []
+    for gut, blood in [(1.0, 0.0), (0.3, 1.0), (2.0, 0.5)]:
+        total = gut * (2 * np.exp(-t) - np.exp(-2 * t)) + blood * np.exp(-t)
+        data.append(cindy.Trajectory(t, total + 0.003 * rng.standard_normal(200), ("total",)))
+    return data
+
+
+def test_a_sum_alone_gives_its_law_with_a_hidden_state(doses, tmp_path):
+    """total'' = −3 total' − 2 total, whichever of its two parts is called hidden."""
+    basis = cindy.Polynomial(1, bias=False)
+    model = cindy.identify(doses, basis, observe={"total": "G + B"})
+    assert model.states == ("total", "B")
+    assert model.hidden == ("B",)
+    (change, rate) = model.coef[:, 0], model.coef[:, 1]
+    trace, determinant = change[0] + rate[1], change[0] * rate[1] - change[1] * rate[0]
+    assert abs(trace + 3) < 0.15
+    assert abs(determinant - 2) < 0.15
+    [said] = [one for one in model.findings if one.code == "partial-readouts"]
+    assert said.values == {"told": ["total"], "hidden": ["B"], "follow": {"G": "total - B"}}
+    model.save(tmp_path / "model.json")
+    again = cindy.load(tmp_path / "model.json")
+    assert again.smooth(doses)[0].states == ("total", "B")
+    assert again.score(doses, kind="trajectory") > 0.99
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [
+        ("auto", "would leave their number open"),
+        ({"other": "total"}, "no formula of the first values of B"),
+        (5, "at most 5 states"),
+        ("total", "has the name of a state"),
+    ],
+)
+def test_hidden_states_beside_partial_read_outs_are_told_in_a_sentence(doses, hidden, said):
+    with pytest.raises(cindy.DataError, match=said):
+        cindy.identify(doses, cindy.Polynomial(1), observe={"total": "G + B"}, hidden=hidden)

@@ -24,9 +24,11 @@ from cindy.pipeline.hidden import (
     Discovery,
     auto_names,
     criterion_without,
+    hidden_beside,
     hidden_names,
     identify_with_hidden,
     not_needed,
+    wanted_names,
     with_hidden,
 )
 from cindy.pipeline.judgement import beside_positions, judged, refusals_told
@@ -176,16 +178,13 @@ class _Asked:
                 "identify: `observe` needs the data in memory, and these are loaded in parts. "
                 "Read them without lazy=True."
             )
-        readouts = Readouts.of(observe, data[0].states)
+        readouts = Readouts.of(observe, data[0].states, wanted_names(hidden))
+        hidden = hidden_beside(readouts, hidden, data[0])
         model = self.of_trajectories(readouts.of_data(data), passes, hire, hidden)
-        findings, formulas = model.findings, dict(readouts.formulas)
-        if readouts.shared:
-            message = (
-                "States were worked out from several read-outs and share their noise; the errors of the "
-                "coefficients take it for independent."
-            )
-            findings = (*findings, Finding("shared-readouts", message, {"observe": formulas}))
-        return replace(model, findings=findings, settings={**model.settings, "observe": formulas})
+        findings = (*model.findings, *readouts.findings())
+        return replace(
+            model, findings=findings, settings={**model.settings, "observe": dict(readouts.formulas)}
+        )
 
     def of_trajectories(
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any = 0
