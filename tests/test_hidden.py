@@ -77,6 +77,12 @@ def test_data_without_the_hidden_state_are_smoothed_and_compared(model, position
     [found] = loaded.smooth(Trajectory(T, fresh[:, :1], ("q",)))
     np.testing.assert_allclose(found.x, next(runs(oscillator, [[0.5, 1.0]], noise=0)), atol=0.03)
     assert loaded.score(positions) > 0.99
+    # The noise of what was measured counts, and the hidden state, of which only estimates exist, does not.
+    noisy = next(runs(oscillator, [[0.5, 1.0]], noise=0.2, seed=5))
+    score = loaded.score(Trajectory(T, noisy[:, :1], ("q",)), kind="trajectory")
+    assert score == pytest.approx(1 / 1.04, abs=0.01)
+    with pytest.raises(DataError, match="`smooth` estimates it"):
+        loaded.simulate([0.5], T)
 
 
 def test_first_values_by_a_formula_keep_the_unit_that_a_known_equation_gives(positions, tmp_path):

@@ -322,6 +322,10 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
     seen, modelled = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     if readouts is not None:
         seen, modelled = (readouts.columns_of(model.states, values) for values in (seen, modelled))
+    else:
+        # Estimates of what nobody measured follow the model, and say nothing of the data.
+        told = [k for k, s in enumerate(model.states) if s in measured[0].states or s not in model.hidden]
+        seen, modelled = seen[:, told], modelled[:, told]
     return _determination(seen, modelled, centred=centred)
 
 
