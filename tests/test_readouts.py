@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import cindy
 from cindy.model import Readouts
@@ -98,6 +99,10 @@ def test_a_rate_is_measured_beside_its_position():
         ({"x": "a - a"}, "zero for all states"),
         ({"x": "2*x"}, "Give the column another name"),
         ({"x": "a + force"}, "force, which is an input"),
+        ({"x": "mean(a)"}, "needs a time"),
+        ({"x": "mean(a, b)"}, "needs a time"),
+        ({"x": "mean(a, -1)"}, "needs a time"),
+        ({"x": "mean(x, 0.1)"}, "Give the column another name"),
         ({"x": 3}, "formulas by column"),
         ({3: "x"}, "names the column 3"),
         ("x + y", "formulas by column"),
@@ -150,6 +155,36 @@ def test_a_sum_alone_gives_its_law_with_a_hidden_state(doses, tmp_path):
     again = cindy.load(tmp_path / "model.json")
     assert again.smooth(doses)[0].states == ("total", "B")
     assert again.score(doses, kind="trajectory") > 0.99
+
+
+def exposed():
+    """A van der Pol oscillator; x read at instants, v as the mean over the last 0.4."""
+    fine = np.arange(8001) * 0.0025
+    x = solve_ivp(
+        lambda _, x: [x[1], 1.5 * (1 - x[0] ** 2) * x[1] - x[0]],
+        (0, 20),
+        [1.0, 0.0],
+        t_eval=fine,
+        rtol=1e-9,
+        atol=1e-10,
+    ).y
+    total = np.append(0.0, np.cumsum((x[1, 1:] + x[1, :-1]) / 2) * 0.0025)
+    at = np.arange(160, 8000, 40)
+    y = np.column_stack([x[0, at], (total[at] - total[at - 160]) / 0.4])
+    y += 0.01 * y.std(axis=0) * np.random.default_rng(3).standard_normal(y.shape)
+    return cindy.Trajectory(fine[at], y, ("position", "speed"))
+
+
+def test_means_over_an_exposure_are_undone():
+    """Taken for values, the means give false terms in both equations."""
+    observe = {"position": "x", "speed": "mean(v, 0.4)"}
+    model = cindy.identify(exposed(), cindy.Polynomial(3), observe=observe)
+    wanted = {("v", "x"): 1, ("x", "v"): -1, ("v", "v"): 1.5, ("x^2 v", "v"): -1.5}
+    found = {(model.terms[i], model.states[j]): (i, j) for i, j in np.argwhere(model.coef)}
+    assert found.keys() == wanted.keys()
+    for name, (i, j) in found.items():
+        assert abs(model.coef[i, j] - wanted[name]) < 4 * model.coef_error[i, j] + 0.002
+    assert "long-exposure" not in {one.code for one in model.findings}
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from cindy.model.equations import Equations
 __all__ = ["Readouts", "as_states"]
 
 _NAME = re.compile(r"[^\W\d]\w*")
+_MEAN = re.compile(r"\s*mean\((.*?)(?:,([^,()]*))?\)\s*")
 _NUMBER = re.compile(r"\b\d+(\.\d*)?([eE][-+]?\d+)?")
 _DETERMINED = 1e-9
 """Of a state: what rounding may leave of it in H⁺ H."""
@@ -49,6 +50,7 @@ class Readouts:
     states: the coordinates that the data tell; coordinates: Z, (coordinates, named states)
     matrix: A, (columns, coordinates)
     hidden: states that stand for the directions that no read-out sees; none where H determines all states
+    exposure: of each column, the time over which it reports the mean, up to its instant; 0 for a value
     """
 
     formulas: Mapping[str, str]
@@ -57,6 +59,7 @@ class Readouts:
     coordinates: Floats
     matrix: Floats
     hidden: tuple[str, ...]
+    exposure: tuple[float, ...]
 
     @classmethod
     def of(cls, observe: Any, columns: tuple[str, ...], wanted: Sequence[str] = ()) -> Readouts:
@@ -76,9 +79,11 @@ class Readouts:
                     + did_you_mean(str(name), columns)
                 )
         formulas = {name: observe.get(name, name) for name in columns}
-        named = tuple(dict.fromkeys(n for text in formulas.values() for n in _names_in(text)))
-        matrix = np.array([_weights(name, text, named) for name, text in formulas.items()])
-        _check_names(formulas, named, matrix)
+        parsed = {name: _averaged(name, text) for name, text in formulas.items()}
+        named = tuple(dict.fromkeys(n for text, _ in parsed.values() for n in _names_in(text)))
+        matrix = np.array([_weights(name, text, named) for name, (text, _) in parsed.items()])
+        exposure = tuple(seconds for _, seconds in parsed.values())
+        _check_names(formulas, named, matrix, exposure)
         states, coordinates = _told(columns, named, matrix)
         parts = matrix
         if len(states) < len(named):
@@ -86,7 +91,7 @@ class Readouts:
             parts[np.abs(parts) < _DETERMINED * np.abs(parts).max()] = 0.0
         rest = [name for name in (*wanted, *named[::-1]) if name in named and name not in states]
         hidden = _completing(coordinates, named, dict.fromkeys(rest))
-        return cls(formulas, named, states, coordinates, parts, hidden)
+        return cls(formulas, named, states, coordinates, parts, hidden, exposure)
 
     @property
     def follow(self) -> dict[str, str]:
@@ -121,8 +126,26 @@ class Readouts:
         """Whether a state is worked out from several read-outs."""
         return bool((np.count_nonzero(_inverse(self.matrix)[0], axis=1) > 1).any())
 
+    def aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
+        """The columns at the middle of their exposures; where these differ, each at instants of its own."""
+        return [self._aligned(one) for one in data] if any(self.exposure) else list(data)
+
+    def _aligned(self, one: Trajectory) -> Trajectory:
+        signal, sensors = one.signal(), []
+        for exposure in dict.fromkeys(self.exposure):
+            own = [j for j, seconds in enumerate(self.exposure) if seconds == exposure]
+            t = one.t - exposure / 2
+            u = None if signal is None else signal.at(t)
+            sensors.append(replace(one, t=t, x=one.x[:, own], states=tuple(one.states[j] for j in own), u=u))
+        both = Trajectory.merged(sensors) if len(sensors) > 1 else sensors[0]
+        return replace(both, x=both.x[:, [both.states.index(name) for name in one.states]], states=one.states)
+
     def of_data(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The trajectories of the states."""
+        return self.of_aligned(self.aligned(data))
+
+    def of_aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
+        """The same from columns at the middle of their exposures."""
         made = [replace(one, x=self._states(one.x), states=self.states) for one in data]
         for j, state in enumerate(self.states):
             if all(np.isnan(one.x[:, j]).all() for one in made):
@@ -172,12 +195,31 @@ def _names_in(text: str) -> list[str]:
     return _NAME.findall(_NUMBER.sub(" ", text))
 
 
-def _check_names(formulas: Mapping[str, str], named: tuple[str, ...], matrix: Floats) -> None:
+def _averaged(column: str, text: str) -> tuple[str, float]:
+    """The formula inside a mean, and its exposure; 0 where there is no mean."""
+    found = _MEAN.fullmatch(text)
+    if found is None:
+        return text, 0.0
+    try:
+        exposure = float(found[2] or "nan")
+    except ValueError:
+        exposure = np.nan
+    if not 0 < exposure < np.inf:
+        raise DataError(
+            f'identify: the mean in the read-out {column!r} needs a time, as in "mean(x, 0.4)", but it is '
+            f"{text!r}."
+        )
+    return found[1], exposure
+
+
+def _check_names(
+    formulas: Mapping[str, str], named: tuple[str, ...], matrix: Floats, exposure: Sequence[float]
+) -> None:
     """Refuse columns that measure nothing, and names that mean both a column and another state."""
-    for (column, text), row in zip(formulas.items(), matrix, strict=True):
+    for (column, text), row, seconds in zip(formulas.items(), matrix, exposure, strict=True):
         if not row.any():
             raise DataError(f"identify: the read-out {column!r} is {text!r}, which is zero for all states.")
-        if column in named and np.any(row != (np.array(named) == column)):
+        if column in named and (seconds or np.any(row != (np.array(named) == column))):
             raise DataError(
                 f"identify: the column {column!r} measures {text!r}, and a formula names a state {column} "
                 "as well. Give the column another name."

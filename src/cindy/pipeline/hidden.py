@@ -33,7 +33,7 @@ from cindy.data import Trajectory, noise_variance
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.least_squares import Rows, lengths
-from cindy.model import Model, Readouts
+from cindy.model import Model
 from cindy.pipeline.hidden_gauge import sparsest_gauge
 from cindy.pipeline.hidden_starts import Start, start_from_formulas, starts_in_gauges
 from cindy.pipeline.inference import LastPass
@@ -48,11 +48,9 @@ __all__ = [
     "Discovery",
     "auto_names",
     "criterion_without",
-    "hidden_beside",
     "hidden_names",
     "identify_with_hidden",
     "not_needed",
-    "wanted_names",
     "with_hidden",
 ]
 
@@ -129,42 +127,6 @@ def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
             f"{short(hidden)}. More than that no record of a few states tells."
         )
     return names
-
-
-def wanted_names(hidden: Any) -> tuple[str, ...]:
-    """The names that a user gives to hidden states; none where only their number is given."""
-    names = (
-        (hidden,) if isinstance(hidden, str) else hidden if isinstance(hidden, (Sequence, Mapping)) else ()
-    )
-    return tuple(name for name in names if isinstance(name, str))
-
-
-def hidden_beside(readouts: Readouts, hidden: Any, data: Trajectory) -> Any:
-    """`hidden` of `identify` with the states that read-outs do not determine; an error where they clash."""
-    inputs = [name for name in readouts.named if name in data.inputs]
-    if inputs:
-        raise DataError(
-            f"identify: a formula of `observe` names {inputs[0]}, which is an input of the data. Read-outs "
-            "are combinations of states."
-        )
-    own = readouts.hidden
-    if not own:
-        return hidden
-    if hidden == "auto":
-        raise DataError(
-            f'identify: the read-outs leave {listed(own)} hidden, and hidden="auto" would leave their number '
-            "open. Give `hidden` a number of further states or leave it out."
-        )
-    if isinstance(hidden, Mapping):
-        missing = [name for name in own if name not in hidden]
-        if missing:
-            raise DataError(
-                f"identify: the read-outs leave {listed(own)} hidden, and `hidden` has no formula of the "
-                f"first values of {listed(missing)}."
-            )
-        return hidden
-    more = hidden_names(hidden, data) if hidden else ()
-    return tuple(dict.fromkeys((*own, *more)))
 
 
 def auto_names(like: Trajectory) -> Iterator[tuple[str, ...]]:

@@ -17,18 +17,16 @@ from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance,
 from cindy.errors import CindyError, DataError, NoModelError
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
-from cindy.model import Model, Readouts, run_names, with_inputs
+from cindy.model import Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.hidden import (
     Discovery,
     auto_names,
     criterion_without,
-    hidden_beside,
     hidden_names,
     identify_with_hidden,
     not_needed,
-    wanted_names,
     with_hidden,
 )
 from cindy.pipeline.judgement import beside_positions, judged, refusals_told
@@ -37,6 +35,7 @@ from cindy.pipeline.measured import check_settings, model_of, settled
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.passes import NEAR
 from cindy.pipeline.rare_states import with_rare_state
+from cindy.pipeline.readouts import identify_readouts
 from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request, Stages
 from cindy.pipeline.shortcuts import Settings
@@ -98,7 +97,7 @@ def identify(
     passes: None: denoise the states if the problem is small enough; 1: never; 2: always
     known: formulas of equations that are known, by state: {"q": "v"}
     hidden: states that nobody measured: how many, their names, "auto", or formulas of their first values
-    observe: what columns measure, as linear combinations of states: {"total": "S + ES"}
+    observe: what columns measure, {"total": "S + ES"}; {"speed": "mean(v, 0.4)"}: over the last 0.4
     least: "best": a model even where none is better than chance, marked by the finding `not-significant`
 
     >>> import cindy
@@ -178,12 +177,8 @@ class _Asked:
                 "identify: `observe` needs the data in memory, and these are loaded in parts. "
                 "Read them without lazy=True."
             )
-        readouts = Readouts.of(observe, data[0].states, wanted_names(hidden))
-        hidden = hidden_beside(readouts, hidden, data[0])
-        model = self.of_trajectories(readouts.of_data(data), passes, hire, hidden)
-        findings = (*model.findings, *readouts.findings())
-        return replace(
-            model, findings=findings, settings={**model.settings, "observe": dict(readouts.formulas)}
+        return identify_readouts(
+            data, observe, hidden, lambda states, w: self.of_trajectories(states, passes, hire, w)
         )
 
     def of_trajectories(
