@@ -187,12 +187,23 @@ def test_means_over_an_exposure_are_undone():
     assert "long-exposure" not in {one.code for one in model.findings}
 
 
+def test_means_need_fitted_states_and_fields_have_no_read_outs():
+    observe = {"position": "x", "speed": "mean(v, 0.4)"}
+    for how in ({"passes": 1}, {"formulation": "differential"}, {"formulation": "discrete"}):
+        with pytest.raises(cindy.DataError, match="undone along fitted states"):
+            cindy.identify(exposed(), cindy.Polynomial(1), observe=observe, **how)
+    axis = np.linspace(0, 1, 20)
+    field = cindy.Field(u=np.outer(axis, axis), x=axis, t=axis)
+    with pytest.raises(cindy.DataError, match="`observe` is for trajectories"):
+        cindy.identify(field, "pde:2,2", observe={"u": "a"})
+
+
 @pytest.mark.parametrize(
     ("hidden", "said"),
     [
         ("auto", "would leave their number open"),
         ({"other": "total"}, "no formula of the first values of B"),
-        (5, "at most 5 states"),
+        (5, "one to 5 states"),
         ("total", "has the name of a state"),
     ],
 )

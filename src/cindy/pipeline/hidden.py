@@ -28,7 +28,7 @@ from scipy.sparse import coo_array, csr_array, vstack
 
 from cindy._arrays import Floats
 from cindy._check import short
-from cindy.basis import listed
+from cindy.basis import TIME, listed
 from cindy.data import Trajectory, noise_variance
 from cindy.errors import DataError
 from cindy.findings import Finding
@@ -97,9 +97,7 @@ class Discovery:
 
 def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
     """The names of the hidden states that a user asks for; an error says what cannot be."""
-    if hidden is None or hidden is False or (isinstance(hidden, int) and hidden == 0):
-        return ()
-    if isinstance(hidden, bool) or not isinstance(hidden, (int, str, Sequence, Mapping)):
+    if isinstance(hidden, (bool, bytes)) or not isinstance(hidden, (int, str, Sequence, Mapping)):
         raise DataError(
             f'identify: `hidden` must be a number of states, their names or "auto", but is {short(hidden)}.'
         )
@@ -116,15 +114,14 @@ def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str) or not name.isidentifier():
             raise DataError(f"identify: a hidden state must have a name such as w, but {name!r} is none.")
-        if name in like.variables:
-            kind = "a state" if name in like.states else "an input"
-            raise DataError(
-                f'identify: the hidden state "{name}" has the name of {kind} of the data. Rename it.'
-            )
+        if name in (*like.variables, TIME):
+            kind = "a state of the data" if name in like.states else "an input of the data"
+            kind = kind if name in like.variables else "the time"
+            raise DataError(f'identify: the hidden state "{name}" has the name of {kind}. Rename it.')
     if not 1 <= len(names) <= _MOST or len(set(names)) < len(names):
         raise DataError(
-            f"identify: `hidden` must be at most {_MOST} states with names of their own, but is "
-            f"{short(hidden)}. More than that no record of a few states tells."
+            f"identify: `hidden` must be one to {_MOST} states with names of their own, but is "
+            f"{short(hidden)}. More than {_MOST} no record of a few states tells."
         )
     return names
 
@@ -169,6 +166,12 @@ def identify_with_hidden(
     else:
         given = _fixed(options.rows)
         starts = starts_in_gauges(motion, names, np.sqrt(noise), given)[: _STARTS * len(names)]
+    if not starts:
+        raise DataError(
+            f"identify: no term that may stand in the equation of a measured state holds {listed(names)}, "
+            "alone or times a state, and so the data cannot tell of it. Give a basis or constraints that "
+            "leave such a term."
+        )
     for start in starts:
         here, found = _searched(motion, options, start, noise)
         if len(names) > 1 and found is not None:

@@ -113,7 +113,7 @@ def identify(
     how = (constraints, radius, tol, max_iter, callback, seed, blocks, device, Stages(progress), least)
     asked = _Asked(settings, equations, *how)
     if is_fields(trajectories):
-        return asked.of_fields(trajectories, settings.formulation if formulation else None, hidden)
+        return asked.of_fields(trajectories, settings.formulation if formulation else None, hidden, observe)
     hire = partial(workers, executor, processes, where="identify")
     return asked.of_readouts(trajectories, observe, passes, hire, hidden)
 
@@ -156,8 +156,10 @@ class _Asked:
             least=self.least,
         )
 
-    def of_fields(self, fields: Any, form: Formulation | None, hidden: Any) -> Model:
+    def of_fields(self, fields: Any, form: Formulation | None, hidden: Any, observe: Any) -> Model:
         self.equations.refuse_fields()
+        if observe is not None:
+            raise DataError("identify: `observe` is for trajectories, and these data are fields.")
         if hidden:
             raise DataError(
                 "identify: hidden states are found along trajectories, and these data are fields."
@@ -169,6 +171,8 @@ class _Asked:
         self, measured: Any, observe: Mapping[str, str] | None, passes: int | None, hire: Any, hidden: Any
     ) -> Model:
         """The model of trajectories whose columns measure states, or combinations of them."""
+        if hidden is None or isinstance(hidden, np.integer):
+            hidden = int(hidden or 0)
         if observe is None:
             return self.of_trajectories(measured, passes, hire, hidden)
         data = as_source(measured).whole
@@ -177,8 +181,14 @@ class _Asked:
                 "identify: `observe` needs the data in memory, and these are loaded in parts. "
                 "Read them without lazy=True."
             )
+        form = self.settings.formulation
+        fitted = passes != 1 and isinstance(form, Formulation) and form.leaves_noise and not form.discrete
         return identify_readouts(
-            data, observe, hidden, lambda states, w: self.of_trajectories(states, passes, hire, w)
+            data,
+            observe,
+            hidden,
+            lambda states, w: self.of_trajectories(states, passes, hire, w),
+            fitted=fitted,
         )
 
     def of_trajectories(

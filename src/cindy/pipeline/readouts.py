@@ -50,13 +50,23 @@ _AVERAGES = _Averages()
 
 
 def identify_readouts(
-    data: list[Trajectory], observe: Any, hidden: Any, identify: Callable[[list[Trajectory], Any], Model]
+    data: list[Trajectory],
+    observe: Any,
+    hidden: Any,
+    identify: Callable[[list[Trajectory], Any], Model],
+    *,
+    fitted: bool,
 ) -> Model:
     """The model of what columns measure.
 
-    identify: the model of trajectories of states, some of which are hidden
+    identify: the model of trajectories of states, some of which are hidden; fitted: whether it fits states
     """
     readouts = Readouts.of(observe, data[0].states, _wanted(hidden))
+    if any(readouts.exposure) and not fitted:
+        raise DataError(
+            "identify: means over an exposure are undone along fitted states. Use Integral(), and leave "
+            "`passes` out."
+        )
     hidden = _beside(readouts, hidden, data[0])
     columns = readouts.aligned(data)
     model = identify(readouts.of_aligned(columns), hidden)
@@ -78,8 +88,8 @@ def _without_averages(
     """The model of the values in the middle of exposures, and the last change in units of the noise."""
     if not model.denoised:
         raise DataError(
-            "identify: means over an exposure are undone along fitted states, and this model has none. Use "
-            "Integral(), and leave `passes` out."
+            "identify: means over an exposure are undone along fitted states, and these data are too many "
+            "for that, or too short. Give passes=2, or fewer terms."
         )
     columns, change = measured, np.inf
     noise = np.array([_noise(measured, j) for j in range(len(readouts.formulas))])
