@@ -68,13 +68,29 @@ def test_sensors_of_one_state_may_report_at_different_instants():
     np.testing.assert_allclose(states.x[:, 1], expected + (y - x))
 
 
-def test_read_outs_that_are_never_there_together_are_told():
-    columns = np.column_stack(
-        [np.where(np.arange(6) % 2, np.nan, 1.0), np.where(np.arange(6) % 2, 2.0, np.nan)]
-    )
-    data = cindy.Trajectory(0.1, columns, ("x", "total"))
-    with pytest.raises(cindy.DataError, match="no sample has the read-outs that determine the state y"):
-        cindy.identify(data, cindy.Polynomial(1), observe={"total": "x + y"})
+def test_read_outs_that_are_never_there_together_give_the_law_of_what_they_measure(tmp_path):
+    """The sum and the prey in turns: a law of both columns, in which y = total − x."""
+    data = measured()
+    x = np.column_stack([data.x.sum(axis=1), data.x[:, 0]])
+    x[::2, 0], x[1::2, 1] = np.nan, np.nan
+    turns = cindy.Trajectory(data.t, x, ("total", "x"))
+    model = cindy.identify(turns, cindy.Polynomial(2), observe={"total": "x + y"})
+    assert model.states == ("total", "x")
+    [said] = [one for one in model.findings if one.code == "separate-readouts"]
+    assert said.values["follow"] == {"y": "total - x"}
+    # x' = x − x y / 2 and y' = x y / 2 − y
+    coef = {(model.terms[i], model.states[j]): model.coef[i, j] for i, j in np.argwhere(model.coef)}
+    wanted = {
+        ("x", "x"): 1,
+        ("total x", "x"): -0.5,
+        ("x^2", "x"): 0.5,
+        ("x", "total"): 2,
+        ("total", "total"): -1,
+    }
+    assert coef.keys() == wanted.keys()
+    assert all(abs(coef[name] - wanted[name]) < 0.05 for name in wanted)
+    model.save(tmp_path / "model.json")
+    assert cindy.load(tmp_path / "model.json").score(turns, kind="trajectory") > 0.99
 
 
 def test_a_rate_is_measured_beside_its_position():

@@ -6,7 +6,8 @@
    the data until all rows are combinations of them, H = A Z. Z is the identity where H determines all.
 3. The coordinates of a sample follow from the read-outs that it has, c = A⁺ y with the rows of A that are
    there: two sensors of one state are averaged, and which sensors report may differ from sample to sample. A
-   coordinate that these do not determine is missing there.
+   coordinate that these do not determine is missing there. Where sensors report at times of their own few
+   samples determine anything but what a sensor measures; then c are columns, and states follow from them.
 4. Directions of x that no row sees are hidden states: for each a state is named whose unit vector completes Z
    to an invertible matrix. With S + ES and P measured, the law is that of total = S + ES, P and a hidden ES;
    S = total − ES follows. What data leave open of a hidden state is said in `pipeline/hidden.py`.
@@ -38,6 +39,8 @@ __all__ = ["Readouts", "as_states"]
 _NAME = re.compile(r"[^\W\d]\w*")
 _MEAN = re.compile(r"\s*mean\((.*?)(?:,([^,()]*))?\)\s*")
 _NUMBER = re.compile(r"\b\d+(\.\d*)?([eE][-+]?\d+)?")
+_TOGETHER = 0.5
+"""Of the samples in which a read-out of a state reports: below, sensors have clocks of their own."""
 _DETERMINED = 1e-9
 """Of a state: what rounding may leave of it in H⁺ H."""
 
@@ -103,8 +106,41 @@ class Readouts:
             name: _sum(every, row) for name, row in zip(self.named, inverse, strict=True) if name not in every
         }
 
+    def apart(self, data: Sequence[Trajectory]) -> bool:
+        """Whether sensors report at times of their own, so that few samples determine a state.
+
+        data: columns at the middle of their exposures
+        """
+        seen = np.concatenate([np.isfinite(one.x) for one in data])
+        told = np.concatenate([np.isfinite(self._states(one.x)) for one in data])
+        reported = np.stack([seen[:, row != 0].any(axis=1) for row in self.matrix.T], axis=1)
+        return bool(np.any(told.sum(axis=0) < _TOGETHER * reported.sum(axis=0)))
+
+    def in_columns(self) -> Readouts:
+        """The same with columns as the states: what each sensor measures has a clock of its own.
+
+        A law of the states is one of the columns, in other coordinates.
+        """
+        columns = tuple(self.formulas)
+        rows = self.matrix @ self.coordinates
+        states, coordinates = _independent(columns, rows, (), np.zeros((0, len(self.named))))
+        parts = np.linalg.lstsq(coordinates.T, rows.T, rcond=None)[0].T
+        parts[np.abs(parts) < _DETERMINED * np.abs(parts).max()] = 0.0
+        formulas = {}
+        for column, row, seconds in zip(columns, parts, self.exposure, strict=True):
+            inner = _sum(states, row)
+            formulas[column] = f"mean({inner}, {seconds!r})" if seconds else inner
+        return replace(self, formulas=formulas, states=states, coordinates=coordinates, matrix=parts)
+
     def findings(self) -> Iterator[Finding]:
         """What to say of a model that was identified from these columns."""
+        if not self.hidden and self.follow:
+            follow = ", ".join(f"{state} is {formula}" for state, formula in self.follow.items())
+            message = (
+                f"The sensors report at times of their own, and few samples have what determines all states. "
+                f"The equations are those of {listed(self.states)}, which were measured; {follow}."
+            )
+            yield Finding("separate-readouts", message, {"told": list(self.states), "follow": self.follow})
         if self.hidden:
             follow = "".join(f" {state} is {formula}." for state, formula in self.follow.items())
             message = (
@@ -227,15 +263,21 @@ def _check_names(
 
 
 def _told(columns: tuple[str, ...], named: tuple[str, ...], matrix: Floats) -> tuple[tuple[str, ...], Floats]:
-    """Names of the coordinates that read-outs tell, and Z."""
+    """Names of the coordinates that read-outs tell, and Z: states first, columns for what else there is."""
     unit = np.eye(len(named))
     told = np.flatnonzero(np.linalg.norm(unit - np.linalg.pinv(matrix) @ matrix, axis=0) < _DETERMINED)
-    names, rows = [named[j] for j in told], [unit[j] for j in told]
+    return _independent(columns, matrix, tuple(named[j] for j in told), unit[told])
+
+
+def _independent(
+    columns: tuple[str, ...], matrix: Floats, names: tuple[str, ...], rows: Floats
+) -> tuple[tuple[str, ...], Floats]:
+    """The rows and their names with those of a matrix that are no combinations of the ones before."""
     for column, row in zip(columns, matrix, strict=True):
-        if np.linalg.matrix_rank(np.array([*rows, row])) > len(rows):
-            names.append(column)
-            rows.append(row)
-    return tuple(names), np.array(rows)
+        longer = np.concatenate([rows, row[None]])
+        if np.linalg.matrix_rank(longer) > len(rows):
+            names, rows = (*names, column), longer
+    return names, rows
 
 
 def _completing(rows: Floats, named: tuple[str, ...], candidates: Iterable[str]) -> tuple[str, ...]:

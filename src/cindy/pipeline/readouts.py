@@ -69,6 +69,8 @@ def identify_readouts(
         )
     hidden = _beside(readouts, hidden, data[0])
     columns = readouts.aligned(data)
+    if readouts.apart(columns):
+        readouts = readouts.in_columns()
     model = identify(readouts.of_aligned(columns), hidden)
     findings: list[Finding] = []
     if any(readouts.exposure):
