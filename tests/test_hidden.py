@@ -1,5 +1,7 @@
 """States that nobody measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -7,6 +9,7 @@ from scipy.integrate import solve_ivp
 import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
 from cindy.data import as_source
+from cindy.pipeline.hidden import with_forecasts
 from cindy.pipeline.rare_states import _guesses, _rare_state
 from cindy.pipeline.request import Pieces, Request
 
@@ -83,6 +86,14 @@ def test_data_without_the_hidden_state_are_smoothed_and_compared(model, position
     assert score == pytest.approx(1 / 1.04, abs=0.01)
     with pytest.raises(DataError, match="`smooth` estimates it"):
         loaded.simulate([0.5], T)
+
+
+def test_a_law_that_does_not_predict_from_the_beginnings_is_told(model, positions):
+    assert "not-forecast" not in codes(model)
+    slower = replace(model, coef=model.coef * [[1, 1], [1, 0.7], [1, 1], [1, 1], [1, 1], [1, 1]], fitted=None)
+    told = [one for one in with_forecasts(slower, positions).findings if one.code == "not-forecast"]
+    assert len(told) == 1
+    assert told[0].values["explained"] < 0.95
 
 
 def test_first_values_by_a_formula_keep_the_unit_that_a_known_equation_gives(positions, tmp_path):

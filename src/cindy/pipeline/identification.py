@@ -27,6 +27,7 @@ from cindy.pipeline.hidden import (
     hidden_names,
     identify_with_hidden,
     not_needed,
+    with_forecasts,
     with_hidden,
 )
 from cindy.pipeline.judgement import beside_positions, judged, refusals_told
@@ -252,7 +253,7 @@ class _Asked:
         if not auto and not formulas and len(names) > 1:
             best = self._last_judged(measured, names, passes, best)
         model = _told(best.told(gain), request.pieces.source, self.constraints, passes, self.device)
-        return _compared(model, best.data, self.seed, self.stages)
+        return with_forecasts(_compared(model, best.data, self.seed, self.stages), measured)
 
     def _last_judged(
         self, measured: list[Trajectory], names: tuple[str, ...], passes: int | None, found: Discovery
