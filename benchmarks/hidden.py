@@ -62,6 +62,7 @@ _DOUBTS = {
     "hidden-not-needed",
     "large-residuals",
     "not-explained",
+    "not-forecast",
     "not-predictive",
     "unexplained-motion",
     "not-significant",

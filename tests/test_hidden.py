@@ -1,5 +1,7 @@
 """States that nobody measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -7,6 +9,7 @@ from scipy.integrate import solve_ivp
 import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
 from cindy.data import as_source
+from cindy.pipeline.hidden import with_forecasts
 from cindy.pipeline.rare_states import _guesses, _rare_state
 from cindy.pipeline.request import Pieces, Request
 
@@ -77,6 +80,20 @@ def test_data_without_the_hidden_state_are_smoothed_and_compared(model, position
     [found] = loaded.smooth(Trajectory(T, fresh[:, :1], ("q",)))
     np.testing.assert_allclose(found.x, next(runs(oscillator, [[0.5, 1.0]], noise=0)), atol=0.03)
     assert loaded.score(positions) > 0.99
+    # The noise of what was measured counts, and the hidden state, of which only estimates exist, does not.
+    noisy = next(runs(oscillator, [[0.5, 1.0]], noise=0.2, seed=5))
+    score = loaded.score(Trajectory(T, noisy[:, :1], ("q",)), kind="trajectory")
+    assert score == pytest.approx(1 / 1.04, abs=0.01)
+    with pytest.raises(DataError, match="`smooth` estimates it"):
+        loaded.simulate([0.5], T)
+
+
+def test_a_law_that_does_not_predict_from_the_beginnings_is_told(model, positions):
+    assert "not-forecast" not in codes(model)
+    slower = replace(model, coef=model.coef * [[1, 1], [1, 0.7], [1, 1], [1, 1], [1, 1], [1, 1]], fitted=None)
+    told = [one for one in with_forecasts(slower, positions).findings if one.code == "not-forecast"]
+    assert len(told) == 1
+    assert told[0].values["explained"] < 0.95
 
 
 def test_first_values_by_a_formula_keep_the_unit_that_a_known_equation_gives(positions, tmp_path):
@@ -183,8 +200,14 @@ def test_fields_have_no_hidden_states():
     ("options", "message"),
     [
         ({"hidden": "q"}, 'hidden state "q" has the name of a state'),
-        ({"hidden": 6}, "at most 5 states with names of their own"),
-        ({"hidden": ("a", "a")}, "at most 5 states with names of their own"),
+        ({"hidden": "t"}, 'hidden state "t" has the name of the time'),
+        ({"hidden": 6}, "one to 5 states with names of their own"),
+        ({"hidden": -1}, "one to 5 states with names of their own"),
+        ({"hidden": ()}, "one to 5 states with names of their own"),
+        ({"hidden": ("a", "a")}, "one to 5 states with names of their own"),
+        ({"hidden": b"w"}, "`hidden` must be a number"),
+        ({"hidden": 1, "constraints": [cindy.fix("q", term, 0) for term in ("w", "q w")]}, "no term"),
+        ({"hidden": {"v": "1"}}, "first values in `hidden` cannot be worked out"),
         ({"hidden": 1.5}, "`hidden` must be a number"),
         ({"hidden": "a b"}, "must have a name such as w"),
         ({"hidden": {"v": 2}}, "must be a formula in the measured states and their rates"),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import cindy
 from cindy.model import Readouts
@@ -67,13 +68,29 @@ def test_sensors_of_one_state_may_report_at_different_instants():
     np.testing.assert_allclose(states.x[:, 1], expected + (y - x))
 
 
-def test_read_outs_that_are_never_there_together_are_told():
-    columns = np.column_stack(
-        [np.where(np.arange(6) % 2, np.nan, 1.0), np.where(np.arange(6) % 2, 2.0, np.nan)]
-    )
-    data = cindy.Trajectory(0.1, columns, ("x", "total"))
-    with pytest.raises(cindy.DataError, match="no sample has the read-outs that determine the state y"):
-        cindy.identify(data, cindy.Polynomial(1), observe={"total": "x + y"})
+def test_read_outs_that_are_never_there_together_give_the_law_of_what_they_measure(tmp_path):
+    """The sum and the prey in turns: a law of both columns, in which y = total − x."""
+    data = measured()
+    x = np.column_stack([data.x.sum(axis=1), data.x[:, 0]])
+    x[::2, 0], x[1::2, 1] = np.nan, np.nan
+    turns = cindy.Trajectory(data.t, x, ("total", "x"))
+    model = cindy.identify(turns, cindy.Polynomial(2), observe={"total": "x + y"})
+    assert model.states == ("total", "x")
+    [said] = [one for one in model.findings if one.code == "separate-readouts"]
+    assert said.values["follow"] == {"y": "total - x"}
+    # x' = x − x y / 2 and y' = x y / 2 − y
+    coef = {(model.terms[i], model.states[j]): model.coef[i, j] for i, j in np.argwhere(model.coef)}
+    wanted = {
+        ("x", "x"): 1,
+        ("total x", "x"): -0.5,
+        ("x^2", "x"): 0.5,
+        ("x", "total"): 2,
+        ("total", "total"): -1,
+    }
+    assert coef.keys() == wanted.keys()
+    assert all(abs(coef[name] - wanted[name]) < 0.05 for name in wanted)
+    model.save(tmp_path / "model.json")
+    assert cindy.load(tmp_path / "model.json").score(turns, kind="trajectory") > 0.99
 
 
 def test_a_rate_is_measured_beside_its_position():
@@ -90,12 +107,122 @@ def test_a_rate_is_measured_beside_its_position():
     ("observe", "said"),
     [
         ({"nobody": "x"}, "nobody"),
-        ({"x": "a + b", "y": "a + b + c"}, "combination"),
         ({"x": "a^2"}, "linear combination"),
+        ({"x": "a + 1"}, "linear combination"),
+        ({"x": "a +"}, "a +"),
+        ({"x": ""}, "formula"),
+        ({"x": "0*a"}, "depends on no variable"),
+        ({"x": "a - a"}, "zero for all states"),
+        ({"x": "2*x"}, "Give the column another name"),
+        ({"x": "a + force"}, "force, which is an input"),
+        ({"x": "mean(a)"}, "needs a time"),
+        ({"x": "mean(a, b)"}, "needs a time"),
+        ({"x": "mean(a, -1)"}, "needs a time"),
+        ({"x": "mean(x, 0.1)"}, "Give the column another name"),
+        ({"x": 3}, "formulas by column"),
+        ({3: "x"}, "names the column 3"),
         ("x + y", "formulas by column"),
     ],
 )
 def test_a_bad_read_out_is_told_in_a_sentence(observe, said):
-    data = cindy.Trajectory(0.1, np.random.default_rng(0).standard_normal((50, 2)), ("x", "y"))
+    values = np.random.default_rng(0).standard_normal((50, 3))
+    data = cindy.Trajectory(0.1, values[:, :2], ("x", "y"), u=values[:, 2], inputs=("force",))
     with pytest.raises(cindy.CindyError, match=said):
         cindy.identify(data, cindy.Polynomial(1), observe=observe)
+
+
+def test_columns_that_no_read_out_resolves_are_coordinates_of_what_is_told():
+    """x is told, b + c is told by two sensors, and c stands for what nobody sees."""
+    readouts = Readouts.of({"one": "x", "two": "x + b + c", "three": "2*b + 2*c"}, ("one", "two", "three"))
+    assert readouts.states == ("x", "two")
+    assert readouts.hidden == ("c",)
+    assert readouts.follow == {"b": "-x + two - c"}
+    assert Readouts.of({"s": "b + c"}, ("s",), wanted=("b",)).hidden == ("b",)
+    x, b, c = np.random.default_rng(0).standard_normal((3, 20))
+    data = cindy.Trajectory(1.0, np.column_stack([x, x + b + c, 2 * b + 2 * c]), ("one", "two", "three"))
+    [told] = readouts.of_data([data])
+    np.testing.assert_allclose(told.x, np.column_stack([x, x + b + c]), atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def doses():
+    """A drug in the gut and in the blood, G' = −2 G and B' = 2 G − B, of which the sum is measured."""
+    t, rng = np.linspace(0, 5, 200), np.random.default_rng(0)
+    data = []
+    for gut, blood in [(1.0, 0.0), (0.3, 1.0), (2.0, 0.5)]:
+        total = gut * (2 * np.exp(-t) - np.exp(-2 * t)) + blood * np.exp(-t)
+        data.append(cindy.Trajectory(t, total + 0.003 * rng.standard_normal(200), ("total",)))
+    return data
+
+
+def test_a_sum_alone_gives_its_law_with_a_hidden_state(doses, tmp_path):
+    """total'' = −3 total' − 2 total, whichever of its two parts is called hidden."""
+    basis = cindy.Polynomial(1, bias=False)
+    model = cindy.identify(doses, basis, observe={"total": "G + B"})
+    assert model.states == ("total", "B")
+    assert model.hidden == ("B",)
+    (change, rate) = model.coef[:, 0], model.coef[:, 1]
+    trace, determinant = change[0] + rate[1], change[0] * rate[1] - change[1] * rate[0]
+    assert abs(trace + 3) < 0.15
+    assert abs(determinant - 2) < 0.15
+    [said] = [one for one in model.findings if one.code == "partial-readouts"]
+    assert said.values == {"told": ["total"], "hidden": ["B"], "follow": {"G": "total - B"}}
+    model.save(tmp_path / "model.json")
+    again = cindy.load(tmp_path / "model.json")
+    assert again.smooth(doses)[0].states == ("total", "B")
+    assert again.score(doses, kind="trajectory") > 0.99
+
+
+def exposed():
+    """A van der Pol oscillator; x read at instants, v as the mean over the last 0.4."""
+    fine = np.arange(8001) * 0.0025
+    x = solve_ivp(
+        lambda _, x: [x[1], 1.5 * (1 - x[0] ** 2) * x[1] - x[0]],
+        (0, 20),
+        [1.0, 0.0],
+        t_eval=fine,
+        rtol=1e-9,
+        atol=1e-10,
+    ).y
+    total = np.append(0.0, np.cumsum((x[1, 1:] + x[1, :-1]) / 2) * 0.0025)
+    at = np.arange(160, 8000, 40)
+    y = np.column_stack([x[0, at], (total[at] - total[at - 160]) / 0.4])
+    y += 0.01 * y.std(axis=0) * np.random.default_rng(3).standard_normal(y.shape)
+    return cindy.Trajectory(fine[at], y, ("position", "speed"))
+
+
+def test_means_over_an_exposure_are_undone():
+    """Taken for values, the means give false terms in both equations."""
+    observe = {"position": "x", "speed": "mean(v, 0.4)"}
+    model = cindy.identify(exposed(), cindy.Polynomial(3), observe=observe)
+    wanted = {("v", "x"): 1, ("x", "v"): -1, ("v", "v"): 1.5, ("x^2 v", "v"): -1.5}
+    found = {(model.terms[i], model.states[j]): (i, j) for i, j in np.argwhere(model.coef)}
+    assert found.keys() == wanted.keys()
+    for name, (i, j) in found.items():
+        assert abs(model.coef[i, j] - wanted[name]) < 4 * model.coef_error[i, j] + 0.002
+    assert "long-exposure" not in {one.code for one in model.findings}
+
+
+def test_means_need_fitted_states_and_fields_have_no_read_outs():
+    observe = {"position": "x", "speed": "mean(v, 0.4)"}
+    for how in ({"passes": 1}, {"formulation": "differential"}, {"formulation": "discrete"}):
+        with pytest.raises(cindy.DataError, match="undone along fitted states"):
+            cindy.identify(exposed(), cindy.Polynomial(1), observe=observe, **how)
+    axis = np.linspace(0, 1, 20)
+    field = cindy.Field(u=np.outer(axis, axis), x=axis, t=axis)
+    with pytest.raises(cindy.DataError, match="`observe` is for trajectories"):
+        cindy.identify(field, "pde:2,2", observe={"u": "a"})
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [
+        ("auto", "would leave their number open"),
+        ({"other": "total"}, "no formula of the first values of B"),
+        (5, "one to 5 states"),
+        ("total", "has the name of a state"),
+    ],
+)
+def test_hidden_states_beside_partial_read_outs_are_told_in_a_sentence(doses, hidden, said):
+    with pytest.raises(cindy.DataError, match=said):
+        cindy.identify(doses, cindy.Polynomial(1), observe={"total": "G + B"}, hidden=hidden)

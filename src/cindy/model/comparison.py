@@ -21,7 +21,8 @@ from cindy.least_squares import LeastSquares
 from cindy.model.denoised import completed, matched
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
-from cindy.model.matching import as_states, inside_domain
+from cindy.model.matching import inside_domain
+from cindy.model.readouts import as_states
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions
 from cindy.summary import accumulate
@@ -323,6 +324,10 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
     seen, modelled = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     if readouts is not None:
         seen, modelled = (readouts.columns_of(model.states, values) for values in (seen, modelled))
+    else:
+        # Estimates of what nobody measured follow the model, and say nothing of the data.
+        told = [k for k, s in enumerate(model.states) if s in measured[0].states or s not in model.hidden]
+        seen, modelled = seen[:, told], modelled[:, told]
     return _determination(seen, modelled, centred=centred)
 
 

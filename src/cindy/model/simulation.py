@@ -367,7 +367,8 @@ def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike 
         expected = f"{d} values ({', '.join(model.states)})" + (
             f", with as many in v0, or {2 * d}" * (model.order == 2)
         )
-        raise DataError(f"simulate: x0 must have {expected}, but there are {len(start)} in all.")
+        hint = f" {', '.join(model.hidden)}: `smooth` estimates it from data." if model.hidden else ""
+        raise DataError(f"simulate: x0 must have {expected}, but there are {len(start)} in all.{hint}")
     return start
 
 

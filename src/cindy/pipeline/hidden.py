@@ -28,9 +28,9 @@ from scipy.sparse import coo_array, csr_array, vstack
 
 from cindy._arrays import Floats
 from cindy._check import short
-from cindy.basis import listed
-from cindy.data import Trajectory, noise_variance
-from cindy.errors import DataError
+from cindy.basis import TIME, listed
+from cindy.data import Trajectory, noise_variance, spread_over
+from cindy.errors import CindyError, DataError
 from cindy.findings import Finding
 from cindy.least_squares import Rows, lengths
 from cindy.model import Model
@@ -51,6 +51,7 @@ __all__ = [
     "hidden_names",
     "identify_with_hidden",
     "not_needed",
+    "with_forecasts",
     "with_hidden",
 ]
 
@@ -67,6 +68,26 @@ _HELD = 0.3
 """Of the spread of the first w: the root of the variance that its entries have, before `MISSING`."""
 _DEPENDENT = 1e-6
 """Of the largest singular value of the unit columns of a law: below, data do not tell its terms apart."""
+
+
+@dataclass(frozen=True)
+class _Forecasts:
+    """How a law with hidden states is tried on the data that it was found from."""
+
+    runs: int = 3
+    each: int = 3
+    """Runs, and stretches of each: a bound on work."""
+    share: float = 0.5
+    """Of the time over which solutions from states fitted to all samples follow the data. States fitted to
+    the beginning alone are worse, and chaos makes more of it."""
+    least: int = 50
+    """Samples of a stretch, of which the first fifth tells the states."""
+    enough: float = 0.95
+    """R² of the median stretch, over what noise leaves of it; right laws have 0.98 and more at 5 % noise
+    (benchmark: hidden)."""
+
+
+_FORECASTS = _Forecasts()
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +118,7 @@ class Discovery:
 
 def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
     """The names of the hidden states that a user asks for; an error says what cannot be."""
-    if hidden is None or hidden is False or (isinstance(hidden, int) and hidden == 0):
-        return ()
-    if isinstance(hidden, bool) or not isinstance(hidden, (int, str, Sequence, Mapping)):
+    if isinstance(hidden, (bool, bytes)) or not isinstance(hidden, (int, str, Sequence, Mapping)):
         raise DataError(
             f'identify: `hidden` must be a number of states, their names or "auto", but is {short(hidden)}.'
         )
@@ -116,15 +135,14 @@ def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str) or not name.isidentifier():
             raise DataError(f"identify: a hidden state must have a name such as w, but {name!r} is none.")
-        if name in like.variables:
-            kind = "a state" if name in like.states else "an input"
-            raise DataError(
-                f'identify: the hidden state "{name}" has the name of {kind} of the data. Rename it.'
-            )
+        if name in (*like.variables, TIME):
+            kind = "a state of the data" if name in like.states else "an input of the data"
+            kind = kind if name in like.variables else "the time"
+            raise DataError(f'identify: the hidden state "{name}" has the name of {kind}. Rename it.')
     if not 1 <= len(names) <= _MOST or len(set(names)) < len(names):
         raise DataError(
-            f"identify: `hidden` must be at most {_MOST} states with names of their own, but is "
-            f"{short(hidden)}. More than that no record of a few states tells."
+            f"identify: `hidden` must be one to {_MOST} states with names of their own, but is "
+            f"{short(hidden)}. More than {_MOST} no record of a few states tells."
         )
     return names
 
@@ -169,6 +187,12 @@ def identify_with_hidden(
     else:
         given = _fixed(options.rows)
         starts = starts_in_gauges(motion, names, np.sqrt(noise), given)[: _STARTS * len(names)]
+    if not starts:
+        raise DataError(
+            f"identify: no term that may stand in the equation of a measured state holds {listed(names)}, "
+            "alone or times a state, and so the data cannot tell of it. Give a basis or constraints that "
+            "leave such a term."
+        )
     for start in starts:
         here, found = _searched(motion, options, start, noise)
         if len(names) > 1 and found is not None:
@@ -268,6 +292,50 @@ def not_needed(names: Sequence[str], gain: float) -> Finding:
         f"price of its terms. Leave {_them(names)} out."
     )
     return Finding("hidden-not-needed", message, {"state": ", ".join(names), "gain": gain})
+
+
+def with_forecasts(model: Model, measured: Sequence[Trajectory]) -> Model:
+    """The model that says so where it does not predict stretches of its own data from their beginnings.
+
+    Estimates of hidden states bend to all samples, those to be predicted included: a law that leaves no more
+    than noise need not predict. Here states are fitted to the first fifth of a stretch, and the solution from
+    there is compared with the whole.
+    """
+    whole = np.nanvar(np.concatenate([one.x for one in measured]), axis=0)
+    explained, length = [], 0
+    for one in spread_over(measured, _FORECASTS.runs):
+        step = float(np.median(np.diff(one.t)))
+        span = model.explained.get("span", np.inf) if model.explained else np.inf
+        length = max(int(min(_FORECASTS.share * span / step, len(one))), _FORECASTS.least)
+        for k in range(min(len(one) // length, _FORECASTS.each)):
+            explained.append(_predicted(model, one.part(k * length, (k + 1) * length), whole))
+    value = float(np.median(explained)) if explained else np.inf
+    noise = [model.noise[model.states.index(name)] for name in measured[0].states]
+    allowed = float(np.min(1.0 - np.minimum(np.square(noise) / np.where(whole > 0, whole, np.inf), 1.0)))
+    if value > _FORECASTS.enough * allowed:
+        return model
+    message = (
+        f"From the first fifth of {length} samples the equations predict the whole with R² = {value:.2g}, "
+        f"the median of {len(explained)} stretches of the data. So few samples do not tell "
+        f"{listed(model.hidden)} well enough, or the law is wrong: do not predict with it before you have "
+        "tried fresh data."
+    )
+    said = Finding("not-forecast", message, {"explained": value, "samples": length})
+    return replace(model, findings=(said, *model.findings))
+
+
+def _predicted(model: Model, stretch: Trajectory, whole: Floats) -> float:
+    """R² of the worst column along the solution from states that are fitted to the first fifth."""
+    try:
+        [begun] = model.smooth(stretch.part(0, len(stretch) // 5))
+        solved = model.simulate(begun.x[0], stretch.t, stretch.u)
+    except CindyError:
+        return -np.inf
+    if len(solved) < len(stretch):
+        return -np.inf
+    places = [model.states.index(name) for name in stretch.states]
+    left = np.nanmean((solved.x[:, places] - stretch.x) ** 2, axis=0)
+    return float(np.min(1.0 - np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0)))
 
 
 def _named(names: Sequence[str], one: str = "is", more: str = "are") -> str:

@@ -24,7 +24,7 @@ import numpy as np
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import Custom
-from cindy.errors import DataError
+from cindy.errors import CindyError, DataError
 from cindy.states import Motion, principal_motion, smoothed
 
 __all__ = ["Pin", "Start", "start_from_formulas", "starts_in_gauges"]
@@ -99,7 +99,12 @@ def start_from_formulas(motion: Motion, formulas: Mapping[str, str]) -> Start:
     d = motion.states - len(formulas)
     names = motion.variables[:d]
     variables = (*names, *(f"{name}'" for name in names), *motion.variables[motion.states :])
-    terms = Custom(dict(formulas))
+    try:
+        terms = Custom(dict(formulas))
+        terms.names(variables)
+    except CindyError as error:
+        said = str(error).removeprefix("Custom: ")
+        raise DataError(f"identify: the first values in `hidden` cannot be worked out: {said}") from error
     values = []
     for record, x, rates in zip(
         motion.records, *_smoothed(motion, [r.y[..., :d] for r in motion.records]), strict=True

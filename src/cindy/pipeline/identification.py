@@ -17,7 +17,7 @@ from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance,
 from cindy.errors import CindyError, DataError, NoModelError
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
-from cindy.model import Model, Readouts, run_names, with_inputs
+from cindy.model import Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.hidden import (
@@ -27,6 +27,7 @@ from cindy.pipeline.hidden import (
     hidden_names,
     identify_with_hidden,
     not_needed,
+    with_forecasts,
     with_hidden,
 )
 from cindy.pipeline.judgement import beside_positions, judged, refusals_told
@@ -35,6 +36,7 @@ from cindy.pipeline.measured import check_settings, model_of, settled
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.passes import NEAR
 from cindy.pipeline.rare_states import with_rare_state
+from cindy.pipeline.readouts import identify_readouts
 from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request, Stages
 from cindy.pipeline.shortcuts import Settings
@@ -96,7 +98,7 @@ def identify(
     passes: None: denoise the states if the problem is small enough; 1: never; 2: always
     known: formulas of equations that are known, by state: {"q": "v"}
     hidden: states that nobody measured: how many, their names, "auto", or formulas of their first values
-    observe: what columns measure, as linear combinations of states: {"total": "S + ES"}
+    observe: what columns measure, {"total": "S + ES"}; {"speed": "mean(v, 0.4)"}: over the last 0.4
     least: "best": a model even where none is better than chance, marked by the finding `not-significant`
 
     >>> import cindy
@@ -112,7 +114,7 @@ def identify(
     how = (constraints, radius, tol, max_iter, callback, seed, blocks, device, Stages(progress), least)
     asked = _Asked(settings, equations, *how)
     if is_fields(trajectories):
-        return asked.of_fields(trajectories, settings.formulation if formulation else None, hidden)
+        return asked.of_fields(trajectories, settings.formulation if formulation else None, hidden, observe)
     hire = partial(workers, executor, processes, where="identify")
     return asked.of_readouts(trajectories, observe, passes, hire, hidden)
 
@@ -155,8 +157,10 @@ class _Asked:
             least=self.least,
         )
 
-    def of_fields(self, fields: Any, form: Formulation | None, hidden: Any) -> Model:
+    def of_fields(self, fields: Any, form: Formulation | None, hidden: Any, observe: Any) -> Model:
         self.equations.refuse_fields()
+        if observe is not None:
+            raise DataError("identify: `observe` is for trajectories, and these data are fields.")
         if hidden:
             raise DataError(
                 "identify: hidden states are found along trajectories, and these data are fields."
@@ -168,6 +172,8 @@ class _Asked:
         self, measured: Any, observe: Mapping[str, str] | None, passes: int | None, hire: Any, hidden: Any
     ) -> Model:
         """The model of trajectories whose columns measure states, or combinations of them."""
+        if hidden is None or isinstance(hidden, np.integer):
+            hidden = int(hidden or 0)
         if observe is None:
             return self.of_trajectories(measured, passes, hire, hidden)
         data = as_source(measured).whole
@@ -176,16 +182,15 @@ class _Asked:
                 "identify: `observe` needs the data in memory, and these are loaded in parts. "
                 "Read them without lazy=True."
             )
-        readouts = Readouts.of(observe, data[0].states)
-        model = self.of_trajectories(readouts.of_data(data), passes, hire, hidden)
-        findings, formulas = model.findings, dict(readouts.formulas)
-        if readouts.shared:
-            message = (
-                "States were worked out from several read-outs and share their noise; the errors of the "
-                "coefficients take it for independent."
-            )
-            findings = (*findings, Finding("shared-readouts", message, {"observe": formulas}))
-        return replace(model, findings=findings, settings={**model.settings, "observe": formulas})
+        form = self.settings.formulation
+        fitted = passes != 1 and isinstance(form, Formulation) and form.leaves_noise and not form.discrete
+        return identify_readouts(
+            data,
+            observe,
+            hidden,
+            lambda states, w: self.of_trajectories(states, passes, hire, w),
+            fitted=fitted,
+        )
 
     def of_trajectories(
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any = 0
@@ -248,7 +253,7 @@ class _Asked:
         if not auto and not formulas and len(names) > 1:
             best = self._last_judged(measured, names, passes, best)
         model = _told(best.told(gain), request.pieces.source, self.constraints, passes, self.device)
-        return _compared(model, best.data, self.seed, self.stages)
+        return with_forecasts(_compared(model, best.data, self.seed, self.stages), measured)
 
     def _last_judged(
         self, measured: list[Trajectory], names: tuple[str, ...], passes: int | None, found: Discovery

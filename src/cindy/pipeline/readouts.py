@@ -1,0 +1,191 @@
+"""From columns that measure combinations of states, or their means over a time, to a model.
+
+Read-outs of any rank are states and hidden states before anything is searched (`model/readouts.py`). What is
+left is a sensor that reports the mean over an exposure of length e:
+
+    y_k = (1/e) ∫ x(t) dt over [t_k − e, t_k]  =  x(t_k − e/2) + e²/24 x''(t_k − e/2) + …
+
+1. Take the samples to the middle of their exposures, t_k − e/2. Sensors of different exposures then share no
+   instants, which the search does not need.
+2. Identify as usual. The states x̂ of that model lie between the true motion and its averages.
+3. Along x̂, a cubic spline through the states with the slopes that the equations give, work out by how much
+   the mean over an exposure differs from the value in its middle. Take that from the measurements. x̂ has
+   little noise, so that nothing amplifies the noise of the measurements, as deconvolution would.
+4. Repeat 2 and 3 until the measurements change by a small part of the noise. A motion of frequency ω
+   converges as the powers of 1 − sin(ωe/2)/(ωe/2), which is (ωe)²/24 for short exposures (Van Cittert's
+   iteration, Z. Phys. 69, 1931).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cindy._arrays import Floats
+from cindy.basis import listed
+from cindy.data import Trajectory, noise_variance
+from cindy.errors import DataError
+from cindy.findings import Finding
+from cindy.model import Model, Readouts
+from cindy.pipeline.hidden import hidden_names
+
+__all__ = ["identify_readouts"]
+
+
+@dataclass(frozen=True)
+class _Averages:
+    """When the measurements count as free of averaging."""
+
+    still: float = 0.02
+    """Of the noise: a change of the measurements that is none. With 0.1 coefficients of a van der Pol
+    oscillator, exposed for a twentieth of its period, are off by four standard errors, with 0.02 by two."""
+    most: int = 8
+    """Models, a bound on work: four are enough for a twentieth of a period."""
+
+
+_AVERAGES = _Averages()
+
+
+def identify_readouts(
+    data: list[Trajectory],
+    observe: Any,
+    hidden: Any,
+    identify: Callable[[list[Trajectory], Any], Model],
+    *,
+    fitted: bool,
+) -> Model:
+    """The model of what columns measure.
+
+    identify: the model of trajectories of states, some of which are hidden; fitted: whether it fits states
+    """
+    readouts = Readouts.of(observe, data[0].states, _wanted(hidden))
+    if any(readouts.exposure) and not fitted:
+        raise DataError(
+            "identify: means over an exposure are undone along fitted states. Use Integral(), and leave "
+            "`passes` out."
+        )
+    hidden = _beside(readouts, hidden, data[0])
+    columns = readouts.aligned(data)
+    if readouts.apart(columns):
+        readouts = readouts.in_columns()
+    model = identify(readouts.of_aligned(columns), hidden)
+    findings: list[Finding] = []
+    if any(readouts.exposure):
+        model, change = _without_averages(readouts, columns, model, lambda states: identify(states, hidden))
+        if change > _AVERAGES.still:
+            findings.append(_too_long(readouts, change))
+    settings = {**model.settings, "observe": dict(readouts.formulas)}
+    return replace(model, findings=(*model.findings, *readouts.findings(), *findings), settings=settings)
+
+
+def _without_averages(
+    readouts: Readouts,
+    measured: list[Trajectory],
+    model: Model,
+    identify: Callable[[list[Trajectory]], Model],
+) -> tuple[Model, float]:
+    """The model of the values in the middle of exposures, and the last change in units of the noise."""
+    if not model.denoised:
+        raise DataError(
+            "identify: means over an exposure are undone along fitted states, and these data are too many "
+            "for that, or too short. Give passes=2, or fewer terms."
+        )
+    columns, change = measured, np.inf
+    noise = np.array([_noise(measured, j) for j in range(len(readouts.formulas))])
+    for _ in range(_AVERAGES.most - 1):
+        states = readouts.of_aligned(columns)
+        smooth = model.smoothed or model.smooth(states)
+        before = columns
+        columns = [
+            replace(one, x=one.x - _bent(readouts, model, path))
+            for one, path in zip(measured, smooth, strict=True)
+        ]
+        squares = np.concatenate([(a.x - b.x) ** 2 for a, b in zip(columns, before, strict=True)])
+        change = float(np.max(np.sqrt(np.nanmean(squares, axis=0)) / noise))
+        if change <= _AVERAGES.still:
+            break
+        model = identify(readouts.of_aligned(columns))
+    return model, change
+
+
+def _bent(readouts: Readouts, model: Model, path: Trajectory) -> Floats:
+    """(samples, columns): means over exposures less the values in their middle, along a path of states."""
+    from scipy.interpolate import CubicHermiteSpline
+
+    known = np.isfinite(path.x).all(axis=1)
+    bent = np.zeros((len(path), len(readouts.formulas)))
+    if known.sum() < 2:
+        return bent
+    t, x = path.t[known], path.x[known]
+    u = None if path.u is None else np.asarray(path.u)[known]
+    values, slopes = (readouts.columns_of(model.states, one) for one in (x, model.predict(x, u)))
+    for j, exposure in enumerate(readouts.exposure):
+        if exposure:
+            spline = CubicHermiteSpline(t, values[:, j], slopes[:, j])
+            total, half = spline.antiderivative(), exposure / 2
+            # At the ends, where half of an exposure is beyond the data, as far as the curvature tells.
+            inside = (t - half >= t[0]) & (t + half <= t[-1])
+            mean = (total(t + half) - total(t - half)) / exposure - values[:, j]
+            bent[known, j] = np.where(inside, mean, exposure**2 / 24.0 * spline(t, 2))
+    return bent
+
+
+def _noise(data: Sequence[Trajectory], j: int) -> float:
+    """Of one column, at the instants at which it was measured, as its roughness tells it."""
+    seen = [np.isfinite(one.x[:, j]) for one in data]
+    alone = [
+        replace(one, t=one.t[s], x=one.x[s, j], states=(one.states[j],), u=None, inputs=(), delay={})
+        for one, s in zip(data, seen, strict=True)
+        if s.sum() > 2
+    ]
+    spread = float(np.nanstd(np.concatenate([one.x[:, j] for one in data])))
+    return max(float(np.sqrt(noise_variance(alone)[0])) if alone else 0.0, 1e-6 * spread, 1e-300)
+
+
+def _too_long(readouts: Readouts, change: float) -> Finding:
+    longest = max(readouts.exposure)
+    message = (
+        f"Means over {longest:g} units of time could not be undone: the measurements still change by "
+        f"{change:.2g} of the noise. The exposure is too long for this motion, or the law is not that of "
+        "these data."
+    )
+    return Finding("long-exposure", message, {"exposure": longest, "change": change})
+
+
+def _wanted(hidden: Any) -> tuple[str, ...]:
+    """The names that a user gives to hidden states; none where only their number is given."""
+    names = (
+        (hidden,) if isinstance(hidden, str) else hidden if isinstance(hidden, (Sequence, Mapping)) else ()
+    )
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def _beside(readouts: Readouts, hidden: Any, data: Trajectory) -> Any:
+    """`hidden` of `identify` with the states that read-outs do not determine; an error where they clash."""
+    inputs = [name for name in readouts.named if name in data.inputs]
+    if inputs:
+        raise DataError(
+            f"identify: a formula of `observe` names {inputs[0]}, which is an input of the data. Read-outs "
+            "are combinations of states."
+        )
+    own = readouts.hidden
+    if not own:
+        return hidden
+    if hidden == "auto":
+        raise DataError(
+            f'identify: the read-outs leave {listed(own)} hidden, and hidden="auto" would leave their number '
+            "open. Give `hidden` a number of further states or leave it out."
+        )
+    if isinstance(hidden, Mapping):
+        missing = [name for name in own if name not in hidden]
+        if missing:
+            raise DataError(
+                f"identify: the read-outs leave {listed(own)} hidden, and `hidden` has no formula of the "
+                f"first values of {listed(missing)}."
+            )
+        return hidden
+    more = hidden_names(hidden, data) if hidden else ()
+    return tuple(dict.fromkeys((*own, *more)))
