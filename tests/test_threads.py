@@ -1,6 +1,7 @@
 """Linear algebra on one thread while this library computes, and on as many as before afterwards."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -83,3 +84,16 @@ def test_calls_that_overlap_in_time_give_the_threads_back_when_the_last_ends():
     worker.join()
     assert during == [{1}]
     assert counts() == {2}
+
+
+def test_fits_in_several_threads_at_once_give_the_same_model_as_one_alone():
+    noisy = cindy.Trajectory(T, SWING.x + 0.01 * np.random.default_rng(0).normal(size=SWING.x.shape))
+
+    def fitted(form):
+        model = cindy.identify(noisy, "poly:2", formulation=form)
+        return model.coef.tobytes(), model.coef_error.tobytes(), model.warnings
+
+    forms = ["integral", "differential"] * 3
+    alone = [fitted(form) for form in forms[:2]] * 3
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(fitted, forms)) == alone

@@ -19,6 +19,7 @@ __all__ = [
     "instance",
     "integer",
     "non_negative",
+    "number",
     "numbers",
     "one_of",
     "positive",
@@ -77,7 +78,12 @@ def short(value: object) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"a {type(value).__name__} of shape {shape}"
-    said = repr(value)
+    try:
+        said = repr(value)
+    except (
+        Exception
+    ):  # an integer of more digits than Python prints, or an object that cannot describe itself
+        return f"a {type(value).__name__} that cannot be printed"
     return said if len(said) <= 80 else f"{said[:77]}…"
 
 
@@ -97,10 +103,20 @@ def non_negative(value: float, where: str) -> float:
     return number
 
 
-def integer(value: int, where: str, *, least: int) -> int:
-    """`value` as an int that is at least `least`."""
+def number(value: float, where: str) -> float:
+    """`value` as a float that is finite."""
+    result = _number(value, where)
+    if not np.isfinite(result):
+        raise DataError(f"{where} must be a finite number, but is {short(value)}.")
+    return result
+
+
+def integer(value: int, where: str, *, least: int, most: int | None = None) -> int:
+    """`value` as an int that is at least `least`, and at most `most` if that is given."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise DataError(f"{where} must be a whole number of at least {least}, but is {short(value)}.")
+    if most is not None and value > most:
+        raise DataError(f"{where} must be a whole number of at most {most}, but is {short(value)}.")
     return int(value)
 
 
@@ -145,7 +161,7 @@ def stretch(start: int, stop: int, length: int, where: str, what: str) -> None:
     whole = all(isinstance(end, (int, np.integer)) and not isinstance(end, bool) for end in (start, stop))
     if not whole or not 0 <= start < stop <= length:
         last = stop - 1 if whole else stop
-        raise DataError(f"{where}: there are no {what} {start!r} … {last!r} among {length}.")
+        raise DataError(f"{where}: there are no {what} {short(start)} … {short(last)} among {length}.")
 
 
 def unique_names(names: Iterable[str], where: str) -> tuple[str, ...]:
@@ -158,7 +174,7 @@ def unique_names(names: Iterable[str], where: str) -> tuple[str, ...]:
         raise DataError(f"{where} must be a sequence of names, but is {short(names)}.") from None
     for i, name in enumerate(result):
         if not isinstance(name, str) or not name.strip():
-            raise DataError(f"{where}[{i}] must be a non-empty string, but is {name!r}.")
+            raise DataError(f"{where}[{i}] must be a non-empty string, but is {short(name)}.")
         if name in result[:i]:
             raise DataError(f"{where} must be distinct, but {name!r} occurs more than once.")
     return result

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cindy._check import short
 from cindy.errors import DataError
 
 __all__ = ["Finding", "has_finding", "without_repeats"]
@@ -37,10 +38,10 @@ class Finding:
         if not isinstance(self.code, str) or not _CODE.fullmatch(self.code):
             raise DataError(
                 'Finding: `code` must be lower-case words joined by hyphens, such as "dependent-terms", '
-                f"but is {self.code!r}."
+                f"but is {short(self.code)}."
             )
         if not isinstance(self.message, str) or not self.message:
-            raise DataError(f"Finding: `message` must be a sentence, but is {self.message!r}.")
+            raise DataError(f"Finding: `message` must be a sentence, but is {short(self.message)}.")
 
     def __str__(self) -> str:
         return self.message

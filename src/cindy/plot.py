@@ -3,9 +3,11 @@
 units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}; they stand on the axes
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from functools import wraps
+from inspect import signature
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from matplotlib import pyplot
@@ -15,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Floats
-from cindy._check import did_you_mean
+from cindy._check import did_you_mean, flag, instance, integer, numbers, positive, unique_names
 from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import Field, Trajectory, as_trajectories
 from cindy.errors import DataError
@@ -45,7 +47,44 @@ _FEW_SAMPLES = 100
 _MOST_IN_LEGEND = 12
 """Names in a legend; with more it would hide the curves."""
 
+_Given = ParamSpec("_Given")
+_Drawn = TypeVar("_Drawn")
 
+
+def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
+    """A figure that refuses arguments of a wrong kind in a sentence, by their names."""
+    known, where = signature(figure), f"plot.{figure.__name__}"
+    kinds: dict[str, tuple[type, str]] = {
+        "model": (Model, "a Model, as `identify` gives it"),
+        "ax": (Axes, "axes of matplotlib, such as pyplot.gca()"),
+        "units": (Mapping, 'units by name, such as {"x": "mm"}'),
+        "state": (str, "the name of a state"),
+    }
+    if known.parameters.get("data") is not None and known.parameters["data"].annotation is Field:
+        kinds["data"] = (Field, "a Field")
+    checks: dict[str, Callable[[Any, str], Any]] = {
+        "states": unique_names,
+        "smooth": flag,
+        "level": positive,
+        "window": lambda value, what: integer(value, what, least=2),
+    }
+
+    @wraps(figure)
+    def drawing(*args: _Given.args, **kwargs: _Given.kwargs) -> _Drawn:
+        for name, value in known.bind(*args, **kwargs).arguments.items():
+            what = f"{where}: `{name}`"
+            if value is None and known.parameters[name].default is None:
+                continue
+            if name in kinds:
+                instance(value, kinds[name][0], what, kinds[name][1])
+            elif name in checks:
+                checks[name](value, what)
+        return figure(*args, **kwargs)
+
+    return drawing
+
+
+@_checked
 def trajectories(
     data: Any,
     model: Model | None = None,
@@ -101,6 +140,7 @@ def _solution(ax: Axes, model: Model, solved: Solution, columns: Sequence[int]) 
         ax.fill_between(solved.measured.t, low[:, j], high[:, j], color=_colour(j), alpha=0.18, lw=0)
 
 
+@_checked
 def density(
     data: Any, model: Model, *, state: str | None = None, units: Units | None = None, ax: Axes | None = None
 ) -> Axes:
@@ -126,6 +166,7 @@ def density(
     return ax
 
 
+@_checked
 def field(
     data: Field, model: Model | None = None, *, states: Sequence[str] | None = None, smooth: bool = True
 ) -> NDArray[np.object_]:
@@ -184,6 +225,7 @@ def _sides(model: Model) -> list[str]:
     return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
 
 
+@_checked
 def phase(
     data: Any,
     model: Model | None = None,
@@ -213,6 +255,7 @@ def phase(
     return ax
 
 
+@_checked
 def coefficients(
     model: Model, *, truth: ArrayLike | None = None, level: float = 0.95, ax: Axes | None = None
 ) -> Axes:
@@ -257,6 +300,7 @@ def coefficients(
     return ax
 
 
+@_checked
 def path(model: Model, *, ax: Axes | None = None) -> Axes:
     """The models that were compared: the score of each against its number of terms, the chosen one marked."""
     if not len(model.path):
@@ -278,6 +322,7 @@ def path(model: Model, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@_checked
 def residuals(
     model: Model,
     data: Any,
@@ -310,6 +355,7 @@ def residuals(
     return ax
 
 
+@_checked
 def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
     """Which terms are in which equation: a square each, terms along and states down.
 
@@ -366,7 +412,7 @@ def _columns(known: tuple[str, ...], wanted: Sequence[str] | None) -> list[int]:
 
 def _like(values: ArrayLike | None, coef: Floats, where: str) -> Floats:
     """The values, checked to have the shape of the coefficients; NaN throughout where there are none."""
-    array = np.full(coef.shape, np.nan) if values is None else np.asarray(values, dtype=np.float64)
+    array = np.full(coef.shape, np.nan) if values is None else numbers(values, where)
     if array.shape != coef.shape:
         raise DataError(f"{where} must have shape {coef.shape}, terms by states, but has {array.shape}.")
     return array

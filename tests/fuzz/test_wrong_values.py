@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 import cindy
+from cindy import systems
+from cindy._check import short
 from cindy.errors import CindyError
 from cindy.least_squares import LeastSquares
+from cindy.model import diagnose
 from cindy.problem import Problem
 from cindy.solver import (
     Blended,
@@ -71,6 +74,7 @@ WRONG: list[Any] = [
     np.array([object()]),
     np.datetime64("2020-01-01"),
     slice(1),
+    "\ud800",
 ]
 
 DESIGN, TARGET = np.eye(3), np.ones((3, 1))
@@ -209,6 +213,42 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Derivatives": (cindy.Derivatives, {"degree": 2, "order": 2, "axes": ("x",)}),
     "Polynomial": (cindy.Polynomial, {"degree": 2, "bias": True}),
     "Trigonometric": (cindy.Trigonometric, {"degree": 2}),
+    "Fourier": (cindy.Fourier, {"frequencies": (1.0, 2.0)}),
+    "PerRun": (cindy.PerRun, {"basis": cindy.Polynomial(1)}),
+    "at": (cindy.Custom({"a": "exp(-k*x)"}, parameters={"k": (0.1, 1.0)}).at, {"values": {"k": 0.5}}),
+    "renamed": (cindy.Polynomial(1).renamed, {"variables": ("x", "y"), "mapping": {"x": "y", "y": "x"}}),
+    "from_dict": (
+        cindy.Basis.from_dict,
+        {"data": cindy.Polynomial(1).to_dict(), "functions": None},
+    ),
+    "Finding": (cindy.Finding, {"code": "a-code", "message": "A sentence.", "values": {}}),
+    "sample": (MODEL.sample, {"n": 2, "seed": 0}),
+    "diagnose": (diagnose, {"model": MODEL, "data": [SWING]}),
+    "identify": (
+        cindy.identify,
+        {
+            "trajectories": cindy.Trajectory(T[:15], SWING.x[:15], ("x", "v")),
+            "basis": cindy.Polynomial(1),
+            "passes": 1,
+            "blocks": 5,
+            "processes": 1,
+            "executor": None,
+            "device": None,
+            "known": None,
+            "hidden": 0,
+            "observe": None,
+            "least": "significant",
+        },
+    ),
+    "kuramoto": (
+        systems.kuramoto,
+        {"d": 3, "coupling": 2.0, "forcing": 0.2, "frequencies": None, "seed": 0},
+    ),
+    "fput": (systems.fput, {"d": 3, "amplitude": 0.1, "beta": 0.7}),
+    "spring_masses": (systems.spring_masses, {"mass": 1.0, "left": 1.0, "between": 0.5, "right": 1.0}),
+    "michaelis_menten": (systems.michaelis_menten, {"binding": 0.1, "release": 1.0, "catalysis": 1.0}),
+    "lorenz": (systems.lorenz, {"sigma": 10.0, "rho": 28.0, "beta": 2.0}),
+    "duffing": (systems.duffing, {"linear": -1.0, "cubic": 1.0, "damping": 0.3}),
     "Problem": (
         Problem,
         {
@@ -234,9 +274,9 @@ def foreign(call: Callable[..., Any], arguments: dict[str, Any]) -> list[str]:
                     call(**{**arguments, name: wrong})
                 except CindyError as error:
                     if len(str(error)) < 20:
-                        found.append(f"{name}={wrong!r}: says only {error}")
+                        found.append(f"{name}={short(wrong)}: says only {error}")
                 except Exception as error:
-                    found.append(f"{name}={wrong!r}: {type(error).__name__}: {error}")
+                    found.append(f"{name}={short(wrong)}: {type(error).__name__}: {error}")
     return found
 
 
@@ -245,6 +285,35 @@ def test_a_wrong_value_is_told_in_a_sentence(name):
     call, arguments = CALLS[name]
     call(**arguments)
     assert foreign(call, arguments) == []
+
+
+FIGURES: dict[str, dict[str, Any]] = {
+    "trajectories": {"data": SWING, "model": MODEL, "states": None, "window": None, "units": None},
+    "phase": {"data": SWING, "model": None, "states": ("x", "v"), "window": None, "units": None},
+    "coefficients": {"model": MODEL, "truth": None, "level": 0.95, "ax": None},
+    "path": {"model": MODEL, "ax": None},
+    "residuals": {"model": MODEL, "data": SWING, "states": None, "units": None},
+    "sparsity": {"model": MODEL, "truth": None, "ax": None},
+    "field": {"data": FIELD, "model": None, "states": None, "smooth": True},
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_refuses_a_wrong_value_in_a_sentence(name):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+
+    def drawn(**arguments: Any) -> None:
+        getattr(cindy.plot, name)(**arguments)
+        pyplot.close("all")
+
+    drawn(**FIGURES[name])
+    assert foreign(drawn, FIGURES[name]) == []
+    pyplot.close("all")
+
+
+def test_a_number_of_hidden_states_that_no_memory_holds_is_refused_at_once():
+    with pytest.raises(CindyError, match="at most"):
+        cindy.identify(SWING, cindy.Polynomial(1), hidden=10**12)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

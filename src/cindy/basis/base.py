@@ -104,7 +104,8 @@ def read_parameters(given: Any, where: str) -> tuple[Parameter, ...]:
         return given
     if not isinstance(given, Mapping):
         raise DataError(
-            f'{where}: `parameters` must be a mapping such as {{"K": (0.01, 10)}}, but is {given!r}.'
+            f'{where}: `parameters` must be a mapping such as {{"K": (0.01, 10)}}, '
+            f"but is {_check.short(given)}."
         )
     return tuple(_read(name, what, where) for name, what in given.items())
 
@@ -242,6 +243,8 @@ class Basis(ABC):
         >>> Polynomial(2).renamed(("x", "y"), {"x": "y", "y": "x"})
         array([0, 2, 1, 5, 4, 3])
         """
+        _check.unique_names(variables, "renamed: `variables`")
+        _check.instance(mapping, Mapping, "renamed: `mapping`", 'a mapping such as {"x": "y", "y": "x"}')
         for name in (*mapping, *mapping.values()):
             if name not in variables:
                 raise DataError(
@@ -280,10 +283,12 @@ class Basis(ABC):
         """The same basis with parameters at these values, by name; they are then no longer unknown."""
         # A misspelt name would otherwise leave a parameter in mid-range without a word.
         known = self.parameter_names()
+        _check.instance(values, Mapping, "at: `values`", 'a mapping such as {"K": 0.5}')
         for name in values:
             if name not in known:
                 hint = _check.did_you_mean(name, sorted(known)) if known else "It has no parameters."
-                raise DataError(f"at: {name!r} is no parameter of {self!r}. {hint}")
+                raise DataError(f"at: {_check.short(name)} is no parameter of {self!r}. {hint}")
+            _check.number(values[name], f"at: the value of {name!r}")
         return self._at(values)
 
     def _at(self, values: Mapping[str, float]) -> Basis:
@@ -349,12 +354,14 @@ def basis_from_dict(data: Mapping[str, Any], functions: Functions | None = None)
 
     functions: by name, the Python functions of `Custom`, which a file cannot hold
     """
+    if functions is not None:
+        _check.instance(functions, Mapping, "basis: `functions`", "a mapping from names to functions")
     return from_dict(data, functions or {}, 0)
 
 
 def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
     if not isinstance(data, Mapping) or not isinstance(data.get("basis"), str) or depth > DEEPEST:
-        raise DataError(f'basis: expected a mapping with a "basis" entry, but got {str(data)[:80]!r}.')
+        raise DataError(f'basis: expected a mapping with a "basis" entry, but got {_check.short(data)}.')
     kind = Basis.kinds.get(data["basis"])
     if kind is None:
         raise DataError(

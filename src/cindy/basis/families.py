@@ -126,7 +126,9 @@ class Fourier(Basis):
         try:
             values = tuple(given)
         except TypeError as error:
-            raise DataError(f"Fourier: frequencies must be a list of numbers, but is {given!r}.") from error
+            raise DataError(
+                f"Fourier: frequencies must be a list of numbers, but is {_check.short(given)}."
+            ) from error
         values = tuple(_check.positive(k, f"Fourier: frequencies[{i}]") for i, k in enumerate(values))
         if not values or len(set(values)) < len(values):
             raise DataError(f"Fourier: frequencies must be some distinct numbers, but are {list(values)}.")

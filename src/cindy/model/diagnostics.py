@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints, one_thread
+from cindy._check import instance
 from cindy.basis import equation_label, listed, pretty
-from cindy.data import Field, Trajectory, lack_of_fit, rough_noise
+from cindy.data import Field, Trajectory, as_trajectories, lack_of_fit, rough_noise
 from cindy.errors import CindyError, DataError
 from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation, Integral
@@ -142,6 +143,8 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
     With denoised states, rows and residuals are those at the estimated states, which are at hand where the
     data are the model's own. Otherwise the rows are accumulated once more, at measured states.
     """
+    instance(model, Model, "diagnose: `model`", "a Model, such as identify makes")
+    data = as_trajectories(data)
     known = denoised_under(model, data) if model.denoised else None
     if known is not None:
         return _at_denoised_states(model, data, known)

@@ -354,7 +354,7 @@ class Model(Equations):
         >>> np.quantile(ends, [0.16, 0.84]).round(2).tolist()
         [0.12, 0.15]
         """
-        integer(n, "sample: `n`", least=1)
+        integer(n, "sample: `n`", least=1, most=10_000_000)
         integer(seed, "sample: `seed`", least=0)
         random = np.random.default_rng(seed)
         others = self.near.models[1:]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy._check import file_path
+from cindy._check import file_path, short
 from cindy.basis import basis_from_dict
 from cindy.errors import DataError
 from cindy.findings import Finding
@@ -44,6 +44,8 @@ def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any
         raise DataError(f"Cannot read the model {file}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is not a model file: it is not text ({error.reason}).") from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"Cannot read the model {short(path)}: no file can have this name.") from error
     try:
         return from_dict(json.loads(text, parse_constant=no_constant), functions=functions)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -129,7 +129,9 @@ def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
                 f'states and their rates, such as "x + 2*x\'", but are {short(formula)}.'
             )
     if isinstance(hidden, int):
-        names: tuple[str, ...] = ("w",) if hidden == 1 else tuple(f"w{k + 1}" for k in range(hidden))
+        # No more names than tell that there are too many: 10**9 of them would fill the memory.
+        count = min(hidden, _MOST + 1)
+        names: tuple[str, ...] = ("w",) if count == 1 else tuple(f"w{k + 1}" for k in range(count))
     else:
         names = (hidden,) if isinstance(hidden, str) else tuple(hidden)
     for name in names:

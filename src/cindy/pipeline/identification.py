@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats, one_thread
-from cindy._check import integer
+from cindy._check import integer, one_of
 from cindy.basis import RUN, TIME, Basis
 from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance, without_clipped
 from cindy.errors import CindyError, DataError, NoModelError
@@ -137,8 +137,7 @@ class _Asked:
     least: str
 
     def __post_init__(self) -> None:
-        if self.least not in ("significant", "best"):
-            raise DataError(f'identify: `least` must be "significant" or "best", but is {self.least!r}.')
+        one_of(self.least, ("significant", "best"), "identify: `least`")
 
     def pose(self, laws: tuple[Constraint, ...] = ()) -> Callable[[Summary], Problem]:
         """The problem that sums over the data make, with what is said of single equations."""

@@ -145,16 +145,12 @@ def basis_pursuit(
 
 def _checked(pursuit: Pursuit, region: Region) -> Pursuit:
     """The answer, if it obeys the rows in their own units."""
-    x = pursuit.x.ravel()
-    values, sizes = region.matrix @ x, abs(region.matrix) @ np.abs(x)
-    for bound, miss in ((region.lower, region.lower - values), (region.upper, values - region.upper)):
-        held = np.isfinite(bound)
-        worst = np.max(miss[held] / (sizes + np.abs(bound))[held].clip(1e-300), initial=0.0)
-        if worst > _SEARCH.outside:
-            raise SolverError(
-                f"basis_pursuit: rounding leaves a row of the region by {worst:.2g} of its terms. Bring "
-                "terms and rows to similar sizes."
-            )
+    worst = region.outside(pursuit.x)
+    if worst > _SEARCH.outside:
+        raise SolverError(
+            f"basis_pursuit: rounding leaves a row of the region by {worst:.2g} of its terms. Bring "
+            "terms and rows to similar sizes."
+        )
     return pursuit
 
 

@@ -14,6 +14,7 @@ samples. An iteration costs one call of the oracle and one gradient, a product w
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -97,7 +98,20 @@ def conditional_gradient(
             falls = iterate.objective < (1.0 - MEASURABLE) * step.objective
             idle, narrowest = 0 if falls or gap < narrowest else idle + 1, min(narrowest, gap)
     result = _result(iterate.x.copy(), tuple(history), scale, status, time.perf_counter() - began, trace)
-    return _warned(result, tol, quiet)
+    return _warned(_obeying(result, objective, oracle, tol), tol, quiet)
+
+
+def _obeying(result: Result, objective: LeastSquares | SampledRows, oracle: Oracle, tol: float) -> Result:
+    """The result; where rounding left a row, the nearest point that obeys it, and its certificate."""
+    x = oracle.region.obeying(result.x)
+    if x is result.x or isinstance(objective, SampledRows):
+        return result
+    gap, value = gap_at(objective, oracle, x), objective.value(x)
+    status = result.status
+    if status is Status.CONVERGED and gap > tol * result.scale:
+        status = Status.STALLED
+    history = (*result.history[:-1], result.history[-1]._replace(gap=gap, objective=value))
+    return replace(result, x=x, gap=gap, objective=value, status=status, history=history)
 
 
 def _last(

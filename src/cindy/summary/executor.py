@@ -126,7 +126,7 @@ def workers(
     inherit: objects that processes of our own get when they start (see `Workers`)
     where: the public function, for messages
     """
-    integer(processes, f"{where}: `processes`", least=1)
+    integer(processes, f"{where}: `processes`", least=1, most=10_000)
     if executor is not None and processes != 1:
         raise DataError(f"{where}: pass either `executor` or `processes`, not both.")
     if executor is None and processes > 1:

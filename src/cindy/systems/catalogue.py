@@ -11,6 +11,7 @@ from cindy import _check
 from cindy._arrays import Floats
 from cindy._files import write_text
 from cindy.basis import Polynomial, Trigonometric
+from cindy.errors import DataError
 from cindy.systems.system import System
 
 __all__ = [
@@ -29,6 +30,9 @@ __all__ = [
     "write_kinetics",
 ]
 
+MOST_STATES = 10_000
+"""Of a chain of oscillators: as many equations take a second to write down."""
+
 Box = tuple[float | list[float], float | list[float]]
 """Lower and upper ends of the initial states."""
 
@@ -38,6 +42,12 @@ def uniform(
 ) -> Callable[[np.random.Generator, int], Floats]:
     """A sampler of initial states that are independent and uniform."""
     return lambda rng, count: rng.uniform(low, high, size=(count, d))
+
+
+def _finite(where: str, **values: float) -> None:
+    """Raise unless every parameter is a finite number."""
+    for name, value in values.items():
+        _check.number(value, f"{where}: `{name}`")
 
 
 def numbered(d: int) -> tuple[str, ...]:
@@ -60,11 +70,15 @@ def kuramoto(
     >>> system.coef.shape, int((system.coef != 0).sum())
     ((56, 5), 50)
     """
-    _check.integer(d, "kuramoto: `d`", least=2)
+    _check.integer(d, "kuramoto: `d`", least=2, most=MOST_STATES)
+    _finite("kuramoto", coupling=coupling, forcing=forcing)
+    _check.integer(seed, "kuramoto: `seed`", least=0)
     if frequencies is None:
         omega = np.random.default_rng(seed).uniform(0.0, 1.0, d)
     else:
         omega = _check.floats(frequencies, "kuramoto: `frequencies`", ndim=1)
+        if len(omega) != d:
+            raise DataError(f"kuramoto: `frequencies` must hold {d} numbers, but holds {len(omega)}.")
     states = numbered(d)
 
     def rhs(x: Any) -> Any:
@@ -108,7 +122,8 @@ def fput(d: int = 5, *, amplitude: float = 0.1, beta: float = 0.7) -> System:
     >>> [int((fput(d).coef != 0).sum()) for d in (5, 10)]
     [42, 92]
     """
-    _check.integer(d, "fput: `d`", least=2)
+    _check.integer(d, "fput: `d`", least=2, most=MOST_STATES)
+    _finite("fput", beta=beta)
     states = numbered(d)
 
     def rhs(x: Any) -> Any:
@@ -150,6 +165,7 @@ def michaelis_menten(*, binding: float = 0.01, release: float = 1.0, catalysis: 
     >>> int((michaelis_menten().coef != 0).sum())
     7
     """
+    _finite("michaelis_menten", binding=binding, release=release, catalysis=catalysis)
 
     def rhs(x: Any) -> Any:
         bind = binding * x[..., 0] * x[..., 1]
@@ -188,6 +204,8 @@ def spring_masses(
            [-1.5,  0.5],
            [ 0.5, -1.5]])
     """
+    _check.positive(mass, "spring_masses: `mass`")
+    _finite("spring_masses", left=left, between=between, right=right)
 
     def rhs(x: Any) -> Any:
         pull = between * (x[..., 1] - x[..., 0])
@@ -273,6 +291,7 @@ def lorenz(*, sigma: float = 10.0, rho: float = 28.0, beta: float = 8.0 / 3.0) -
     >>> lorenz().simulate(trajectories=1, points=5)[0].x.shape
     (5, 3)
     """
+    _finite("lorenz", sigma=sigma, rho=rho, beta=beta)
     equations = {
         "x": {"x": -sigma, "y": sigma},
         "y": {"x": rho, "y": -1.0, "x z": -1.0},
@@ -285,6 +304,7 @@ def lorenz(*, sigma: float = 10.0, rho: float = 28.0, beta: float = 8.0 / 3.0) -
 
 def rossler(*, a: float = 0.2, b: float = 0.2, c: float = 5.7) -> System:
     """Rössler's band of chaos."""
+    _finite("rossler", a=a, b=b, c=c)
     equations = {
         "x": {"y": -1.0, "z": -1.0},
         "y": {"x": 1.0, "y": a},
@@ -297,24 +317,28 @@ def lotka_volterra(
     *, growth: float = 1.0, predation: float = 0.5, gain: float = 0.5, death: float = 1.0
 ) -> System:
     """Prey and predators."""
+    _finite("lotka_volterra", growth=growth, predation=predation, gain=gain, death=death)
     equations = {"x": {"x": growth, "x y": -predation}, "y": {"y": -death, "x y": gain}}
     return _classic("lotka_volterra", equations, (0.5, 4.0))
 
 
 def van_der_pol(*, damping: float = 1.0) -> System:
     """Van der Pol's oscillator as a first-order system: ẋ = y, ẏ = μ(1 − x²)y − x."""
+    _finite("van_der_pol", damping=damping)
     equations = {"x": {"y": 1.0}, "y": {"x": -1.0, "y": damping, "x^2 y": -damping}}
     return _classic("van_der_pol", equations, (-3.0, 3.0), degree=3)
 
 
 def duffing(*, linear: float = -1.0, cubic: float = 1.0, damping: float = 0.3) -> System:
     """Duffing's oscillator without forcing, as a first-order system: ẋ = y, ẏ = −δy − αx − βx³."""
+    _finite("duffing", linear=linear, cubic=cubic, damping=damping)
     equations = {"x": {"y": 1.0}, "y": {"y": -damping, "x": -linear, "x^3": -cubic}}
     return _classic("duffing", equations, (-2.0, 2.0), degree=3)
 
 
 def sir(*, infection: float = 1.5, recovery: float = 0.4) -> System:
     """An epidemic: susceptible, infected, recovered; every trajectory is a town with a size of its own."""
+    _finite("sir", infection=infection, recovery=recovery)
     equations = {
         "S": {"S I": -infection},
         "I": {"S I": infection, "I": -recovery},
