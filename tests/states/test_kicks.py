@@ -293,7 +293,7 @@ def test_blocks_of_the_inverse_give_the_traces_of_noise_and_kicks():
     white, _ = oscillator(0.1, 20, forcing)
     linear, error, variance = white.linear, np.array([0.3, 1.0]), np.array([0.02, 0.01])
     inverse = np.linalg.inv(dense(linear.bands(variance, error)[0]))
-    near = inverse_blocks(linear, variance, error)[0]
+    near = inverse_blocks(linear, linear.factors(variance, error))[0]
     noise = np.einsum("smii->i", inverse_at_samples(linear, near)) * variance
     kicks = np.einsum("skij,skji->i", linear.forced.covariance(error), inverse_at_steps(linear, near))
     small = 1e-5

@@ -65,6 +65,18 @@ class Factor:
                 strict=True,
             )
 
+    def blocks(self) -> tuple[Floats, Floats]:
+        """(count, width, width) each: the diagonal blocks of L, and those below them; ones beyond its end."""
+        diagonal, below = (np.stack(parts) for parts in zip(*self._blocks(), strict=True))
+        size, wide = self.band.shape[1], diagonal.shape[1]
+        beyond = np.arange(size - (len(diagonal) - 1) * wide, wide)
+        # The band goes on below the last row, and what it holds there means nothing.
+        below[-2:-1, beyond] = 0.0
+        below[-1] = 0.0
+        diagonal[-1, beyond] = 0.0
+        diagonal[-1, beyond, beyond] = 1.0
+        return np.tril(diagonal), below
+
     def whiten(self, values: Floats) -> Floats:
         """L⁻¹ values, (size, columns) row by row in memory, written over them."""
         wide = max(self.band.shape[0] - 1, 1)

@@ -15,10 +15,12 @@ so that the blocks M_m, which no candidate enters, serve all of them. K, the cov
 (`forcing.py`), is kept as it is: the score stays unbiased, since E r rᵀ = S. As Σ → 0, g tends to q times
 Itô's correction; as q → 0 it vanishes. The blocks are found in time linear in the samples:
 
-1. S and B₂ are block tridiagonal. Eliminate every second block, and every second of the rest, until one is
-   left (cyclic reduction); then go back for the blocks of the inverse on the three diagonals (Takahashi,
-   Fagan, Chin 1973).
-2. Add up over the rows that look at a sample, with the weights of the grid.
+1. S = L Lᵀ with L block bidiagonal, whose blocks the fit has at hand: from the last block to the first,
+   Z_kk = L_kk⁻ᵀ L_kk⁻¹ + Gᵀ Z_{k+1,k+1} G and Z_{k+1,k} = −Z_{k+1,k+1} G, G = L_{k+1,k} L_kk⁻¹, are the
+   blocks of S⁻¹ beside its diagonal (Takahashi, Fagan, Chin 1973).
+2. B₂ is block tridiagonal and has no such factor: its blocks are eliminated from the first to the last, and
+   those of its inverse found on the way back in the same manner.
+3. Add up over the rows that look at a sample, with the weights of the grid.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ Ints = NDArray[np.intp]
 _PROBES = 8
 """Random signs by which blocks of many states are estimated: their error is 1/√8 of the standard error that
 the determinants alone would give a coefficient. A bound on work, not varied."""
+
+_WIDE = 24
+"""Least width of the blocks of B₂: smaller ones take as long each, and there are more of them."""
 
 
 def determinant_slopes(linear: Linearised, variance: Floats, near: Floats) -> Floats:
@@ -132,12 +137,16 @@ def flow_factors(linear: Linearised) -> Iterator[FlowFactor | None]:
         yield None if info > 0 else FlowFactor(lu, pivots, kl, ku)
 
 
-def inverse_blocks(linear: Linearised, variance: Floats, error: Floats) -> tuple[Floats, Ints, Ints]:
-    """S⁻¹ near its diagonal: blocks (stretches, pairs, states, states) of rows k and k + o; and k and o."""
+def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Floats, Ints, Ints]:
+    """S⁻¹ near its diagonal: blocks (stretches, pairs, states, states) of rows k and k + o; and k and o.
+
+    factors: of S, a stretch each
+    """
     places = _covariance_places(linear.record.grid, linear.record.states)
-    band = linear.bands(variance, error)
+    blocks = [factor.blocks() for factor in factors]
+    diagonal, below = (np.stack(parts, axis=1) for parts in zip(*blocks, strict=True))
     with np.errstate(all="ignore"):
-        inverse = _selected_inverse(places.band.blocks(band[:, places.column, places.offset]))
+        inverse = _inverse_of_product(diagonal, below)
     return places.pairs.entries(inverse), places.rows, places.offsets
 
 
@@ -200,48 +209,53 @@ def _of_the_flow(linear: Linearised) -> Floats:
     return np.moveaxis((places.sums @ near).reshape(grid.samples, len(blocks), d, d), 0, 1)
 
 
+def _inverse_of_product(diagonal: Floats, below: Floats) -> Floats:
+    """(L Lᵀ)⁻¹ on its three block diagonals, as `_selected_inverse` gives it.
+
+    diagonal, below: (count, stretches, wide, wide) the blocks of L
+    """
+    count, stretches, wide = diagonal.shape[:3]
+    inverse = np.linalg.inv(diagonal)
+    down = below @ inverse
+    own = np.swapaxes(inverse, -1, -2) @ inverse
+    out = np.zeros((stretches, count, wide, 3 * wide))
+    left, middle, right = (out[..., i * wide : (i + 1) * wide] for i in range(3))
+    here = own[-1]
+    middle[:, -1] = here
+    for k in range(count - 2, -1, -1):
+        before = -here @ down[k]
+        after = np.swapaxes(before, -1, -2)
+        here = own[k] - after @ down[k]
+        left[:, k + 1], middle[:, k], right[:, k] = before, here, after
+    return out
+
+
 def _selected_inverse(blocks: Floats) -> Floats:
     """The inverse of a block tridiagonal matrix on its three diagonals, in the same shape.
 
-    blocks: (stretches, count, wide, 3 wide), rows of blocks left of, on and right of the diagonal. Without
-    its odd blocks the matrix is block tridiagonal again, A_ee − A_eo A_oo⁻¹ A_oe, and its inverse is that of
-    the whole at the even ones; Z_oe = −A_oo⁻¹ A_oe Z_ee and Z_oo = A_oo⁻¹ − Z_oe A_eo A_oo⁻¹.
+    blocks: (stretches, count, wide, 3 wide), rows of blocks left of, on and right of the diagonal. With
+    P_k = (A_kk − A_{k,k−1} P_{k−1} A_{k−1,k})⁻¹, going forth, the inverse has, going back, the blocks
+    Z_{k+1,k} = −Z_{k+1,k+1} A_{k+1,k} P_k, Z_{k,k+1} = −P_k A_{k,k+1} Z_{k+1,k+1} and
+    Z_kk = P_k − Z_{k,k+1} A_{k+1,k} P_k.
     """
     count, wide = blocks.shape[1:3]
-    left, middle, right = (blocks[..., i * wide : (i + 1) * wide] for i in range(3))
-    if count == 1:
-        alone = np.zeros_like(blocks)
-        alone[..., wide : 2 * wide] = np.linalg.inv(middle)
-        return alone
-    odd = count // 2
-    pivots = np.linalg.inv(middle[:, 1::2])
-    # The even blocks before and behind an odd one; the last odd one may have none behind it.
-    behind = count - 1 - odd
-    down, up = pivots @ left[:, 1::2], pivots[:, :behind] @ right[:, 1::2][:, :behind]
-    reduced = np.zeros((len(blocks), count - odd, wide, 3 * wide))
-    before, here, after = (reduced[..., i * wide : (i + 1) * wide] for i in range(3))
-    here[...] = middle[:, ::2]
-    here[:, :odd] -= right[:, ::2][:, :odd] @ down
-    here[:, 1:] -= left[:, 2::2] @ up
-    after[:, :behind] = -right[:, ::2][:, :behind] @ up
-    before[:, 1:] = -left[:, 2::2] @ down[:, :behind]
-    inner = _selected_inverse(reduced)
-    before, here, after = (inner[..., i * wide : (i + 1) * wide] for i in range(3))
+    # Block by block in memory, all stretches of one together.
+    left, middle, right = (
+        np.ascontiguousarray(np.moveaxis(blocks[..., i * wide : (i + 1) * wide], 1, 0)) for i in range(3)
+    )
+    pivots, down = np.empty_like(middle), np.empty_like(middle[1:])
+    pivots[0] = np.linalg.inv(middle[0])
+    for k in range(1, count):
+        down[k - 1] = left[k] @ pivots[k - 1]
+        pivots[k] = np.linalg.inv(middle[k] - down[k - 1] @ right[k - 1])
+    up = pivots[:-1] @ right[:-1]
     out = np.zeros_like(blocks)
-    zleft, zmiddle, zright = (out[..., i * wide : (i + 1) * wide] for i in range(3))
-    zmiddle[:, ::2] = here
-    # Rows and columns of the odd blocks at the even ones on both sides.
-    rows_left, columns_left = -down @ here[:, :odd], here[:, :odd] @ right[:, ::2][:, :odd]
-    rows_left[:, :behind] -= up @ before[:, 1:]
-    columns_left[:, :behind] += after[:, :behind] @ left[:, 2::2]
-    rows_right = -up @ here[:, 1:] - down[:, :behind] @ after[:, :behind]
-    columns_right = here[:, 1:] @ left[:, 2::2] + before[:, 1:] @ right[:, ::2][:, :behind]
-    zleft[:, 1::2], zright[:, 1::2][:, :behind] = rows_left, rows_right
-    zright[:, ::2][:, :odd] = -columns_left @ pivots
-    zleft[:, 2::2] = -columns_right @ pivots[:, :behind]
-    back = rows_left @ right[:, ::2][:, :odd]
-    back[:, :behind] += rows_right @ left[:, 2::2]
-    zmiddle[:, 1::2] = pivots - back @ pivots
+    before, on, after = (out[..., i * wide : (i + 1) * wide] for i in range(3))
+    here = on[:, -1] = pivots[-1]
+    for k in range(count - 2, -1, -1):
+        beyond = up[k] @ here
+        before[:, k + 1], after[:, k] = -here @ down[k], -beyond
+        here = on[:, k] = pivots[k] + beyond @ down[k]
     return out
 
 
@@ -275,15 +289,12 @@ class _Blocks:
 
 @dataclass(frozen=True, eq=False)
 class _CovariancePlaces:
-    """Where the band of S goes, and what of its inverse belongs to a pair of rows (k, k + o).
+    """What of the inverse of S belongs to a pair of rows (k, k + o).
 
     rows, offsets: (pairs,) k and o; products: for D D, D W, W D and W W, (samples, pairs)
         the sums over the pairs at a sample
     """
 
-    column: Ints
-    offset: Ints
-    band: _Blocks
     pairs: _Blocks
     rows: Ints
     offsets: Ints
@@ -292,13 +303,7 @@ class _CovariancePlaces:
 
 @lru_cache(maxsize=16)
 def _covariance_places(grid: Grid, d: int) -> _CovariancePlaces:
-    height, size = (grid.reach + 1) * d, grid.rows * d
-    offset, column = (
-        i.astype(np.intp) for i in np.nonzero(np.add.outer(np.arange(height), np.arange(size)) < size)
-    )
-    lower, upper = (column + offset, column), (column, column + offset)
-    rows, columns = (np.concatenate(pair) for pair in zip(lower, upper, strict=True))
-    wide = max(height - 1, 1)
+    size, wide = grid.rows * d, max((grid.reach + 1) * d - 1, 1)
     offsets, k = np.nonzero(np.add.outer(np.arange(grid.reach + 1), np.arange(grid.rows)) < grid.rows)
     sums = []
     for products in grid.products:
@@ -310,9 +315,6 @@ def _covariance_places(grid: Grid, d: int) -> _CovariancePlaces:
             )
         )
     return _CovariancePlaces(
-        np.concatenate([column, column]),
-        np.concatenate([offset, offset]),
-        _Blocks.of(rows, columns, size, wide),
         _Blocks.of(*_of_states(k, k + offsets, d), size, wide),
         k,
         offsets,
@@ -341,7 +343,7 @@ def _flow_places(grid: Grid, d: int) -> _FlowPlaces:
     row, place = np.nonzero(grid.window >= grid.order)
     sample = grid.window[row, place]
     column = sample - grid.order
-    size, wide = grid.rows * d, (int(np.max(np.abs(column - row))) + 1) * d - 1
+    size, wide = grid.rows * d, max((int(np.max(np.abs(column - row))) + 1) * d - 1, _WIDE)
     rows, columns = _of_states(row, column, d)
     weights = csr_array(
         (grid.integral[row, place], (sample, np.arange(len(row)))), shape=(grid.samples, len(row))
@@ -350,8 +352,8 @@ def _flow_places(grid: Grid, d: int) -> _FlowPlaces:
         row,
         place,
         sample,
-        _Blocks.of(rows, columns, size, max(wide, 1)),
-        _Blocks.of(np.swapaxes(columns, 1, 2), np.swapaxes(rows, 1, 2), size, max(wide, 1)),
+        _Blocks.of(rows, columns, size, wide),
+        _Blocks.of(np.swapaxes(columns, 1, 2), np.swapaxes(rows, 1, 2), size, wide),
         weights,
     )
 

@@ -89,11 +89,21 @@ def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[
         # much as a law, and the likelihood has two maxima, the lower of which is the law's.
         if now.settled and motion.rows >= FEW_ROWS and motion.memory is None:
             break
+    heeded = motion.forcing is not None
     for _ in range(2 * _STEPS.most):
-        now = _step(motion, now, solve, _separate if motion.memory is None else _exact)
-        if not now.alive or (now.converged and now.settled):
+        now = _step(motion, now, solve, _separate if motion.memory is None else _exact, heeded=heeded)
+        if not now.alive or (now.converged and now.settled and (heeded or not _may_be_kicked(motion, now))):
             break
+        # The determinants take longer than ten steps. Most laws met on the way are left unexplained by more
+        # than noise while they are fitted, and only what is left in the end tells whether they matter.
+        heeded |= now.converged and now.settled
     return now
+
+
+def _may_be_kicked(motion: Motion, now: Fitted) -> bool:
+    """Whether the determinants may move the coefficients of a law; one with parameters inside has none."""
+    asked = motion.memory is None and len(now.law.support) > 0 and not now.law.unknown
+    return asked and bool(motion.kicked(now).any())
 
 
 def states_under(
@@ -142,9 +152,18 @@ class _Pull:
 
 
 def _step(
-    motion: Motion, now: Fitted, solve: Solve, update: Callable[[Motion, Fitted, _Pull], Fitted]
+    motion: Motion,
+    now: Fitted,
+    solve: Solve,
+    update: Callable[[Motion, Fitted, _Pull], Fitted],
+    *,
+    heeded: bool = False,
 ) -> Fitted:
-    """One step of Gauss-Newton for states and coefficients, and one of the variances."""
+    """One step of Gauss-Newton for states and coefficients, and one of the variances.
+
+    heeded: whether determinants count. What has settled without them, and they do not move, is returned as it
+        is
+    """
     if now.law.unknown:
         return _step_with_parameters(motion, now, solve, update)
     kept: list[tuple[Whitened, Floats]] = []
@@ -159,11 +178,14 @@ def _step(
         if motion.held:
             kept.append((white, table))
     objective = LeastSquares(factor, factor.shape[1] - 1, rows)
-    if update is _separate and len(now.law.support) and motion.kicked(now).any():
+    if heeded and _may_be_kicked(motion, now):
         gradient = motion.determinants(now, now.law)
         if gradient is None:
             return replace(now, alive=False)
-        [objective] = shifted([objective], gradient)
+        [whole] = shifted([objective], gradient)
+        if whole is objective and now.converged and now.settled:
+            return now
+        objective = whole
     coef = solve(objective, now.law.support)
     if not np.isfinite(coef).all():
         return replace(now, alive=False)

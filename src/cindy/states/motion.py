@@ -86,7 +86,17 @@ class Whitened:
     @cached_property
     def inverse(self) -> tuple[Floats, Ints, Ints]:
         """S⁻¹ near its diagonal, as `inverse_blocks` gives it."""
-        return inverse_blocks(self.linear, self.variance, self.error)
+        return inverse_blocks(self.linear, self.factors)
+
+    @cached_property
+    def slopes(self) -> Floats:
+        """How both determinants change with the Jacobians, as `determinant_slopes` gives it.
+
+        No candidate enters: one array serves the step of a law, the rows of all candidates and the errors.
+        """
+        if len(self.variance) > _FEW_STATES:
+            return estimated_slopes(self.linear, self.factors, self.variance)
+        return determinant_slopes(self.linear, self.variance, self.inverse[0])
 
     @cached_property
     def log_det(self) -> float:
@@ -357,14 +367,10 @@ class Motion:
                 return None
             linear = white.linear
             try:
-                weights = (
-                    determinant_slopes(linear, fitted.variance, white.inverse[0])
-                    if self.states <= _FEW_STATES
-                    else estimated_slopes(linear, white.factors, fitted.variance)
-                )
+                slopes = white.slopes
             except np.linalg.LinAlgError:
                 return None
-            total += law.pulled(linear.record.points(linear.x), weights.reshape(-1, *weights.shape[2:]))
+            total += law.pulled(linear.record.points(linear.x), slopes.reshape(-1, *slopes.shape[2:]))
         return total if np.isfinite(total).all() else None
 
     def objectives(
