@@ -28,12 +28,10 @@ import numpy as np
 from cindy._arrays import Floats
 from cindy.basis import listed
 from cindy.findings import Finding
-from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.models_met import Met
 from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found, search
 from cindy.states import (
-    FEW_ROWS,
-    NEARBY,
     Motion,
     autoregression,
     doubted,
@@ -61,9 +59,6 @@ _LONGER = 1.2
 """A memory that is not longer than this times the last is the same. Not varied yet."""
 _TOLD = 1.5
 """Samples from which a memory is told of."""
-_WEIGHINGS = 6
-"""Rounds of weights for noise that grows with the state. With one, none of four coefficients of a predator
-and its prey in 2 % multiplicative noise is within two errors (benchmark: wrong_noise)."""
 _BEYOND, _SHARE = 3.0, 0.2
 """Standard errors beyond the usual ones that a term must have, and the share of what is left of its equation
 that makes up for them. Filters and averages bend the motion itself, and false terms that mend that reach 5 to
@@ -118,7 +113,7 @@ def second_look(first: Look, variance: Floats) -> Look:
 def _each_by_its_own(look: Look, variance: Floats) -> Look:
     """Measurements weighted by their noise: what grows with the state, outliers, unequal trajectories."""
     assert look.found is not None
-    uneven, which = _growing_noise(look)
+    uneven, which = growing(look.motion, look.found.best.fitted)
     if which:
         names = listed([look.motion.variables[j] for j in which])
         message = f"The noise of {names} grows with the state; each measurement is weighted by its own noise."
@@ -138,24 +133,6 @@ def _each_by_its_own(look: Look, variance: Floats) -> Look:
         message = "The trajectories differ in their noise; each is weighted by its own noise."
         look = look.again(unequal, variance, Finding("unequal-noise", message))
     return look
-
-
-def _growing_noise(look: Look) -> tuple[Motion, tuple[int, ...]]:
-    """The motion with noise that grows with the state, and of which states it does.
-
-    Where a state is small its weight follows from where it was fitted, and that from the weights before: they
-    are made in turns, unless there are so few rows that weights would follow single measurements.
-    """
-    assert look.found is not None
-    fitted, options = look.found.best.fitted, look.found.options
-    uneven, which = growing(look.motion, fitted)
-    for _ in range(_WEIGHINGS if which and look.motion.rows >= FEW_ROWS else 0):
-        met = Search(uneven, options).fit(replace(fitted, settled=False), NEARBY)
-        if met is None:
-            break
-        fitted = met.fitted
-        uneven, which = growing(look.motion, fitted)
-    return uneven, which
 
 
 def _instrument_before_law(look: Look, variance: Floats) -> Look:

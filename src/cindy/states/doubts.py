@@ -26,6 +26,8 @@ class _Doubt:
     """Share of the noise that a trajectory has at least: one at rest is met exactly."""
     clearly: float = 30.0
     """Units of −2 log p by which noise must be seen to grow (benchmarks: solver_made, damage)."""
+    noisiest: float = 0.1
+    """Of the variance that marks a missing entry: a measurement has less, however large its state."""
     few: int = 50
     """Measurements of a state below which a trend of their noise is not looked for."""
 
@@ -55,9 +57,10 @@ def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
 def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
     """The same with noise that grows with the state where the measurements say so, and of which states.
 
-    σ² (1 + ρ x²) in place of σ², ρ by likelihood: Σ log(1 + ρ x²) + n log Σ ê²/(1 + ρ x²) over a grid.
+    σ² (1 + ρ x²) in place of σ², ρ by likelihood: Σ log(1 + ρ x²) + n log Σ ê²/(1 + ρ x²) over a grid. The
+    variances are in units of their mean: 1 + ρ x² alone reaches the size that marks a missing measurement.
     """
-    rates, states = np.zeros(motion.states), []
+    rates, means, states = np.zeros(motion.states), np.ones(motion.states), []
     pairs = list(zip(motion.records, fitted.x, strict=True))
     for j in range(motion.states):
         seen = [~record.missing[..., j] for record, _ in pairs]
@@ -71,14 +74,15 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
         shapes = 1.0 + tried[:, None] * size
         value = np.sum(np.log(shapes), axis=1) + len(size) * np.log(np.mean(noise / shapes, axis=1))
         if value[0] - value.min() > _DOUBT.clearly:
-            rates[j] = tried[int(np.argmin(value))]
+            best = int(np.argmin(value))
+            rates[j], means[j] = tried[best], float(np.mean(shapes[best]))
             states.append(j)
     if not states:
         return motion, ()
-    records = [
-        replace(record, spread=np.where(record.missing, record.spread, record.spread * (1.0 + rates * x**2)))
-        for record, x in pairs
-    ]
+    records = []
+    for record, x in pairs:
+        spread = np.minimum(record.spread * (1.0 + rates * x**2) / means, _DOUBT.noisiest * MISSING)
+        records.append(replace(record, spread=np.where(record.missing, record.spread, spread)))
     return motion.part(records), tuple(states)
 
 
