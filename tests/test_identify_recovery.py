@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import cindy
 from cindy import Integral, Polynomial
@@ -107,6 +108,25 @@ def test_constraints_help_and_hold(system, noise, share):
         rows = cindy.Problem(cindy.accumulate(data, system.basis), constraints=system.constraints())
         assert rows.violation(model.coef) < 1e-9
     assert np.median(told) < np.median(free)
+
+
+@pytest.mark.parametrize("passes", [None, 1])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_totals_that_a_single_run_conserves_do_not_hide_its_terms(seed, passes):
+    # Along one run E + ES is a number, so that ES and E·ES + ES² are the same but for a factor.
+    def rates(_, state):
+        enzyme, substrate, bound, _ = state
+        binding = enzyme * substrate
+        return [1.2 * bound - binding, 0.5 * bound - binding, binding - 1.2 * bound, 0.7 * bound]
+
+    t = np.linspace(0, 5, 400)
+    x = solve_ivp(rates, (0, 5), [1, 2, 0.1, 0], t_eval=t, rtol=1e-10, atol=1e-12).y.T
+    x = x + 0.01 * x.std(axis=0) * np.random.default_rng(seed).standard_normal(x.shape)
+    run = cindy.Trajectory(t, x, ("E", "S", "ES", "P"))
+    totals = [cindy.conserve({"S": 1, "ES": 1, "P": 1}), cindy.conserve({"E": 1, "ES": 1})]
+    model = identify(run, Polynomial(2), constraints=totals, passes=passes)
+    used = {(s, model.terms[i]) for i, j in np.argwhere(model.coef) for s in [model.states[j]]}
+    assert used == {(s, "ES") for s in ("E", "S", "ES", "P")} | {(s, "E S") for s in ("E", "S", "ES")}
 
 
 def test_neighbours_that_are_interchangeable_have_equal_coefficients():

@@ -40,7 +40,7 @@ from cindy.selection import (
     SupportFit,
     Supports,
     eliminated,
-    regrown,
+    equation_by_equation,
     rivals,
 )
 from cindy.solver import conditional_gradient
@@ -283,7 +283,7 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
             continue
         bound = state.bound_to(form, result)
         settled = None if noisy or bound else supports.settle(best)
-        apart = None if bound else _equation_by_equation(state, supports, path)
+        apart = None if bound else _first_choice(state, supports, path)
         sizes = [share * len(best.support) for share in EFFORT.passes_shares] + [
             2.0 * motion.states,
             3.0 * motion.states,
@@ -297,18 +297,19 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
             yield start_of(motion, state.columns[fit.support], coef, variance)
 
 
-def _equation_by_equation(state: Search, supports: Supports, path: list[Ints]) -> SupportFit | None:
-    """The best support of each equation for itself: at measured states no equation knows of another.
+def _first_choice(state: Search, supports: Supports, path: list[Ints]) -> SupportFit | None:
+    """The best support of each equation for itself; beside constraints, or what elimination of all gives."""
+    apart = equation_by_equation(supports, _equations(state, supports), path)
+    if not len(supports.constraints):
+        return apart
+    down = eliminated(supports, path[-1] if path else ())
+    fits = [apart, None if down is None else supports.settle(down)]
+    return min((fit for fit in fits if fit is not None), key=supports.criterion, default=None)
 
-    Elimination and regrowth then go through the terms of one equation at a time. On short and nearly clean
-    data the path alone ends in local minima, and this start is right (benchmark: short_clean). Where
-    constraints couple equations, elimination of them all.
-    """
+
+def _equations(state: Search, supports: Supports) -> Iterator[tuple[Ints, Supports]]:
+    """The columns of each equation, and its rows at measured states, where no equation knows of another."""
     motion = state.motion
-    if len(supports.constraints):
-        down = eliminated(supports, path[-1] if path else ())
-        return None if down is None else supports.settle(down)
-    chosen = []
     rows = supports.rows // len(motion.sought)
     for j in motion.sought:
         columns = np.flatnonzero(state.columns % motion.states == j)
@@ -323,14 +324,4 @@ def _equation_by_equation(state: Search, supports: Supports, path: list[Ints]) -
             # The rows of each equation are in units of what all of its terms leave.
             rest=float(max(rows - len(columns), 1)),
         )
-        offered = {np.flatnonzero(np.isin(columns, one)).tobytes(): one for one in path}
-        starts = [
-            alone.best([np.flatnonzero(np.isin(columns, one)) for one in offered.values()]),
-            eliminated(alone),
-        ]
-        fits = [alone.settle(fit) for fit in starts if fit is not None]
-        if not fits:
-            return None
-        best = regrown(alone, fits)
-        chosen.append(columns[best.support])
-    return supports.possible(np.sort(np.concatenate(chosen)))
+        yield columns, alone

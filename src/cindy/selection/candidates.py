@@ -18,9 +18,10 @@ import numpy as np
 
 from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
+from cindy.least_squares import Rows
 from cindy.regression import Refit, Regression, classical, design_effect, refit, sandwich
 from cindy.selection.effort import EFFORT
-from cindy.selection.orders import eliminated, greedy, ranking, regrown
+from cindy.selection.orders import eliminated, equation_by_equation, greedy, ranking, regrown
 from cindy.selection.supports import SupportFit, Supports
 
 __all__ = ["Candidates", "Judged"]
@@ -108,7 +109,7 @@ class Candidates:
 
     def starts(self, group: Ints, supports: Supports) -> list[SupportFit]:
         """The best support of the path, and what elimination or greedy growth leads to."""
-        names = self.regression.coefficients(group)
+        names, width = self.regression.coefficients(group), self.regression.shape[1]
         offered = {}
         for support in self.path:
             mine = np.flatnonzero(np.isin(names, support, assume_unique=True))
@@ -118,9 +119,17 @@ class Candidates:
         starts = [supports.best(list(offered.values())), eliminated(supports, used)]
         if starts[1] is None:
             starts.append(greedy(supports, EFFORT.candidates_greedy))
+        if supports.coupled:
+            parts = [(np.flatnonzero(names % width == j), self._alone(j, supports.price)) for j in group]
+            starts.append(equation_by_equation(supports, parts, list(offered.values())))
         # Constraints may need more than any start has.
         every = [fit for fit in starts if fit is not None]
         return every or [supports.fit(np.arange(supports.size))]
+
+    def _alone(self, target: int, price: Floats) -> Supports:
+        """The rows of one equation, without what equalities say of its coefficients."""
+        alone = self.supports(np.array([target]), float(price.min()))
+        return replace(alone, constraints=Rows.none(alone.size))
 
     def _best(self, group: Ints, supports: Supports) -> SupportFit:
         fits = [supports.settle(fit) for fit in self.starts(group, supports)]
