@@ -323,11 +323,11 @@ def presolve(region: Region) -> Presolved | None:
         # The same law for many terms: blocks that look alike are worked out once.
         if block.look not in solved:
             solved[block.look] = _solve(block)
-        found = solved[block.look]
-        if found is None:
+        hull = solved[block.look]
+        if hull is None:
             return None
-        origin[block.members] = found[0]
-        corners += [(block.members[places], values) for places, values in found[1]]
+        origin[block.members] = hull[0]
+        corners += [(block.members[places], values) for places, values in hull[1]]
     # What the fixed coefficients take of the radius is lost to all others.
     room = region.radius - region.norm(origin)
     if room < -_CORNERS.rounding * region.radius:
@@ -348,11 +348,11 @@ def _solve(block: _Block) -> _Solved | None:
             return None
         if (block.signs @ offset < -_CORNERS.rounding * np.abs(block.signs) @ np.abs(offset)).any():
             raise InfeasibleError(_contradiction(block))
-    found = _corners(block, basis)
-    if found is None:
+    corners = _corners(block, basis)
+    if corners is None:
         return None
-    places = [corner.nonzero()[0] for corner in found]
-    return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, found, strict=True)]
+    places = [corner.nonzero()[0] for corner in corners]
+    return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, corners, strict=True)]
 
 
 def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
@@ -418,10 +418,10 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
         return np.eye(size), np.zeros(size)
     # Coefficients may differ in unit: balanced, the rank does not depend on that.
     unit = _units(block)
-    found = affine(block.equal / unit, block.goal)
-    if found is None:
+    solution = affine(block.equal / unit, block.goal)
+    if solution is None:
         raise InfeasibleError(_contradiction(block))
-    basis, offset = found
+    basis, offset = solution
     # Rounding would make a coefficient that the rows fix at zero look like a shift, and rule out the closed
     # form.
     offset[np.abs(offset) <= _CORNERS.rounding * np.abs(offset).max(initial=0.0)] = 0.0
@@ -457,7 +457,7 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
     planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
     if comb(len(planes), free - 1) > _CORNERS.most_corners:
         return None
-    found: dict[bytes, Floats] = {}
+    corners: dict[bytes, Floats] = {}
     for direction in _meets(planes, free):
         corner = basis @ direction
         size = np.abs(corner) * unit
@@ -469,8 +469,8 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
                 # The same corner is met from many sets of planes; rounded in balanced units, it is
                 # recognised as one.
                 balanced = sign * corner * unit / size.max()
-                found[(np.round(balanced, 9) + 0.0).tobytes()] = sign * corner / np.abs(corner).max()
-    return list(found.values())
+                corners[(np.round(balanced, 9) + 0.0).tobytes()] = sign * corner / np.abs(corner).max()
+    return list(corners.values())
 
 
 def _meets(planes: Floats, free: int) -> Floats:
