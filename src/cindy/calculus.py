@@ -443,5 +443,5 @@ def windowed(values: Any, operator: Floats, windows: int, length: int, space: Sp
         # What a window sees of the next one: its beginning; the last sees what is left.
         last = xp.reshape(values[:, windows * length :], (columns, 1, more))
         own = xp.concat([own, xp.concat([own[:, 1:, :more], last], axis=1)], axis=2)
-    made = xp.matmul(own, space.put(operator.T))
-    return xp.reshape(made, (columns, windows * operator.shape[0]))
+    rows = xp.matmul(own, space.put(operator.T))
+    return xp.reshape(rows, (columns, windows * operator.shape[0]))

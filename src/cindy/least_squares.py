@@ -362,10 +362,10 @@ def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:
         return np.zeros((0, 0)), np.zeros(0)
     size = np.abs(rows).max(axis=1)
     size[size == 0.0] = 1.0
-    found = affine(rows / size[:, None], goal / size)
-    if found is None:
+    solution = affine(rows / size[:, None], goal / size)
+    if solution is None:
         raise InfeasibleError("the equalities contradict each other on this support.")
-    null, shift = found
+    null, shift = solution
     # Rounding would tie coefficients together that have nothing to do with each other.
     null[np.abs(null) < 1e-15] = 0.0
     return null, shift

@@ -230,14 +230,14 @@ class Regression:
         """(blocks, k): what each block pulls some coefficients towards, at flat coefficients x."""
         design, target = self._stack
         terms, targets = np.divmod(support, self.shape[1])
-        found = np.zeros((len(self.blocks), len(support)))
+        scores = np.zeros((len(self.blocks), len(support)))
         table = x.reshape(self.shape)
         for j in np.unique(targets):
             here = np.flatnonzero(targets == j)
             used = np.flatnonzero(table[:, j])
             left = target[:, :, j] - design[:, :, used] @ table[used, j]
-            found[:, here] = (left[:, None, :] @ design[:, :, terms[here]])[:, 0]
-        return found
+            scores[:, here] = (left[:, None, :] @ design[:, :, terms[here]])[:, 0]
+        return scores
 
     def _freedom(self, support: Ints, targets: Ints) -> Freedom:
         """What the equalities leave free on the support."""

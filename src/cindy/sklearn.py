@@ -157,14 +157,14 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         many = list(X) if _is_list(X) else [X]
         times = _each(t, len(many), _is_list(X), "t")
         inputs = _each(u, len(many), _is_list(X), "u")
-        found = [
+        trajectories = [
             part
             for one, when, known in zip(many, times, inputs, strict=True)
             for part in _trajectory(one, when, known, self.time, step)
         ]
-        if not found:
+        if not trajectories:
             raise DataError("CINDy: X is an empty list. Pass at least one trajectory.")
-        return found
+        return trajectories
 
 
 def _dimensions(value: Any) -> int:

@@ -205,10 +205,10 @@ def from_matlab(path: Path) -> Table:
         if 0 in raw[:4]:  # version 4
             from scipy.io import loadmat
 
-            found = {name: np.asarray(value) for name, value in loadmat(path).items() if name[:2] != "__"}
+            variables = {name: np.asarray(value) for name, value in loadmat(path).items() if name[:2] != "__"}
         else:
-            found = matlab_arrays(raw, _largest(path))
-    arrays = {name: _plain(value) for name, value in found.items()}
+            variables = matlab_arrays(raw, _largest(path))
+    arrays = {name: _plain(value) for name, value in variables.items()}
     # A file often holds a step or a constant beside the columns.
     return from_arrays(str(path), {name: a for name, a in arrays.items() if a is not None and a.size > 1})
 

@@ -300,8 +300,8 @@ def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Flo
     last = _cut(values[..., : -_LEVEL.nearest - 1 : -1] @ row, size, periodic)
     line = first[..., None] + (last - first)[..., None] * np.linspace(0.0, 1.0, count)
     inner = fft.dst((values - line)[..., 1:-1], type=1, axis=-1, norm="ortho")
-    kept = fft.idst(_cut(inner, sigma, periodic), type=1, axis=-1, norm="ortho")
-    line[..., 1:-1] += kept
+    inner_waves = fft.idst(_cut(inner, sigma, periodic), type=1, axis=-1, norm="ortho")
+    line[..., 1:-1] += inner_waves
     return np.asarray(line)
 
 

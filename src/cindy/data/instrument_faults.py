@@ -72,7 +72,7 @@ class _Limit(NamedTuple):
 
 def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
     """The data with clipped values taken as missing, and what to say of them."""
-    findings, kept = [], list(data)
+    findings, cleaned = [], list(data)
     for limit in _limits(data):
         name = data[0].states[limit.state]
         removed = limit.share < _PILE_OF.most
@@ -88,8 +88,8 @@ def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[
         values = {"state": name, "level": limit.level, "count": limit.samples, "share": limit.share}
         findings.append(Finding("clipped-data", message, values))
         if removed:
-            kept = [_without(one, limit) for one in kept]
-    return kept, findings
+            cleaned = [_without(one, limit) for one in cleaned]
+    return cleaned, findings
 
 
 def _without(one: Trajectory, limit: _Limit) -> Trajectory:

@@ -59,7 +59,7 @@ def matlab_arrays(raw: bytes, most: int) -> dict[str, Array]:
     order = {b"IM": "<", b"MI": ">"}.get(raw[126:128])
     if order is None or len(raw) < _CODES.header:
         raise DataError("it does not begin as Matlab files of version 5 to 7 do")
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for kind, body in _elements(memoryview(raw)[_CODES.header :], order, small=False):
         if kind == _CODES.compressed:
             unpacked = _unpacked(body, most)
@@ -71,8 +71,8 @@ def matlab_arrays(raw: bytes, most: int) -> dict[str, Array]:
             if kind_inside == _CODES.matrix:
                 name, array = _variable(content, order, 0)
                 if array is not None and name and not name.startswith("__"):
-                    found[name] = array
-    return found
+                    arrays[name] = array
+    return arrays
 
 
 def _unpacked(body: memoryview, most: int) -> bytes:

@@ -268,8 +268,8 @@ def _without_unit_row(
     words, below = ([str(column[k]) for column in whole] for k in (0, 1))
     if not holds_units(words, below):
         return columns, units
-    told = {name: word.strip(" ()[]{}") for name, word in zip(columns, words, strict=True)}
-    return {name: column[1:] for name, column in columns.items()}, told
+    units_of = {name: word.strip(" ()[]{}") for name, word in zip(columns, words, strict=True)}
+    return {name: column[1:] for name, column in columns.items()}, units_of
 
 
 def _index_as_columns(frame: Any) -> tuple[Any, tuple[str, ...]]:

@@ -175,10 +175,10 @@ def _unpacked(path: Path, packed: int) -> bytes:
 def _head(path: Path, lines: list[str]) -> _Head:
     """The names of the columns: one line, or two with units below the names or a title above them."""
     # Names, units and the first numbers: three lines decide what the rest means.
-    told = [i for i, line in enumerate(lines) if line.strip() and not _comment(line)][:3]
-    if not told:
+    top = [i for i, line in enumerate(lines) if line.strip() and not _comment(line)][:3]
+    if not top:
         raise DataError(f"{path} is empty. The first line must name the columns.")
-    first = told[0]
+    first = top[0]
     head, above = lines[first], first + 1
     cells = _split(path, head, _delimiter(head), first + 1)
     if all(is_number(cell) for cell in cells) and first > 0:
@@ -190,17 +190,17 @@ def _head(path: Path, lines: list[str]) -> _Head:
                 head, above, cells = said, first, named
                 break
     delimiter = _delimiter(head)
-    if len(told) == 3 and above == first + 1:
-        second = lines[told[1]]
+    if len(top) == 3 and above == first + 1:
+        second = lines[top[1]]
         other = delimiter if delimiter in second else _delimiter(second)
-        words = _split(path, second, other, told[1] + 1)
-        if holds_units(words, _split(path, lines[told[2]], other, told[2] + 1)):
+        words = _split(path, second, other, top[1] + 1)
+        if holds_units(words, _split(path, lines[top[2]], other, top[2] + 1)):
             names = [name.strip() for name in cells]
             # The line above is no list of names but a title, so that the line of words names the columns.
             if len(names) != len(words) or len(set(names)) < len(names) or not all(names[1:]):
-                return _Head([w.strip() for w in words], [""] * len(words), other, told[1] + 1, told[1] + 1)
+                return _Head([w.strip() for w in words], [""] * len(words), other, top[1] + 1, top[1] + 1)
             units = [word.strip(" ()[]{}") for word in words]
-            return _Head(names, units, delimiter, told[1] + 1, first + 1)
+            return _Head(names, units, delimiter, top[1] + 1, first + 1)
     if delimiter == "\t" and above < len(lines) and "\t" not in lines[above]:
         delimiter = " "  # blanks of both kinds, mixed
     names = [name.strip() for name in _split(path, head, delimiter, first + 1)]

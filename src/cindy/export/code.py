@@ -210,6 +210,7 @@ def to_julia(equations: RightHandSides, *, variance: RightHandSides | None = Non
     numbers, inside = coefficients(equations)
     heads = identifiers([number.name for number in inside], _JULIA_WORDS.split())
     inner = {number.name: f"p.{head}" for number, head in zip(inside, heads, strict=True)}
+    # In first-order form the positions change by their rates, which stand after them.
     rates = [f"u[{len(equations.states) + k + 1}]" for k in range(len(states) - len(equations.states))]
     functions = [_julia_function("f!", equations, "c", inner, rates, "{}")]
     entries = ["c = [" + ", ".join(repr(number.value) for number in numbers) + "]"]

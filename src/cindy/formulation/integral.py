@@ -214,11 +214,11 @@ class Integral(Formulation):
         ahead = min(max(high, b + self._beyond), len(segment))
         terms = np.asfortranarray(self._evaluate(segment, basis, low, ahead))
         target = self._target(segment, a, b)
-        kept = np.diff(edges) - (self.order if self.initial == "free" else 1)
-        out = np.empty((int(kept.sum()), terms.shape[1] + target.shape[1]), order="F")
+        heights = np.diff(edges) - (self.order if self.initial == "free" else 1)
+        out = np.empty((int(heights.sum()), terms.shape[1] + target.shape[1]), order="F")
         row = 0
         for first, last, step in self._runs(segment, edges, low, high):
-            s, e, height = int(edges[first]), int(edges[last]), int(kept[first:last].sum())
+            s, e, height = int(edges[first]), int(edges[last]), int(heights[first:last].sum())
             rows = out[row : row + height]
             row += height
             if step:

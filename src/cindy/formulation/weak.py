@@ -99,8 +99,8 @@ class Weak(Formulation):
 
     @property
     def thinned(self) -> str:
-        kept = self.thin or ()
-        return "" if all(k == 1 for k in kept) else " × ".join(f"{k}." for k in kept)
+        steps = self.thin or ()
+        return "" if all(k == 1 for k in steps) else " × ".join(f"{k}." for k in steps)
 
     # What follows is asked of forms for trajectories.
 

@@ -47,12 +47,12 @@ def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
     """Whatever a user may hold, as fields with the variables of the model; or an error."""
     if not is_fields(data):
         raise DataError(f"{where}: a model of fields needs a Field, or a list of them.")
-    found = as_fields(data)
-    one = found[0]
+    fields = as_fields(data)
+    one = fields[0]
     if (one.states, one.inputs) != (model.states, model.inputs):
         about, got = (", ".join(names) for names in (model.variables, one.variables))
         raise DataError(f"{where}: the model is about {about}, but the fields hold {got}.")
-    return found
+    return fields
 
 
 def score_fields(model: Equations, data: Any, kind: str, *, window: int | None) -> float:
@@ -70,9 +70,9 @@ def score_fields(model: Equations, data: Any, kind: str, *, window: int | None) 
     # Sums over all fields before the ratio: a short field must not count as much as a long one.
     rest, whole = np.zeros(len(model.states)), np.zeros(len(model.states))
     for field in fields:
-        found = solved_field(model, field, window=window)
+        solution = solved_field(model, field, window=window)
         for j, state in enumerate(model.states):
-            measured, solved = field[state], found[state]
+            measured, solved = field[state], solution[state]
             if np.isnan(solved).any():
                 return -np.inf
             rest[j] += np.nansum((measured - solved) ** 2)
@@ -106,9 +106,9 @@ def solved_field(model: Equations, field: Field, *, window: int | None = None) -
     for low in range(0, len(field), every):
         high = min(low + every, len(field))
         begun = start.part(low, high)
-        made = simulate_field(model, begun, field.t[low:high], limits=Limits())
+        solution = simulate_field(model, begun, field.t[low:high], limits=Limits())
         for state in field.states:
-            values[state][..., low : low + len(made)] = made[state]
+            values[state][..., low : low + len(solution)] = solution[state]
     return values
 
 
@@ -141,16 +141,16 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
     """
     data = inside_domain(model, completed(model, matched(model, trajectories, "residuals")))[0]
     form = model.formulation.fit_to(data)
-    found: list[Residual] = []
+    windows_left: list[Residual] = []
     for i, one in enumerate(data):
         for segment in one.segments():
             if len(segment) >= form.min_samples:
                 # A weight says how much a row counts, not how large its residual is.
                 windows = _windows(model, form, replace(segment, weight=1.0))
-                found.extend(Residual(i, t, values) for t, values in windows)
-    if not found:
+                windows_left.extend(Residual(i, t, values) for t, values in windows)
+    if not windows_left:
         raise DataError("residuals: no trajectory has enough complete samples in a row.")
-    return found
+    return windows_left
 
 
 def _windows(model: Equations, form: Formulation, segment: Trajectory) -> Iterator[tuple[Floats, Floats]]:
@@ -228,8 +228,10 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     least, data = 4 if model.order == 2 else 2, completed(model, data)
     # A stretch that is too short to start from has nothing to be compared with; an equation of second order
     # needs a rate to start from, which takes a few samples.
-    kept = [one for one in data if one.segments() and min(len(part) for part in one.segments()) >= least]
-    whole = tuple(solutions(model, kept))
+    comparable = [
+        one for one in data if one.segments() and min(len(part) for part in one.segments()) >= least
+    ]
+    whole = tuple(solutions(model, comparable))
     states = len(model.states)
     explained = through = _explained(whole, states)
     stopped = tuple(dict.fromkeys(one.simulated.stopped for one in whole if one.simulated.stopped))
@@ -247,7 +249,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
             length = max(length, min(shortest, longest))
             if length >= longest:
                 break
-            again = tuple(solutions(model, kept, window=length))
+            again = tuple(solutions(model, comparable, window=length))
             if np.min(_explained(again, states)) > np.min(explained):
                 found, window, explained = again, length, _explained(again, states)
             if np.all(explained >= enough) or length == shortest:

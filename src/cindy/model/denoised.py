@@ -175,16 +175,16 @@ def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
     if model.formulation.for_fields:
         raise DataError("smooth: states are estimated along trajectories; values of fields are not.")
     data = with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
-    found = denoised_states(model, data)
-    if found is None and np.isfinite([*model.noise, *model.model_error]).all():
+    states = denoised_states(model, data)
+    if states is None and np.isfinite([*model.noise, *model.model_error]).all():
         raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
-    if found is None:
+    if states is None:
         raise DataError(
             "smooth: states are fitted under models that were identified with fitted states, "
             "and this one was not. Identify it with `passes=None`, in the integral form or as a map."
         )
     names = model.states + model.rates
-    return [replace(one, x=x, states=names, delay={}) for one, x in zip(data, found, strict=True)]
+    return [replace(one, x=x, states=names, delay={}) for one, x in zip(data, states, strict=True)]
 
 
 def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats] | None:
@@ -194,9 +194,9 @@ def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats
     """
     if model.fitted is not None:
         known = [model.fitted.states_of(one) for one in data]
-        found = [one for one in known if one is not None]
-        if len(found) == len(data):
-            return found
+        at_hand = [one for one in known if one is not None]
+        if len(at_hand) == len(data):
+            return at_hand
     solved = _solved(model, data)
     if solved is None:
         return None
@@ -245,8 +245,8 @@ def denoised_under(model: Equations, data: Sequence[Trajectory]) -> Denoised | N
         return None
     # The rows of other data under the same law: what a diagnosis of new data is made of.
     white = sum(blocks, LeastSquares.empty(len(candidates), 1))
-    found = Denoised.of(motion, fitted, white, candidates)
-    return None if found is None else found.of_data(data)
+    denoised = Denoised.of(motion, fitted, white, candidates)
+    return None if denoised is None else denoised.of_data(data)
 
 
 def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) -> tuple[Motion, Fitted] | None:
@@ -346,9 +346,9 @@ def _with_first_values(model: Equations, one: Trajectory) -> Trajectory:
 def _pinned_in(model: Equations) -> list[tuple[str, str]]:
     """Each hidden state, and the state in whose equation its gauge was chosen."""
     gauges = [one.values for one in model.findings if one.code == "hidden-gauge"]
-    told = {str(values.get("state")): str(values.get("equation")) for values in gauges}
+    equations = {str(values.get("state")): str(values.get("equation")) for values in gauges}
     first = next(s for s in model.states if s not in model.hidden)
-    return [(name, told.get(name, first)) for name in model.hidden]
+    return [(name, equations.get(name, first)) for name in model.hidden]
 
 
 def _by_trajectory(motion: Motion, fitted: Fitted) -> dict[int, Floats]:

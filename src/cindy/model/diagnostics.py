@@ -209,8 +209,8 @@ def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoise
         *_alike(model, known),
         *_left_over(model, data, form, beyond),
     ]
-    told = without_repeats(findings)
-    return Diagnostics(form, known, known.loss, left, rms, correlation, band, noise, beyond, told)
+    said = without_repeats(findings)
+    return Diagnostics(form, known, known.loss, left, rms, correlation, band, noise, beyond, said)
 
 
 def _statistics(left: Sequence[Residual]) -> tuple[Floats, Floats, float]:
@@ -228,11 +228,11 @@ def _uncertain(model: Model) -> Iterator[Finding]:
         weak = model.support & (np.abs(model.coef) < 1.96 * model.coef_error)
     if weak.any():
         named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
-        one = len(named) == 1
+        single = len(named) == 1
         yield Finding(
             "uncertain-terms",
             f"The 95 % interval of {listed(named)} includes zero: "
-            f"the data do not show that {'this term is' if one else 'these terms are'} there.",
+            f"the data do not show that {'this term is' if single else 'these terms are'} there.",
             {"terms": _places(model, weak)},
         )
 

@@ -131,8 +131,8 @@ class Equations:
         functions, whose slopes come from central differences.
         """
         slopes, single = self._slopes(x, u, t, "jacobian")
-        found = slopes[..., : len(self.states) + len(self.rates)]
-        return found[0] if single else found
+        by_states = slopes[..., : len(self.states) + len(self.rates)]
+        return by_states[0] if single else by_states
 
     def input_jacobian(
         self, x: ArrayLike | Trajectory, u: ArrayLike | None = None, *, t: ArrayLike | None = None
@@ -144,8 +144,8 @@ class Equations:
         slopes, single = self._slopes(x, u, t, "input_jacobian")
         first = len(self.states) + len(self.rates)
         columns = [k for k, name in enumerate(self.variables) if k >= first and name != TIME]
-        found = slopes[..., columns]
-        return found[0] if single else found
+        by_inputs = slopes[..., columns]
+        return by_inputs[0] if single else by_inputs
 
     def _slopes(self, x: Any, u: Any, t: Any, where: str) -> tuple[Floats, bool]:
         """(n, states, variables): the derivative of every equation by every variable."""
@@ -194,6 +194,7 @@ class Equations:
             raise DataError(f"{where}: the model has the inputs {names}; pass their values as `u`{time}.")
         array = np.asarray(np.empty((rows, 0)) if u is None else u, dtype=np.float64)
         if array.ndim < 2:
+            # One number for one row, or one input for many rows: both are meant by a flat array.
             array = array.reshape(rows, -1) if array.size % rows == 0 else np.atleast_2d(array)
         if array.shape != (rows, len(expected)):
             raise DataError(
@@ -219,8 +220,8 @@ class Equations:
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be pickled; they are made again when needed. The data stay where they are.
-        kept = {name: value for name, value in vars(self).items() if name not in ("rhs", "switches")}
-        return {**kept, "fitted": None}
+        fields = {name: value for name, value in vars(self).items() if name not in ("rhs", "switches")}
+        return {**fields, "fitted": None}
 
     def equations(self, *, errors: bool = True) -> list[str]:
         """One line per state, each coefficient as value(standard error in the last digit)."""
@@ -310,8 +311,8 @@ class Equations:
         x0: values to start from, as for `simulate`; zero if not given
         """
         file = file_path(path, "to_fmu: `path`")
-        made: pathlib.Path = self._export("to_fmu", path=file, initial=self._start(x0, "to_fmu"))
-        return made
+        written: pathlib.Path = self._export("to_fmu", path=file, initial=self._start(x0, "to_fmu"))
+        return written
 
     def to_sbml(self, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
         """The equations as SBML, for biochemical simulators; of first order and without inputs only.

@@ -68,12 +68,12 @@ class Lines:
         # A derivative on a product grid is the Kronecker product of those along its axes.
         total = scipy.sparse.csr_array(np.ones((1, 1)))
         for x, period, order in zip(self.coordinates, self.periods, orders, strict=True):
-            one = (
+            along = (
                 _along(x, order, period, self.boundary)
                 if order
                 else scipy.sparse.eye_array(len(x), format="csr")
             )
-            total = scipy.sparse.csr_array(scipy.sparse.kron(total, one, format="csr"))
+            total = scipy.sparse.csr_array(scipy.sparse.kron(total, along, format="csr"))
         return total
 
     @cached_property
@@ -82,12 +82,12 @@ class Lines:
 
     @cached_property
     def _slopes(self) -> dict[tuple[str, ...], scipy.sparse.csr_array]:
-        found = {}
+        operators = {}
         for term, _, _ in self.summands:
             for f in term:
-                if f.kind == "derivative" and f.by not in found:
-                    found[f.by] = self.derivative([f.by.count(axis) for axis in self.axes])
-        return found
+                if f.kind == "derivative" and f.by not in operators:
+                    operators[f.by] = self.derivative([f.by.count(axis) for axis in self.axes])
+        return operators
 
     @cached_property
     def moving(self) -> Floats:
@@ -267,7 +267,7 @@ def simulate_field(
         raise DataError("simulate: t must hold increasing times.")
     first = _first(start, model.order)
     known = _known(start, model.inputs)
-    found = summands(model, start.axes)
+    terms = summands(model, start.axes)
     periods = tuple(start.period(axis) for axis in start.axes)
     rtol = max(limits.rtol, _STEP)
     uniform = all(start.uniform(axis) for axis in start.axes)
@@ -275,12 +275,12 @@ def simulate_field(
     if uniform and all(p is not None for p in periods):
         lengths = tuple(float(p or 0.0) for p in periods)
         shape = first.shape[1:]
-        system: Any = Spectral(found, model.states, start.axes, shape, lengths, known, model.order)
+        system: Any = Spectral(terms, model.states, start.axes, shape, lengths, known, model.order)
         solution = spectral_solution
     else:
         coordinates = tuple(start.coordinate(axis) for axis in start.axes)
         system = Lines(
-            found,
+            terms,
             model.states,
             model.variables,
             start.axes,
@@ -300,13 +300,13 @@ def simulate_field(
 
 def summands(model: Equations, axes: tuple[str, ...]) -> list[Summand]:
     """The terms that are present: functions of the fields, orders of their derivatives, coefficients."""
-    found: list[Summand] = []
+    terms: list[Summand] = []
     for term, coef in zip(model.basis.terms(model.variables), model.coef, strict=True):
         if coef.any():
             whole = len(term) == 1 and term[0].kind == "derivative" and term[0].power == 1
             orders = tuple(term[0].by.count(axis) if whole else 0 for axis in axes)
-            found.append((term[0].of if whole else term, orders, np.asarray(coef)))
-    return found
+            terms.append((term[0].of if whole else term, orders, np.asarray(coef)))
+    return terms
 
 
 def _first(start: Field, order: int) -> Floats:

@@ -411,7 +411,7 @@ class Model(Equations):
 def _drawn(model: Model, random: np.random.Generator) -> Model:
     """The model with coefficients and parameters drawn from their covariance, or errors where it has none."""
     places, names = np.flatnonzero(model.coef), list(model.parameters)
-    found = np.concatenate([model.coef.ravel()[places], [model.parameters[name].value for name in names]])
+    draw = np.concatenate([model.coef.ravel()[places], [model.parameters[name].value for name in names]])
     covariance = model.covariance
     if covariance is None:
         errors = [*model.coef_error.ravel()[places], *(model.parameters[name].error for name in names)]
@@ -419,8 +419,8 @@ def _drawn(model: Model, random: np.random.Generator) -> Model:
             raise DataError("sample: the model has no standard errors to draw from. Identify it from data.")
         covariance = np.diag(np.square(errors))
     values, vectors = np.linalg.eigh(covariance)
-    found = found + vectors @ (np.sqrt(np.maximum(values, 0.0)) * random.standard_normal(len(found)))
-    return _with_numbers(model, model, places, found, names)
+    draw = draw + vectors @ (np.sqrt(np.maximum(values, 0.0)) * random.standard_normal(len(draw)))
+    return _with_numbers(model, model, places, draw, names)
 
 
 def _drawn_near(model: Model, other: Model, random: np.random.Generator) -> Model:

@@ -84,11 +84,11 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     def missed(samples: int, start: Floats) -> Floats:
         """(samples · states,) in units of the spread; where the solution has ended, three of them."""
         piece = ahead.part(0, samples)
-        found = simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=_LIMITS)
+        solution = simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=_LIMITS)
         # A solution that blew up must be worse than any that follows, by a finite amount, or no slope could
         # be taken.
         result = np.full(piece.x.shape, 3.0)
-        result[: len(found)] = (found.x - piece.x[: len(found)]) / spread
+        result[: len(solution)] = (solution.x - piece.x[: len(solution)]) / spread
         return np.ravel(np.clip(result, -1e3, 1e3))
 
     def improved(samples: int, start: Floats) -> Floats:
@@ -209,10 +209,10 @@ def solutions(
                 first = min(near or length, len(piece))
                 guesses = [start] if model.order == 2 else [start, np.asarray(piece.x[0])]
                 if not model.formulation.discrete:
-                    told = _start_of_equations(model, piece.part(0, first), noise)
-                    if told is None:
-                        told = _start_of_data(segment, begin, model.order, near or len(segment) // 4)
-                    guesses.append(told)
+                    guess = _start_of_equations(model, piece.part(0, first), noise)
+                    if guess is None:
+                        guess = _start_of_data(segment, begin, model.order, near or len(segment) // 4)
+                    guesses.append(guess)
                 start = fitted_start(model, piece, guesses, first=first)
             solved = simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=Limits())
             yield Solution(i, piece, solved, start)
@@ -233,11 +233,11 @@ def _fitted(model: Equations, stretches: list[Trajectory], window: int | None) -
     ahead = stretches if window else [one.part(0, min(len(one), MOST)) for one in stretches]
     possible = ahead and width == len(model.states + model.rates)
     try:
-        found = denoised_states(model, ahead) if possible else None
+        states = denoised_states(model, ahead) if possible else None
     except DataError:
         # On the way a state has left the domain of a term.
-        found = None
-    return found or [np.full((len(one), width), np.nan) for one in ahead]
+        states = None
+    return states or [np.full((len(one), width), np.nan) for one in ahead]
 
 
 def _start_of_equations(model: Equations, ahead: Trajectory, noise: Floats) -> Floats | None:

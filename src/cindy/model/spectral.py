@@ -54,14 +54,14 @@ class Spectral:
     @cached_property
     def waves(self) -> list[Floats]:
         """The wavenumbers along every axis, shaped to broadcast; of the last axis those from zero on."""
-        found = []
+        waves = []
         for k, (n, length) in enumerate(zip(self.shape, self.periods, strict=True)):
             last = k == len(self.shape) - 1
             numbers = np.fft.rfftfreq(n, length / n) if last else np.fft.fftfreq(n, length / n)
             shape = [1] * len(self.shape)
             shape[k] = -1
-            found.append(np.asarray(2 * np.pi * numbers.reshape(shape), dtype=np.float64))
-        return found
+            waves.append(np.asarray(2 * np.pi * numbers.reshape(shape), dtype=np.float64))
+        return waves
 
     def multiplier(self, orders: Sequence[int]) -> Complexes:
         """What a derivative multiplies the modes with; odd ones leave the fastest mode, which has no
@@ -137,13 +137,13 @@ class Spectral:
     @cached_property
     def _operators(self) -> list[tuple[Term, list[tuple[int, Complexes]]]]:
         """Every function once, with what its modes are multiplied by in each equation."""
-        found: dict[Term, dict[int, Complexes]] = {}
+        by_term: dict[Term, dict[int, Complexes]] = {}
         for term, orders, coef in self._curved:
-            into = found.setdefault(term, {})
+            into = by_term.setdefault(term, {})
             for i in np.flatnonzero(coef):
                 part = coef[i] * self.keep * self.multiplier(orders)
                 into[int(i)] = into[int(i)] + part if int(i) in into else part
-        return [(term, list(into.items())) for term, into in found.items()]
+        return [(term, list(into.items())) for term, into in by_term.items()]
 
     def _evaluated(self, term: Term, values: dict[str, Floats], modes: dict[str, Complexes]) -> Floats:
         result: Floats | None = None
@@ -214,8 +214,8 @@ class Spectral:
     def _phi(self, h: float) -> list[Complexes]:
         """φ₀ … φ₃ of h times the linear part: (D, D, modes …), or (D, modes …) where nothing is coupled."""
         if self._coupled:
-            found = _phi_functions(h * self.linear, coupled=True)
-            return [np.ascontiguousarray(np.moveaxis(f, (-2, -1), (0, 1))) for f in found]
+            functions = _phi_functions(h * self.linear, coupled=True)
+            return [np.ascontiguousarray(np.moveaxis(f, (-2, -1), (0, 1))) for f in functions]
         diagonal = np.moveaxis(np.diagonal(self.linear, axis1=-2, axis2=-1), -1, 0)
         return _phi_functions(h * diagonal, coupled=False)
 
@@ -231,21 +231,21 @@ def _phi_functions(z: Complexes, *, coupled: bool) -> list[Complexes]:
         return np.asarray(a @ b if coupled else a * b)
 
     one = np.broadcast_to(np.eye(z.shape[-1], dtype=complex), z.shape) if coupled else np.ones_like(z)
-    found = []
+    functions = []
     for k in range(4):
         total = np.zeros_like(z)
         for j in range(_TAYLOR, -1, -1):
             # Horner's rule.
             total = times(total, small) + one / factorial(j + k)
-        found.append(total)
+        functions.append(total)
     for k in range(doublings):
         # Alone, the exponential is known; squared over and over, it would lose a digit every three times.
-        e = found[0] if coupled else np.exp(small * 2.0**k)
-        found = [times(e, e)] + [
-            (times(e, found[m]) + sum(found[j] / factorial(m - j) for j in range(1, m + 1))) / 2.0**m
+        e = functions[0] if coupled else np.exp(small * 2.0**k)
+        functions = [times(e, e)] + [
+            (times(e, functions[m]) + sum(functions[j] / factorial(m - j) for j in range(1, m + 1))) / 2.0**m
             for m in range(1, 4)
         ]
-    return found if coupled else [np.exp(z), *found[1:]]
+    return functions if coupled else [np.exp(z), *functions[1:]]
 
 
 def _is_linear(term: Term, states: tuple[str, ...]) -> bool:
@@ -291,11 +291,11 @@ def spectral_solution(
                     _run(steppers(length / (j * count)), j * count, t[k - 1], length, u)
                     for j in range(1, rows + 1)
                 ]
-                made = sum(w * run for w, run in zip(weights[1], runs, strict=True))
+                modes = sum(w * run for w, run in zip(weights[1], runs, strict=True))
                 less = sum(w * run for w, run in zip(weights[0], runs[:-1], strict=True))
-                values = system.backward(made)
+                values = system.backward(modes)
                 # Two extrapolations of neighbouring order: their difference is the error of the worse one.
-                apart = np.sqrt(np.mean(system.backward(made - less) ** 2, axis=every))
+                apart = np.sqrt(np.mean(system.backward(modes - less) ** 2, axis=every))
                 size = np.maximum(np.sqrt(np.mean(values**2, axis=every)), scale)
                 error = float(np.max(apart / size))
                 if error <= rtol:
@@ -309,7 +309,7 @@ def spectral_solution(
                     return out, f"the solution blows up, or needs more than {most} steps, between {where}"
             if not np.isfinite(values).all() or np.abs(values).max() > bound:
                 return out, f"the solution exceeds {growth:g} times its first values after t = {t[k - 1]:g}"
-            u = made
+            u = modes
             out.append(values)
             # Half as many steps would do too: the difference is of order h^(rows + 2).
             if error < rtol / 2.0 ** (rows + 4) and count > 1:

@@ -85,8 +85,8 @@ class Switches:
         names = (*variables, *modes)
 
         def compiled(outputs: Sequence[Expression]) -> Compiled:
-            made = [_as_term(one, names) for one in outputs]
-            return compile_rhs(made, np.eye(len(made)), names, given)
+            terms = [_as_term(one, names) for one in outputs]
+            return compile_rhs(terms, np.eye(len(terms)), names, given)
 
         slopes = [g.derivative(name) for g in found for name in variables]
         rhs = compile_rhs(smooth, coef[used], names, given)
@@ -227,8 +227,8 @@ class SwitchedMotion:
         drift = normal @ base[: self.given] + moving[slid]
         # Least squares rather than a solve: two surfaces may coincide, as those of |x| and sign(x) do.
         matrix = normal @ pushes[:, : self.given].T
-        found = np.linalg.lstsq(matrix, -drift, rcond=None)[0]
-        return base + found @ pushes, found
+        modes_slid = np.linalg.lstsq(matrix, -drift, rcond=None)[0]
+        return base + modes_slid @ pushes, modes_slid
 
     def __call__(self, s: float, y: Floats) -> Floats:
         return self.share(s, y)[0]
@@ -237,8 +237,8 @@ class SwitchedMotion:
         """Positive as long as nothing switches: s g of every switch; 1 − s and 1 + s of those slid along."""
         held = np.array(self.modes) * self.surfaces(s, y)
         held[self.sliding] = 1.0
-        found = self.share(s, y)[1]
-        return np.concatenate([held, 1.0 - found, 1.0 + found])
+        modes_slid = self.share(s, y)[1]
+        return np.concatenate([held, 1.0 - modes_slid, 1.0 + modes_slid])
 
     def sizes(self, s: float, y: Floats, scale: Floats) -> Floats:
         """What counts as nothing, of each that is watched."""
@@ -354,8 +354,8 @@ def _first_switch(
             def when(k: int, low: float = last, high: float = here, before: Floats = before) -> float:
                 if before[k] <= 0:
                     return low
-                found = brentq(lambda s: motion.watched(s, curve(s))[k], low, high, xtol=1e-15, rtol=1e-14)
-                return float(found)
+                root = brentq(lambda s: motion.watched(s, curve(s))[k], low, high, xtol=1e-15, rtol=1e-14)
+                return float(root)
 
             times = [when(int(k)) for k in crossed]
             first = int(np.argmin(times))

@@ -1,29 +1,29 @@
-"""identify for fields: one pass over the grid, calibrated blocks, and the selection that trajectories
-have."""
+"""identify for fields: one pass over the grid, calibrated blocks, the selection that trajectories have, and
+what a user must be told of the result: what equations leave beside noise, and what the grid hides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy.basis import Basis
+from cindy.basis import Basis, pretty
 from cindy.data import Field, as_fields
 from cindy.errors import DataError
-from cindy.evidence import INEXACT, WeakRows, screened
+from cindy.evidence import INEXACT, Fault, Unexplained, WeakRows, screened, unexplained
+from cindy.findings import Finding
 from cindy.formulation import Formulation, Weak
 from cindy.model import Model, explained_rows
 from cindy.pipeline.field_estimates import estimated
-from cindy.pipeline.field_findings import faults_told, grid_told, left_over
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
 
-__all__ = ["identify_fields"]
+__all__ = ["faults_told", "grid_told", "identify_fields", "left_over"]
 
 _ROUNDING = 4 * float(np.finfo(float).eps)
 """Of the largest value: what two samples that should be equal differ by after a few operations."""
@@ -109,3 +109,185 @@ def _same(a: Floats, b: Floats) -> bool:
 def _still(field: Field, state: str) -> bool:
     values = field.slab(state, 0, min(len(field), 8))
     return all(_same(values[..., 0], values[..., k]) for k in range(1, values.shape[-1]))
+
+
+_HOLES = 0.75
+"""Of the rows. One hole of a tenth of a plane takes 0.62 and does no harm (tests/test_field_space.py)."""
+_MUCH = 0.2
+"""Of the squares of the rows. Right equations of `python -m benchmarks pde` leave up to 0.13 beside the noise
+where that is 100 %, 0.04 at 50 %, nothing at 1 %; velocities that no term explains, beside vorticity, 0.3."""
+_TIMES_NOISE = 2.0
+"""What is left must be more than so many times what noise leaves: at that noise nobody can say."""
+
+
+def grid_told(evidence: WeakRows) -> Iterator[Finding]:
+    """A finding where neighbours share their noise, where holes take most rows, and where fronts are."""
+    form = evidence.form
+    if form.thinned:
+        yield Finding(
+            "shared-noise",
+            f"Neighbouring samples share their noise; only every {form.thinned} sample was used, so that "
+            "the noise in them is independent.",
+        )
+    every = [rows.counted for rows in evidence.rows]
+    whole = sum(one.whole.sum() for one in every)
+    missing = 1 - whole / sum(one.whole.size for one in every)
+    if missing > _HOLES:
+        yield Finding(
+            "missing-rows",
+            f"{missing:.0%} of the rows (sums over boxes of space and time) touch missing values and were "
+            "left out: the rest says little, and weak terms may be lost. Fill small holes, or cut the field.",
+            {"share": float(missing)},
+        )
+    for coarse, done in (
+        (False, "These were left out: the equations are those of the rest"),
+        (True, "These are most, and were kept: terms of high order may come from the grid"),
+    ):
+        if fronts := sum(one.fronts.sum() for one in every if one.coarse == coarse):
+            yield Finding(
+                "fronts",
+                f"In {max(fronts / whole, 0.01):.0%} of the rows (sums over boxes of space and time) a field "
+                f"changes faster than the grid can tell, as at a shock. {done}, and diffusion at such a "
+                "front cannot be told. A finer grid would show more.",
+                {"share": float(fronts / whole)},
+            )
+
+
+def faults_told(faults: Sequence[Fault]) -> Iterator[Finding]:
+    """A finding for every fault of the measurements, and what was done about it."""
+    for fault in faults:
+        of, where = pretty(fault.state), ", ".join(f"{x:.4g}" for x in fault.where)
+        values = {k: v for k, v in asdict(fault).items() if k != "kind"}
+        match fault.kind:
+            case "false-period":
+                said = (
+                    f"{of} jumps where the axis {fault.axis} is said to begin again, {fault.size:.2g} "
+                    f"times as much as between other samples. {fault.axis} was taken as not periodic."
+                )
+                yield Finding("false-period", said, values)
+            case "dead-pixels":
+                said = (
+                    f"At {fault.count} places{f' ({where})' if where else ''} {of} does not fit between its "
+                    "neighbours at most times, as with dead pixels. They were left out, and filled "
+                    "from their neighbours where these allow."
+                )
+                yield Finding("dead-pixels", said, values)
+            case "saturated-values":
+                said = (
+                    f"{fault.share:.1%} of the samples of {of} have exactly its largest or smallest value, "
+                    "as if they were clipped. They were left out."
+                )
+                yield Finding("saturated-values", said, values)
+            case "outliers":
+                said = f"{fault.count} samples of {of} lie far from all neighbours: outliers, left out."
+                yield Finding("outliers", said, values)
+            case "filled-values":
+                said = f"{fault.count} missing samples of {of} ({fault.share:.1%}) were filled."
+                yield Finding("filled-values", said, values)
+            case "lost-frames":
+                done = "The field was cut there." if fault.share else "Check the times of the frames."
+                said = (
+                    f"After {fault.axis} = {where} the field moves about twice as far as in other steps, as "
+                    f"if a frame were missing. {done}"
+                )
+                yield Finding("lost-frames", said, values)
+            case "unequal-pixels":
+                said = (
+                    f"Neighbouring places of {of} differ by a fixed {fault.axis} of some {fault.size:.1%}, "
+                    "which noise does not explain. It looks like terms of high order: calibrate the sensors."
+                )
+                yield Finding("unequal-pixels", said, values)
+            case _:
+                said = (
+                    f"Neighbouring frames of {of} differ by some {fault.size:.1%} ({fault.axis}) that all "
+                    "places share, as with a light that flickers. No term explains such motion."
+                )
+                yield Finding("unequal-frames", said, values)
+
+
+def left_over(model: Model, evidence: WeakRows, summary: Summary) -> Iterator[Finding]:
+    """A finding for every field whose equation leaves more than noise, with a map of where."""
+    found = unexplained(evidence, model.coef)
+    if found is None:
+        yield from _much_left(model, summary)
+        return
+    for rest in found:
+        yield Finding("unexplained-motion", _said(rest, evidence), _values(rest, evidence))
+
+
+def _said(rest: Unexplained, evidence: WeakRows) -> str:
+    """What is left, where, and which coefficient would explain it."""
+    axes = (*evidence.fields[0].axes, evidence.fields[0].time)
+    much = f"{rest.share:.1%} of its motion" if rest.share >= 1e-3 else "a part of its motion"
+    said = (
+        f"The equation of {pretty(rest.state)} leaves {much} unexplained, which noise does not account for: "
+        f"the residuals are {np.sqrt(rest.ratio):.2g} times as large as noise makes them."
+    )
+    if rest.term == "1":
+        said += (
+            f" A source that varies along {rest.axis} would explain {rest.taken:.0%} of it: pass a known "
+            f"source, or the coordinate {rest.axis}, as an input."
+        )
+    elif rest.term:
+        said += (
+            f" A coefficient of {pretty(rest.term)} that varies along {rest.axis} would explain "
+            f"{rest.taken:.0%} of it: pass the coordinate {rest.axis} as an input."
+        )
+    else:
+        said += (
+            " A term may be missing from the basis, a field was not measured, something random drives the "
+            "field, or the measurements are at fault."
+        )
+    if rest.local:
+        place = ", ".join(
+            f"{axis} = {low:.3g} … {high:.3g}"
+            for axis, (low, high) in zip(axes, rest.worst.sides, strict=True)
+        )
+        said += f" Most is left around {place}."
+    return said
+
+
+def _values(rest: Unexplained, evidence: WeakRows) -> dict[str, Any]:
+    """The numbers behind the sentence; map: the mean square residual of every box, in units of the noise."""
+    field = evidence.fields[rest.field]
+    ratios = np.array([box.ratio for box in rest.boxes]).reshape(rest.shape)
+    sides = np.array([box.sides for box in rest.boxes]).reshape(*rest.shape, len(rest.shape), 2)
+    edges = {}
+    for k, axis in enumerate((*field.axes, field.time)):
+        along = np.moveaxis(sides[..., k, :], k, 0).reshape(rest.shape[k], -1, 2)[:, 0]
+        edges[axis] = along.tolist()
+    return {
+        "state": rest.state,
+        "share": rest.share,
+        "ratio": rest.ratio,
+        "chance": rest.chance,
+        "field": rest.field,
+        "term": rest.term,
+        "axis": rest.axis,
+        "taken": rest.taken,
+        "map": np.where(np.isfinite(ratios), ratios, 0.0).tolist(),
+        "boxes": edges,
+    }
+
+
+def _much_left(model: Model, summary: Summary) -> Iterator[Finding]:
+    """The same where the noise of the rows is not known: a finding where much is left."""
+    left, noise, whole = _squares(model, summary)
+    for j in np.flatnonzero((left - noise > _MUCH * whole) & (left > _TIMES_NOISE * noise)):
+        share = float((left[j] - noise[j]) / whole[j])
+        yield Finding(
+            "unexplained-motion",
+            f"The equation of {pretty(model.states[j])} leaves {share:.0%} of its motion unexplained, "
+            "far more than noise accounts for. A term may be missing from the basis, or a field "
+            "that was not measured.",
+            {"state": model.states[j], "share": share},
+        )
+
+
+def _squares(model: Model, summary: Summary) -> tuple[Floats, Floats, Floats]:
+    """(states,) each: what the equations leave of the rows, what noise is expected to leave, and all."""
+    residual = np.hstack([-model.coef.T, np.eye(len(model.states))])
+    left = np.sum((summary.total.factor @ residual.T) ** 2, axis=0)
+    spurious = summary.spurious
+    noise = np.zeros_like(left) if spurious is None else np.sum((residual @ spurious) * residual, axis=1)
+    return left, noise, np.sum(summary.total.target**2, axis=0)

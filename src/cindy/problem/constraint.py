@@ -1,4 +1,12 @@
-"""Known physics, in the names of states and terms and in physical units."""
+"""Known physics, in the names of states and terms and in physical units, as linear rows on the coefficients.
+
+    lower ≤ Σ weight · ξ_(term, state) ≤ upper
+
+A conserved sum Σ w_j x_j has Σ_j w_j ξ_ij = 0 for every term i, since terms are independent functions of the
+state. Two interchangeable states tie each coefficient to that of the renamed term. Quadratic terms that
+preserve an energy have a row for every cubic monomial of E'. Rows are scaled later, with the columns
+(`StandardForm`).
+"""
 
 from __future__ import annotations
 
@@ -105,11 +113,11 @@ class _Linear(Constraint):
     text: str
 
     def rows(self, names: Names) -> Iterator[Row]:
-        found: dict[int, float] = {}
+        weights: dict[int, float] = {}
         for (state, term), weight in self.weights:
             place = names.flat(state, term)
-            found[place] = found.get(place, 0.0) + weight
-        yield Row(found, self.lower, self.upper)
+            weights[place] = weights.get(place, 0.0) + weight
+        yield Row(weights, self.lower, self.upper)
 
     def __str__(self) -> str:
         return self.text
@@ -132,6 +140,8 @@ class Conservation(Constraint):
             raise ConstraintError(
                 f'{self}: a rate other than 0 needs the constant term "1", which {names.basis!r} lacks.'
             )
+        # Σ w_j x_j' = Σ_i (Σ_j w_j ξ_ij) ψ_i vanishes for all states only if each bracket does; a constant
+        # rate stands in that of the term 1.
         for i, term in enumerate(names.terms):
             value = self.rate if term == "1" else 0.0
             yield Row({i * len(names.states) + j: w for j, w in states}, value, value)
@@ -176,6 +186,8 @@ class Exchange(Constraint):
                 )
             yield from _equal(i * width + one, image * width + two)
             if self.scope == "all":
+                # Every other equation is its own image: its coefficients of a term and of the renamed term
+                # are equal. Once for each pair.
                 others = (k for k in range(width) if k not in (one, two) and i < image)
                 for k in others:
                     yield from _equal(i * width + k, image * width + k)
@@ -329,6 +341,7 @@ def _between(weights: Mapping[Place, float], lower: float, upper: float, where: 
         raise ConstraintError(
             f"{where}: give `lower`, `upper` or both; without either there is no constraint."
         )
+    # The text is what findings and errors quote, so that it is written as the user wrote it.
     total = " + ".join(f"{'' if w == 1 else f'{w:g} '}[{s}: {t}]" for (s, t), w in pairs)
     if low == high:
         text = f"{total} = {low:g}"

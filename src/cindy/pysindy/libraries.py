@@ -98,14 +98,14 @@ def terms_of(library: Any, variables: Variables) -> list[Term]:
     parts = _parts(library, variables)
     if parts is None:
         return [(factor,) for factor in _columns(library, variables)]
-    found: list[Term] = []
+    terms: list[Term] = []
     for factors in parts:
         listed = [terms_of(one, names) for one, names in factors]
-        found += [
+        terms += [
             product([f for term in combination for f in term], variables)
             for combination in itertools.product(*listed)
         ]
-    return found
+    return terms
 
 
 def basis_of(library: Any, variables: Variables) -> Basis:

@@ -36,8 +36,8 @@ class Choice:
 
     def on(self, form: StandardForm, support: Ints) -> Choice:
         """The same run with another support, and what constraints need beside it."""
-        kept = self.candidates.with_needed(support)
-        return replace(self, support=kept, fit=_fitted(form, self.candidates, kept))
+        larger = self.candidates.with_needed(support)
+        return replace(self, support=larger, fit=_fitted(form, self.candidates, larger))
 
 
 def choose(

@@ -190,8 +190,8 @@ def check_problem(
     objective: LeastSquares | SampledRows, oracle: Oracle, correction: Correction | None, where: str
 ) -> None:
     """Raise unless these are what a run needs, and fit together."""
-    made = "LeastSquares.from_rows(design, target) or SampledRows(design, target)"
-    instance(objective, (LeastSquares, SampledRows), f"{where}: `objective`", made)
+    example = "LeastSquares.from_rows(design, target) or SampledRows(design, target)"
+    instance(objective, (LeastSquares, SampledRows), f"{where}: `objective`", example)
     instance(oracle, Oracle, f"{where}: `oracle`", "an oracle, such as oracle_for(region)")
     if correction is not None:
         instance(correction, Correction, f"{where}: `correction`", "one such as Direct() or Blended()")

@@ -77,14 +77,7 @@ class Region:
         low = _bound(lower, "lower", int(rows.shape[0]))
         high = _bound(upper, "upper", int(rows.shape[0]))
         _check_order(low, high)
-        values = (
-            count,
-            positive(radius, "Region: `radius`"),
-            _weights(weights, count),
-            rows,
-            low,
-            high,
-        )
+        values = (count, positive(radius, "Region: `radius`"), _weights(weights, count), rows, low, high)
         for field, value in zip(fields(self), values, strict=True):
             object.__setattr__(self, field.name, value)
 
@@ -317,18 +310,16 @@ def presolve(region: Region) -> Presolved | None:
     solved: dict[tuple[int, bytes, bytes, bytes], _Solved | None] = {}
     for block in blocks:
         free[block.members] = False
-        # Corners grow exponentially with the free dimensions; there a linear program is cheaper.
         if len(block.members) - len(block.equal) > _CORNERS.most_free or len(corners) > _CORNERS.most_in_all:
             return None
         # The same law for many terms: blocks that look alike are worked out once.
         if block.look not in solved:
             solved[block.look] = _solve(block)
-        found = solved[block.look]
-        if found is None:
+        hull = solved[block.look]
+        if hull is None:
             return None
-        origin[block.members] = found[0]
-        corners += [(block.members[places], values) for places, values in found[1]]
-    # What the fixed coefficients take of the radius is lost to all others.
+        origin[block.members] = hull[0]
+        corners += [(block.members[places], values) for places, values in hull[1]]
     room = region.radius - region.norm(origin)
     if room < -_CORNERS.rounding * region.radius:
         raise InfeasibleError(
@@ -348,11 +339,11 @@ def _solve(block: _Block) -> _Solved | None:
             return None
         if (block.signs @ offset < -_CORNERS.rounding * np.abs(block.signs) @ np.abs(offset)).any():
             raise InfeasibleError(_contradiction(block))
-    found = _corners(block, basis)
-    if found is None:
+    corners = _corners(block, basis)
+    if corners is None:
         return None
-    places = [corner.nonzero()[0] for corner in found]
-    return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, found, strict=True)]
+    places = [corner.nonzero()[0] for corner in corners]
+    return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, corners, strict=True)]
 
 
 def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
@@ -365,8 +356,6 @@ def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
         return None
     lengths = np.diff(region.matrix.indptr)
     row_label, column_label = connected(region.matrix)
-    # Sorted once: members of a label are then found by bisection, and not by a scan for each of thousands
-    # of blocks.
     by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
     # A tie a x_i + b x_j = 0 has the two corners ±(−b, a), in closed form: thousands of them need no
     # elimination.
@@ -418,10 +407,10 @@ def _eliminate(block: _Block) -> tuple[Floats, Floats]:
         return np.eye(size), np.zeros(size)
     # Coefficients may differ in unit: balanced, the rank does not depend on that.
     unit = _units(block)
-    found = affine(block.equal / unit, block.goal)
-    if found is None:
+    solution = affine(block.equal / unit, block.goal)
+    if solution is None:
         raise InfeasibleError(_contradiction(block))
-    basis, offset = found
+    basis, offset = solution
     # Rounding would make a coefficient that the rows fix at zero look like a shift, and rule out the closed
     # form.
     offset[np.abs(offset) <= _CORNERS.rounding * np.abs(offset).max(initial=0.0)] = 0.0
@@ -449,7 +438,6 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
     free, unit = basis.shape[1], _units(block)
     if not free:
         return []
-    # A single direction: its two ends are the corners, and there are no planes to meet.
     if free == 1 and not len(block.signs):
         size = np.abs(basis[:, 0]) * unit
         corner = basis[:, 0] * (size > _CORNERS.rounding * size.max())
@@ -457,7 +445,7 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
     planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
     if comb(len(planes), free - 1) > _CORNERS.most_corners:
         return None
-    found: dict[bytes, Floats] = {}
+    corners: dict[bytes, Floats] = {}
     for direction in _meets(planes, free):
         corner = basis @ direction
         size = np.abs(corner) * unit
@@ -466,11 +454,9 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
         slack = _CORNERS.rounding * np.abs(block.signs) @ np.abs(corner)
         for sign in (1.0, -1.0):
             if (sign * side >= -slack).all():
-                # The same corner is met from many sets of planes; rounded in balanced units, it is
-                # recognised as one.
                 balanced = sign * corner * unit / size.max()
-                found[(np.round(balanced, 9) + 0.0).tobytes()] = sign * corner / np.abs(corner).max()
-    return list(found.values())
+                corners[(np.round(balanced, 9) + 0.0).tobytes()] = sign * corner / np.abs(corner).max()
+    return list(corners.values())
 
 
 def _meets(planes: Floats, free: int) -> Floats:
@@ -488,7 +474,6 @@ def _distinct(planes: Floats) -> Floats:
     """The planes, normalised, without zeros and repetitions."""
     lengths = np.linalg.norm(planes, axis=1)
     planes = planes[lengths > _CORNERS.rounding] / lengths[lengths > _CORNERS.rounding, None]
-    # A normal and its negative are one plane: the first large entry is made positive.
     leading = np.argmax(np.abs(planes) > 1e-6, axis=1)
     planes = planes * np.sign(planes[np.arange(len(planes)), leading])[:, None]
     _, first = np.unique(np.round(planes, 9) + 0.0, axis=0, return_index=True)
@@ -509,7 +494,5 @@ def _assemble(
     for k, (members, direction) in enumerate(corners, start=2 * pairs):
         indices[k, : len(members)] = members
         values[k, : len(members)] = direction
-    # Unit length in the norm of the ball, so that every direction reaches its boundary at the same
-    # multiple.
     lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))
     return Presolved(origin, room, free, indices, values / lengths[:, None])

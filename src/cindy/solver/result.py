@@ -63,15 +63,15 @@ class Trace:
 
     def path(self) -> tuple[tuple[Ints, Floats], ...]:
         """(flat indices of the nonzeros, flat iterate), one a support: where it came last."""
-        found: dict[bytes, tuple[Ints, Floats]] = {}
+        by_support: dict[bytes, tuple[Ints, Floats]] = {}
         for _, snapshot in self._entries:
             flat = snapshot()
             support = np.flatnonzero(flat)
             key = support.tobytes()
             # A support that returns moves to its last place, with the values that the run had there.
-            found.pop(key, None)
-            found[key] = (support, flat)
-        return tuple(found.values())
+            by_support.pop(key, None)
+            by_support[key] = (support, flat)
+        return tuple(by_support.values())
 
     def _near(self, position: int, before: int) -> bool:
         size, last = self._entries[position][0], self._entries[before][0]

@@ -326,9 +326,9 @@ class _SomeColumns:
     def __matmul__(self, other: Floats) -> Floats:
         if not self._turned:
             return np.asarray(self._values @ other[self._columns])
-        made = np.zeros((self._width, other.shape[1]))
-        made[self._columns] = self._values.T @ other
-        return made
+        product = np.zeros((self._width, other.shape[1]))
+        product[self._columns] = self._values.T @ other
+        return product
 
     def __getitem__(self, rows: slice) -> _SomeColumns:
         return _SomeColumns(self._values[rows], self._columns, self._width)

@@ -15,11 +15,10 @@ from cindy.states.first import (
 from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_under
 from cindy.states.forcing import Forcing
 from cindy.states.grid import Grid, grid_of, map_grid
-from cindy.states.likelihood import deviance, quadrature_error, stiffness
+from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness
 from cindy.states.motion import Fitted, Motion
 from cindy.states.preparation import instants_for, records_of
 from cindy.states.record import Record
-from cindy.states.resolution import blurred_terms
 from cindy.states.smoothing import principal_motion, smoothed
 
 __all__ = [

@@ -143,9 +143,9 @@ def _checked(executor: Any, where: str) -> Executor:
     if isinstance(executor, Executor):
         return executor
     if callable(getattr(executor, "get_executor", None)):  # a Dask client
-        made = executor.get_executor()
-        if isinstance(made, Executor):
-            return made
+        pool = executor.get_executor()
+        if isinstance(pool, Executor):
+            return pool
     raise DataError(
         f"{where}: `executor` must be a concurrent.futures.Executor, such as ProcessPoolExecutor() or "
         f"client.get_executor() of Dask, but is {type(executor).__name__}."

@@ -115,14 +115,15 @@ class Load:
 
     def opened(self, formulation: Formulation) -> Opened:
         """The tasks of the part."""
-        found = list(same_variables(self.part()))
-        if not found:
+        trajectories = list(same_variables(self.part()))
+        if not trajectories:
             return Opened((), joined=True)
         named = [
-            one if one.name else replace(one, name=f"part {self.number}, {k}") for k, one in enumerate(found)
+            one if one.name else replace(one, name=f"part {self.number}, {k}")
+            for k, one in enumerate(trajectories)
         ]
         work = tasks(iter(named), formulation, self.aim, [len(one) for one in named], self.portion)
-        return Opened(work, True, (found[0].states, found[0].inputs), named[0].name)
+        return Opened(work, True, (trajectories[0].states, trajectories[0].inputs), named[0].name)
 
 
 def tasks(
@@ -177,11 +178,11 @@ class _Pending:
         self.held += piece.samples
 
     def task(self, *, closes: bool) -> Task:
-        made = Task(tuple(self.pieces), closes, self.origin, self.size, self.skipped, self.read)
+        task = Task(tuple(self.pieces), closes, self.origin, self.size, self.skipped, self.read)
         self.pieces, self.origin = [], None
         self.size = self.skipped = self.read = 0
         self.held = 0 if closes else self.held
-        return made
+        return task
 
 
 def _parts(i: int, samples: int, seen: int, aim: int, sizes: Sequence[int] | None) -> int:
