@@ -27,6 +27,8 @@ RUNS = 3
 DEGREE = 3
 DOUBTS = {
     "correlated-residuals",
+    "drifting-clock",
+    "drifting-gain",
     "large-residuals",
     "late-channel",
     "not-explained",

@@ -219,6 +219,18 @@ def test_errors_hold_where_noise_is_a_share_of_the_state():
     assert 0.2 < np.mean(np.square(z)) < 3.0
 
 
+def test_the_tails_of_a_noisier_run_are_no_outliers():
+    clean = prey(np.linspace(0, 25, 400), rtol=1e-12, atol=1e-12)
+    noise = np.random.default_rng(5).normal(size=(2, *clean.x.shape))
+    runs = [clean.x + size * one for size, one in zip((0.01, 0.06), noise, strict=True)]
+    runs[0][100, 0] += 0.5
+    model = identify([Trajectory(clean.t, one, clean.states) for one in runs], Polynomial(2))
+    told = {finding.code: finding.values for finding in model.findings}
+    assert told["outliers"]["count"] == 1
+    assert "unequal-noise" in told
+    assert terms_of(model) == PREY
+
+
 def test_white_noise_is_seldom_taken_for_something_smooth():
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((400, 500))

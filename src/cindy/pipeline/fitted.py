@@ -13,9 +13,9 @@ from cindy.findings import Finding, has_finding
 from cindy.model import Model
 from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
 from cindy.pipeline.inputs import beside_the_law
+from cindy.pipeline.instrument import instrument_fault
 from cindy.pipeline.kicks import forced, walk_of, with_kicks
 from cindy.pipeline.large import confirmed, screened, some_of
-from cindy.pipeline.late_channel import late_channel
 from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found, picked, search
 from cindy.pipeline.request import Request
@@ -118,5 +118,5 @@ def findings_of(look: Look, found: Found, model: Model, skipped: int) -> tuple[F
             "a term may be missing."
         )
         said.append(Finding("unexplained-motion", message, {"states": names}))
-    late = late_channel(motion, look.found)
-    return (*said, *(() if late is None else (late,)))
+    fault = instrument_fault(motion, look.found)
+    return (*said, *(() if fault is None else (fault,)))

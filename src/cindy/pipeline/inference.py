@@ -40,7 +40,7 @@ from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit
 from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, rivals, within_radius
 from cindy.solver import Result, Step, conditional_gradient
-from cindy.states import NEARBY, Fitted, Motion, distorted_rows
+from cindy.states import NEARBY, Distortion, Fitted, Motion, distorted_rows
 
 __all__ = ["Estimates", "Inference", "LastPass", "not_significant", "plain_findings", "shown_by_errors"]
 
@@ -387,7 +387,8 @@ class LastPass(Inference):
         states = np.flatnonzero(motion.measured & (motion.memory > 1.0))
         if not count or not len(states):
             return nothing
-        objective = distorted_rows(motion, best.fitted, best.support, states, "blurred")
+        averages = [Distortion("blurred", int(j)) for j in states]
+        objective = distorted_rows(motion, best.fitted, best.support, averages)
         if objective is None:
             return nothing
         window = (np.minimum(motion.memory[states], _LONGEST) ** 2 - 1.0) / 12.0 * motion.step**2

@@ -2,7 +2,7 @@
 
 from cindy.states.autocorrelation import autoregression, leaves_noise, sensor_memory
 from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, kicked_everywhere, kicked_rates
-from cindy.states.distortions import distorted_rows
+from cindy.states.distortions import Distortion, distorted_rows
 from cindy.states.doubts import doubted, growing, without_outliers
 from cindy.states.first import (
     deviance_of_nothing,
@@ -26,6 +26,7 @@ __all__ = [
     "LEVELS",
     "NEARBY",
     "Diffusion",
+    "Distortion",
     "Fitted",
     "Forcing",
     "Grid",

@@ -29,7 +29,7 @@ class _Doubt:
     noisiest: float = 0.1
     """Of the variance that marks a missing entry: a measurement has less, however large its state."""
     few: int = 50
-    """Measurements of a state below which a trend of their noise is not looked for."""
+    """Measurements of a state below which their noise is not looked at: no trend, and none of a run."""
 
 
 _DOUBT = _Doubt()
@@ -42,12 +42,14 @@ _GROWTH = 10.0 ** np.arange(-1.0, 4.1, 0.5)
 def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
     """The same without the measurements far from the fitted states, and how many these are.
 
-    The noise is judged by the median of its size, which outliers do not move.
+    The noise of each trajectory is judged by the median of its size, which outliers do not move: with one
+    noise for all, the tails of a noisier trajectory would be outliers.
     """
     noise = _robust(motion, fitted)
     records, count = [], 0
     for record, x in zip(motion.records, fitted.x, strict=True):
-        far = (np.abs(record.y - x) > _DOUBT.far * noise * np.sqrt(record.spread)) & ~record.missing
+        size = np.stack([noise[int(number)] for number in record.source])[:, None]
+        far = (np.abs(record.y - x) > _DOUBT.far * size * np.sqrt(record.spread)) & ~record.missing
         count += int(far.sum())
         values = np.where(far, x, record.y)
         records.append(replace(record, y=values, spread=np.where(far, MISSING, record.spread)))
@@ -109,13 +111,24 @@ def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
     return motion.part(records)
 
 
-def _robust(motion: Motion, fitted: Fitted) -> Floats:
-    """(states,) standard deviation of the noise by the median of its size."""
-    sizes = []
+def _robust(motion: Motion, fitted: Fitted) -> dict[int, Floats]:
+    """(states,) standard deviation of the noise of every trajectory, by the median of its size.
+
+    Where a trajectory has few measurements of a state, that of all of them. A state at rest that is reported
+    in steps has the noise of rounding.
+    """
+    sizes: dict[int, list[Floats]] = {}
     for record, x in zip(motion.records, fitted.x, strict=True):
-        size = np.abs(record.y - x) / np.sqrt(record.spread)
-        sizes.append(np.where(record.missing, np.nan, size).reshape(-1, motion.states))
-    robust = np.sqrt(fitted.variance)
-    seen = motion.measured
-    robust[seen] = 1.4826 * np.nanmedian(np.concatenate(sizes)[:, seen], axis=0)
-    return robust
+        size = np.where(record.missing, np.nan, np.abs(record.y - x) / np.sqrt(record.spread))
+        for number, one in zip(record.source, size, strict=True):
+            sizes.setdefault(int(number), []).append(one)
+    own = {number: np.concatenate(parts) for number, parts in sizes.items()}
+    seen, everything = motion.measured, np.sqrt(fitted.variance)
+    everything[seen] = 1.4826 * np.nanmedian(np.concatenate(list(own.values()))[:, seen], axis=0)
+    noise = {}
+    for number, size in own.items():
+        enough = np.sum(~np.isnan(size), axis=0) >= _DOUBT.few
+        noise[number] = everything.copy()
+        median = 1.4826 * np.nanmedian(size[:, enough], axis=0)
+        noise[number][enough] = np.maximum(median, np.sqrt(motion.floor[enough]))
+    return noise

@@ -1,4 +1,4 @@
-"""A channel that is read later than its time stamp says: told, and the delay that is told makes it right."""
+"""Channels that are read late, gains and clocks that drift: told, with sizes that make the data right."""
 
 import numpy as np
 import pytest
@@ -10,16 +10,20 @@ import cindy
 STEP, SAMPLES = 0.05, 300
 
 
-def _double_well(late: float, seed: int) -> list[cindy.Trajectory]:
-    """Two runs in 1 % noise, their y read so many time units late."""
+def _double_well(late: float, seed: int, *, gain: float = 0.0, clock: float = 0.0) -> list[cindy.Trajectory]:
+    """Two runs in 1 % noise, their y read so many time units late.
+
+    gain, clock: by how much the gain of y, and the rate of the clock, change along a run
+    """
     law, rng, runs = LAWS["double well"], np.random.default_rng(seed), []
     t = STEP * np.arange(SAMPLES)
     for start in ([1.2, 0.6], [-0.5, 1.1]):
-        span = (-0.5, t[-1] + 0.5)
+        span = (-0.5, t[-1] + 1.0)
         path = solve_ivp(
             lambda _, x: law.slope(x[None])[0], span, start, rtol=1e-9, atol=1e-9, dense_output=True
         ).sol
-        x = np.stack([path(t)[0], path(t - late)[1]], axis=1)
+        at = t + clock * t**2 / (2.0 * t[-1])
+        x = np.stack([path(at)[0], path(at - late)[1] * (1.0 + gain * t / t[-1])], axis=1)
         runs.append(cindy.Trajectory(t, x + 0.01 * rng.standard_normal(x.shape), ("x", "y")))
     return runs
 
@@ -40,15 +44,29 @@ def test_the_delay_that_is_told_gives_the_right_law(samples_late: float) -> None
     assert np.abs(again.coef - true).max() < 0.01
 
 
+@pytest.mark.parametrize("fault", ["gain", "clock"])
+def test_a_drift_along_the_runs_is_told_with_its_size(fault: str) -> None:
+    data = _double_well(0.0, seed=9, **{fault: 0.1})
+    model = cindy.identify(data, cindy.Polynomial(3))
+    told = {one.code: one.values for one in model.findings}
+    assert {"drifting-gain", "drifting-clock"} & set(told) == {f"drifting-{fault}"}
+    values = told[f"drifting-{fault}"]
+    assert values["change"] == pytest.approx(0.1, abs=4 * values["error"])
+    assert values["error"] < 0.02
+    assert values.get("state", "y") == "y"
+
+
 def test_channels_that_are_read_in_time_raise_no_word() -> None:
     model = cindy.identify(_double_well(0.0, seed=8), cindy.Polynomial(3))
     assert not {one.code for one in model.findings} & DOUBTS
+    assert {"drifting-gain", "drifting-clock"} < DOUBTS
 
 
-def test_kicks_are_no_delay() -> None:
+def test_kicks_are_no_fault_of_an_instrument() -> None:
     rng, kept = np.random.default_rng(3), np.exp(-STEP)
     x = np.zeros((600, 2))
     for k in range(1, len(x)):
         x[k] = kept * x[k - 1] + np.sqrt(1.0 - kept**2) * rng.standard_normal(2)
     model = cindy.identify((STEP * np.arange(len(x)), x), cindy.Polynomial(1), least="best")
-    assert "late-channel" not in {one.code for one in model.findings}
+    faults = {"late-channel", "drifting-gain", "drifting-clock"}
+    assert not faults & {one.code for one in model.findings}
