@@ -10,8 +10,8 @@ import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
 from cindy.data import as_source
 from cindy.pipeline.hidden import with_forecasts
-from cindy.pipeline.rare_states import _guesses, _rare_state
 from cindy.pipeline.request import Pieces, Request
+from cindy.pipeline.sensors import _guesses, _rare_state
 
 T = np.arange(300) * 0.05
 
@@ -88,7 +88,7 @@ def test_data_without_the_hidden_state_are_smoothed_and_compared(model, position
         loaded.simulate([0.5], T)
 
 
-def test_a_law_that_does_not_predict_from_the_beginnings_is_told(model, positions):
+def test_a_law_that_does_not_predict_from_earlier_samples_is_told(model, positions):
     assert "not-forecast" not in codes(model)
     slower = replace(model, coef=model.coef * [[1, 1], [1, 0.7], [1, 1], [1, 1], [1, 1], [1, 1]], fitted=None)
     told = [one for one in with_forecasts(slower, positions).findings if one.code == "not-forecast"]

@@ -5,6 +5,7 @@ from cindy.model.denoised import Denoised, completed, matched
 from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
 from cindy.model.ensemble import Density, band, densities
 from cindy.model.matching import (
+    Readouts,
     between,
     inside_domain,
     outside_domain,
@@ -14,7 +15,6 @@ from cindy.model.matching import (
 )
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
-from cindy.model.readouts import Readouts
 from cindy.model.records import Estimate, Run
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, drawn, solutions

@@ -21,8 +21,7 @@ from cindy.least_squares import LeastSquares
 from cindy.model.denoised import completed, matched
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
-from cindy.model.matching import inside_domain
-from cindy.model.readouts import as_states
+from cindy.model.matching import as_states, inside_domain
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions
 from cindy.summary import accumulate

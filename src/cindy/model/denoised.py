@@ -25,8 +25,7 @@ from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, Rows
 from cindy.model.equations import Equations, reordered
-from cindy.model.matching import unmeasured, with_inputs
-from cindy.model.readouts import as_states
+from cindy.model.matching import as_states, unmeasured, with_inputs
 from cindy.states import Fitted, Motion, smoothed, states_under
 
 __all__ = [

@@ -1,20 +1,45 @@
-"""Data as a model needs them: time and run as inputs, measurements inside the domain of its terms."""
+"""Data as a model needs them: read-outs as states, time and run as inputs, samples where terms are defined.
+
+Read-outs are sensors that measure combinations of states, y = H x with H known, of any rank.
+
+1. The formulas of `observe` are read as linear combinations of states: H has a column for each state, and a
+   row for each column of the data. A column without a formula is a state itself.
+2. Coordinates c = Z x of what the data tell: every state that the rows of H determine, and then columns of
+   the data until all rows are combinations of them, H = A Z. Z is the identity where H determines all.
+3. The coordinates of a sample follow from the read-outs that it has, c = A⁺ y with the rows of A that are
+   there: two sensors of one state are averaged, and which sensors report may differ from sample to sample. A
+   coordinate that these do not determine is missing there. Where sensors report at times of their own few
+   samples determine anything but what a sensor measures; then c are columns, and states follow from them.
+4. Directions of x that no row sees are hidden states: for each a state is named whose unit vector completes Z
+   to an invertible matrix. With S + ES and P measured, the law is that of total = S + ES, P and a hidden ES;
+   S = total − ES follows. What data leave open of a hidden state is said in `pipeline/hidden.py`.
+
+A model remembers H. Data in the columns that it was identified from are turned into states wherever it meets
+data again, and `score` compares read-outs. The noise of states that share a read-out is correlated. Estimates
+stay consistent, but errors take the noise of the states for independent; a finding says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy.basis import TIME, Basis, is_run, term_parameters
+from cindy._check import did_you_mean, short
+from cindy.basis import TIME, Basis, Custom, is_run, listed, term_parameters
 from cindy.data import Trajectory
-from cindy.errors import DataError
+from cindy.errors import CindyError, DataError
+from cindy.findings import Finding
 from cindy.model.equations import Equations
 
 __all__ = [
+    "Readouts",
+    "as_states",
     "between",
     "inside_domain",
     "outside_domain",
@@ -22,6 +47,300 @@ __all__ = [
     "unmeasured",
     "with_inputs",
 ]
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_MEAN = re.compile(r"\s*mean\((.*?)(?:,([^,()]*))?\)\s*")
+_NUMBER = re.compile(r"\b\d+(\.\d*)?([eE][-+]?\d+)?")
+_TOGETHER = 0.5
+"""Of the samples in which a read-out of a state reports: below, sensors have clocks of their own."""
+_DETERMINED = 1e-9
+"""Of a state: what rounding may leave of it in H⁺ H."""
+
+
+@dataclass(frozen=True, eq=False)
+class Readouts:
+    """What the columns of data measure.
+
+    formulas: by column, of all columns; named: the states that formulas name
+    states: the coordinates that the data tell; coordinates: Z, (coordinates, named states)
+    matrix: A, (columns, coordinates)
+    hidden: states that stand for the directions that no read-out sees; none where H determines all states
+    exposure: of each column, the time over which it reports the mean, up to its instant; 0 for a value
+    """
+
+    formulas: Mapping[str, str]
+    named: tuple[str, ...]
+    states: tuple[str, ...]
+    coordinates: Floats
+    matrix: Floats
+    hidden: tuple[str, ...]
+    exposure: tuple[float, ...]
+
+    @classmethod
+    def of(cls, observe: Any, columns: tuple[str, ...], wanted: Sequence[str] = ()) -> Readouts:
+        """From the argument of `identify`, for data with these columns; an error says what cannot be.
+
+        wanted: states that a user calls hidden, which are the first to be taken for such
+        """
+        if not isinstance(observe, Mapping) or not all(isinstance(v, str) for v in observe.values()):
+            raise DataError(
+                'identify: `observe` must be formulas by column, such as {"total": "S + ES"}, but is '
+                f"{short(observe)}."
+            )
+        for name in observe:
+            if name not in columns:
+                raise DataError(
+                    f"identify: `observe` names the column {name!r}, and the data have {', '.join(columns)}. "
+                    + did_you_mean(str(name), columns)
+                )
+        formulas = {name: observe.get(name, name) for name in columns}
+        parsed = {name: _averaged(name, text) for name, text in formulas.items()}
+        named = tuple(dict.fromkeys(n for text, _ in parsed.values() for n in _names_in(text)))
+        matrix = np.array([_weights(name, text, named) for name, (text, _) in parsed.items()])
+        exposure = tuple(seconds for _, seconds in parsed.values())
+        _check_names(formulas, named, matrix, exposure)
+        states, coordinates = _told(columns, named, matrix)
+        parts = matrix
+        if len(states) < len(named):
+            parts = np.linalg.lstsq(coordinates.T, matrix.T, rcond=None)[0].T
+            parts[np.abs(parts) < _DETERMINED * np.abs(parts).max()] = 0.0
+        rest = [name for name in (*wanted, *named[::-1]) if name in named and name not in states]
+        hidden = _completing(coordinates, named, dict.fromkeys(rest))
+        return cls(formulas, named, states, coordinates, parts, hidden, exposure)
+
+    @property
+    def follow(self) -> dict[str, str]:
+        """Formulas of the named states that are neither told nor called hidden, in terms of both."""
+        units = np.eye(len(self.named))[[self.named.index(name) for name in self.hidden]]
+        inverse = np.linalg.inv(np.concatenate([self.coordinates, units]))
+        every = (*self.states, *self.hidden)
+        return {
+            name: _sum(every, row) for name, row in zip(self.named, inverse, strict=True) if name not in every
+        }
+
+    def apart(self, data: Sequence[Trajectory]) -> bool:
+        """Whether sensors report at times of their own, so that few samples determine a state.
+
+        data: columns at the middle of their exposures
+        """
+        seen = np.concatenate([np.isfinite(one.x) for one in data])
+        told = np.concatenate([np.isfinite(self._states(one.x)) for one in data])
+        reported = np.stack([seen[:, row != 0].any(axis=1) for row in self.matrix.T], axis=1)
+        return bool(np.any(told.sum(axis=0) < _TOGETHER * reported.sum(axis=0)))
+
+    def in_columns(self) -> Readouts:
+        """The same with columns as the states: what each sensor measures has a clock of its own.
+
+        A law of the states is one of the columns, in other coordinates.
+        """
+        columns = tuple(self.formulas)
+        rows = self.matrix @ self.coordinates
+        states, coordinates = _independent(columns, rows, (), np.zeros((0, len(self.named))))
+        parts: Floats = np.linalg.lstsq(coordinates.T, rows.T, rcond=None)[0].T.astype(np.float64)
+        parts[np.abs(parts) < _DETERMINED * np.abs(parts).max()] = 0.0
+        formulas = {}
+        for column, row, seconds in zip(columns, parts, self.exposure, strict=True):
+            inner = _sum(states, row)
+            formulas[column] = f"mean({inner}, {seconds!r})" if seconds else inner
+        return replace(self, formulas=formulas, states=states, coordinates=coordinates, matrix=parts)
+
+    def findings(self) -> Iterator[Finding]:
+        """What to say of a model that was identified from these columns."""
+        if not self.hidden and self.follow:
+            follow = ", ".join(f"{state} is {formula}" for state, formula in self.follow.items())
+            message = (
+                f"The sensors report at times of their own, and few samples have what determines all states. "
+                f"The equations are those of {listed(self.states)}, which were measured; {follow}."
+            )
+            yield Finding("separate-readouts", message, {"told": list(self.states), "follow": self.follow})
+        if self.hidden:
+            follow = "".join(f" {state} is {formula}." for state, formula in self.follow.items())
+            message = (
+                f"The read-outs {', '.join(self.formulas)} determine {listed(self.states)} and no more of "
+                f"the states {listed(self.named)}. {listed(self.hidden)} {_was(self.hidden)} found as "
+                f"hidden, only up to a change of unit and zero and of what is added of the others.{follow}"
+            )
+            values = {"told": list(self.states), "hidden": list(self.hidden), "follow": self.follow}
+            yield Finding("partial-readouts", message, values)
+        if self.shared:
+            message = (
+                "States were worked out from several read-outs and share their noise; the errors of the "
+                "coefficients take it for independent."
+            )
+            yield Finding("shared-readouts", message, {"observe": dict(self.formulas)})
+
+    @property
+    def shared(self) -> bool:
+        """Whether a state is worked out from several read-outs."""
+        return bool((np.count_nonzero(_inverse(self.matrix)[0], axis=1) > 1).any())
+
+    def aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
+        """The columns at the middle of their exposures; where these differ, each at instants of its own."""
+        return [self._aligned(one) for one in data] if any(self.exposure) else list(data)
+
+    def _aligned(self, one: Trajectory) -> Trajectory:
+        signal, sensors = one.signal(), []
+        for exposure in dict.fromkeys(self.exposure):
+            own = [j for j, seconds in enumerate(self.exposure) if seconds == exposure]
+            t = one.t - exposure / 2
+            u = None if signal is None else signal.at(t)
+            sensors.append(replace(one, t=t, x=one.x[:, own], states=tuple(one.states[j] for j in own), u=u))
+        both = Trajectory.merged(sensors) if len(sensors) > 1 else sensors[0]
+        return replace(both, x=both.x[:, [both.states.index(name) for name in one.states]], states=one.states)
+
+    def of_data(self, data: Sequence[Trajectory]) -> list[Trajectory]:
+        """The trajectories of the states."""
+        return self.of_aligned(self.aligned(data))
+
+    def of_aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
+        """The same from columns at the middle of their exposures."""
+        made = [replace(one, x=self._states(one.x), states=self.states) for one in data]
+        for j, state in enumerate(self.states):
+            if all(np.isnan(one.x[:, j]).all() for one in made):
+                columns = [name for name, row in zip(self.formulas, self.matrix, strict=True) if row[j]]
+                raise DataError(
+                    f"identify: no sample has the read-outs that determine the state {state}: "
+                    f"{', '.join(columns)} and those of the states in their formulas are needed at one time. "
+                    "Put them on common times."
+                )
+        return made
+
+    def _states(self, y: Floats) -> Floats:
+        """(samples, states): H⁺ y by the read-outs that are there; NaN where these do not tell a state."""
+        x = np.full((len(y), len(self.states)), np.nan)
+        there = np.isfinite(y)
+        for pattern in np.unique(there, axis=0):
+            if pattern.any():
+                rows = (there == pattern).all(axis=1)
+                inverse, determined = _inverse(self.matrix[pattern])
+                x[rows] = np.where(determined, y[np.ix_(rows, pattern)] @ inverse.T, np.nan)
+        return x
+
+    def columns_of(self, states: tuple[str, ...], values: Floats) -> Floats:
+        """(samples, columns) that states of a model would be measured as."""
+        return np.asarray(values[:, [states.index(name) for name in self.states]] @ self.matrix.T)
+
+
+def _inverse(matrix: Floats) -> tuple[Floats, Any]:
+    """H⁺, and which states it determines."""
+    rows, states = matrix.shape
+    square = rows == states and np.linalg.matrix_rank(matrix) == states
+    inverse = np.asarray(np.linalg.inv(matrix) if square else np.linalg.pinv(matrix), dtype=np.float64)
+    inverse[np.abs(inverse) < 1e-12 * np.abs(inverse).max()] = 0.0
+    return np.asarray(inverse, dtype=np.float64), np.abs(np.diagonal(inverse @ matrix) - 1.0) < _DETERMINED
+
+
+def _sentence(error: CindyError) -> str:
+    text = str(error).removeprefix("Custom: ")
+    return text[:1].upper() + text[1:]
+
+
+def _was(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"
+
+
+def _names_in(text: str) -> list[str]:
+    return _NAME.findall(_NUMBER.sub(" ", text))
+
+
+def _averaged(column: str, text: str) -> tuple[str, float]:
+    """The formula inside a mean, and its exposure; 0 where there is no mean."""
+    found = _MEAN.fullmatch(text)
+    if found is None:
+        return text, 0.0
+    try:
+        exposure = float(found[2] or "nan")
+    except ValueError:
+        exposure = np.nan
+    if not 0 < exposure < np.inf:
+        raise DataError(
+            f'identify: the mean in the read-out {column!r} needs a time, as in "mean(x, 0.4)", but it is '
+            f"{text!r}."
+        )
+    return found[1], exposure
+
+
+def _check_names(
+    formulas: Mapping[str, str], named: tuple[str, ...], matrix: Floats, exposure: Sequence[float]
+) -> None:
+    """Refuse columns that measure nothing, and names that mean both a column and another state."""
+    for (column, text), row, seconds in zip(formulas.items(), matrix, exposure, strict=True):
+        if not row.any():
+            raise DataError(f"identify: the read-out {column!r} is {text!r}, which is zero for all states.")
+        if column in named and (seconds or np.any(row != (np.array(named) == column))):
+            raise DataError(
+                f"identify: the column {column!r} measures {text!r}, and a formula names a state {column} "
+                "as well. Give the column another name."
+            )
+
+
+def _told(columns: tuple[str, ...], named: tuple[str, ...], matrix: Floats) -> tuple[tuple[str, ...], Floats]:
+    """Names of the coordinates that read-outs tell, and Z: states first, columns for what else there is."""
+    unit = np.eye(len(named))
+    told = np.flatnonzero(np.linalg.norm(unit - np.linalg.pinv(matrix) @ matrix, axis=0) < _DETERMINED)
+    return _independent(columns, matrix, tuple(named[j] for j in told), unit[told])
+
+
+def _independent(
+    columns: tuple[str, ...], matrix: Floats, names: tuple[str, ...], rows: Floats
+) -> tuple[tuple[str, ...], Floats]:
+    """The rows and their names with those of a matrix that are no combinations of the ones before."""
+    for column, row in zip(columns, matrix, strict=True):
+        longer = np.concatenate([rows, row[None]])
+        if np.linalg.matrix_rank(longer) > len(rows):
+            names, rows = (*names, column), longer
+    return names, rows
+
+
+def _completing(rows: Floats, named: tuple[str, ...], candidates: Iterable[str]) -> tuple[str, ...]:
+    """The states whose unit vectors complete the rows to an invertible matrix."""
+    hidden: list[str] = []
+    for name in candidates:
+        longer = np.concatenate([rows, np.eye(len(named))[named.index(name)][None]])
+        if np.linalg.matrix_rank(longer) > len(rows):
+            rows = longer
+            hidden.append(name)
+    return tuple(hidden)
+
+
+def _sum(names: Sequence[str], weights: Floats) -> str:
+    """A linear combination as a formula."""
+    text = ""
+    for name, weight in zip(names, weights, strict=True):
+        if abs(weight) > _DETERMINED:
+            size = "" if abs(abs(weight) - 1) < _DETERMINED else f"{abs(weight):.6g}*"
+            text += (" - " if weight < 0 else " + ") + size + name
+    return text.removeprefix(" + ").replace(" - ", "-", 1) if text.startswith(" - ") else text[3:]
+
+
+def _weights(name: str, text: str, states: tuple[str, ...]) -> Floats:
+    """The row of H of one read-out; an error where its formula is not linear."""
+    points = np.concatenate([np.zeros((1, len(states))), np.eye(len(states))])
+    probe = np.random.default_rng(0).uniform(-2.0, 2.0, (4, len(states)))
+    try:
+        values = np.asarray(Custom({name: text}).evaluate(np.concatenate([points, probe]), states))[:, 0]
+    except CindyError as error:
+        raise DataError(
+            f'identify: the read-out {name!r} must be a linear combination of states such as "S + 2*ES", but '
+            f"{text!r} is none. {_sentence(error)}"
+        ) from error
+    weights = values[1 : len(states) + 1] - values[0]
+    if abs(values[0]) > 1e-12 or not np.allclose(probe @ weights, values[len(states) + 1 :], atol=1e-9):
+        raise DataError(
+            f"identify: the read-out {name!r} must be a linear combination of states, but is {text!r}. "
+            "Work the states out beforehand, or give terms of your own."
+        )
+    return np.asarray(weights)
+
+
+def as_states(model: Equations, data: list[Trajectory]) -> tuple[list[Trajectory], Readouts | None]:
+    """The data as trajectories of states, and what their columns are where they are a model's read-outs."""
+    observe = model.settings.get("observe")
+    names = data[0].states
+    if not isinstance(observe, Mapping) or set(names) != set(observe) or set(names) <= set(model.states):
+        return data, None
+    readouts = Readouts.of({name: observe[name] for name in names}, names)
+    return readouts.of_data(data), readouts
 
 
 def unmeasured(name: str) -> bool:

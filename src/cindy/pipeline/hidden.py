@@ -77,13 +77,15 @@ class _Forecasts:
     runs: int = 3
     each: int = 3
     """Runs, and stretches of each: a bound on work."""
+    begins: float = 0.2
+    """Of a run: the samples that tell the states from which it is predicted."""
     share: float = 0.5
-    """Of the time over which solutions from states fitted to all samples follow the data. States fitted to
-    the beginning alone are worse, and chaos makes more of it."""
-    least: int = 50
-    """Samples of a stretch, of which the first fifth tells the states."""
+    """Of the time over which solutions from states fitted to all samples follow the data: for so long the
+    rest is predicted. States fitted to earlier samples alone are worse, and chaos makes more of it."""
+    least: int = 20
+    """Samples to begin with, and to predict."""
     enough: float = 0.95
-    """R² of the median stretch, over what noise leaves of it; right laws have 0.98 and more at 5 % noise
+    """R² of the median stretch, over what noise leaves of it; right laws have 0.97 and more at 5 % noise
     (benchmark: hidden)."""
 
 
@@ -297,46 +299,49 @@ def not_needed(names: Sequence[str], gain: float) -> Finding:
 
 
 def with_forecasts(model: Model, measured: Sequence[Trajectory]) -> Model:
-    """The model that says so where it does not predict stretches of its own data from their beginnings.
+    """The model that says so where it does not predict stretches of its own data from what was before them.
 
     Estimates of hidden states bend to all samples, those to be predicted included: a law that leaves no more
-    than noise need not predict. Here states are fitted to the first fifth of a stretch, and the solution from
-    there is compared with the whole.
+    than noise need not predict. Here states are fitted to the samples before a stretch alone, and the
+    solution from the last of them is compared with it.
     """
     whole = np.nanvar(np.concatenate([one.x for one in measured]), axis=0)
-    explained, length = [], 0
+    span = model.explained.get("span", np.inf) if model.explained else np.inf
+    explained, ahead = [], 0
     for one in spread_over(measured, _FORECASTS.runs):
-        step = float(np.median(np.diff(one.t)))
-        span = model.explained.get("span", np.inf) if model.explained else np.inf
-        length = max(int(min(_FORECASTS.share * span / step, len(one))), _FORECASTS.least)
-        for k in range(min(len(one) // length, _FORECASTS.each)):
-            explained.append(_predicted(model, one.part(k * length, (k + 1) * length), whole))
+        begun = max(int(_FORECASTS.begins * len(one)), _FORECASTS.least)
+        steps = _FORECASTS.share * span / float(np.median(np.diff(one.t)))
+        ahead = max(int(min(steps, len(one) - begun)), _FORECASTS.least)
+        for k in range(min(len(one) // (begun + ahead), _FORECASTS.each)):
+            first = k * (begun + ahead)
+            explained.append(_predicted(model, one.part(first, first + begun + ahead), begun, whole))
     value = float(np.median(explained)) if explained else np.inf
     noise = [model.noise[model.states.index(name)] for name in measured[0].states]
     allowed = float(np.min(1.0 - np.minimum(np.square(noise) / np.where(whole > 0, whole, np.inf), 1.0)))
     if value > _FORECASTS.enough * allowed:
         return model
     message = (
-        f"From the first fifth of {length} samples the equations predict the whole with R² = {value:.2g}, "
-        f"the median of {len(explained)} stretches of the data. So few samples do not tell "
+        f"From states fitted to earlier samples alone the equations predict the next {ahead} with "
+        f"R² = {value:.2g}, the median of {len(explained)} stretches of the data. So few samples do not tell "
         f"{listed(model.hidden)} well enough, or the law is wrong: do not predict with it before you have "
         "tried fresh data."
     )
-    said = Finding("not-forecast", message, {"explained": value, "samples": length})
+    said = Finding("not-forecast", message, {"explained": value, "samples": ahead})
     return replace(model, findings=(said, *model.findings))
 
 
-def _predicted(model: Model, stretch: Trajectory, whole: Floats) -> float:
-    """R² of the worst column along the solution from states that are fitted to the first fifth."""
+def _predicted(model: Model, stretch: Trajectory, begun: int, whole: Floats) -> float:
+    """R² of the worst column along the solution from states that are fitted to the first samples alone."""
+    later = stretch.part(begun - 1, len(stretch))
     try:
-        [begun] = model.smooth(stretch.part(0, len(stretch) // 5))
-        solved = model.simulate(begun.x[0], stretch.t, stretch.u)
+        [first] = model.smooth(stretch.part(0, begun))
+        solved = model.simulate(first.x[-1], later.t, later.u)
     except CindyError:
         return -np.inf
-    if len(solved) < len(stretch):
+    if len(solved) < len(later):
         return -np.inf
-    places = [model.states.index(name) for name in stretch.states]
-    left = np.nanmean((solved.x[:, places] - stretch.x) ** 2, axis=0)
+    places = [model.states.index(name) for name in later.states]
+    left = np.nanmean((solved.x[:, places] - later.x) ** 2, axis=0)
     return float(np.min(1.0 - np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0)))
 
 

@@ -35,10 +35,9 @@ from cindy.pipeline.libraries import Equations, check_agreement
 from cindy.pipeline.measured import check_settings, model_of, settled
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.passes import NEAR
-from cindy.pipeline.rare_states import with_rare_state
-from cindy.pipeline.readouts import identify_readouts
 from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request, Stages
+from cindy.pipeline.sensors import identify_readouts, with_rare_state
 from cindy.pipeline.shortcuts import Settings
 from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Constraint, Names, Problem, Weights, at_samples
