@@ -67,13 +67,13 @@ def late_channel(motion: Motion, found: Found) -> Finding | None:
     best = max(likely, key=lambda one: one.gain, default=best)
     name, when = motion.variables[best.state], "later" if best.time > 0.0 else "earlier"
     fewer = len(found.best.support) - best.terms
-    shorter = f", with {fewer} term(s) less" if fewer > 0 else ""
+    shorter = f", with {fewer} term(s) fewer" if fewer > 0 else ""
     message = (
         f'"{name}" seems to be read {abs(best.time):.3g} ± {1.96 * best.error:.1g} {when} than the other '
-        f"channels: with that delay the equations explain the data better{shorter} (−2 log p + price is "
+        f"channels: with that delay the equations explain the data better{shorter} (the criterion is "
         f"lower by {best.gain:.0f}). Give "
         f'Trajectory(…, delay={{"{name}": {best.time:.3g}}}) if that may be so; '
-        "a state that nobody measured makes such a lag too."
+        "a hidden state causes such a lag too."
     )
     values = {"state": name, "delay": best.time, "error": best.error, "gain": best.gain}
     return Finding("late-channel", message, values)

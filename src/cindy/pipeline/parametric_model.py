@@ -234,8 +234,8 @@ def _kicked(motion: Motion, best: Met) -> list[Finding]:
     if not names:
         return []
     message = (
-        f"Much of the motion of {listed(names)} is left unexplained. If random kicks drive it, coefficients "
-        "and parameters are biased towards zero: numbers inside terms are fitted as if there were none."
+        f"Much of the motion of {listed(names)} is unexplained. If random kicks drive it, coefficients and "
+        "parameters are biased towards zero, because the fit of parameters assumes that there are none."
     )
     return [Finding("parameters-with-kicks", message, {"states": names})]
 
@@ -296,8 +296,8 @@ def _coalesced(model: Model, best: Met, joint: _Joint) -> list[Finding]:
                 one, other = model.terms[second // d], model.terms[first // d]
                 state = model.states[first % d % len(model.states)]
                 message = (
-                    f'The terms "{one}" and "{other}" in {state}\' have coalesced (cosine '
-                    f"{cosine:.5f}): the data do not tell them apart. Keep one of them."
+                    f'The terms "{one}" and "{other}" in {state}\' have become the same function '
+                    f"(cosine {cosine:.5f}), so the data cannot tell them apart. Keep one of them."
                 )
                 said.append(Finding("coalesced-terms", message, {"terms": [one, other], "state": state}))
     return said
