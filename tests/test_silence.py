@@ -224,7 +224,9 @@ def test_a_refusal_says_what_the_data_give_away():
 
 def test_a_law_that_a_smooth_curve_beats_is_told_of():
     t = np.arange(50.0)
-    assert any("term or a state may be missing" in said for said in cindy.identify((t, t**2), "poly:2").warnings)
+    assert any(
+        "term or a state may be missing" in said for said in cindy.identify((t, t**2), "poly:2").warnings
+    )
 
 
 @cache

@@ -246,7 +246,7 @@ class _Asked:
             return replace(model, findings=(*model.findings, not_needed(("w",), gain)))
         if best is None:
             raise NoModelError(
-                f"identify: no law with {hidden!r} hidden settles on these data. Give another "
+                f"identify: the fit of equations with hidden={hidden!r} did not converge. Give another "
                 "basis, or a library for each equation."
             )
         if not auto and not formulas and len(names) > 1:

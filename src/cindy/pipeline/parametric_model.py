@@ -47,8 +47,8 @@ def identify_with_parameters(request: Request) -> Model:
     motion = request.narrowed(motion, problem)
     if any(at_samples(c) for c in problem.constraints):
         raise ConstraintError(
-            f"identify: a law that holds within a tolerance cannot be kept while {_named(basis)} is unknown. "
-            "Let it hold exactly, or give the parameters values: basis.at({…})."
+            f"identify: a constraint with a tolerance cannot be imposed while {_named(basis)} is unknown. "
+            "Impose it exactly, or give the parameters values: basis.at({…})."
         )
     # Terms with parameters have a price for each of these instead.
     options = replace(request.options(motion, problem), surcharge=None)
@@ -89,8 +89,8 @@ def _named(basis: Basis) -> str:
 def _require(met: tuple[Met, ...], rule: Selection) -> None:
     if not met:
         raise NoModelError(
-            "identify: no model settles on these data: the states that it fits run away, or leave the domain "
-            "of its terms. Give narrower ranges, another basis, or more samples."
+            "identify: no fit converged on these data: the denoised states diverge, or leave the domain "
+            "of the terms. Give narrower ranges, another basis, or more samples."
         )
     if not len(met[0].support):
         raise rule.nothing_kept("identify")
