@@ -171,8 +171,7 @@ def _noise(model: Equations) -> Iterator[tuple[str, str]]:
     if np.any(np.isfinite(model.model_error)):
         yield (
             "unexplained",
-            _by_state(model, model.model_error)
-            + " (forcing beyond the equations, standard deviation per √time)",
+            _by_state(model, model.model_error) + " (forcing beyond the equations, per √time)",
         )
 
 
