@@ -355,10 +355,11 @@ def numbers_of_the_search() -> str:
     page = [
         "# Numbers of the search",
         "",
-        "Numbers that steer the search are fields of one object, `cindy.selection.EFFORT`, each called after "
-        "the module that uses it. `python -m benchmarks constants --names selection.effort` divides and "
-        "multiplies each of them by four and fits data that can fail. Where a line says that a number is a "
-        "bound on work, it limits time or memory, and no model depends on it unless the limit is met.",
+        "The numbers that steer the search are fields of one object, `cindy.selection.EFFORT`; each is "
+        "named after the module that uses it. `python -m benchmarks constants --names selection.effort` "
+        "divides and multiplies each of them by four and fits data that can fail. If a row says that a "
+        "number is a bound on work, it limits time or memory, and no model depends on it unless the limit "
+        "is reached.",
     ]
     place = 0
     for field, text in pairwise(effort.body):

@@ -74,7 +74,7 @@ def test_noise_shared_by_neighbours_in_the_plane_is_noticed():
     shared = 0.25 * (white[1:, 1:] + white[:-1, 1:] + white[1:, :-1] + white[:-1, :-1])
     field = cindy.Field(u=exact + 0.4 * exact.std() * shared, **axes, periodic=("x", "y"))
     model = cindy.identify(field, cindy.Derivatives(1, 2))
-    assert any("share their noise" in said for said in model.warnings)
+    assert any("neighbouring samples is correlated" in said for said in model.warnings)
     assert set(found(model)) == {"u_x", "u_xx", "u_yy"}
 
 

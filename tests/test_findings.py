@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.findings import Finding, has_finding, without_repeats
+from cindy.findings import NOTES, Finding, has_finding, without_repeats
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,6 +33,13 @@ def test_the_page_of_findings_lists_every_code_and_no_other():
     listed = re.findall(r"^\| `([a-z-]+)` \|", page, flags=re.M)
     assert len(listed) == len(set(listed))
     assert set(listed) == codes_in_source()
+
+
+def test_the_page_marks_the_findings_that_are_notes():
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([a-z-]+)` \| \*Note\.\*", page, flags=re.M)) == NOTES
+    assert Finding("hidden-state", "Found.").note
+    assert not Finding("fronts", "Sharp.").note
 
 
 def test_findings_are_equal_by_code_and_message():

@@ -15,7 +15,7 @@ from cindy.pipeline.field_estimates import with_noise_errors
 from cindy.pipeline.measured import model_of
 from cindy.selection import Candidates
 
-FRONTS = "changes faster than the grid can tell"
+FRONTS = "changes faster than the grid resolves"
 BASIS = cindy.Derivatives(4, 4)
 X, T = np.arange(96) * 2 * np.pi / 96, np.linspace(0, 2, 81)
 

@@ -33,7 +33,7 @@ def test_a_law_among_very_many_candidates_has_fitted_states(large) -> None:  # t
     assert np.array_equal(found.support, truth != 0)
     assert np.isfinite(found.model_error).all()
     assert found.result is not None
-    assert not any("States were not fitted" in sentence for sentence in found.warnings)
+    assert not any("states were not denoised" in sentence for sentence in found.warnings)
     assert np.max(np.abs(found.coef - truth)[found.support] / found.coef_error[found.support]) < 4
 
 
@@ -81,7 +81,7 @@ def test_an_equation_that_leaves_much_gets_all_of_its_candidates(left, whole, mo
 
 def test_too_much_work_is_left_alone_and_said(large, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(refinement, "EFFORT", replace(EFFORT, refinement_most_work=1.0))
-    assert any("States were not fitted" in w for w in cindy.identify(list(data()), BASIS).warnings)
+    assert any("states were not denoised" in w for w in cindy.identify(list(data()), BASIS).warnings)
     assert np.isfinite(cindy.identify(list(data()), BASIS, passes=2).model_error).all()
 
 

@@ -48,7 +48,7 @@ ODD = {
     "wraps": ((T, np.mod(3 * T, 2 * np.pi)), "jumps by about 2π 9 times.*numpy.unwrap"),
     "wraps in degrees": ((T, np.mod(100 * T, 360) - 180), "about 360 5 times.*period=360"),
     "map": ((of_a_map().t, of_a_map().x), "steps of a map.*Discrete"),
-    "coarse": ((T[:40], np.cos(1.5 * np.arange(40.0))), "only 4.2 samples to a swing"),
+    "coarse": ((T[:40], np.cos(1.5 * np.arange(40.0))), "only 4.2 samples per oscillation"),
     "rounded": ((T, np.round(OSCILLATION * 20) / 20), 'rounded: "x1" in steps of 0.05'),
     "state missing": ((T, OSCILLATION[:, 0]), "a state is missing.*order=2"),
     "held": ((T, OSCILLATION[np.arange(800) // 4 * 4]), "only changes at every 4. sample"),
@@ -224,7 +224,9 @@ def test_a_refusal_says_what_the_data_give_away():
 
 def test_a_law_that_a_smooth_curve_beats_is_told_of():
     t = np.arange(50.0)
-    assert any("A term may be missing" in said for said in cindy.identify((t, t**2), "poly:2").warnings)
+    assert any(
+        "term or a state may be missing" in said for said in cindy.identify((t, t**2), "poly:2").warnings
+    )
 
 
 @cache

@@ -206,7 +206,7 @@ def test_noise_shared_by_neighbours_is_noticed():
     shared = 0.25 * (white[1:, 1:] + white[:-1, 1:] + white[1:, :-1] + white[:-1, :-1])
     field = cindy.Field(u=u + 0.5 * shared, x=X, t=T, periodic="x")
     model = cindy.identify(field, cindy.Derivatives(2, 2))
-    assert any("share their noise" in said for said in model.warnings)
+    assert any("neighbouring samples is correlated" in said for said in model.warnings)
     assert set(found(model)) == {"u_x", "u_xx"}
     assert shared_by_neighbours(noisy(0.3)["u"], [X, T]) == (1, 1)
 

@@ -46,7 +46,7 @@ class DataError(CindyError):
 
 
 class NoModelError(DataError):
-    """Data in which nothing that was offered is a law.
+    """No candidate model explains the data better than chance.
 
     >>> import numpy as np
     >>> import cindy

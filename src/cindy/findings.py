@@ -10,8 +10,23 @@ from typing import Any
 from cindy._check import short
 from cindy.errors import DataError
 
-__all__ = ["Finding", "has_finding", "without_repeats"]
+__all__ = ["NOTES", "Finding", "has_finding", "without_repeats"]
 
+NOTES = frozenset(
+    {
+        "correlated-kicks",
+        "device-unused",
+        "filled-values",
+        "growing-noise",
+        "hidden-gauge",
+        "hidden-state",
+        "outliers",
+        "random-forcing",
+        "tolerance-at-samples",
+        "unequal-noise",
+    }
+)
+"""Codes of findings that say what was done or chosen, and ask nothing of the user: notes, not warnings."""
 _CODE = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
@@ -42,6 +57,11 @@ class Finding:
             )
         if not isinstance(self.message, str) or not self.message:
             raise DataError(f"Finding: `message` must be a sentence, but is {short(self.message)}.")
+
+    @property
+    def note(self) -> bool:
+        """Whether it only says what was done or chosen: no reason to doubt the model."""
+        return self.code in NOTES
 
     def __str__(self) -> str:
         return self.message

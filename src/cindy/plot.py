@@ -144,7 +144,7 @@ def _solution(ax: Axes, model: Model, solved: Solution, columns: Sequence[int]) 
 def density(
     data: Any, model: Model, *, state: str | None = None, units: Units | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The histogram of one state, the first if not given, and the stationary density of a kicked model.
+    """The histogram of one state, the first if not given, and the stationary density of the model.
 
     The density is that of the measurements of many paths with random kicks, once they have forgotten their
     start; with inputs, along those of the data.
@@ -331,7 +331,7 @@ def residuals(
     units: Units | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """What the equations leave of the data, against time, in the form the model was fitted in."""
+    """The residuals of the equations against time, in the formulation of the model."""
     columns = _columns(model.states, states)
     ax = _axes(ax)
     ax.axhline(0, color=_MUTED, lw=0.8, zorder=0)

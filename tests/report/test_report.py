@@ -143,7 +143,7 @@ def test_second_order_inputs_gaps_and_missing_errors_have_a_page():
     pushed = Trajectory(t, np.sin(t), ("x",), u=np.cos(t), inputs=("push",))
     model = Model([[0.0], [0.0], [1.0]], Polynomial(1), ("x",), inputs=("push",))
     _, text = read(render(model, pushed))
-    assert "No certificate" in text
+    assert "There is no certificate" in text
 
 
 def test_a_python_function_in_the_basis_says_why_it_has_no_source():

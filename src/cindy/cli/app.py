@@ -152,7 +152,9 @@ def _fit_signature() -> inspect.Signature:
         options.append(
             inspect.Parameter(field.name, words, default=None, annotation=Annotated[kind | None, about])
         )
-    config = typer.Option(help="File of options; cindy.toml where there is one.", rich_help_panel="Data")
+    config = typer.Option(
+        help="File of options (default: cindy.toml, if it exists).", metavar="FILE", rich_help_panel="Data"
+    )
     options.append(
         inspect.Parameter("config", words, default=None, annotation=Annotated[Path | None, config])
     )

@@ -123,12 +123,15 @@ def show_model(model: Model, said: Sequence[str] = ()) -> None:
     show_equations(model)
     show_certificate(model)
     show_path(model)
-    sentences = list(dict.fromkeys([*said, *model.warnings]))
+    sentences = list(dict.fromkeys([*said, *(one.message for one in model.findings if not one.note)]))
+    out.print()
     if sentences:
         show_warnings(sentences)
     else:
-        out.print()
         plain("No warnings.")
+    for finding in model.findings:
+        if finding.note:
+            _say("Note: ", "bold", finding.message)
 
 
 def show_near(model: Model) -> None:
@@ -142,7 +145,7 @@ def show_near(model: Model) -> None:
     table.add_column("terms", justify="right")
     table.add_column("compared with the best")
     for other, above in zip(model.near, model.near.scores, strict=True):
-        change = difference(model.near[0], other, 3) or "the same terms"
+        change = difference(model.near[0], other, 3) or ("other values" if above else "the best")
         table.add_row(f"{above:.1f}", str(other.size), change)
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
 
@@ -226,7 +229,8 @@ def as_typed(sentence: str) -> str:
     names = "|".join((*(one.name for one in fields(FitSettings)), "x0", "t", "v0"))
     sentence = re.sub(rf"`({names})(?:=([^`]*))?`", _option, sentence)
     sentence = re.sub(rf'\b({names})="?([\w.]+)"?', _option, sentence)
-    return re.sub(r"see (model\.near|`near`)", "see cindy show --near", sentence)
+    sentence = re.sub(r"see (model\.near|`near`)", "see cindy show --near", sentence)
+    return re.sub(r"`([^`]+)`", r"\1", sentence)
 
 
 def _option(match: re.Match[str]) -> str:

@@ -187,8 +187,8 @@ def derived_rates(segments: Sequence[Trajectory]) -> list[Finding]:
         return []
     named = ", ".join(f'"{rate}" from "{position}"' for rate, position in rates.items())
     message = (
-        f"Rates were computed from positions: {named}. They hold no measurement of their own, and their "
-        "noise follows that of the positions. Leave them out, and look for x'' = F(x, x') with "
+        f"Rates were computed from positions: {named}. They are not independent measurements: their "
+        "noise comes from that of the positions. Leave them out, and look for x'' = F(x, x') with "
         "formulation=Integral(order=2, rates=True)."
     )
     return [Finding("derived-rates", message, {"rates": rates})]

@@ -182,7 +182,7 @@ def glimpse(part: Part, samples: int) -> list[Trajectory]:
 
 
 class Lazy:
-    """Trajectories that are loaded when they are asked for, and as often as they are.
+    """Trajectories that are loaded only when they are needed, and anew each time.
 
     Iterating loads one part after the other; functions that take trajectories take it as it is.
 

@@ -124,8 +124,8 @@ def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
     if not steps:
         return []
     message = (
-        f"The data are rounded: {', '.join(steps[:4])}{', …' if len(steps) > 4 else ''}. They move by "
-        "little more from one sample to the next, so that their error is no white noise. "
+        f"The data are rounded: {', '.join(steps[:4])}{', …' if len(steps) > 4 else ''}. These steps "
+        "are about as large as the changes from one sample to the next, so the errors are not white noise. "
         "Record more digits, or keep only every few samples."
     )
     return [Finding("rounded-data", message)]
@@ -150,7 +150,7 @@ def _listed_twice(data: Sequence[Trajectory]) -> list[Finding]:
     shown = ", ".join(f"{called(b)} repeats {called(a)}" for a, b in pairs[:3])
     more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
     message = (
-        f"Runs are listed twice: {shown}{more}. They count twice, so that standard errors come out too "
+        f"Runs are listed twice: {shown}{more}. They count twice, which makes standard errors too "
         "small. Leave the repetitions out."
     )
     return [Finding("repeated-runs", message, {"pairs": tuple(pairs)})]
@@ -172,8 +172,8 @@ def _interpolated(segments: Sequence[Trajectory]) -> list[Finding]:
             every = periods_here[0]
             if every is not None and all(period == every for period in periods_here):
                 message = (
-                    f'"{state}" was taken to a finer grid: {what.format(every)}. The samples between hold no '
-                    "measurement, and their errors follow each other. Keep the measured ones only."
+                    f'"{state}" was interpolated to a finer grid: {what.format(every)}. The samples in '
+                    "between are not measurements, and their errors are correlated. Keep the measured ones."
                 )
                 return [
                     Finding("interpolated-data", message, {"state": state, "every": every, "order": order})
@@ -225,8 +225,8 @@ def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
     swings = [(len(segment) / turns) for segment in segments if (turns := periods(segment)) >= 2]
     if swings and float(np.median(swings)) < _AT.per_swing:
         message = (
-            f"There are only {np.median(swings):.1f} samples to a swing, so that what happens between them "
-            "is guessed. Sample faster; coefficients may be off by more than their errors say."
+            f"There are only {np.median(swings):.1f} samples per oscillation, too few to know the motion "
+            "between them. Sample faster; coefficients may be wrong by more than their standard errors."
         )
         return [Finding("few-samples-a-swing", message, {"samples": float(np.median(swings))})]
     return []
@@ -243,7 +243,7 @@ def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[Finding
         Finding(
             "far-from-zero",
             f'"{segments[0].states[j]}" varies by {spread[j]:.2g} about {middle[j]:.6g}: {alike}. '
-            "Count it from another zero: subtract a typical value first.",
+            "Subtract a typical value first.",
             {"state": segments[0].states[j], "mean": float(middle[j]), "spread": float(spread[j])},
         )
         for j in far[:3]
@@ -257,8 +257,8 @@ def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
     if unknown_rates(segments) > _AT.unknown:
         named = ", ".join(f'"{name}"' for name in segments[0].variables[:4])
         message = (
-            f"The same values of {named} move on in different directions at different times: a state is "
-            "missing, a velocity perhaps. Measure it, or seek x'' = F with order=2."
+            f"The same values of {named} are followed by different motion at different times: a state is "
+            "missing, perhaps a velocity. Measure it, or look for x'' = F with order=2."
         )
         return [Finding("missing-state", message)]
     return []

@@ -443,7 +443,9 @@ def left_side(
         inside = _lowered(_dotted(head, "˙" if order == 1 else "¨"), index)
     else:
         d, t = (f"<mi>{x}</mi>" if order == 1 else f"<msup><mi>{x}</mi><mn>2</mn></msup>" for x in "dt")
-        inside = _MATHML.fraction.format(d + whole, "<mi>d</mi>" + t)
+        # Without a space the derivative of an angle would read "dangle".
+        space = "" if _one_letter(state) else _MATHML.thin
+        inside = _MATHML.fraction.format(d + space + whole, "<mi>d</mi>" + t)
     return f"<math>{inside}<mo>=</mo></math>"
 
 
@@ -458,16 +460,17 @@ def differential(
     time = f'{_MATHML.thin}<mi>d</mi><mi class="v">t</mi>'
     sides = list(drift)
     if len(sides) > 1:
-        sides = ['<math><mo stretchy="false">(</mo></math>', *sides]
-        sides.append(f'<math><mo stretchy="false">)</mo>{time}</math>')
+        sides[0] = '<math><mo stretchy="false">(</mo>' + sides[0].removeprefix("<math>")
+        sides[-1] = sides[-1].removesuffix("</math>") + f'<mo stretchy="false">)</mo>{time}</math>'
     elif sides:
         sides[0] = sides[0].removesuffix("</math>") + f"{time}</math>"
     size = _kick(_MATHML, variance)
     if size:
-        lead = "<mo>+</mo>" if sides else ""
+        lead = '<mo form="infix">+</mo>' if sides else ""
         increment = _lowered('<mi class="v">W</mi>', whole)
         sides.append(f"<math>{lead}{size}{_MATHML.thin}<mi>d</mi>{increment}</math>")
-    return f"<math><mi>d</mi>{whole}<mo>=</mo></math>", sides or ["<math><mn>0</mn></math>"]
+    space = "" if _one_letter(state) else _MATHML.thin
+    return f"<math><mi>d</mi>{space}{whole}<mo>=</mo></math>", sides or ["<math><mn>0</mn></math>"]
 
 
 def left_sides(

@@ -365,8 +365,8 @@ def _left_over(
     for j in np.flatnonzero(beyond > limit):
         yield Finding(
             "large-residuals",
-            f"The equations miss {pretty(model.states[j])} by {beyond[j]:.1f} times what the noise in the "
-            f"data accounts for. {cause}.",
+            f"The residuals of {pretty(model.states[j])} are {beyond[j]:.1f} times as large as the noise in "
+            f"the data. {cause}.",
             {"state": model.states[j], "ratio": float(beyond[j])},
         )
 

@@ -164,8 +164,8 @@ class Readouts:
             yield Finding("partial-readouts", message, values)
         if self.shared:
             message = (
-                "States were worked out from several read-outs and share their noise; the errors of the "
-                "coefficients take it for independent."
+                "States were computed from several read-outs and share their noise, but the standard errors "
+                "assume independent noise."
             )
             yield Finding("shared-readouts", message, {"observe": dict(self.formulas)})
 

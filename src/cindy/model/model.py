@@ -205,7 +205,7 @@ class Model(Equations):
 
     def _repr_html_(self) -> str:
         """The equations, typeset by the browser itself, and what to beware of: for notebooks."""
-        return shown(self, facts(self)[:3], self.warnings)
+        return shown(self, facts(self)[:3])
 
     def _repr_latex_(self) -> str:
         return f"$${self.to_latex()}$$"

@@ -40,7 +40,7 @@ _EXCESS_WORK = -1
 
 @dataclass(frozen=True)
 class Limits:
-    """How exact a simulation is, and when it is given up.
+    """The accuracy of a simulation, and the limits at which it stops.
 
     rtol: relative tolerance of one step
     atol: absolute tolerance of one step, in units of the scale of the states

@@ -60,10 +60,16 @@ def told(model: Equations) -> str:
         lines = textwrap.wrap(text, _WORDS.width - width - 4) or [""]
         parts.append(f"  {name:<{width}}  {lines[0]}")
         parts += [" " * (width + 4) + line for line in lines[1:]]
-    parts += ["", "Warnings" if model.warnings else "No warnings."]
-    for sentence in model.warnings:
-        parts += textwrap.wrap(sentence, _WORDS.width, initial_indent="  - ", subsequent_indent="    ")
+    notes = [one.message for one in model.findings if one.note]
+    warnings = [one.message for one in model.findings if not one.note]
+    parts += ["", "Warnings" if warnings else "No warnings.", *_bullets(warnings)]
+    parts += ["", "Notes", *_bullets(notes)] if notes else []
     return "\n".join(parts)
+
+
+def _bullets(sentences: Sequence[str]) -> Iterator[str]:
+    for sentence in sentences:
+        yield from textwrap.wrap(sentence, _WORDS.width, initial_indent="  - ", subsequent_indent="    ")
 
 
 def definitions(model: Equations) -> list[str]:
@@ -87,6 +93,8 @@ def facts(model: Equations) -> list[tuple[str, str]]:
 
 def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     known = model.explained
+    if model.diffusion is not None:  # no solution follows random kicks, so a low R² would mean nothing
+        return
     if "equations" in known:
         yield (
             "R² of equations",
@@ -162,8 +170,8 @@ def _noise(model: Equations) -> Iterator[tuple[str, str]]:
         yield "noise memory", _by_state(model, model.noise_memory) + " samples (1: white)"
     if np.any(np.isfinite(model.model_error)):
         yield (
-            "model error",
-            _by_state(model, model.model_error) + " (unexplained forcing, standard deviation per √time)",
+            "unexplained",
+            _by_state(model, model.model_error) + " (forcing beyond the equations, per √time)",
         )
 
 
@@ -180,7 +188,10 @@ def _laws(model: Equations) -> Iterator[tuple[str, str]]:
 
 def _search(model: Equations) -> Iterator[tuple[str, str]]:
     if np.isfinite(model.gap):
-        yield "gap", f"{model.gap:.3g}: no coefficients within the radius explain more by a larger share"
+        yield (
+            "optimality gap",
+            f"{model.gap:.3g}: no coefficients within the radius explain more by a larger share",
+        )
     if np.isfinite(model.radius):
         yield "radius", f"{model.radius:.4g}"
     if model.result is not None:
@@ -201,9 +212,15 @@ def determination(value: float) -> str:
 _CELL = "text-align: left; padding: 0.15em 0.4em; border: none; background: none"
 
 
-def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence[str]) -> str:
+def shown(model: Equations, known: Sequence[tuple[str, str]]) -> str:
     """The model as HTML without scripts or anything from elsewhere."""
-    from cindy.export import definition, left_sides, summand, with_symbols  # slow, and not always needed
+    from cindy.export import (
+        definition,
+        differential,
+        left_sides,
+        summand,
+        with_symbols,
+    )  # slow, and not always needed
 
     terms = [with_symbols(term) for term in model.basis.terms(model.variables)]
     dots = any("·" in label for label in model.labels)
@@ -215,18 +232,25 @@ def shown(model: Equations, known: Sequence[tuple[str, str]], warnings: Sequence
             summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0, dots=dots)
             for k, i in enumerate(present[: _WORDS.summands])
         ]
+        if model.diffusion is not None:
+            left, sides = differential(model.states[j], model.order, sides, model.diffusion.summands(j))
         right = " ".join(sides) or "<math><mn>0</mn></math>"
         more = f" … ({len(present)} terms)" if len(present) > _WORDS.summands else ""
         rows.append((left, right + more))
     rows += [definition(name, *estimate) for name, estimate in model.parameters.items()]
     body = "".join(_row(cells) for cells in rows)
     facts_told = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in known)
-    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in warnings)
-    warned = f"<details open><summary>Warnings</summary><ul>{listed}</ul></details>" if listed else ""
+    warned = _listed("Warnings", [one.message for one in model.findings if not one.note])
+    noted = _listed("Notes", [one.message for one in model.findings if one.note])
     return (
         f'<div style="font-size: 1rem"><table>{body}</table>'
-        f"<p>{facts_told}{'' if warned else '; no warnings'}</p>{warned}</div>"
+        f"<p>{facts_told}{'' if warned else '; no warnings'}</p>{warned}{noted}</div>"
     )
+
+
+def _listed(head: str, sentences: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f"<details open><summary>{head}</summary><ul>{items}</ul></details>" if items else ""
 
 
 def shown_models(models: Sequence[Equations], scores: Sequence[float], chosen: int | None, head: str) -> str:

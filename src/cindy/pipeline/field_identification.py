@@ -126,8 +126,8 @@ def grid_told(evidence: WeakRows) -> Iterator[Finding]:
     if form.thinned:
         yield Finding(
             "shared-noise",
-            f"Neighbouring samples share their noise; only every {form.thinned} sample was used, so that "
-            "the noise in them is independent.",
+            f"The noise of neighbouring samples is correlated; only every {form.thinned} sample was used, so "
+            "that the noise in them is independent.",
         )
     every = [rows.counted for rows in evidence.rows]
     whole = sum(one.whole.sum() for one in every)
@@ -136,19 +136,19 @@ def grid_told(evidence: WeakRows) -> Iterator[Finding]:
         yield Finding(
             "missing-rows",
             f"{missing:.0%} of the rows (sums over boxes of space and time) touch missing values and were "
-            "left out: the rest says little, and weak terms may be lost. Fill small holes, or cut the field.",
+            "left out. Weak terms may be missed with the rest. Fill small holes, or cut the field.",
             {"share": float(missing)},
         )
     for coarse, done in (
-        (False, "These were left out: the equations are those of the rest"),
-        (True, "These are most, and were kept: terms of high order may come from the grid"),
+        (False, "These rows were left out: the equations are those of the others"),
+        (True, "These are most rows, and they were kept: terms of high order may come from the grid"),
     ):
         if fronts := sum(one.fronts.sum() for one in every if one.coarse == coarse):
             yield Finding(
                 "fronts",
                 f"In {max(fronts / whole, 0.01):.0%} of the rows (sums over boxes of space and time) a field "
-                f"changes faster than the grid can tell, as at a shock. {done}, and diffusion at such a "
-                "front cannot be told. A finer grid would show more.",
+                f"changes faster than the grid resolves, as at a shock. {done}, and diffusion at such a "
+                "front cannot be determined. A finer grid would help.",
                 {"share": float(fronts / whole)},
             )
 

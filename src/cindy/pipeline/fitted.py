@@ -79,7 +79,7 @@ def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tu
     found = look.found
     if found is None:
         raise NoModelError(
-            "identify: no model settles on these data: the states that it fits run away. "
+            "identify: no fit converged on these data: the denoised states diverge. "
             "Give `passes=1`, another basis, or more samples."
         )
     # A rule without a price, such as a number of terms, picks from the path whatever that is worth.

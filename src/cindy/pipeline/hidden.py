@@ -28,7 +28,7 @@ from scipy.sparse import coo_array, csr_array, vstack
 
 from cindy._arrays import Floats
 from cindy._check import short
-from cindy.basis import TIME, listed
+from cindy.basis import TIME, listed, pretty
 from cindy.data import Trajectory, noise_variance, spread_over
 from cindy.errors import CindyError, DataError
 from cindy.findings import Finding
@@ -109,8 +109,8 @@ class Discovery:
         if gain > NEAR:
             by = f" by {gain:.0f}" if np.isfinite(gain) else ""
             message = (
-                f"{_named(names, 'was', 'were')} estimated together with the equations. The model with "
-                f"{_them(names)} is better{by} in −2 log p plus the price of its terms."
+                f"{_named(names, 'was', 'were')} estimated together with the equations. The criterion "
+                f"(−2 log p plus a price per term) of the model with {_them(names)} is lower{by}."
             )
             said = Finding("hidden-state", message, {"state": ", ".join(names), "gain": gain})
         else:
@@ -292,8 +292,8 @@ def not_needed(names: Sequence[str], gain: float) -> Finding:
     """That a law with the hidden states is not worth its price."""
     by = f" by {-gain:.0f}" if np.isfinite(gain) else ""
     message = (
-        f"{_named(names)} not needed: the model without {_them(names)} is better{by} in −2 log p plus the "
-        f"price of its terms. Leave {_them(names)} out."
+        f"{_named(names)} not needed: the criterion (−2 log p plus a price per term) of the model without "
+        f"{_them(names)} is lower{by}. Leave {_them(names)} out."
     )
     return Finding("hidden-not-needed", message, {"state": ", ".join(names), "gain": gain})
 
@@ -386,12 +386,12 @@ def _findings(names: tuple[str, ...], start: Start, last: LastPass) -> Iterator[
             (terms[int(k) // motion.states], motion.variables[int(k) % motion.states]) for k in pin.zero
         ]
         absent = [term if state == pin.equation else f"{term} in that of {state}" for term, state in places]
-        named = ["the constant" if term == "1" else term for term in absent]
+        named = ["the constant" if term == "1" else pretty(term) for term in absent]
         occur = f" and {listed(named)} {'do' if len(named) > 1 else 'does'} not occur" if absent else ""
         yield Finding(
             "hidden-gauge",
             f"The data do not determine the unit and the zero of {pin.state}. They are chosen so that in the "
-            f"equation of {pin.equation} the coefficient of {product} is {pin.value:g}{occur}.",
+            f"equation of {pin.equation} the coefficient of {pretty(product)} is {pin.value:g}{occur}.",
             {"state": pin.state, "equation": pin.equation, "one": product, "zero": absent},
         )
     pinned = np.searchsorted(motion.candidates, np.array([pin.one for pin in start.pins], dtype=np.intp))
@@ -399,9 +399,8 @@ def _findings(names: tuple[str, ...], start: Start, last: LastPass) -> Iterator[
     sizes = np.linalg.svd(columns / lengths(columns), compute_uv=False)
     if len(sizes) and sizes.min() < _DEPENDENT * sizes.max():
         message = (
-            f"These data do not tell the terms of the law with {listed(names)} apart: others with other "
-            f"coefficients fit as well. Say more of {_them(names)} by constraints, or measure {_them(names)} "
-            "in some samples."
+            f"The data do not determine the equations with {listed(names)}: other coefficients fit equally "
+            f"well. Constrain {_them(names)}, or measure {_them(names)} in some samples."
         )
         condition = float(sizes.min() / sizes.max())
         yield Finding("hidden-unidentified", message, {"state": ", ".join(names), "condition": condition})

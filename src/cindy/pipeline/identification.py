@@ -84,21 +84,21 @@ def identify(
     """The sparse equations behind measured trajectories.
 
     trajectories: a Trajectory, a pair (t, x), a DataFrame, a Dataset, a Field, a list of these; `Lazy` files
-    basis: the terms to choose from, or {"x": Polynomial(2), "y": "poly:3"}; settings may be short texts
+    basis: the candidate terms, for all states or by state: {"x": Polynomial(2), "y": "poly:3"}
     formulation: Integral() by default; Differential(), Discrete(); Weak() for fields
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
-    selection: how one model is picked; Significance() by default
-    correction: of the solver between oracle calls; Direct() by default, with a leap for large problems
-    weights, radius: of the l1 ball; Adaptive() and twice that of least squares, in scaled units
-    tol: of the Frank-Wolfe gap, relative to the loss of the zero model
-    callback, seed: receives each Step and may return False to stop; of the part of much data looked at first
+    selection: the rule that decides which terms are kept; Significance() by default
+    correction: what the solver does between oracle calls; Direct() by default, with a leap for large problems
+    weights, radius: of the l1 ball, in scaled units; by default Adaptive() and twice that of least squares
+    tol: the solver stops below this Frank-Wolfe gap, relative to the loss of the zero model
+    callback: receives each Step of the solver and may return False to stop it; seed: of random draws
     blocks, processes, executor, device: as in `accumulate`
     progress: called with (done, of, stage); stages are "data" (samples), "search" (models), "comparison"
     passes: None: denoise the states if the problem is small enough; 1: never; 2: always
     known: formulas of equations that are known, by state: {"q": "v"}
-    hidden: states that nobody measured: how many, their names, "auto", or formulas of their first values
+    hidden: unmeasured states: how many, their names, "auto", or formulas of their first values
     observe: what columns measure, {"total": "S + ES"}; {"speed": "mean(v, 0.4)"}: over the last 0.4
-    least: "best": a model even where none is better than chance, marked by the finding `not-significant`
+    least: "best" returns a model even if none is better than chance, with the finding `not-significant`
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -245,7 +245,7 @@ class _Asked:
             return replace(model, findings=(*model.findings, not_needed(("w",), gain)))
         if best is None:
             raise NoModelError(
-                f"identify: no law with {hidden!r} hidden settles on these data. Give another "
+                f"identify: the fit of equations with hidden={hidden!r} did not converge. Give another "
                 "basis, or a library for each equation."
             )
         if not auto and not formulas and len(names) > 1:
@@ -415,22 +415,22 @@ def _told(
     found = []
     if not source.again:
         message = (
-            "The data came from a generator and were read only once: nothing was refined from a first model. "
-            "Pass a list, or read(paths, lazy=True), to have that."
+            "The data came from a generator and were read only once, so the first model could not be "
+            "refined. Pass a list, or read(paths, lazy=True)."
         )
         found.append(Finding("read-once", message))
     elif (
         passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE and not model.denoised
     ):
         message = (
-            f"States were not fitted: with {model.coef.size:,} coefficients to choose from that would take "
-            "long. The terms were evaluated at the measured states. Give passes=2 to have the states fitted."
+            f"The states were not denoised, because with {model.coef.size:,} candidate coefficients that "
+            "would take long: the terms were evaluated at the measured states. passes=2 denoises them anyway."
         )
         found.append(Finding("not-denoised", message, {"coefficients": model.coef.size}))
     if device is not None and model.denoised:
         found.append(Finding("device-unused", _NO_DEVICE))
     if source.whole is None and any(at_samples(c) for c in constraints):
-        message = f"A conservation law with a tolerance was imposed at {_SOME:,} samples at most, not at all."
+        message = f"A conservation law with a tolerance was imposed at {_SOME:,} samples, not at all of them."
         found.append(Finding("tolerance-at-samples", message, {"samples": _SOME}))
     return replace(model, findings=model.findings + tuple(found))
 
@@ -471,5 +471,6 @@ def _check_motion(data: list[Trajectory]) -> None:
         if columns and all(np.ptp(column) == 0 for column in columns):
             raise DataError(
                 f'identify: the state "{state}" is constant in every trajectory ({columns[0][0]:g} in the '
-                "first), so nothing can be learnt about it. Leave it out, or pass it as an input."
+                "first), so nothing can be learnt about it. Leave it out of `states`, name it in `by` if it "
+                "tells runs apart, or pass it in `inputs`."
             )

@@ -224,7 +224,7 @@ class Inference:
     @property
     def scored_by(self) -> str:
         """What the scores of the path are."""
-        return "χ² + z² k at the fitted states, per row"
+        return "χ² + z² k at the denoised states, per row"
 
 
 def _terms(fit: SupportFit) -> bytes:
@@ -331,9 +331,9 @@ class LastPass(Inference):
         scaled = self.form.scaled(values[:, None])
         if radius is not None and self.form.region.norm(scaled) > radius:
             values = self.form.physical(within_radius(self.form, self.support)).ravel()
-            message = f"The radius {radius:g} binds: it keeps the coefficients smaller than they fit."
+            message = f"The radius {radius:g} binds: larger coefficients would fit better."
         elif radius is not None and self.form.region.norm(self.result.x) > radius * (1 - 1e-6):
-            message = f"The radius {radius:g} binds: terms that it leaves no room for were not considered."
+            message = f"The radius {radius:g} binds: terms for which it leaves no room were not considered."
         else:
             return self.table(values), ()
         return self.table(values), (Finding("radius-binds", message, {"radius": radius}),)
@@ -410,10 +410,10 @@ def not_significant(worse: float | None = None) -> Finding:
 
     worse: by how much its criterion exceeds that of no law at all, where that is known
     """
-    by = "" if worse is None else f" (−2 log p + price is higher by {worse:.1f} than without any term)"
+    by = "" if worse is None else f" (the criterion is higher by {worse:.1f} than without any term)"
     message = (
-        f'Chance explains these data as well as the equations do{by}: least="best" asked for them all the '
-        "same. Take them for a guess."
+        f'These equations explain the data no better than chance{by}; least="best" returned them '
+        "nevertheless. Treat them as a guess."
     )
     return Finding("not-significant", message, {} if worse is None else {"worse": worse})
 
@@ -428,11 +428,13 @@ def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: b
         message = f"{skipped} stretch(es) of data were too short to use and were left out."
         found.append(Finding("short-stretches", message, {"count": skipped}))
     if rank < terms:
-        message = f"Only {rank} of the {terms} terms are independent on these data: other models fit as well."
+        message = (
+            f"Only {rank} of the {terms} terms are independent on these data: other models fit equally well."
+        )
         if noisy:
             message = (
-                f"At this noise the data tell only {rank} of the {terms} terms apart: models with other "
-                "terms may fit as well."
+                f"At this noise the data distinguish only {rank} of the {terms} terms: models with other "
+                "terms may fit equally well."
             )
         found.append(Finding("dependent-terms", message, {"independent": rank, "terms": terms}))
     if status:

@@ -131,7 +131,7 @@ def _closed_loop(request: Request, look: Look) -> tuple[Finding, ...]:
     named = listed([f"{pretty(name)} follows {pretty(state)}" for name, state, _ in told])
     message = (
         f"Inputs react to noise in earlier measurements, as in a closed loop: {named}. Noise and inputs are "
-        "then not independent: keep the noise small, or add a signal of your own to the inputs."
+        "then not independent: keep the noise small, or add an independent test signal to the inputs."
     )
     return (Finding("closed-loop", message, {"inputs": sorted({name for name, _, _ in told})}),)
 
@@ -195,7 +195,7 @@ def _follows_velocity(look: Look) -> tuple[Finding, ...]:
         return ()
     named = listed([pretty(motion.variables[j]) for j in told])
     message = (
-        f"What the equations of {named} leave follows the velocity, as damping does: use "
+        f"The residuals of {named} are proportional to the velocity, as with damping: use "
         "`Integral(order=2, rates=True)`, which finds terms in rates as well."
     )
     states = [motion.variables[j] for j in told]

@@ -71,9 +71,9 @@ def instrument_fault(motion: Motion, found: Found) -> Finding | None:
 
 def _told(motion: Motion, fault: _Fault, fewer: int) -> Finding:
     """The finding on a fault; fewer: terms that the law needs less with it."""
-    shorter = f", with {fewer} term(s) less" if fewer > 0 else ""
+    shorter = f", with {fewer} term(s) fewer" if fewer > 0 else ""
     better = (
-        f"With that the equations explain the data better{shorter} (−2 log p + price is lower by "
+        f"With that the equations explain the data better{shorter} (the criterion is lower by "
         f"{fault.gain:.0f})."
     )
     values = {"error": fault.error, "gain": fault.gain}
@@ -95,7 +95,7 @@ def _told(motion: Motion, fault: _Fault, fewer: int) -> Finding:
     message = (
         f'"{name}" seems to be read {fault.interval} {"later" if fault.size > 0.0 else "earlier"} than the '
         f'other channels. {better} Give Trajectory(…, delay={{"{name}": {fault.size:.3g}}}) if that may be '
-        "so; a state that nobody measured makes such a lag too."
+        "so; a hidden state causes such a lag too."
     )
     return Finding("late-channel", message, {"state": name, "delay": fault.size, **values})
 

@@ -139,8 +139,8 @@ def _loud(
         named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in poor])
         yield Finding(
             "not-explained",
-            f"These equations do not explain the data: {named}. Do not use them. The law needs terms that "
-            "the basis lacks or a state that was not measured, or the samples are too few or too coarse.",
+            f"These equations do not explain the data: {named}. Do not use them. The basis may lack "
+            "a term, a state may not have been measured, or the samples may be too few or too coarse.",
             {model.states[j]: float(equations[j]) for j in poor},
         )
     elif np.min(compared.explained, initial=1.0) < _LOOKS.low:

@@ -193,7 +193,7 @@ def _findings(problem: Problem, choice: Choice) -> list[Finding]:
     rank, noisy = problem.regression.independent, summary.spurious is not None
     found = plain_findings(summary.skipped, rank, len(summary.terms), status, noisy=noisy)
     if problem.radius is not None and problem.region.norm(choice.fit.x) >= problem.radius * (1 - 1e-9):
-        message = f"The radius {problem.radius:g} binds: it keeps the coefficients smaller than they fit."
+        message = f"The radius {problem.radius:g} binds: larger coefficients would fit better."
         found.append(Finding("radius-binds", message, {"radius": problem.radius}))
     return found
 

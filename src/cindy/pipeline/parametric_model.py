@@ -47,8 +47,8 @@ def identify_with_parameters(request: Request) -> Model:
     motion = request.narrowed(motion, problem)
     if any(at_samples(c) for c in problem.constraints):
         raise ConstraintError(
-            f"identify: a law that holds within a tolerance cannot be kept while {_named(basis)} is unknown. "
-            "Let it hold exactly, or give the parameters values: basis.at({…})."
+            f"identify: a constraint with a tolerance cannot be imposed while {_named(basis)} is unknown. "
+            "Impose it exactly, or give the parameters values: basis.at({…})."
         )
     # Terms with parameters have a price for each of these instead.
     options = replace(request.options(motion, problem), surcharge=None)
@@ -89,8 +89,8 @@ def _named(basis: Basis) -> str:
 def _require(met: tuple[Met, ...], rule: Selection) -> None:
     if not met:
         raise NoModelError(
-            "identify: no model settles on these data: the states that it fits run away, or leave the domain "
-            "of its terms. Give narrower ranges, another basis, or more samples."
+            "identify: no fit converged on these data: the denoised states diverge, or leave the domain "
+            "of the terms. Give narrower ranges, another basis, or more samples."
         )
     if not len(met[0].support):
         raise rule.nothing_kept("identify")
@@ -234,8 +234,8 @@ def _kicked(motion: Motion, best: Met) -> list[Finding]:
     if not names:
         return []
     message = (
-        f"Much of the motion of {listed(names)} is left unexplained. If random kicks drive it, coefficients "
-        "and parameters are biased towards zero: numbers inside terms are fitted as if there were none."
+        f"Much of the motion of {listed(names)} is unexplained. If random kicks drive it, coefficients and "
+        "parameters are biased towards zero, because the fit of parameters assumes that there are none."
     )
     return [Finding("parameters-with-kicks", message, {"states": names})]
 
@@ -296,8 +296,8 @@ def _coalesced(model: Model, best: Met, joint: _Joint) -> list[Finding]:
                 one, other = model.terms[second // d], model.terms[first // d]
                 state = model.states[first % d % len(model.states)]
                 message = (
-                    f'The terms "{one}" and "{other}" in {state}\' have coalesced (cosine '
-                    f"{cosine:.5f}): the data do not tell them apart. Keep one of them."
+                    f'The terms "{one}" and "{other}" in {state}\' have become the same function '
+                    f"(cosine {cosine:.5f}), so the data cannot tell them apart. Keep one of them."
                 )
                 said.append(Finding("coalesced-terms", message, {"terms": [one, other], "state": state}))
     return said

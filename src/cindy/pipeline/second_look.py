@@ -167,9 +167,9 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     if not told:
         return Look(here, other, look.findings)
     message = (
-        f"The noise of {listed(told)} has a memory of up to {memory[motion.measured].max():.3g} samples, as "
-        "from a filter, an average or a drifting sensor: the equations are taken for exact, and errors allow "
-        "for it."
+        f"The noise of {listed(told)} is correlated over up to {memory[motion.measured].max():.3g} samples, "
+        "as after a filter, an average or in a drifting sensor. CINDy assumes that the equations are exact, "
+        "and the standard errors account for the correlation."
     )
     finding = Finding("noise-memory", message, {"states": told, "samples": memory.tolist()})
     return Look(here, other, (*look.findings, finding, *_doubts(motion, left, memory)))
@@ -187,8 +187,8 @@ def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
     if names:
         yield Finding(
             "unexplained-motion",
-            f"What the equations leave of {listed(names)} is {left.max():.2g} of its spread, and slow. A "
-            "term may be missing, or a state, if it is no drift of the sensor.",
+            f"The equations leave a slow residual of {listed(names)}, up to {left.max():.2g} of its spread. "
+            "A term or a state may be missing, unless the sensor drifts.",
             {"states": names},
         )
 

@@ -28,7 +28,7 @@ def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[
     if problem.summary.formulation.needs_states:
         raise ConstraintError(
             f"{laws[0]}: a tolerance speaks of samples, and rates were not measured at them. "
-            "Let the law hold exactly: tolerance=None."
+            "Impose it exactly: tolerance=None."
         )
     variables = problem.names.variables
     values = np.concatenate([s.values for one in data for s in one.segments()])

@@ -27,7 +27,7 @@ from cindy._arrays import Floats, Ints
 from cindy.basis import TIME, Language, Plan, Term, statements
 from cindy.data import Trajectory
 from cindy.errors import CindyError, DataError
-from cindy.export import term_markup
+from cindy.export import definition, term_markup
 from cindy.model import Denoised, Diagnostics, Model, difference
 from cindy.report.figures import Shown, plain
 
@@ -83,7 +83,10 @@ def explorer(
         "root": _root(model),
         "inclusion": plain(model.inclusion.ravel()[places], 3),
         "models": others,
-        "parameters": [[n, e.value, _or_none(e.error)] for n, e in model.parameters.items()],
+        "parameters": [
+            [n, e.value, _or_none(e.error), definition(n, e.value, e.error)[0]]
+            for n, e in model.parameters.items()
+        ],
         "order": model.order,
         "discrete": model.formulation.discrete,
         "rates": len(model.rates),

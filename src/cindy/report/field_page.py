@@ -12,7 +12,7 @@ from cindy.basis import axis_label, pretty
 from cindy.data import Field
 from cindy.model import FieldComparison, Model, compare_fields, determination, diagnose_fields
 from cindy.report.figures import plain, thinned
-from cindy.report.page import certificate, common, counted, minus, percent, power
+from cindy.report.page import certificate, common, counted, minus, percent, power, sentences
 
 __all__ = ["field_contents"]
 
@@ -39,13 +39,13 @@ def field_contents(
     return base | {
         "lead": _lead(model, fields),
         "highlights": list(_highlights(model, found.loss, compared)),
-        "warnings": list(dict.fromkeys([*model.warnings, *said])),
+        "said": sentences(model.findings, said),
         "solutions": _about(compared),
         "names": [one.field.name or f"field {k}" for k, one in enumerate(compared, 1)],
         "looked_at": "",
         "residual_of": "",
         "noise": list(_noise(model, compared)),
-        "noise_caption": "Standard deviations: of the measurement noise, and of data less solution.",
+        "noise_caption": "Standard deviations of the measurement noise and of data less solution.",
     }
 
 
@@ -67,7 +67,7 @@ def _highlights(
     yield (
         minus(determination(float(np.mean(1 - loss)))),
         "R² of the equations",
-        "the share of the rates, in the mean over test functions, that they explain; noise included",
+        "of the rates, averaged over test functions; noise lowers it",
     )
     explained = np.array([one.explained for one in compared])
     if np.all(np.isfinite(explained)):
@@ -93,8 +93,8 @@ def _about(compared: Sequence[FieldComparison]) -> list[str]:
     if early:
         one = early[0]
         sentences.append(
-            f"The solution follows the data until about {one.field.time} = {one.follows:.3g}: chaos leaves "
-            "any solution behind in the end, and so do equations that are not quite right."
+            f"The solution follows the data until about {one.field.time} = {one.follows:.3g}. After that "
+            "either the system is chaotic, or the equations are not quite right."
         )
     return sentences
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -10,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from cindy.basis import Term, axis_label, equation_label, listed, pretty
 from cindy.data import Trajectory, excerpt
@@ -23,11 +25,12 @@ from cindy.export import (
     term_markup,
     with_symbols,
 )
-from cindy.model import Diagnostics, Model, determination, diagnose, spoken
+from cindy.findings import Finding, has_finding
+from cindy.model import Diagnostics, Model, definitions, determination, diagnose, spoken
 from cindy.report import figures
 from cindy.report.explorer import explorer, terms_as_code
 
-__all__ = ["certificate", "common", "contents", "counted", "minus", "percent", "power"]
+__all__ = ["certificate", "common", "contents", "counted", "minus", "percent", "power", "sentences"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _MOST_SAMPLES = 60_000
@@ -57,13 +60,14 @@ def contents(
         "lead": _lead(model, data),
         "code": terms_as_code(model, offered, _terms(model)),
         "highlights": list(_highlights(model, some, found, shown)),
-        "warnings": list(dict.fromkeys([*found.warnings, *_stopped(shown)])),
+        "said": sentences(found.findings, _stopped(shown)),
         "solutions": _solutions(model, data, shown),
         "names": [series["name"] for series in shown.series],
         "looked_at": _looked_at(data, some),
         "residual_of": _residual_of(model),
         "noise": list(_noise(model, some, found)),
-        "noise_caption": "Standard deviations: of the measurement noise, and of what the equations leave.",
+        "noise_caption": "Standard deviations of the measurement noise, of the residuals, and of the "
+        "forcing that the equations do not explain (per root of time).",
     }
 
 
@@ -77,6 +81,7 @@ def common(
         "equations": _equations(model),
         "dense": model.size > _DENSE,
         "coefficients": _coefficient_rows(model),
+        "definitions": definitions(model),
         "has_path": path is not None,
         "path_left_out": path["left_out"] if path else 0,
         "rule": model.settings.get("selection"),
@@ -106,13 +111,38 @@ def common(
     }
 
 
+def sentences(findings: Sequence[Finding], more: Sequence[str] = ()) -> dict[str, Any]:
+    """What the page says of the findings: the verdict, the warnings and the notes, with names in `code`."""
+    warnings = dict.fromkeys([*(one.message for one in findings if not one.note), *more])
+    verdict = ""
+    if has_finding(findings, "not-explained", "not-significant"):
+        verdict = "Do not use these equations: they do not explain the data."
+    elif has_finding(findings, "not-predictive"):
+        verdict = "Do not predict with these equations: their solutions leave the data."
+    return {
+        "verdict": verdict,
+        "warnings": [_with_code(sentence) for sentence in warnings],
+        "notes": [_with_code(one.message) for one in findings if one.note],
+    }
+
+
+def _lowered(model: Model, text: str) -> str | Markup:
+    """A label as the page shows it: the derivatives of a field are subscripts."""
+    if not model.formulation.for_fields:
+        return text
+    return Markup(re.sub(r"_([^\W\d_]+)", r"<sub>\1</sub>", str(escape(text))))
+
+
+def _with_code(sentence: str) -> Markup:
+    """A sentence in which what stands between backticks is set as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
+
+
 def _lead(model: Model, data: Sequence[Trajectory]) -> str:
     samples = sum(len(one) for one in data)
     several = f"{len(data):,} trajectories" if len(data) > 1 else "one trajectory"
     hidden = listed([pretty(state) for state in model.hidden])
-    unseen = (
-        f" Nobody measured {hidden}: its values were estimated together with the equations." if hidden else ""
-    )
+    unseen = f" {hidden} was not measured: CINDy estimated it together with the equations." if hidden else ""
     return (
         f"Found in {several} with {samples:,} samples: {counted(model.size, 'term')} "
         f"out of {model.coef.size:,} candidates.{unseen}"
@@ -130,21 +160,12 @@ def _equations(model: Model) -> list[dict[str, Any]]:
         ]
         whole = sides or ["<math><mn>0</mn></math>"]
         if model.diffusion is not None:
-            left, whole = differential(model.states[j], model.order, sides, _variance(model, j))
+            left, whole = differential(model.states[j], model.order, sides, model.diffusion.summands(j))
         rows.append({"left": left, "right": whole})
     for name, (value, error) in model.parameters.items():
         left, right = definition(name, value, error)
         rows.append({"left": left, "right": [right]})
     return rows
-
-
-def _variance(model: Model, equation: int) -> list[tuple[float, float, Term]]:
-    """The summands of the variance of kicks, as (coefficient, error, term)."""
-    noise = model.diffusion
-    assert noise is not None
-    terms, coef, error = noise.basis.terms(noise.variables), noise.coef, noise.coef_error
-    used = np.flatnonzero(coef[:, equation])
-    return [(float(coef[i, equation]), float(error[i, equation]), terms[i]) for i in used]
 
 
 def _terms(model: Model) -> list[Term]:
@@ -244,7 +265,7 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
     sentences, compared = [], shown.compared
     if model.hidden:
         hidden = listed([pretty(state) for state in model.hidden])
-        sentences.append(f"Nobody measured {hidden}: its dots are estimates.")
+        sentences.append(f"{hidden} was not measured: its dots are estimates.")
     if model.diffusion is not None:
         afresh = (
             "" if compared.window is None else f" Each is started afresh every {compared.window} samples."
@@ -255,11 +276,15 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
         )
     elif compared.window is not None:
         fit = np.min(compared.through)
-        whole = f"explain {max(float(fit), 0):.0%} of a state" if np.isfinite(fit) else "do not reach the end"
+        whole = (
+            f"explain {100 * max(float(fit), 0):.0f} % of a state"
+            if np.isfinite(fit)
+            else "do not reach the end"
+        )
         sentences.append(
             f"Each is started afresh every {compared.window} samples ({compared.span:.3g} units of time), "
-            f"which is how long this model predicts; over the whole length they {whole}: the mark of chaos, "
-            "or of equations that are not quite right."
+            f"which is how long this model predicts. Over the whole length they {whole}: the system is "
+            "chaotic, or the equations are not quite right."
         )
     if shown.left_out:
         sentences.append(
@@ -295,8 +320,8 @@ def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "first": k == 0,
-                    "equation": side,
-                    "term": pretty(model.labels[i]),
+                    "equation": _lowered(model, side),
+                    "term": _lowered(model, pretty(model.labels[i])),
                     "value": minus(format_value(value, error)),
                     "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
                     "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
@@ -345,10 +370,10 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
         )
         if model.gap >= loss:
             yield (
-                "That is no less than what is left, since only few terms were kept and those were fitted "
-                "anew: a larger model would fit more closely, noise included."
+                "That is no less than what the equations leave unexplained, because only few terms were kept "
+                "and these were fitted anew: a larger model would fit more closely, noise included."
             )
-        yield "Whether the terms are the right ones is for R², the residuals and new data to say."
+        yield "R², the residuals and new data show whether the terms are right."
     if model.result is not None:
         run = model.result
         how = "converged" if run.status == "converged" else f"ended ({run.status})"
@@ -368,7 +393,9 @@ def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
             *(f"− {_spoken(model, i)} in {_sides(model)[j]}" for i, j in np.argwhere(dropped)),
         ]
         worse = f"{model.near.scores[k]:.1f}"
-        rows.append({"worse": worse, "changes": listed(changes, most=6), "number": known.get(k)})
+        rows.append(
+            {"worse": worse, "changes": _lowered(model, listed(changes, most=6)), "number": known.get(k)}
+        )
     return rows[:8]
 
 

@@ -53,7 +53,7 @@ class Effort:
     rules_beyond: int = 30
     """Terms beyond those of the price that blocks left out may ask for: a bound on work."""
 
-    # The search at fitted states.
+    # The search at denoised states.
     passes_rivals: int = 4
     """Models almost as good as the best whose own states are fitted (benchmark: honesty)."""
     passes_close: float = 8.0
@@ -138,7 +138,7 @@ class Effort:
     """Multiplications of one step over states and coefficients that are spent unasked: ten coupled
     oscillators take 4e9, and a step a second."""
 
-    # Numbers inside terms.
+    # Parameters inside terms.
     scan_most: int = 240
     """Atoms of a term at the most."""
     scan_alike: float = 0.85

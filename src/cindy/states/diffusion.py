@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import Polynomial
+from cindy.basis import Polynomial, Term
 from cindy.errors import DataError, require
 from cindy.states.autocorrelation import noise_memory
 from cindy.states.determinants import inverse_at_steps
@@ -124,6 +124,12 @@ class Diffusion:
     def basis(self) -> Polynomial:
         """What `terms` name."""
         return MONOMIALS
+
+    def summands(self, equation: int) -> list[tuple[float, float, Term]]:
+        """The variance of one equation, as (coefficient, error, term) of the terms that it has."""
+        terms = self.basis.terms(self.variables)
+        used = np.flatnonzero(self.coef[:, equation])
+        return [(float(self.coef[i, equation]), float(self.coef_error[i, equation]), terms[i]) for i in used]
 
     @property
     def additive(self) -> bool:

@@ -243,8 +243,8 @@ const explorer = (page) => {
       { x: curve.t, y: band[j][0], mode: "lines", line: { width: 0 }, hoverinfo: "skip", type: "scatter" },
       { x: curve.t, y: band[j][1], mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: wash, hoverinfo: "skip", type: "scatter" });
     if (curve) traces.push({ x: curve.t, y: curve.x[j], mode: "lines", type: "scatter", name: "model", line: { color: ink, width: 1.8 } });
-    const end = one.t[0] + horizon;
-    return { data: traces, layout: layout(axis(text(numbers.time), { range: [one.t[0], end] }), axis(text(numbers.states[j]))) };
+    const end = one.t[0] + horizon, up = page.within(one.x[j], curve?.x[j] ?? [], ...(band?.[j] ?? []));
+    return { data: traces, layout: layout(axis(text(numbers.time), { range: [one.t[0], end] }), axis(text(numbers.states[j]), up)) };
   };
   const redraw = () => {
     curve = possible() ? simulate(model.value, parameters, 600) : null;
@@ -293,7 +293,8 @@ const explorer = (page) => {
     find("explore-equations").innerHTML = numbers.left.map((left, j) => '<div class="left">' + left + '</div><div class="right">' +
       (sideOf(j).map(([column, k], i) => summand([data.columns[column][0], Math.sign(model.value[k]),
         written(Math.abs(model.value[k]), model.error[k])], i === 0, !mine.has(column))).join(" ") || "<math><mn>0</mn></math>") +
-      "</div>").join("");
+      "</div>").join("") + data.parameters.map(([, , error, left], k) => '<div class="left">' + left +
+      '</div><div class="right"><span><math>' + page.number(written(parameters[k], error)) + "</math></span></div>").join("");
     const more = model.loss - first.loss, terms = model.support.length - own.length;
     const by = Math.abs(more) < 100 ? Math.abs(more).toFixed(1) : Number(Math.abs(more).toPrecision(3)).toLocaleString("en");
     find("explore-verdict").textContent = sameAs(model.support, own) ? "This is the model that was identified." :
@@ -305,23 +306,24 @@ const explorer = (page) => {
   const slider = (label, value, low, high, change) => {
     const row = document.createElement("label");
     const name = document.createElement("span"), input = document.createElement("input"), output = document.createElement("output");
-    name.textContent = label;
+    name.innerHTML = label;
     Object.assign(input, { type: "range", min: low, max: high, step: (high - low) / 400 || 1e-6, value });
-    const tell = () => { output.textContent = Number(Number(input.value).toPrecision(4)); };
+    const tell = () => { output.textContent = String(Number(Number(input.value).toPrecision(4))).replace("-", "−"); };
     input.addEventListener("input", () => { change(Number(input.value)); tell(); });
     tell();
     row.append(name, input, output);
     return row;
   };
   const showSliders = () => {
-    const coefficients = model.support.length > 40 ? [] : model.support.map((column, k) => {
+    const order = numbers.sides.flatMap((_, j) => sideOf(j)); // equation by equation, as they are written
+    const coefficients = order.length > 40 ? [] : order.map(([column, k]) => {
       const [row, j] = data.columns[column], reach = 3 * (model.error[k] || Math.abs(model.centre[k]) / 10);
-      return slider(numbers.sides[j] + ": " + data.labels[row], model.value[k], model.centre[k] - reach, model.centre[k] + reach,
+      return slider(text(numbers.sides[j]) + ": <math>" + (data.terms[row] || "<mn>1</mn>") + "</math>", model.value[k], model.centre[k] - reach, model.centre[k] + reach,
         (value) => { model.value[k] = value; showEquations(); redraw(); });
     });
     const inside = data.parameters.map(([name, value, error], k) => {
       const reach = 3 * (error || Math.abs(value) / 10);
-      return slider(name, parameters[k], value - reach, value + reach, (v) => { parameters[k] = v; showEquations(); redraw(); });
+      return slider(text(name), parameters[k], value - reach, value + reach, (v) => { parameters[k] = v; showEquations(); redraw(); });
     });
     find("explore-coefficients").replaceChildren(...coefficients, ...inside);
   };
@@ -333,7 +335,7 @@ const explorer = (page) => {
     const sliders = names.map((name, j) => {
       const seen = j < states ? one.x[j].filter((v) => v !== null) : [-Math.abs(start[j]) - 1, Math.abs(start[j]) + 1];
       const low = Math.min(...seen, start[j]), high = Math.max(...seen, start[j]), room = 0.1 * (high - low) || 1;
-      return slider(name + " at the start", start[j], low - room, high + room, (v) => { start[j] = v; redraw(); });
+      return slider(text(name) + " at the start", start[j], low - room, high + room, (v) => { start[j] = v; redraw(); });
     });
     sliders.push(slider("time shown", horizon, last / 50, last, (v) => { horizon = v; redraw(); }));
     find("explore-start").replaceChildren(...sliders);

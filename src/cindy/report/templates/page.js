@@ -13,6 +13,9 @@
   // Plotly reads a little HTML in its texts; names come from data, so they are shown as they are.
   const text = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
+  // Equations of fields have derivatives as subscripts: u_xx.
+  const label = (name) => numbers.fields.length ? text(name).replace(/_([^\W\d_]+)/g, "<sub>$1</sub>") : text(name);
+
   const readColours = () => {
     const style = getComputedStyle(document.documentElement);
     const value = (name) => style.getPropertyValue("--" + name).trim();
@@ -45,6 +48,15 @@
     figures.set(plot, make);
   };
 
+  // A curve that diverges must not squeeze the data into a line: the axis then ends a little beyond the data.
+  const within = (seen, ...curves) => {
+    const ends = (list) => list.reduce(([a, b], v) => v === null || !isFinite(v) ? [a, b] : [Math.min(a, v), Math.max(b, v)],
+      [Infinity, -Infinity]);
+    const [low, high] = ends(seen), [least, most] = ends(curves.flat()), room = 0.75 * (high - low);
+    if (!(room > 0) || (least >= low - room && most <= high + room)) return {};
+    return { range: [Math.max(Math.min(least, low), low - room), Math.min(Math.max(most, high), high + room)] };
+  };
+
   const hover = (across, up) => text(across) + " = %{x:.4g}, " + text(up) + " = %{y:.4g}<extra>%{fullData.name}</extra>";
   const solution = (j) => () => {
     const one = numbers.trajectories[shown];
@@ -57,7 +69,7 @@
         { x: one.solved_t, y: one.solved[j], mode: "lines", type: "scatter", name: "model", hovertemplate: hover(numbers.time, numbers.states[j]),
           line: { color: colours.model, width: 1.6 } },
       ],
-      layout: layout(axis(text(numbers.time)), axis(text(numbers.states[j]))),
+      layout: layout(axis(text(numbers.time)), axis(text(numbers.states[j]), within(one.x[j], one.solved[j]))),
     };
   };
 
@@ -104,18 +116,18 @@
     return {
       data: [{
         x: one[scale], y: one.terms.map((_, k) => k), type: "scatter", mode: "markers",
-        marker: { color: colours.model, size: 8 }, customdata: one.terms.map((t, k) => [text(t), one.text[k]]),
+        marker: { color: colours.model, size: 8 }, customdata: one.terms.map((t, k) => [label(t), one.text[k]]),
         hovertemplate: "%{customdata[0]}: %{customdata[1]}<extra></extra>",
         error_x: { type: "data", array: half.map((v) => v ?? 0), color: colours.model, thickness: 2, width: 5 },
       }],
       layout: layout(
         axis(scale === "value" ? "coefficient" : "relative size", { zeroline: true, rangemode: "tozero", nticks: 5, tickangle: 0,
           zerolinecolor: colours.data, zerolinewidth: 1.2 }),
-        axis("", { tickvals: one.terms.map((_, k) => k), ticktext: one.terms.map(text), range: [one.terms.length - 0.4, -0.6],
+        axis("", { tickvals: one.terms.map((_, k) => k), ticktext: one.terms.map(label), range: [one.terms.length - 0.4, -0.6],
           ticks: "", showgrid: false, tickfont: { color: colours.ink, size: 13 } }),
         { margin: { l: 12, r: 92, t: 40, b: 12 },
           annotations: one.text.map((label, k) => ({ text: label, xref: "paper", x: 1.02, xanchor: "left", y: k,
-            showarrow: false, font: { color: colours.ink, size: 12 } })), title: { text: text(numbers.sides[j]), x: 0.02, y: 1, yref: "container",
+            showarrow: false, font: { color: colours.ink, size: 12 } })), title: { text: label(numbers.sides[j]), x: 0.02, y: 1, yref: "container",
           yanchor: "top", pad: { t: 10 }, xanchor: "left", font: { size: 15, color: colours.ink } } }),
     };
   };
@@ -158,7 +170,7 @@
       mode: "markers", marker: { color: colours.model, size: 11 }, hovertemplate: "chosen<extra></extra>" });
     data.push({ x: [path.size[at]], y: [path.score[at]], type: "scatter", mode: "markers", hoverinfo: "skip",
       marker: { color: "rgba(0,0,0,0)", size: 18, line: { color: colours.mark, width: 2.5 } } });
-    return { data, layout: layout(axis("terms"), axis("score (lower is better)", wide ? { type: "log", nticks: 5 } : {})) };
+    return { data, layout: layout(axis("terms"), axis("score (lower is better)", wide ? { type: "log", dtick: 1 } : {})) };
   };
 
   // The same marks as the Python side sets: value, error in parentheses, power of ten.
@@ -275,7 +287,7 @@
   document.querySelectorAll(".code .copy").forEach((button) => button.addEventListener("click", () =>
     copy(button, button.nextElementSibling.textContent, button.nextElementSibling)));
   if (numbers.explorer) window.explored = explorer({
-    numbers, find, text, axis, layout, add, draw, summand, copy, shown: () => shown, colours: () => colours,
+    numbers, find, text, axis, layout, add, draw, summand, number, within, copy, shown: () => shown, colours: () => colours,
     whenShown: (follow) => followers.push(follow),
   });
 
