@@ -269,7 +269,9 @@ def simulate(
     if u_t is not None:
         every, driven = _with_own_times(times, u, u_t, hold)
         solved = simulate(model, x0, every, driven, hold=hold, v0=v0, run=run, limits=limits, path=path)
-        return _at(solved, times)
+        wanted = np.isin(solved.t, times)
+        u = None if solved.u is None else solved.u[wanted]
+        return replace(solved, t=solved.t[wanted], x=solved.x[wanted], u=u)
     start = _start(model, x0, v0)
     u = without_time(model, u, times)
     signal = all_inputs(model, u, times, run, hold)
@@ -319,13 +321,6 @@ def _with_own_times(
     every, own = with_turns(t, own, values, hold)
     signal = Held(own, values, hold)
     return (t, signal) if hold == "band" else (every, signal.at(every))
-
-
-def _at(solved: Trajectory, times: Floats) -> Trajectory:
-    """A solution at some of its times."""
-    wanted = np.isin(solved.t, times)
-    u = None if solved.u is None else solved.u[wanted]
-    return replace(solved, t=solved.t[wanted], x=solved.x[wanted], u=u)
 
 
 def _switched(
