@@ -1,9 +1,13 @@
 """Inputs between samples: rows and simulations take them as they were held."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import cindy
+from cindy.data import Held, beginning
+from cindy.data.inputs import lattice
 
 
 def driven(held, seed, noise=0.01, samples=600, step=0.05):
@@ -61,3 +65,118 @@ def test_a_band_limited_input_gives_the_law():
     assert set(found) == {"x", "u"}
     assert found["x"] == pytest.approx(-1, rel=0.02)
     assert found["u"] == pytest.approx(2, rel=0.02)
+
+
+def exact(t, u_t, u, hold, seed=0, noise=0.0):
+    """x' = -x + 2 u at the times t, u known at times of its own, exactly, and measured with noise."""
+    every = np.union1d(t, u_t[(u_t > t[0]) & (u_t < t[-1])])
+    signal = Held(u_t, u[:, None], hold)
+    x = [0.3]
+    for begin, end in itertools.pairwise(every):
+        value = signal(begin)[0]
+        # The solution over one step: an offset, a slope that the input gives, and a decay.
+        slope = 0.0 if hold == "zero" else 2 * (signal(end)[0] - value) / (end - begin)
+        offset = 2 * value - slope
+        x.append(offset + slope * (end - begin) + (x[-1] - offset) * np.exp(begin - end))
+    kept = np.array(x)[np.isin(every, t)]
+    return kept + noise * kept.std() * np.random.default_rng(seed).standard_normal(len(t))
+
+
+@pytest.mark.parametrize(("hold", "step"), [("zero", 0.0371), ("linear", 0.43)])
+def test_inputs_at_times_of_their_own_give_the_law_and_its_solution(hold, step):
+    t, u_t = np.arange(0, 12, 0.05), np.arange(-0.013, 12.5, step)
+    u = np.random.default_rng(1).standard_normal(len(u_t))
+    data = cindy.Trajectory(
+        t, exact(t, u_t, u, hold, noise=0.01), ("x",), u=u, inputs=("u",), hold=hold, u_t=u_t
+    )
+    model = cindy.identify(data, cindy.Polynomial(2))
+    x, force = model.terms.index("x"), model.terms.index("u")
+    assert set(np.flatnonzero(model.coef[:, 0])) == {x, force}
+    assert abs(model.coef[x, 0] + 1) < 3 * model.coef_error[x, 0]
+    assert abs(model.coef[force, 0] - 2) < 3 * model.coef_error[force, 0]
+    assert not {"not-compared", "other-hold", "poor-solutions"} & {one.code for one in model.findings}
+    assert model.score(data, "trajectory") > 0.999
+
+
+@pytest.mark.parametrize("hold", ["zero", "linear"])
+def test_a_simulation_takes_inputs_at_times_of_their_own(hold):
+    t, u_t = np.arange(0, 5, 0.05), np.arange(0, 5, 0.0371)
+    u = np.random.default_rng(2).standard_normal(len(u_t))
+    model = cindy.Model([[0.0], [-1.0], [2.0]], cindy.Polynomial(1), ("x",), inputs=("u",))
+    solved = model.simulate([0.3], t, u, hold, u_t=u_t)
+    assert solved.t.tolist() == t.tolist()
+    assert np.abs(solved.x[:, 0] - exact(t, u_t, u, hold)).max() < 1e-7
+
+
+def test_a_band_limited_input_at_times_of_its_own_is_found_again():
+    t, u_t = np.arange(0, 40, 0.1), np.arange(0, 41, 0.03)
+    data = cindy.Trajectory(t, np.cos(t), ("x",), u=np.sin(9 * u_t), inputs=("u",), hold="band", u_t=u_t)
+    assert np.isin(t, data.t).all()
+    assert lattice(data.t) <= 0.03
+    inside = slice(40, -40)
+    assert np.abs(data.u[:, 0] - np.sin(9 * data.t))[inside].max() < 1e-3
+    assert data.x[np.isin(data.t, t), 0].tolist() == np.cos(t).tolist()
+
+
+def test_states_before_the_first_input_have_none_and_a_held_one_stays():
+    data = cindy.Trajectory([0.0, 1.0, 2.0, 3.0], [1, 2, 3, 4], u=[5, 6], u_t=[0.5, 1.5], hold="zero")
+    assert data.t.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
+    assert np.array_equal(data.u[:, 0], [np.nan, 5, 5, 6, 6, 6], equal_nan=True)
+    straight = cindy.Trajectory([0.0, 1.0, 2.0, 3.0], [1, 2, 3, 4], u=[5, 6], u_t=[0.5, 1.5])
+    assert np.array_equal(straight.u[:, 0], [np.nan, 5, 5.5, 6, np.nan, np.nan], equal_nan=True)
+
+
+def test_instants_that_differ_by_rounding_are_one():
+    t = np.arange(0, 3, 0.1)
+    data = cindy.Trajectory(t, t, u=np.arange(30), u_t=np.cumsum(np.full(30, 0.1)) - 0.1, hold="zero")
+    assert data.t.tolist() == t.tolist()
+    assert data.u[:, 0].tolist() == list(range(30))
+
+
+def test_dates_of_inputs_count_from_the_first_of_the_states():
+    days = np.array(["2024-01-02", "2024-01-03", "2024-01-04"], dtype="datetime64[s]")
+    own = np.array(["2024-01-01", "2024-01-03T12:00"], dtype="datetime64[s]")
+    data = cindy.Trajectory(days, [1, 2, 3], u=[1, 2], u_t=own, hold="zero")
+    assert (data.t / 86400).tolist() == [0.0, 1.0, 1.5, 2.0]
+    assert data.u[:, 0].tolist() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"u_t": [0, 1]}, "`u` is missing"),
+        ({"u": [1, 2, 3], "u_t": [0, 1]}, "one row per time"),
+        ({"u": [1, 2], "u_t": [1, 0]}, "`u_t` must increase"),
+        ({"u": [1, 2], "u_t": np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")}, "both"),
+        ({"u": [np.nan, np.nan], "u_t": [0, 1]}, "missing at every sample"),
+    ],
+)
+def test_times_of_inputs_that_make_no_sense_are_refused(given, said):
+    with pytest.raises(cindy.DataError, match=said):
+        cindy.Trajectory([0.0, 1.0, 2.0], [1, 2, 3], **given)
+
+
+def test_a_log_whose_rows_hold_states_or_inputs_is_read(tmp_path):
+    file = tmp_path / "log.csv"
+    file.write_text("t,x,u\n0,1.0,\n0.4,,3\n1,2.0,\n1.4,,4\n2,3.0,\n3,4.0,\n")
+    [data] = cindy.read(file, inputs=("u",), hold="zero")
+    assert data.t.tolist() == [0, 0.4, 1, 1.4, 2, 3]
+    assert np.array_equal(data.u[:, 0], [np.nan, 3, 3, 4, 4, 4], equal_nan=True)
+    assert np.isnan(data.x[:, 0]).tolist() == [False, True, False, True, False, False]
+
+
+def test_a_held_input_that_is_late_jumps_between_the_samples():
+    t, u = np.arange(6.0), np.array([0.0, 0, 1, 1, 2, 2])
+    late = cindy.Trajectory(t, t, ("x",), u=u, inputs=("u",), hold="zero", delay={"u": 0.25}).aligned()
+    assert late.t.tolist() == [0, 1, 1.75, 2, 3, 3.75, 4, 5]
+    assert np.array_equal(late.u[:, 0], [0, 0, 1, 1, 1, 2, 2, np.nan], equal_nan=True)
+
+
+def test_rough_inputs_are_not_thinned_with_the_samples():
+    t = np.arange(0, 60, 0.05)
+    u = np.random.default_rng(4).standard_normal(len(t))
+    data = cindy.Trajectory(t, exact(t, t, u, "zero", noise=0.01), ("x",), u=u, inputs=("u",), hold="zero")
+    model = cindy.Model([[0.0], [-1.0], [2.0]], cindy.Polynomial(1), ("x",), inputs=("u",))
+    few = beginning(data, 100)
+    assert np.isfinite(few.x).sum() <= 100
+    assert model.score(few, "trajectory") > 0.999

@@ -67,3 +67,44 @@ def test_dry_friction_with_a_level_and_a_slope_as_parameters_is_found():
     assert found["level"] == pytest.approx(-0.6, abs=0.06)
     assert found["rise"] == pytest.approx(-0.4, abs=0.06)
     assert model.parameters["s"].value == pytest.approx(0.3, abs=0.1)
+
+
+def with_noisy_input(noise, seed, samples=600, step=0.05):
+    """x' = -x + 2 u with a smooth u, exactly, and u read with noise."""
+    rng = np.random.default_rng(seed)
+    frequency, phase = rng.uniform(0.02, 0.5, 8), rng.uniform(0, 2 * np.pi, 8)
+    # The response of the linear law to each cosine, once its start is forgotten.
+    t = step * np.arange(samples) + 20.0
+    angle = 2 * np.pi * frequency * t[:, None] + phase
+    gain = 1 / np.hypot(1, 2 * np.pi * frequency)
+    u = np.cos(angle).sum(axis=1)
+    x = 2 * (gain * np.cos(angle - np.arctan(2 * np.pi * frequency))).sum(axis=1)
+    x += 0.01 * x.std() * rng.standard_normal(samples)
+    u += noise * u.std() * rng.standard_normal(samples)
+    data = cindy.Trajectory(t, x, ("x",), u=u, inputs=("u",))
+    return cindy.identify(data, cindy.Polynomial(1)), u.std()
+
+
+def test_an_input_that_was_read_with_noise_is_told_with_the_size_of_the_noise():
+    model, spread = with_noisy_input(0.2, seed=60)
+    [finding] = [one for one in model.findings if one.code == "noisy-input"]
+    assert finding.values["input"] == "u"
+    assert finding.values["noise"] == pytest.approx(0.2 * spread, rel=0.3)
+
+
+def test_a_clean_input_is_not_called_noisy():
+    model, _ = with_noisy_input(0.0, seed=61)
+    assert "noisy-input" not in {one.code for one in model.findings}
+
+
+@pytest.mark.parametrize("hold", ["zero", "linear"])
+def test_a_rough_input_that_the_motion_follows_is_not_called_noisy(hold):
+    rng, samples, step = np.random.default_rng(62), 400, 0.05
+    u, x = rng.standard_normal(samples), np.zeros(samples)
+    for k in range(samples - 1):
+        x[k + 1] = 2 * u[k] + (x[k] - 2 * u[k]) * np.exp(-step)
+    x += 0.02 * x.std() * rng.standard_normal(samples)
+    data = cindy.Trajectory(step, x, ("x",), u=u, inputs=("u",), hold=hold)
+    codes = {one.code for one in cindy.identify(data, cindy.Polynomial(1)).findings}
+    assert "noisy-input" not in codes
+    assert ("other-hold" in codes) == (hold == "linear")

@@ -6,7 +6,6 @@ import runpy
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import numpy as np
 import typer
 
 import cindy
-from cindy._arrays import Floats
 from cindy._files import whole_file, write_text
 from cindy.cli import screen, texts
 from cindy.cli.screen import bar, show_warnings, working
 from cindy.cli.texts import number, whole
-from cindy.data import Field, Held, Hold, Trajectory, as_hold, read
+from cindy.data import Field, Trajectory, as_hold, read
 from cindy.errors import DataError, require
 from cindy.model import Model, load, unmeasured
 
@@ -133,7 +131,7 @@ def run_simulate(
         if known is None:
             found = model.simulate(start, times, v0=velocity)
         else:
-            found = _driven(model, start, times, known, between, velocity)
+            found = model.simulate(start, times, known.x, between, u_t=known.t, v0=velocity)
     text = _csv(found)
     if out is None:
         sys.stdout.write(text)
@@ -168,27 +166,6 @@ def _inputs(model: Model, file: Path) -> Trajectory:
     if len(found) != 1:
         raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(found)}.")
     return found[0]
-
-
-def _driven(
-    model: Model, start: Any, times: Floats, known: Trajectory, hold: Hold, velocity: Any
-) -> Trajectory:
-    """The solution at the times asked for, with inputs that were sampled at times of their own."""
-    if times[0] < known.t[0] or times[-1] > known.t[-1]:
-        raise DataError(
-            f"simulate: the inputs are known for t = {known.t[0]:g} … {known.t[-1]:g}, "
-            f"but the times are {times[0]:g} … {times[-1]:g}."
-        )
-    signal = Held(known.t, known.x, hold)
-    if hold == "band":
-        return model.simulate(start, times, signal, v0=velocity)
-    # Inputs bend or jump at their samples, so that these are times of the solution, too.
-    own = known.t[(known.t > times[0]) & (known.t < times[-1])]
-    every = np.union1d(times, own)
-    solution = model.simulate(start, every, signal.at(every), hold, v0=velocity)
-    wanted = np.isin(solution.t, times)
-    u = None if solution.u is None else solution.u[wanted]
-    return replace(solution, t=solution.t[wanted], x=solution.x[wanted], u=u)
 
 
 def _csv(found: Trajectory) -> str:

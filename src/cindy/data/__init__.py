@@ -3,7 +3,7 @@
 from cindy.data.field import Field, as_fields, is_fields
 from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
-from cindy.data.inputs import Held, Hold, as_hold
+from cindy.data.inputs import Held, Hold, as_hold, with_turns
 from cindy.data.instrument_faults import without_clipped
 from cindy.data.parts import Lazy, Part, glimpse
 from cindy.data.plausibility import lack_of_fit, oddities
@@ -61,5 +61,6 @@ __all__ = [
     "shared_by_neighbours",
     "some_segments",
     "spread_over",
+    "with_turns",
     "without_clipped",
 ]

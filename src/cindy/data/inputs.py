@@ -16,22 +16,38 @@ an odd periodic function, which has no jump of value or slope at the ends; 3. re
 times by a zero-padded transform; 4. run a quintic spline through the refined values, whose error is below
 10⁻⁶ of the amplitude at half the sampling rate. Some ten samples from either end the signal is less certain:
 it depends on samples that were not recorded.
+
+Inputs may have been sampled at other instants than the states (`at_common_times`): the instants at which they
+jump or bend then join those of the states, which are missing there.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import factorial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats
+from cindy._check import did_you_mean, floats, short
 from cindy.errors import DataError
 
-__all__ = ["Held", "Hold", "as_hold", "interpolated", "lattice"]
+__all__ = [
+    "Held",
+    "Hold",
+    "as_hold",
+    "at_common_times",
+    "checked_delay",
+    "checked_hold",
+    "interpolated",
+    "lattice",
+    "moved_holds",
+    "with_turns",
+]
 
 Hold = Literal["zero", "linear", "band"]
 
@@ -47,6 +63,10 @@ class _Between:
     off_lattice: float = 1e-3
     """Of a step: the jitter of time stamps that "band" overlooks. It shifts the phase of the fastest
     component, π per step, by 0.003."""
+    shorter: float = 0.1
+    """Quantile of the steps that is taken for the constant one of a grid with samples missing."""
+    one_time: float = 1e-6
+    """Of the shortest step of the states: instants of inputs that are closer to a sample are that sample."""
 
 
 _BETWEEN = _Between()
@@ -61,6 +81,34 @@ def as_hold(hold: object, where: str) -> Hold:
         f'{where} must be "zero" (each value stays until the next), "linear" (straight lines) or "band" '
         f"(band-limited), but is {hold!r}."
     )
+
+
+def checked_hold(hold: Any, t: Floats, u: Floats | None, where: str) -> Hold:
+    """The hold that a user gave beside inputs at times t."""
+    known = as_hold(hold, f"{where}: `hold`")
+    if known == "band" and u is not None and len(t) > 2 and lattice(t) is None:
+        raise DataError(
+            f'{where}: hold="band" needs a constant step, because only then do samples determine a '
+            'band-limited signal. Resample the data, or use hold="linear".'
+        )
+    return known
+
+
+def checked_delay(delay: Any, known: tuple[str, ...], where: str) -> Mapping[str, float]:
+    """The delays that a user gave, by channel."""
+    if delay is None:
+        return {}
+    if not isinstance(delay, Mapping):
+        raise DataError(
+            f'{where}: `delay` must give a time for each late channel, as in {{"p": 0.02}}, but is '
+            f"{short(delay)}."
+        )
+    lags = {}
+    for name, lag in delay.items():
+        if name not in known:
+            raise DataError(f"{where}: `delay` names {name!r}. {did_you_mean(str(name), known)}")
+        lags[str(name)] = float(floats([lag], f"{where}: the delay of {name!r}", ndim=1)[0])
+    return lags
 
 
 class Held:
@@ -109,11 +157,81 @@ def lattice(t: Floats) -> float | None:
     steps = np.diff(t)
     if len(steps) == 0:
         return None
-    usual = float(np.min(steps))
+    # Not the shortest: instants of two clocks have a common step too, which is too short to mean anything.
+    usual = float(np.quantile(steps, _BETWEEN.shorter, method="lower"))
     counts = np.round(steps / usual)
-    step = float(np.sum(steps) / np.sum(counts))
+    step = float(np.sum(steps) / max(np.sum(counts), 1.0))
     places = (t - t[0]) / step
     return step if float(np.max(np.abs(places - np.round(places)))) <= _BETWEEN.off_lattice else None
+
+
+def at_common_times(
+    t: Floats, x: Floats, u_t: Floats, u: Floats, hold: Hold, where: str
+) -> tuple[Floats, Floats, Floats]:
+    """Times, states (NaN where there is no sample) and inputs of a record with inputs at times of their own.
+
+    Before the first input all inputs are missing, and so they are after the last, unless they are held: a
+    value that is held stays.
+
+    t: (n,) and x: (n, d), the samples of the states; u_t: (m,) and u: (m, p), those of the inputs
+    """
+    known = np.isfinite(u).all(axis=1)
+    if not known.any():
+        raise DataError(f"{where}: the inputs are missing at every sample.")
+    u_t, u = u_t[known], u[known]
+    times, u_t = with_turns(t, u_t, u, hold)
+    states = np.full((len(times), x.shape[1]), np.nan)
+    states[np.searchsorted(times, t)] = x
+    values = Held(u_t, u, hold).at(times)
+    values[times < u_t[0]] = np.nan
+    if hold != "zero":
+        values[times > u_t[-1]] = np.nan
+    return times, states, values
+
+
+def with_turns(t: Floats, u_t: Floats, u: Floats, hold: Hold) -> tuple[Floats, Floats]:
+    """The times t with those between them at which the inputs turn; and u_t, where it is close to one of t.
+
+    Inputs that are held turn where their value changes, straight lines at each sample. A band-limited input
+    is smooth: where it was sampled faster than the states, every step of t is divided into steps as short as
+    its own, which keeps both its content and a constant step.
+    """
+    nearest = np.clip(np.searchsorted(t, u_t), 1, max(len(t) - 1, 1)) if len(t) > 1 else np.zeros(1, np.intp)
+    if len(t) > 1:
+        nearest = nearest - (u_t - t[nearest - 1] < t[nearest] - u_t)
+    close = _BETWEEN.one_time * (float(np.min(np.diff(t))) if len(t) > 1 else 1.0)
+    u_t = np.where(np.abs(u_t - t[nearest]) <= close, t[nearest], u_t)
+    if hold == "band":
+        return _divided_lattice(t, u_t), u_t
+    turns = u_t[np.append(True, (np.diff(u, axis=0) != 0).any(axis=1))] if hold == "zero" else u_t
+    return np.union1d(t, turns[(turns > t[0]) & (turns < t[-1])]), u_t
+
+
+def moved_holds(t: Floats, x: Floats, u: Floats, lags: Sequence[float]) -> tuple[Floats, Floats, Floats]:
+    """Times, states and inputs where held inputs belong to earlier times, each by a lag of its own.
+
+    The jumps join the times, where states are missing; an input is missing where it was not measured.
+    """
+    turns = [with_turns(t, t - lag, u[:, [k]], "zero") for k, lag in enumerate(lags)]
+    times = np.unique(np.concatenate([every for every, _ in turns]))
+    states, inputs = np.full((len(times), x.shape[1]), np.nan), np.full((len(times), u.shape[1]), np.nan)
+    states[np.searchsorted(times, t)] = x
+    for k, (_, own) in enumerate(turns):
+        inside = (times >= own[0]) & (times <= own[-1])
+        inputs[inside, k] = Held(own, u[:, [k]], "zero").at(times[inside])[:, 0]
+    return times, states, inputs
+
+
+def _divided_lattice(t: Floats, u_t: Floats) -> Floats:
+    """The times t with instants between them, at a constant step that is no longer than that of u_t."""
+    step, own = lattice(t), lattice(u_t)
+    if step is None or own is None or own > step * (1.0 - _BETWEEN.off_lattice):
+        return t
+    parts = int(np.ceil(step / own - _BETWEEN.off_lattice))
+    places = np.round((t - t[0]) / step).astype(np.intp)
+    times = t[0] + np.arange(parts * places[-1] + 1) * (step / parts)
+    times[parts * places] = t
+    return np.asarray(times)
 
 
 def _horner(piece: list[list[float]], ahead: float) -> list[float]:

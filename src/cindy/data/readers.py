@@ -91,7 +91,8 @@ def read(
         Partitions of a Dask DataFrame and chunks of a Dataset are taken one by one as well, and
         a trajectory ends where one of them does
 
-    An empty cell is a missing value.
+    An empty cell is a missing value. Where most rows of states have no inputs, the inputs were sampled at
+    times of their own: see `u_t` of `Trajectory`.
 
     >>> import pandas
     >>> table = pandas.DataFrame({"run": ["a", "a", "b", "b"], "t": [0, 1, 0, 1], "x": [1.0, 0.5, 2.0, 1.0]})
@@ -258,12 +259,14 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
             _must_go_on(table, rows, time, t[rows], name, separated=by is not None)
         known_inputs = None if u is None else u[rows]
         times: Any = columns.dt if t is None else t[rows]
+        own, measured = _instants(x[rows], known_inputs) if t is not None else (None, slice(None))
         trajectories.append(
             Trajectory(
-                times,
-                x[rows],
+                times if own is None else times[measured],
+                x[rows][measured],
                 chosen,
-                u=known_inputs,
+                u=known_inputs if own is None or known_inputs is None else known_inputs[own],
+                u_t=None if own is None else times[own],
                 inputs=known or None,
                 hold=columns.hold,
                 time_unit=unit,
@@ -271,6 +274,17 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
             )
         )
     return trajectories
+
+
+def _instants(x: Floats, u: Floats | None) -> tuple[Any, Any]:
+    """The rows of inputs and those of states, where each have times of their own; else None and all rows."""
+    if u is None:
+        return None, slice(None)
+    states, inputs = np.isfinite(x).any(axis=1), np.isfinite(u).all(axis=1)
+    # Where most samples of the states have their inputs, those that do not are holes, and stay holes.
+    if 2 * np.sum(states & inputs) > np.sum(states) or not inputs.any():
+        return None, slice(None)
+    return inputs, states
 
 
 def _must_have_no_times(table: Table, columns: _Columns) -> None:

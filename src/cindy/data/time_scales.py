@@ -49,6 +49,10 @@ class _Look:
     21 false terms, were none, hares 3 to 15 times the error."""
     per_swing: int = 40
     """Samples to a swing that thinning leaves: solutions are compared at them, and need no more."""
+    inputs_alike: float = 0.01
+    """Of the spread of an input: thinning may change it by no more between the samples that it leaves."""
+    driven: int = 3
+    """Thinning where it changes the inputs: all of these are kept, and each takes a step of a solution."""
 
 
 _LOOK = _Look()
@@ -231,17 +235,35 @@ def excerpt(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
 
 
 def beginning(trajectory: Trajectory, most: int) -> Trajectory:
-    """At most so many samples: every few as far as the motion allows, then cut."""
+    """At most so many samples: every few as far as the motion allows, then cut.
+
+    Where inputs change between the samples that are left, their instants stay, without states.
+    """
     if len(trajectory) <= most:
         return trajectory
     seen = min(len(trajectory), 50 * most)
     turns = max([periods(part) for part in trajectory.part(0, seen).segments()], default=1.0) or 1.0
     # Thinned first, since a longer time says more than more samples to a swing.
     every = max(1, min(len(trajectory) // most, int(seen / (_LOOK.per_swing * turns))))
-    rows = slice(0, every * most, every)
-    return replace(
-        trajectory,
-        t=trajectory.t[rows],
-        x=trajectory.x[rows],
-        u=None if trajectory.u is None else trajectory.u[rows],
-    )
+    if trajectory.u is None or _same_inputs(trajectory, every, most):
+        rows = slice(0, every * most, every)
+        u = None if trajectory.u is None else trajectory.u[rows]
+        return replace(trajectory, t=trajectory.t[rows], x=trajectory.x[rows], u=u)
+    measured = np.flatnonzero(np.isfinite(trajectory.x).any(axis=1))[:: min(every, _LOOK.driven)][:most]
+    whole = trajectory.part(0, int(measured[-1]) + 1 if len(measured) else most)
+    x = np.full_like(whole.x, np.nan)
+    x[measured] = whole.x[measured]
+    return replace(whole, x=x)
+
+
+def _same_inputs(trajectory: Trajectory, every: int, most: int) -> bool:
+    """Whether the inputs between every few samples are what those samples say."""
+    span = trajectory.part(0, min(every * most, len(trajectory)))
+    known = np.isfinite(span.values[::every])
+    if span.u is None or not known.all():
+        return span.u is None
+    thinned = replace(span, t=span.t[::every], x=span.x[::every], u=span.u[::every])
+    signal = thinned.signal()
+    assert signal is not None
+    wrong = np.abs(signal.at(span.t) - span.u)[: (len(thinned) - 1) * every + 1]
+    return bool(np.all(np.nan_to_num(wrong) <= _LOOK.inputs_alike * np.nanstd(span.u, axis=0)))

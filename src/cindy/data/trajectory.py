@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Floats, Space
 from cindy._check import (
-    did_you_mean,
     floats,
     instance,
     integer,
@@ -24,7 +23,15 @@ from cindy._check import (
     unique_names,
 )
 from cindy.calculus import uniform_step
-from cindy.data.inputs import Held, Hold, as_hold, interpolated, lattice
+from cindy.data.inputs import (
+    Held,
+    Hold,
+    at_common_times,
+    checked_delay,
+    checked_hold,
+    interpolated,
+    moved_holds,
+)
 from cindy.data.moments import seconds
 from cindy.errors import DataError, require
 
@@ -65,6 +72,9 @@ class Trajectory:
     inputs: p names, by default u1 … up
     hold: what the inputs do between samples: "zero", each value stays until the next, as a digital controller
         holds it; "linear", straight lines; "band", band-limited, for a constant step
+    u_t: (m,) times of the inputs, u then being (m, p), where they were sampled at times of their own; a
+        number is their constant step. The times at which the inputs jump or bend join `t`, and the states are
+        missing there. A held input keeps its last value, so that times of switching are enough
     delay: {"p": 0.02}: the sample of p at t belongs to t − 0.02; `aligned` takes it there
     time_unit: what one unit of `t` is, such as "s"; "" where nobody said. Dates and durations give "s"
     stopped: why a simulation ended early, or None
@@ -74,6 +84,9 @@ class Trajectory:
     Trajectory(3 samples of x, y over t = 0 … 0.3)
     >>> Trajectory(0.5, [1, 2, 4], u=[0, 1, 1], hold="zero")
     Trajectory(3 samples of x1, u1 (held) over t = 0 … 1)
+    >>> valve = Trajectory(1.0, [4, 3, 5, 7], u=[0, 1], u_t=[0.0, 1.25], hold="zero")  # opened at t = 1.25
+    >>> valve.t.tolist(), valve.u.ravel().tolist()
+    ([0.0, 1.0, 1.25, 2.0, 3.0], [0.0, 0.0, 1.0, 1.0, 1.0])
     """
 
     t: Floats
@@ -98,6 +111,7 @@ class Trajectory:
         inputs: Iterable[str] | None = None,
         hold: Hold = "linear",
         *,
+        u_t: ArrayLike | None = None,
         delay: Mapping[str, float] | None = None,
         time_unit: str = "",
         stopped: str | None = None,
@@ -107,7 +121,11 @@ class Trajectory:
         where = f'Trajectory "{name}"' if text(name, "Trajectory: `name`") else "Trajectory"
         times, unit = _times(t, x, where)
         values = _columns(x, f"{where}: `x`", len(times))
-        known = None if u is None else _columns(u, f"{where}: `u`", len(times))
+        own = None if u_t is None else _times_of_inputs(t, u_t, u, where)
+        known = None if u is None else _columns(u, f"{where}: `u`", len(times if own is None else own))
+        if own is not None and known is not None:
+            hold = checked_hold(hold, own, known, where)
+            times, values, known = at_common_times(times, values, own, known, hold, where)
         state_names = _names(states, "x", values.shape[1], f"{where}: `states`")
         count = 0 if known is None else known.shape[1]
         input_names = _names(_unless_empty(inputs), "u", count, f"{where}: `inputs`")
@@ -118,8 +136,8 @@ class Trajectory:
             "states": state_names,
             "u": None if known is None else _kept(known, u),
             "inputs": input_names,
-            "hold": _checked_hold(hold, times, known, where),
-            "delay": _checked_delay(delay, state_names + input_names, where),
+            "hold": checked_hold(hold, times, known, where),
+            "delay": checked_delay(delay, state_names + input_names, where),
             "time_unit": text(time_unit, f"{where}: `time_unit`") or unit,
             "stopped": None if stopped is None else text(stopped, f"{where}: `stopped`"),
             "name": name,
@@ -204,16 +222,21 @@ class Trajectory:
 
         The value of a channel with delay τ at time t is interpolated between its samples, which belong to
         t − τ, by local polynomials; it is missing where it was not measured, at the end of the record for a
-        positive delay. A delay of a whole number of steps moves the samples unchanged.
+        positive delay. A delay of a whole number of steps moves the samples unchanged. An input that is held
+        jumps as much earlier, and the instants of its jumps join the times.
         """
         if not any(self.delay.values()):
             return self
         columns = dict(zip(self.variables, self.values.T, strict=True))
+        lags = [self.delay.get(name, 0.0) for name in self.inputs]
+        held = self.hold == "zero" and any(lags)
         for name, lag in self.delay.items():
-            columns[name] = interpolated(self.t - lag, columns[name], np.asarray(self.t))
+            if not held or name in self.states:
+                columns[name] = interpolated(self.t - lag, columns[name], np.asarray(self.t))
         x = np.column_stack([columns[name] for name in self.states])
         u = np.column_stack([columns[name] for name in self.inputs]) if self.inputs else None
-        return replace(self, x=x, u=u, delay={})
+        t, x, u = moved_holds(self.t, x, u, lags) if held and u is not None else (self.t, x, u)
+        return replace(self, t=t, x=x, u=u, delay={})
 
     @classmethod
     def merged(cls, sensors: Sequence[Trajectory]) -> Trajectory:
@@ -395,14 +418,15 @@ def _names(names: Iterable[str] | None, letter: str, count: int, where: str) -> 
     return result
 
 
-def _must_increase(t: Floats, where: str) -> None:
+def _must_increase(t: Floats, where: str, name: str) -> None:
     bad = np.flatnonzero(np.diff(t) <= 0)
     if len(bad) == 0:
         return
     i = int(bad[0])
     repeats = t[i] == t[i + 1]
     raise DataError(
-        f"{where}: `t` must increase, but t[{i}] = {t[i]:g} is followed by t[{i + 1}] = {t[i + 1]:g}. "
+        f"{where}: `{name}` must increase, but {name}[{i}] = {t[i]:g} is followed by "
+        f"{name}[{i + 1}] = {t[i + 1]:g}. "
         + (
             "Drop the repeated sample, or pass the two stretches as separate trajectories."
             if repeats
@@ -411,10 +435,10 @@ def _must_increase(t: Floats, where: str) -> None:
     )
 
 
-def _times(t: Any, x: Any, where: str) -> tuple[Floats, str]:
+def _times(t: Any, x: Any, where: str, name: str = "t") -> tuple[Floats, str]:
     """The times of the samples and their unit: as given, from moments, or from a constant step."""
     if isinstance(t, (int, float, np.number)) and not isinstance(t, bool):
-        step = positive(cast(float, t), f"{where}: `t` is a number, the step between samples, which")
+        step = positive(cast(float, t), f"{where}: `{name}` is a number, the step between samples, which")
         try:
             count = len(x)
         except TypeError:
@@ -426,53 +450,39 @@ def _times(t: Any, x: Any, where: str) -> tuple[Floats, str]:
         except (TypeError, ValueError):  # ragged, or no array at all: the check of numbers says what is wrong
             moments = None
         unit = "" if moments is None else "s"
-        times = floats(t if moments is None else moments, f"{where}: `t`", ndim=1)
+        times = floats(t if moments is None else moments, f"{where}: `{name}`", ndim=1)
     if len(times) == 0:
-        raise DataError(f"{where}: `t` is empty. A trajectory needs at least one sample.")
-    _must_increase(times, where)
-    _must_have_a_scale(times, where)
+        raise DataError(f"{where}: `{name}` is empty. A trajectory needs at least one sample.")
+    _must_increase(times, where, name)
+    _must_have_a_scale(times, where, name)
     return times, unit
+
+
+def _times_of_inputs(t: Any, u_t: Any, u: Any, where: str) -> Floats:
+    """The times of inputs that have their own; dates count from the first of the states."""
+    if u is None:
+        raise DataError(f"{where}: `u_t` gives the times of the inputs, but `u` is missing.")
+    times, _ = _times(u_t, u, where, "u_t")
+    dates = [seconds(given) is not None for given in (t, u_t)]
+    if dates[0] != dates[1]:
+        raise DataError(f"{where}: `t` and `u_t` must both be numbers, or both dates or durations.")
+    both = seconds(np.concatenate([np.ravel(t)[:1], np.ravel(u_t)])) if dates[0] else None
+    return times if both is None else both[1:]
 
 
 def _unless_empty(names: Any) -> Any:
     return None if isinstance(names, (tuple, list)) and not names else names
 
 
-def _checked_hold(hold: Any, t: Floats, u: Floats | None, where: str) -> Hold:
-    known = as_hold(hold, f"{where}: `hold`")
-    if known == "band" and u is not None and len(t) > 2 and lattice(t) is None:
-        raise DataError(
-            f'{where}: hold="band" needs a constant step, because only then do samples determine a '
-            'band-limited signal. Resample the data, or use hold="linear".'
-        )
-    return known
-
-
-def _checked_delay(delay: Any, known: tuple[str, ...], where: str) -> Mapping[str, float]:
-    if delay is None:
-        return {}
-    if not isinstance(delay, Mapping):
-        raise DataError(
-            f'{where}: `delay` must give a time for each late channel, as in {{"p": 0.02}}, but is '
-            f"{short(delay)}."
-        )
-    lags = {}
-    for name, lag in delay.items():
-        if name not in known:
-            raise DataError(f"{where}: `delay` names {name!r}. {did_you_mean(str(name), known)}")
-        lags[str(name)] = float(floats([lag], f"{where}: the delay of {name!r}", ndim=1)[0])
-    return lags
-
-
-def _must_have_a_scale(t: Floats, where: str) -> None:
+def _must_have_a_scale(t: Floats, where: str, name: str) -> None:
     """Times whose powers floating point can hold."""
     if len(t) == 1:
         return
     size, step = max(abs(float(t[0])), abs(float(t[-1]))), float(np.min(np.diff(t)))
     if size > _GRID.longest or step < 1 / _GRID.longest:
-        what = f"t[-1] = {t[-1]:.3g}" if size > _GRID.longest else f"a step of {step:.3g}"
+        what = f"{name}[-1] = {t[-1]:.3g}" if size > _GRID.longest else f"a step of {step:.3g}"
         raise DataError(
-            f"{where}: `t` reaches beyond what can be computed with ({what}). Use other units for the time."
+            f"{where}: `{name}` reaches beyond what can be computed with ({what}). Use other units for time."
         )
 
 

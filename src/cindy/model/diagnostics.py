@@ -71,6 +71,8 @@ class _Limits:
     too_large_steps: float = 2.0
     """The same for maps: right ones of `python -m benchmarks every_form` reach 1.5 where an orbit is so thin
     that the noise shows in the state, wrong ones 2.3 to 28 with noise up to 1 %."""
+    gap: float = 2.5
+    """Median steps: samples that are further apart, with missing ones between them, are not neighbours."""
     shortest: int = 11
     most: int = 50
     """Samples of a stretch of a map that is looked at, and how many stretches are."""
@@ -191,11 +193,7 @@ def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoise
         if states is not None:
             values = one.x - states[:, : len(model.states)]
             seen = np.isfinite(values)
-            # Sensors with clocks of their own have no complete rows.
-            whole = np.flatnonzero(
-                seen.all(axis=1) if 2 * seen.all(axis=1).sum() > len(seen) else seen.any(axis=1)
-            )
-            for piece in np.split(whole, np.flatnonzero(np.diff(whole) > 1) + 1):
+            for piece in _runs(one.t, seen):
                 if len(piece) > 1:
                     left.append(Residual(number, one.t[piece], values[piece]))
     if not left:
@@ -211,6 +209,19 @@ def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoise
     ]
     said = without_repeats(findings)
     return Diagnostics(form, known, known.loss, left, rms, correlation, band, noise, beyond, said)
+
+
+def _runs(t: Floats, seen: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+    """Rows of measurements without a gap between them.
+
+    Sensors with clocks of their own have no complete rows; instants of inputs alone have no measurement, and
+    are no gap.
+    """
+    some, every = (np.flatnonzero(kind) for kind in (seen.any(axis=1), seen.all(axis=1)))
+    rows = every if 2 * len(every) > len(some) else some
+    steps = np.diff(t[rows])
+    usual = float(np.median(steps)) if len(steps) else 0.0
+    return np.split(rows, np.flatnonzero((np.diff(rows) > 1) & (steps > _AT.gap * usual)) + 1)
 
 
 def _statistics(left: Sequence[Residual]) -> tuple[Floats, Floats, float]:

@@ -228,6 +228,7 @@ class Model(Equations):
         u: Callable[[float], ArrayLike] | ArrayLike | None = ...,
         hold: Hold | None = ...,
         *,
+        u_t: ArrayLike | None = ...,
         v0: ArrayLike | None = ...,
         run: str | None = ...,
         limits: Limits | None = ...,
@@ -241,6 +242,7 @@ class Model(Equations):
         u: Callable[[float], ArrayLike] | ArrayLike | None = None,
         hold: Hold | None = None,
         *,
+        u_t: ArrayLike | None = None,
         v0: ArrayLike | None = None,
         run: str | None = None,
         boundary: Boundary = "reflecting",
@@ -260,6 +262,7 @@ class Model(Equations):
         u: the inputs as a function of time, or (len(t), inputs)
         hold: what sampled inputs do between the times: "zero", "linear" or "band", see `Trajectory`; as in
             the data that the model was identified from, if not given
+        u_t: (m,) times of sampled inputs that have times of their own, or their step; u is (m, inputs) then
         v0: (states,) velocities for order 2; at rest if not given
         run: the trajectory whose coefficients count, where terms have one for each (`PerRun`)
         boundary: of fields on axes that are not periodic: "reflecting", nothing flows through the ends, or
@@ -274,7 +277,7 @@ class Model(Equations):
             return simulate_field(self, x0, t, boundary=boundary, limits=known, progress=progress)
         between = self.settings.get("hold", "linear") if hold is None else hold
         path = RandomPath.of(self, seed) if flag(noise, "simulate: `noise`") else None
-        return simulate(self, x0, t, u, hold=between, v0=v0, run=run, limits=known, path=path)
+        return simulate(self, x0, t, u, hold=between, u_t=u_t, v0=v0, run=run, limits=known, path=path)
 
     def score(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from cindy._arrays import Floats, one_thread
 from cindy._check import floats, integer, numbers, positive
 from cindy.basis import TIME, is_run
-from cindy.data import Held, Hold, Trajectory, as_hold
+from cindy.data import Held, Hold, Trajectory, as_hold, with_turns
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, in_order
 from cindy.model.matching import unmeasured
@@ -247,6 +247,7 @@ def simulate(
     u: Callable[[float], ArrayLike] | ArrayLike | None = None,
     *,
     hold: Hold = "linear",
+    u_t: ArrayLike | None = None,
     v0: ArrayLike | None = None,
     run: str | None = None,
     limits: Limits,
@@ -264,9 +265,16 @@ def simulate(
         )
     # A trajectory checks times as it checks those of data.
     times = Trajectory(given, np.zeros(np.shape(given))).t
+    hold = as_hold(hold, "simulate: `hold`")
+    if u_t is not None:
+        every, driven = _with_own_times(times, u, u_t, hold)
+        solved = simulate(model, x0, every, driven, hold=hold, v0=v0, run=run, limits=limits, path=path)
+        wanted = np.isin(solved.t, times)
+        u = None if solved.u is None else solved.u[wanted]
+        return replace(solved, t=solved.t[wanted], x=solved.x[wanted], u=u)
     start = _start(model, x0, v0)
     u = without_time(model, u, times)
-    signal = all_inputs(model, u, times, run, as_hold(hold, "simulate: `hold`"))
+    signal = all_inputs(model, u, times, run, hold)
     # A model written by hand does not know the usual size of its states; the start is the only hint.
     largest = float(np.max(np.abs(start))) or 1.0
     usual = np.where(model.scale > 0, model.scale, largest)
@@ -293,6 +301,26 @@ def simulate(
     values = None if signal is None else [signal(s) for s in times]
     inputs = tuple(name for name in model.inputs if name != TIME) or None
     return Trajectory(times, rows[:, :d], model.states, u=values, inputs=inputs, hold=hold, stopped=stopped)
+
+
+def _with_own_times(
+    t: Floats, u: Callable[[float], ArrayLike] | ArrayLike | None, u_t: ArrayLike, hold: Hold
+) -> tuple[Floats, Callable[[float], ArrayLike] | Floats]:
+    """The times of a solution whose inputs were sampled at times of their own, and the inputs there.
+
+    Inputs jump or bend at their samples, so that these are times of the solution, too.
+    """
+    if u is None or callable(u):
+        raise DataError("simulate: `u_t` gives the times of sampled inputs, so `u` must hold their values.")
+    given = Trajectory(u_t, np.asarray(u))
+    known = np.isfinite(given.x).all(axis=1)
+    own, values = given.t[known], given.x[known]
+    if not len(own) or t[0] < own[0] or (t[-1] > own[-1] and hold != "zero"):
+        span = f"known for t = {own[0]:g} … {own[-1]:g}" if len(own) else "missing at every sample"
+        raise DataError(f"simulate: the inputs are {span}, but the times are {t[0]:g} … {t[-1]:g}.")
+    every, own = with_turns(t, own, values, hold)
+    signal = Held(own, values, hold)
+    return (t, signal) if hold == "band" else (every, signal.at(every))
 
 
 def _switched(

@@ -60,7 +60,9 @@ MOST = 400
 """Samples that a start is fitted to; more of them change it little and cost as much again."""
 
 
-def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats], *, first: int) -> Floats:
+def fitted_start(
+    model: Equations, ahead: Trajectory, guesses: Sequence[Floats], *, first: int, driven: Trajectory
+) -> Floats:
     """The start whose solution misses the samples ahead least, within the range of the data.
 
     Gauss-Newton with differences over a horizon that begins at `first` samples, or as far as the best guess
@@ -69,6 +71,7 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     fitted to; where no solution follows, it is the best guess.
 
     guesses: starts, (states,) or (2 · states,) with rates for order 2
+    driven: the inputs over that time, maybe at more instants
     """
     d = len(model.states)
     low, high = ahead.x.min(axis=0), ahead.x.max(axis=0)
@@ -84,7 +87,7 @@ def fitted_start(model: Equations, ahead: Trajectory, guesses: Sequence[Floats],
     def missed(samples: int, start: Floats) -> Floats:
         """(samples · states,) in units of the spread; where the solution has ended, three of them."""
         piece = ahead.part(0, samples)
-        solution = simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=_LIMITS)
+        solution = _solved(model, start, piece, driven, _LIMITS)
         # A solution that blew up must be worse than any that follows, by a finite amount, or no slope could
         # be taken.
         result = np.full(piece.x.shape, 3.0)
@@ -197,9 +200,9 @@ def solutions(
     # Over half a swing even a chaotic solution is a smooth function of its start, so that Gauss-Newton
     # converges.
     near = half_period(data, least=model.order + 2)
-    stretches = [(i, part) for i, one in enumerate(data) for part in one.segments()]
-    known = _fitted(model, [part for _, part in stretches], window)
-    for (i, segment), states in zip(stretches, known, strict=True):
+    stretches = [(i, part, _around(part, one)) for i, one in enumerate(data) for part in one.segments()]
+    known = _fitted(model, [(part, around) for _, part, around in stretches], window)
+    for (i, segment, driven), states in zip(stretches, known, strict=True):
         length = window or len(segment)
         noise = noise_level(segment)
         for begin in range(0, len(segment) - 1, length):
@@ -213,9 +216,29 @@ def solutions(
                     if guess is None:
                         guess = _start_of_data(segment, begin, model.order, near or len(segment) // 4)
                     guesses.append(guess)
-                start = fitted_start(model, piece, guesses, first=first)
-            solved = simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=Limits())
+                start = fitted_start(model, piece, guesses, first=first, driven=driven)
+            solved = _solved(model, start, piece, driven, Limits())
             yield Solution(i, piece, solved, start)
+
+
+def _around(segment: Trajectory, whole: Trajectory) -> Trajectory:
+    """The samples of a trajectory from the first to the last of a segment, with those at which states miss.
+
+    Those between tell what the inputs did; without inputs nobody asks for them.
+    """
+    begin, end = np.searchsorted(whole.t, [segment.t[0], segment.t[-1]])
+    return segment if whole.u is None or end + 1 - begin == len(segment) else whole.part(begin, end + 1)
+
+
+def _solved(
+    model: Equations, start: Floats, piece: Trajectory, driven: Trajectory, limits: Limits
+) -> Trajectory:
+    """The solution at the samples of a piece, with all that is known of the inputs between them."""
+    begin, end = np.searchsorted(driven.t, [piece.t[0], piece.t[-1]])
+    if driven.u is None or end + 1 - begin == len(piece):
+        return simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=limits)
+    own = driven.part(begin, end + 1)
+    return simulate(model, start, piece.t, own.u, hold=own.hold, u_t=own.t, limits=limits)
 
 
 def drawn(model: Equations, one: Solution) -> Trajectory:
@@ -227,10 +250,16 @@ def drawn(model: Equations, one: Solution) -> Trajectory:
     return simulate(model, one.start, np.union1d(between, times), limits=Limits())
 
 
-def _fitted(model: Equations, stretches: list[Trajectory], window: int | None) -> list[Floats]:
-    """(samples, order · states): where solutions may start; NaN where states are not fitted."""
+def _fitted(
+    model: Equations, stretches: list[tuple[Trajectory, Trajectory]], window: int | None
+) -> list[Floats]:
+    """(samples, order · states): where solutions may start; NaN where states are not fitted.
+
+    stretches: the samples, and the same with the instants between at which inputs alone are known
+    """
     width = model.order * len(model.states)
-    ahead = stretches if window else [one.part(0, min(len(one), MOST)) for one in stretches]
+    segments = [one if window else one.part(0, min(len(one), MOST)) for one, _ in stretches]
+    ahead = [_around(segment, around) for segment, (_, around) in zip(segments, stretches, strict=True)]
     possible = ahead and width == len(model.states + model.rates)
     try:
         states = denoised_states(model, ahead) if possible else None

@@ -1,4 +1,4 @@
-"""What inputs and velocities say beside a law that was found: other holds, closed loops, missing rates.
+"""What inputs and velocities say beside a law that was found: holds, noise, closed loops, missing rates.
 
 Each of these is a test of the model found, at its own fitted states, and becomes a finding:
 
@@ -9,7 +9,13 @@ Each of these is a test of the model found, at its own fitted states, and become
    correlations of e_k with v_{k+1}, …, v_{k+L} are zero in open loop, each of size 1/√n by
    chance (Box and Jenkins, Time Series Analysis, 1970, chapter 11). A wrong law leaves residuals that go with
    inputs of the past as well: these must be clearly smaller.
-3. Missing rates (`follows_velocity`): for x'' = F(x) the slope of the fitted states is one more column of the
+3. Noise of inputs (`noisy_input`): a motion follows the input itself and not the noise of its measurement.
+   With v_k = u_k − (u_{k−1} + u_{k+1})/2, the roughness of an input, F(x, u) − F(x, u − v) is one more column
+   of the white rows. Its coefficient is 0 where the motion follows v, whatever v is, and −s where a share s
+   of v is noise, which then has about the variance s ⟨v²⟩. How much the coefficients of u change beside that
+   column is a part of what the noise took from them (errors in variables: Fuller, Measurement Error Models,
+   1987); it is told where it is more than their errors.
+4. Missing rates (`follows_velocity`): for x'' = F(x) the slope of the fitted states is one more column of the
    white rows; its gain in χ² is compared with what a term must gain.
 """
 
@@ -17,20 +23,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
 from cindy.basis import listed, pretty, term_variables
+from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.least_squares import triangle
+from cindy.model import unmeasured
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.passes import NEAR
 from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look
-from cindy.states import LEVELS, Fitted, Motion, start_of
+from cindy.states import LEVELS, Fitted, Motion, Whitened, start_of
 
 __all__ = ["beside_the_law"]
 
@@ -54,6 +63,11 @@ class _Inputs:
     """Of the spread of an input: what a controller makes of noise matters no more if it is less."""
     worth: float = 2.0
     """Prices of a term that the slope must be worth: with two candidates once in 600 data sets by chance."""
+    unfollowed: float = 0.2
+    """Share of the roughness of an input that must be noise. It is 0.7 to 1.1 where all of it is noise;
+    integrals through the corners of a rough input on straight lines reach 0.05."""
+    matters: float = 1.0
+    """Standard errors by which noise of an input must change a coefficient to be told."""
     turned: float = 2.0
     """By how much correlations with the future must exceed those with the past, which a wrong law has as
     well."""
@@ -66,8 +80,12 @@ def beside_the_law(request: Request, look: Look, variance: Floats) -> tuple[Find
     """What there is to say of inputs and velocities once a law was found."""
     if look.found is None or not len(look.found.best.support):
         return ()
+    held, noisy = _other_hold(request, look, variance), _noisy_inputs(request, look)
+    # Noise of an input looks like a wrong hold and the other way round: the better explanation is told.
+    better = max((one.values["gain"] for one in noisy), default=0.0)
+    held = tuple(one for one in held if one.values["gain"] > better)
     return (
-        *_other_hold(request, look, variance),
+        *(held or noisy),
         *_closed_loop(request, look),
         *_follows_velocity(look),
     )
@@ -105,6 +123,88 @@ def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding
         f'lower by {gain:.0f}): give the trajectories hold="{likely}" if that is how the inputs were made.'
     )
     return (Finding("other-hold", message, {"hold": likely, "gain": gain}),)
+
+
+def _noisy_inputs(request: Request, look: Look) -> tuple[Finding, ...]:
+    """Findings where the motion does not follow the roughness of an input, and coefficients suffer."""
+    assert look.found is not None
+    motion, found = look.motion, look.found
+    fitted, findings = found.best.fitted, []
+    inputs = request.data[0].inputs
+    few = sum(map(len, request.data)) <= _INPUTS.most_compared
+    if not motion.parts or fitted.law.unknown or not few:
+        return ()
+    within = _with_inputs(request, motion)[fitted.law.support]
+    # Rows that repeat each other count once.
+    repeated = 1.0 if motion.memory is None else float(np.max(motion.memory))
+    for k, name in enumerate(inputs if within.any() else ()):
+        if unmeasured(name):
+            continue
+        rough = [_roughness(one, k) for one in request.data]
+        bare = request.form.motion(
+            [_less(one, k, v) for one, v in zip(request.data, rough, strict=True)],
+            request.basis,
+            instants=motion.parts,
+        )
+        if bare is None or [r.u.shape for r in bare.records] != [r.u.shape for r in motion.records]:
+            continue
+        factor = _triangle_with(motion, fitted, partial(_of_roughness, fitted, bare))
+        if factor is None:
+            continue
+        gain = float(factor[-2, -1]) ** 2 / repeated
+        share = -float(factor[-2, -1] / factor[-2, -2])
+        change, error = _change(factor)
+        own = within & (np.abs(change) > _INPUTS.matters * np.sqrt(repeated) * error)
+        if gain > _INPUTS.worth * found.options.price and share > _INPUTS.unfollowed and own.any():
+            square = np.concatenate(rough) ** 2
+            size = float(np.sqrt(share * np.mean(square[square > 0.0])))
+            most = float(np.max(np.abs(change / fitted.coef[: len(change)])[own]))
+            findings.append(_noisy(name, size, most, gain))
+    return tuple(findings)
+
+
+def _noisy(name: str, size: float, change: float, gain: float) -> Finding:
+    message = (
+        f"The motion does not follow the fastest changes of {pretty(name)}, as if it was measured with "
+        f"noise of standard deviation {size:.2g}. That biases coefficients, here by some "
+        f"{100 * change:.1g} %: give what drives the motion, such as the command in place of its "
+        f"measurement, or smooth {pretty(name)} first. A lagging actuator makes the same."
+    )
+    return Finding("noisy-input", message, {"input": name, "noise": size, "change": change, "gain": gain})
+
+
+def _roughness(one: Trajectory, number: int) -> Floats:
+    """(n,) what the straight line between its neighbours does not explain of an input; zero at ends."""
+    assert one.u is not None
+    u, rough = one.u[:, number], np.zeros(len(one))
+    if len(one) > 2:
+        share = (one.t[1:-1] - one.t[:-2]) / (one.t[2:] - one.t[:-2])
+        rough[1:-1] = np.nan_to_num(u[1:-1] - (1.0 - share) * u[:-2] - share * u[2:])
+    return rough
+
+
+def _less(one: Trajectory, number: int, rough: Floats) -> Trajectory:
+    assert one.u is not None
+    u = np.array(one.u)
+    u[:, number] -= rough
+    return replace(one, u=u)
+
+
+def _of_roughness(fitted: Fitted, bare: Motion, number: int, white: Whitened) -> Floats:
+    """(stretches, rows, states) integrals of F with an input less those without its roughness."""
+    linear = white.linear
+    table = fitted.law.table(fitted.coef)
+    both = (linear.record, replace(linear.record, u=bare.records[number].u))
+    rough, smooth = (record.integrated(linear.x, fitted.law.values) @ table for record in both)
+    return np.asarray(rough - smooth)
+
+
+def _change(factor: Floats) -> tuple[Floats, Floats]:
+    """How much the last column changes the coefficients of the others, and their errors without it."""
+    count = factor.shape[1] - 2
+    inverse = np.linalg.pinv(factor[:count, :count])
+    change = -inverse @ factor[:count, count] * (factor[count, -1] / factor[count, count])
+    return change, np.sqrt(np.sum(inverse**2, axis=1))
 
 
 def _with_inputs(request: Request, motion: Motion) -> NDArray[np.bool_]:
@@ -210,20 +310,39 @@ def _slopes(t: Floats, x: Floats) -> Floats:
 
 def _gain_of(motion: Motion, fitted: Fitted, column: Callable[[Floats, Floats], Floats]) -> Floats:
     """(states,) how much one more column for each equation, made of times and states, lowers χ²."""
-    law = fitted.law
     gain = np.zeros(motion.states)
-    for j in motion.sought if not law.unknown else ():
-        factor = np.zeros((0, len(law.support) + 2))
-        for white in motion.whitened(fitted):
-            if white is None:
-                return gain
-            linear = white.linear
-            more = np.zeros((*linear.target.shape, 1))
-            integrals = linear.record.grid.integrals(column(linear.record.grid.t, linear.x))
-            more[:, :, j, 0] = integrals[..., j]
-            table = motion.table(white, law)
-            rows = np.hstack([table[:, :-1], white.white(more), table[:, -1:]])
-            factor = triangle(np.concatenate([factor, rows]))
+
+    def integrals(j: int, _: int, white: Whitened) -> Floats:
+        grid = white.linear.record.grid
+        more = np.zeros(white.linear.target.shape)
+        more[..., j] = grid.integrals(column(grid.t, white.linear.x))[..., j]
+        return more
+
+    for j in motion.sought if not fitted.law.unknown else ():
+        factor = _triangle_with(motion, fitted, partial(integrals, int(j)))
+        if factor is None:
+            return gain
         # The last row but one of the triangle: what the column adds to all others, and what that explains.
-        gain[j] = float(factor[-2, -1]) ** 2 if len(factor) > 1 else 0.0
+        gain[j] = float(factor[-2, -1]) ** 2
     return gain
+
+
+def _triangle_with(
+    motion: Motion, fitted: Fitted, column: Callable[[int, Whitened], Floats]
+) -> Floats | None:
+    """The triangle of the white rows [terms | one more column | target]; None where it has too few rows.
+
+    column: (stretches, rows, states) from the number of a record and its rows
+    """
+    factor = np.zeros((0, len(fitted.law.support) + 2))
+    for number, white in enumerate(motion.whitened(fitted)):
+        if white is None:
+            return None
+        table = motion.table(white, fitted.law)
+        more = white.white(column(number, white)[..., None])
+        factor = triangle(np.concatenate([factor, np.hstack([table[:, :-1], more, table[:, -1:]])]))
+    # A column that says nothing new has no coefficient.
+    whole = len(factor) == factor.shape[1] and abs(factor[-2, -2]) > _INPUTS.ridge * np.linalg.norm(
+        factor[:, -2]
+    )
+    return factor if whole else None

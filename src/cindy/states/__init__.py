@@ -16,7 +16,7 @@ from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_un
 from cindy.states.forcing import Forcing
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness
-from cindy.states.motion import Fitted, Motion
+from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.preparation import instants_for, records_of
 from cindy.states.record import Record
 from cindy.states.smoothing import principal_motion, smoothed
@@ -33,6 +33,7 @@ __all__ = [
     "Kicks",
     "Motion",
     "Record",
+    "Whitened",
     "autoregression",
     "blurred_terms",
     "deviance",
