@@ -273,6 +273,57 @@ def test_no_form_warns_of_a_law_inside_the_library(form):
     assert not {finding.code for finding in model.findings} & {"large-residuals", "correlated-residuals"}
 
 
+def told(model):
+    return model.support.tolist(), sorted(finding.code for finding in model.findings)
+
+
+@pytest.mark.parametrize("law", [hardening, OUTSIDE["a spring that ages"]], ids=["inside", "outside"])
+@pytest.mark.parametrize("form", ["integral, one pass", "differential"])
+def test_units_of_states_and_of_time_change_no_term_and_no_finding(form, law):
+    runs = [run.part(0, 200) for run in swings(law)[:2]]
+    first = told(cindy.identify(runs, cindy.Polynomial(3), **FORMS[form]))
+    for units, second in [((1e-12, 1e-12), 1e9), ((1e6, 1e-6), 1.0)]:
+        scaled = [cindy.Trajectory(second * run.t, run.x * units, run.states) for run in runs]
+        assert told(cindy.identify(scaled, cindy.Polynomial(3), **FORMS[form])) == first, units
+
+
+def exact_errors(data, model):
+    """Of the coefficients, by the Fisher information of trajectories with a free start and white noise.
+
+    The derivatives of a solution by coefficients and start are finite differences of solutions.
+    """
+    places = np.argwhere(model.support)
+    sigma, blocks = model.noise, []
+    for run, smooth in zip(data, model.smooth(data), strict=True):
+        values = np.concatenate([model.coef[model.support], smooth.x[0]])
+
+        def path(z, t=run.t):
+            coef = np.zeros_like(model.coef)
+            coef[tuple(places.T)] = z[: len(places)]
+            law = cindy.Polynomial(3).evaluate
+            return odeint(lambda x, s: law(x[None], ("x", "v"))[0] @ coef, z[-2:], t, rtol=1e-10, atol=1e-10)
+
+        columns = [(path(values + h) - path(values - h)) / 2e-5 for h in 1e-5 * np.eye(len(values))]
+        design = np.stack([(column / sigma).ravel() for column in columns], axis=1)
+        # What the start explains is projected out, run by run.
+        own, start = design[:, : len(places)], design[:, len(places) :]
+        blocks.append(own - start @ np.linalg.lstsq(start, own, rcond=None)[0])
+    design = np.vstack(blocks)
+    return np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+
+
+def test_runs_that_are_cut_in_halves_have_larger_errors_by_what_the_likelihood_says():
+    """A damping is seen in how far an amplitude falls: two short runs tell it less well than one long one."""
+    runs = [run.part(0, 200) for run in swings(hardening)]
+    halves = [run.part(*ends) for run in runs for ends in ((0, 100), (100, 200))]
+    whole, cut = (cindy.identify(data, cindy.Polynomial(3)) for data in (runs, halves))
+    assert np.array_equal(whole.support, cut.support)
+    expected = exact_errors(halves, cut) / exact_errors(runs, whole)
+    ratio = cut.coef_error[whole.support] / whole.coef_error[whole.support]
+    assert expected.max() > 1.3
+    assert np.all(np.abs(np.log(ratio / expected)) < np.log(1.35))
+
+
 def test_positions_alone_tell_in_every_form_that_friction_is_missing():
     positions = [cindy.Trajectory(run.t, run.x[:, :1], ("x",)) for run in swings(hardening)]
     for form in (cindy.Differential(order=2), cindy.Integral(order=2)):

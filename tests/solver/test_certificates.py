@@ -8,6 +8,7 @@ from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
 from cindy.solver import Plain, Region, basis_pursuit, conditional_gradient, oracle_for
 from cindy.solver.iterate import Iterate, Walk
+from cindy.solver.loop import obeying
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -66,7 +67,7 @@ def off_its_rows(rng, slip):
 def test_a_point_that_rounding_moved_off_its_rows_is_brought_back(seed):
     rows, moved = off_its_rows(np.random.default_rng(seed), 1e-6)
     assert rows.outside(moved) > 1e-8
-    back = rows.obeying(moved)
+    back = obeying(rows, moved)
     assert rows.outside(back) < 1e-14
     assert np.array_equal(back == 0.0, moved == 0.0)
     assert np.all(np.abs(back - moved) <= 1e-4 * np.abs(moved))
@@ -74,7 +75,7 @@ def test_a_point_that_rounding_moved_off_its_rows_is_brought_back(seed):
 
 def test_a_point_that_obeys_its_rows_is_left_as_it_is():
     rows, point = off_its_rows(np.random.default_rng(0), 0.0)
-    assert rows.obeying(point) is point
+    assert obeying(rows, point) is point
 
 
 def test_a_run_that_rounding_moves_off_a_row_ends_on_it_with_a_true_gap(monkeypatch):

@@ -23,20 +23,6 @@ __all__ = ["Presolved", "Region", "presolve"]
 Sparse = scipy.sparse.csr_array
 
 
-@dataclass(frozen=True)
-class _Obeying:
-    """When a point is corrected because rounding made it leave rows."""
-
-    left: float = 1e-11
-    """In units of a row's own terms; sums of atoms no longer than the point leave rows by some 1e-15."""
-    met: float = 1e-9
-    """Likewise: rows that are nearer to an end are held there, lest the correction make them leave it."""
-    rounds: int = 3
-
-
-_OBEYING = _Obeying()
-
-
 @dataclass(frozen=True, eq=False, init=False)
 class Region:
     """{ x : Σ weights_i |x_i| ≤ radius, lower ≤ matrix x ≤ upper } over the flattened coefficients.
@@ -114,43 +100,6 @@ class Region:
             units = (sizes + np.abs(bound))[held].clip(np.finfo(float).tiny)
             worst = max(worst, float(np.max(miss[held] / units, initial=0.0)))
         return worst
-
-    def obeying(self, x: Floats) -> Floats:
-        """x, or where rounding made it leave rows the nearest point that obeys them, (terms, targets).
-
-        A point made of atoms that are far longer than itself leaves rows by the rounding of those. Nearest
-        is meant relative to every coefficient, so that zeros stay zero: with δ = |x| ∘ y,
-
-            min ‖y‖²  subject to  rows · (x + δ) = their bounds
-
-        1. Rows that x leaves, or meets with equality, are to hold with equality; so is the ball.
-        2. Solve, each row in units of its own terms, and repeat: the first step is itself rounded.
-        3. If the result obeys the rows no better, x stays as it is.
-        """
-        best, before = x, self.outside(x)
-        for _ in range(_OBEYING.rounds if before > _OBEYING.left else 0):
-            flat = best.ravel()
-            rows, goal = self._met(flat)
-            unit = (np.abs(rows) @ np.abs(flat) + np.abs(goal)).clip(np.finfo(float).tiny)
-            relative = rows * np.abs(flat) / unit[:, None]
-            change = np.linalg.lstsq(relative, (goal - rows @ flat) / unit, rcond=_OBEYING.left)[0]
-            trial = (flat + np.abs(flat) * change).reshape(x.shape)
-            after = self.outside(trial)
-            if not after < before or self.norm(trial) > self.radius * (1.0 + _OBEYING.left):
-                break
-            best, before = trial, after
-        return best
-
-    def _met(self, flat: Floats) -> tuple[Floats, Floats]:
-        """(met, size), (met,): rows at or beyond an end, dense, and those ends; the ball as one of them."""
-        values, sizes = self.matrix @ flat, abs(self.matrix) @ np.abs(flat)
-        low = values - self.lower <= _OBEYING.met * sizes
-        high = self.upper - values <= _OBEYING.met * sizes
-        rows = self.matrix[np.flatnonzero(low | high)].toarray()
-        goal = np.where(low, self.lower, self.upper)[low | high]
-        if self.norm(flat) >= self.radius * (1.0 - _OBEYING.met):
-            rows, goal = np.vstack([rows, self.weights * np.sign(flat)]), np.append(goal, self.radius)
-        return rows, goal
 
     def _flat(self, x: ArrayLike) -> Floats:
         flat = numbers(x, "Region: `x`").ravel()
