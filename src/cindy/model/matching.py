@@ -109,7 +109,7 @@ class Readouts:
         return cls(formulas, named, states, coordinates, parts, hidden, exposure)
 
     @property
-    def follow(self) -> dict[str, str]:
+    def derived(self) -> dict[str, str]:
         """Formulas of the named states that are neither told nor called hidden, in terms of both."""
         units = np.eye(len(self.named))[[self.named.index(name) for name in self.hidden]]
         inverse = np.linalg.inv(np.concatenate([self.coordinates, units]))
@@ -146,21 +146,21 @@ class Readouts:
 
     def findings(self) -> Iterator[Finding]:
         """What to say of a model that was identified from these columns."""
-        if not self.hidden and self.follow:
-            follow = ", ".join(f"{state} is {formula}" for state, formula in self.follow.items())
+        if not self.hidden and self.derived:
+            follow = ", ".join(f"{state} is {formula}" for state, formula in self.derived.items())
             message = (
                 f"The sensors report at times of their own, and few samples have what determines all states. "
                 f"The equations are those of {listed(self.states)}, which were measured; {follow}."
             )
-            yield Finding("separate-readouts", message, {"told": list(self.states), "follow": self.follow})
+            yield Finding("separate-readouts", message, {"told": list(self.states), "follow": self.derived})
         if self.hidden:
-            follow = "".join(f" {state} is {formula}." for state, formula in self.follow.items())
+            follow = "".join(f" {state} is {formula}." for state, formula in self.derived.items())
             message = (
                 f"The read-outs {', '.join(self.formulas)} determine {listed(self.states)} and no more of "
                 f"the states {listed(self.named)}. {listed(self.hidden)} {_was(self.hidden)} found as "
                 f"hidden, only up to a change of unit and zero and of what is added of the others.{follow}"
             )
-            values = {"told": list(self.states), "hidden": list(self.hidden), "follow": self.follow}
+            values = {"told": list(self.states), "hidden": list(self.hidden), "follow": self.derived}
             yield Finding("partial-readouts", message, values)
         if self.shared:
             message = (

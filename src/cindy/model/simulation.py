@@ -260,9 +260,7 @@ def simulate(
     d, names = len(model.states), model.states
     given = numbers(t, "simulate: `t`")
     if given.ndim != 1:
-        raise DataError(
-            "simulate: `t` must be the times of the solution, such as numpy.linspace(0, 10, 1001)."
-        )
+        raise DataError("simulate: `t` must be the times of a solution, such as numpy.linspace(0, 10, 1001).")
     # A trajectory checks times as it checks those of data.
     times = Trajectory(given, np.zeros(np.shape(given))).t
     hold = as_hold(hold, "simulate: `hold`")

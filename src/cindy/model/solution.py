@@ -88,8 +88,7 @@ def fitted_start(
         """(samples · states,) in units of the spread; where the solution has ended, three of them."""
         piece = ahead.part(0, samples)
         solution = _solved(model, start, piece, driven, _LIMITS)
-        # A solution that blew up must be worse than any that follows, by a finite amount, or no slope could
-        # be taken.
+        # A solution that blew up must be worse than any that follows, yet finite, or there were no slope.
         result = np.full(piece.x.shape, 3.0)
         result[: len(solution)] = (solution.x - piece.x[: len(solution)]) / spread
         return np.ravel(np.clip(result, -1e3, 1e3))
@@ -105,16 +104,14 @@ def fitted_start(
     whole = min(len(ahead), MOST)
     horizon = min(max(first, 4 * model.order), whole)
     starts = [np.clip(guess, lower, upper) for guess in guesses if np.all(np.isfinite(guess))]
-    # The guesses are fitted states, the first sample, and starts by equations or by a cubic: any may be the
-    # best.
+    # Fitted states, the first sample, and starts by equations or by a cubic: any may be the best guess.
     guess = min(starts, key=lambda start: float(np.sum(missed(horizon, start) ** 2)))
     while horizon < whole and follows(min(2 * horizon, whole), guess):
         horizon = min(2 * horizon, whole)
     best = improved(horizon, guess)
     if not follows(horizon, best):
-        return (
-            guess  # equations that do not follow at all would start anywhere, to be least wrong in the mean
-        )
+        # Equations that do not follow at all would start anywhere, to be least wrong in the mean.
+        return guess
     while horizon < whole:
         horizon = min(2 * horizon, whole)
         further = improved(horizon, best)
