@@ -136,7 +136,7 @@ def test_columns_that_no_read_out_resolves_are_coordinates_of_what_is_told():
     readouts = Readouts.of({"one": "x", "two": "x + b + c", "three": "2*b + 2*c"}, ("one", "two", "three"))
     assert readouts.states == ("x", "two")
     assert readouts.hidden == ("c",)
-    assert readouts.follow == {"b": "-x + two - c"}
+    assert readouts.derived == {"b": "-x + two - c"}
     assert Readouts.of({"s": "b + c"}, ("s",), wanted=("b",)).hidden == ("b",)
     x, b, c = np.random.default_rng(0).standard_normal((3, 20))
     data = cindy.Trajectory(1.0, np.column_stack([x, x + b + c, 2 * b + 2 * c]), ("one", "two", "three"))

@@ -226,7 +226,9 @@ def equation_by_equation(
     """
     chosen = []
     for columns, alone in parts:
-        offered = {mine.tobytes(): mine for mine in (np.flatnonzero(np.isin(columns, one)) for one in path)}
+        place = np.full(supports.size, -1, dtype=np.intp)
+        place[columns] = np.arange(len(columns))
+        offered = {mine.tobytes(): mine for mine in (at[at >= 0] for at in (place[one] for one in path))}
         starts = [alone.best(list(offered.values())), eliminated(alone)]
         fits = [alone.settle(fit) for fit in starts if fit is not None]
         if not fits:

@@ -31,7 +31,7 @@ from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
-from cindy.least_squares import Rows, connected, triangle
+from cindy.least_squares import Rows, connected, orthogonalised, triangle
 from cindy.least_squares import lengths as column_lengths
 from cindy.problem import StandardForm
 from cindy.regression import Regression
@@ -151,6 +151,10 @@ class Supports:
         return np.flatnonzero(np.isin(self.group, self.group[touched]))
 
     @cached_property
+    def _has_equalities(self) -> bool:
+        return bool(self.constraints.equality.any())
+
+    @cached_property
     def coupled(self) -> bool:
         """Whether equalities tie coefficients to each other."""
         return bool((np.diff(self.constraints.equalities.matrix.indptr) > 1).any())
@@ -168,10 +172,12 @@ class Supports:
 
     def fit(self, support: Iterable[int]) -> SupportFit:
         """Least squares under the equalities; raises InfeasibleError where they cannot be met."""
-        # A constraint such as ξ ≥ 1 excludes zero; its coefficients are in every support.
-        chosen = np.union1d(np.asarray(list(support), dtype=np.intp), self.required)
+        chosen = np.unique(np.asarray(support if isinstance(support, np.ndarray) else list(support), np.intp))
+        if len(self.required):
+            # A constraint such as ξ ≥ 1 excludes zero; its coefficients are in every support.
+            chosen = np.union1d(chosen, self.required)
         goal, columns = self.target, self.design[:, chosen]
-        equal = self.constraints.equalities if self.constraints.equality.any() else None
+        equal = self.constraints.equalities if self._has_equalities else None
         free = equal.freedom(chosen, also=equal.goal != 0) if equal is not None else None
         if free is not None:
             # Equalities by their null space: ξ = basis θ + offset, and θ is free.
@@ -180,9 +186,9 @@ class Supports:
             columns = columns @ basis
         size = column_lengths(columns)
         # Unit columns, so that a small pivot means dependence and not a small term.
-        directions, r = np.linalg.qr(columns / size)
+        directions, r = orthogonalised(columns / size)
         if np.abs(np.diagonal(r)).min(initial=1.0) > 1e-11:
-            inverse = scipy.linalg.solve_triangular(r, np.eye(len(r)), check_finite=False)
+            inverse = scipy.linalg.lapack.dtrtri(r)[0] if len(r) else r
         else:
             # Directions of columns that depend on others are rounding, and would explain what no term does.
             u, s, vt = np.linalg.svd(r)
