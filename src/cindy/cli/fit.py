@@ -75,6 +75,7 @@ def identified(data: Sequence[Any], basis: Basis, **arguments: Any) -> tuple[Mod
                 progress(f"searching, {done} models compared" if stage == "search" else "comparing with data")
 
         model = cindy.identify(list(data), basis, callback=follow, progress=count, **arguments)
+    # Other warnings are of libraries, and nothing that a user of the command line could act on.
     said = [str(one.message) for one in caught if issubclass(one.category, cindy.ConvergenceWarning)]
     return model, said
 
@@ -151,6 +152,7 @@ def draw(model: Model, data: Sequence[Any], folder: Path) -> list[tuple[Path, st
     require("matplotlib", "plot", "drawing figures")
     if model.formulation.for_fields:
         return _of_fields(model, data, folder)
+    # The longest show most of the motion.
     few = sorted(data, key=len)[-_TRAJECTORIES:]
     # Solutions of chaotic equations leave the data after a while, whatever the model: start them afresh.
     window = getattr(model.formulation, "window", None) or None

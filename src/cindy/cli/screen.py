@@ -93,6 +93,7 @@ def show_equations(model: Model) -> None:
     section("Equations")
     for line in model.equations():
         left, _, right = line.partition(" = ")
+        # A program that reads a pipe wants an equation on one line.
         width = max(20, out.width - len(left) - 6) if out.is_terminal else 10**9
         for k, piece in enumerate(_wrapped(right, width)):
             head = f"{left} = " if k == 0 else " " * (len(left) + 3)
@@ -160,6 +161,7 @@ def show_path(model: Model) -> None:
     shown = f", {_PATH_ROWS} shown" if len(rows) > _PATH_ROWS else ""
     section(f"Path ({len(rows)} models compared{by}{shown})")
     middle = rows.index(path.chosen) if path.chosen is not None else len(rows) - 1
+    # A window around the chosen model, moved inwards at the ends.
     first = max(0, min(middle - _PATH_ROWS // 2, len(rows) - _PATH_ROWS))
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
     table.add_column("", width=1)

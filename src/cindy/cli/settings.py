@@ -138,6 +138,7 @@ def read_settings(file: Path | None, typed: Mapping[str, Any]) -> FitSettings:
     """
     known = {f.name: f for f in fields(FitSettings)}
     said = {} if file is None else _from_toml(file, known)
+    # Options are None where nothing was typed, so that a file's value is overruled only on purpose.
     said.update({name: value for name, value in typed.items() if value not in (None, [], ())})
     return FitSettings(**said)
 

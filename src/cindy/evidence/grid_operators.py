@@ -108,6 +108,7 @@ class AxisRows:
         assert self.rough is not None
         samples = self.matrices[0].shape[1]
         away = np.arange(samples) - self.matrices[0].argmax(axis=1)[:, None]
+        # Signs count from the centre of each bump, also across the seam of a periodic axis.
         away -= samples * np.round(away / samples).astype(np.intp)
         turned = np.where(away % 2 == 0, 1.0, -1.0) * self.matrices[order]
         # A row looks at no sample beyond its own, however time is cut.
@@ -128,6 +129,7 @@ def bumps(
     centres = _centres(x, half_width, spacing, period)
     away = x[None, :] - x[centres][:, None]
     if period is not None:
+        # The shorter way round, so that a bump may lie across the seam.
         away -= period * np.round(away / period)
     s = away / half_width
     inside = np.abs(s) < 1.0
@@ -138,6 +140,7 @@ def bumps(
     for k in orders:
         shape = _bump(s, power, k) * (-1.0 / half_width) ** k / whole
         matrices[k] = np.where(inside, shape, 0.0) * weight
+    # The standard deviation of the bump's spectrum: the reciprocal of its own, in samples.
     spread = np.sqrt(2 * power + 3) * float(np.mean(np.diff(x))) / half_width
     rough = _rough(x, period, weight) if spread < _FRONTS.narrow else None
     starts, stops = inside.argmax(axis=1), len(x) - inside[:, ::-1].argmax(axis=1)
@@ -163,6 +166,8 @@ def _bump(s: Floats, p: int, order: int) -> Floats:
     q = np.polynomial.Polynomial([1.0])
     round_ = np.polynomial.Polynomial([1.0, 0.0, -1.0])
     for a in range(order):
+        # d/ds [(1 − s²)^m q] = (1 − s²)^(m − 1) [(1 − s²) q' − 2 m s q]: the polynomial of the next
+        # derivative.
         q = round_ * q.deriv() - 2.0 * (p - a) * np.polynomial.Polynomial([0.0, 1.0]) * q
     return np.asarray((1.0 - s * s) ** (p - order) * q(s))
 
@@ -219,6 +224,8 @@ def integrals(t: Floats, *, order: int, windows: int, modes: int) -> AxisRows:
         s = (at - at[0]) / (at[-1] - at[0])
         free = np.vander(2.0 * s - 1.0, order, increasing=True)
         cosines = np.cos(np.pi * np.outer(s, np.arange(1, count + 1)))
+        # The first columns span 1, …, t^(r − 1); what follows is orthogonal to them, so that the initial
+        # state drops out.
         q, _ = np.linalg.qr(np.hstack([free, cosines]))
         project = q[:, order:].T
         for rows, into in ((project, plain), (project @ np.linalg.matrix_power(once, order), integrated)):
@@ -228,6 +235,7 @@ def integrals(t: Floats, *, order: int, windows: int, modes: int) -> AxisRows:
         starts += [a] * len(project)
         stops += [b] * len(project)
     scale = 1.0 / np.mean(np.diff(t)) ** order / np.sqrt(len(t))
+    # In units of the highest derivative, so that rows in time are of the size of those of the weak form.
     matrices = {0: np.vstack(integrated) * scale, order: np.vstack(plain) * scale}
     return AxisRows(matrices, np.array(starts, dtype=np.intp), np.array(stops, dtype=np.intp))
 

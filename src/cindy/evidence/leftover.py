@@ -199,6 +199,8 @@ def _chance(ratio: float, freedom: float) -> float:
     """The chance that the mean of that many squares, with variances in doubt, is so large."""
     from scipy.stats import chi2
 
+    # The variance itself is in doubt: the relative variance of the ratio, 2/f, grows by the square of that
+    # doubt.
     freedom = freedom / (1.0 + 0.5 * _TEST.doubt**2 * freedom)
     return float(chi2.sf(ratio * freedom, freedom))
 
@@ -218,6 +220,8 @@ def _freedom(rows: FieldRows, part: Sequence[Ints] | None) -> float:
         c = _correlation(axis, rows.form.order if k == len(rows.axes) - 1 else 0)
         if part is not None:
             c = c[np.ix_(part[k], part[k])]
+        # Satterthwaite: correlated squares have the mean and the variance of χ² with fewer degrees of
+        # freedom.
         total *= len(c) ** 2 / float(np.sum(c**2))
     return total
 
@@ -284,9 +288,11 @@ def _varying(part: _Left, whole: FieldRows, state: int) -> tuple[str, str, float
     terms = whole.basis.names(whole.field.variables)
     table = whole.table.reshape(len(used), -1)[used] * weight[:, None]
     held = np.flatnonzero(part.residual[state, : part.residual.shape[1] - len(part.residual)])
+    # Constant coefficients are fitted along: only what varies beyond them counts.
     inside, _ = np.linalg.qr(part.noisy.table[used][:, held] * weight[:, None])
     target = part.target(state)[used] * weight
     target = target - inside @ (inside.T @ target)
+    # Squares in units of the noise have the mean 1, so that as many as there are rows are noise.
     beyond = max(float(target @ target) - len(target), 1e-300)
     places = np.meshgrid(*(_centres(whole, k) for k in range(len(names))), indexing="ij")
     best = ("", "", 0.0)

@@ -77,6 +77,8 @@ class NoisyRows:
             unbiased = Unbiased(values, rows.noise)
             here = [*squares[:-1], {key: m[:, low:high] for key, m in squares[-1].items()}]
             for g, h in pairs:
+                # The covariance of g and h at a sample, without bias: the product of the estimates less the
+                # estimate of the product.
                 both = unbiased(g) * unbiased(h) - unbiased(product((*g, *h), rows.field.variables))
                 wanted = self._orders(g, h)
                 reduced = reduce(both, here, set(wanted.values()))
@@ -142,6 +144,9 @@ class Modes(NoisyRows):
         found = []
         for axis in self.rows.axes:
             low, high = axis.matrices[0], axis.matrices[max(axis.matrices)]
+            # White noise first: mixtures of test functions whose noise is independent, the nearly dependent
+            # ones left out. Then, among those, the ones that its highest derivative leaves independent as
+            # well.
             values, vectors = np.linalg.eigh(low @ low.T)
             kept = values > _MODES.dependent * values[-1]
             white = vectors[:, kept] / np.sqrt(values[kept])
@@ -243,6 +248,7 @@ def _stretch(
 ) -> Floats:
     """The part of the covariance that comes from the samples low … high − 1."""
     time = rows.axes[-1]
+    # Only rows that look at these samples are moved by their noise.
     near = np.flatnonzero((time.starts < high) & (time.stops > low))
     if not len(near):
         return np.zeros((len(moved), len(moved)))
@@ -259,6 +265,7 @@ def _stretch(
             if rows.share_noise(g, h):
                 both = unbiased(g) * unbiased(h) - unbiased(product((*g, *h), rows.field.variables))
                 part = (spread[i] * both.ravel()) @ spread[j].T
+                # Each pair of functions stands for both orders.
                 total += part if i == j else part + part.T
     return total
 

@@ -110,6 +110,7 @@ class Unbiased:
             moved: dict[str, Any] = dict(self.values)
             weight = 1.0
             for name, k in zip(names, nodes, strict=True):
+                # exp(−σ²/2 ∂²) g(y) = E g(y + iσz): imaginary noise takes away what real noise has added.
                 moved[name] = self.values[name] + 1j * self.noise[name] * z[k]
                 weight *= w[k]
             part: Any = weight
@@ -179,6 +180,7 @@ class Whitened:
         G⁻¹ C are clipped to [0, 1].
         """
         white, back = self._svd
+        # In the whitened directions of the terms, the share of each that noise makes up.
         share, directions = np.linalg.eigh(white.T @ (noise / np.outer(self.size, self.size)) @ white)
         fraction = white @ (directions * np.clip(share, 0.0, 1.0)) @ directions.T @ back.T
         return np.asarray((np.eye(len(self.size)) - fraction) * self.size[None, :] / self.size[:, None])

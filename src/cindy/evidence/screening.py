@@ -200,6 +200,7 @@ class _Screen:
         known = np.isfinite(squares)
         sums, counts = np.where(known, squares, 0.0).sum(axis=1), known.sum(axis=1)
         by_place = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        # The cubic through four neighbours looks two samples across the seam on either side.
         edge = by_place[[0, 1, -2, -1]]
         inside = by_place[2:-2]
         if not np.isfinite(edge).any() or not np.isfinite(inside).any():

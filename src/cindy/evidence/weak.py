@@ -120,11 +120,13 @@ class FieldRows:
         names = (*self.field.axes, self.field.time)
         stretch = 1.0
         for _ in range(40):
-            made = [self._axis(k, axis, stretch) for k, axis in enumerate(names)]
-            if np.prod([float(a.rows) for a in made]) <= max(self.share * self.most, 1.0):
+            # Neighbouring test functions overlap by three quarters; where there would be too many rows the
+            # lattice is stretched, along all axes alike.
+            every = [self._axis(k, axis, stretch) for k, axis in enumerate(names)]
+            if np.prod([float(a.rows) for a in every]) <= max(self.share * self.most, 1.0):
                 break
             stretch *= 1.1
-        return made
+        return every
 
     def _axis(self, k: int, axis: str, stretch: float) -> AxisRows:
         form, field = self.form, self.field
@@ -165,6 +167,8 @@ class FieldRows:
             rows[-1] = len(np.unique(self.axes[-1].starts))
         while np.prod(cuts) < blocks:
             each = rows / cuts
+            # The longest side is cut next, so that boxes are as compact as the field allows, and share the
+            # least noise.
             k = int(np.argmax(np.where(cuts < rows, each, 0.0)))
             if cuts[k] >= rows[k]:
                 break
@@ -291,6 +295,7 @@ class FieldRows:
             k = self.field.axes.index(axis)
             x = self.field.coordinate(axis)[:: self.form.steps[k]]
             step = float(np.mean(np.diff(x)))
+            # As wide as half a test function: what varies faster than that the rows do not see either.
             half = int(np.clip(round(0.5 * self.form.widths[k] / step), 3, (len(x) - 1) // 2))
             period = self.field.period(axis)
             weights = _slope_weights(x, half, period)
@@ -323,6 +328,8 @@ class FieldRows:
             for h in noisy[i:]:
                 if not self.share_noise(g, h):
                     continue
+                # E ĝ ĥ = g h + cov, and (g h)^ has the mean g h: the difference is the covariance, without
+                # knowing the true values.
                 both = evaluated[g] * evaluated[h] - unbiased(product((*g, *h), self.field.variables))
                 pairs = {
                     (a, b): tuple(

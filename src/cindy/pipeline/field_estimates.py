@@ -48,6 +48,7 @@ def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) ->
     if len(known) < len(parts) or not (np.diagonal(total) > 0).all():
         return plain
     by_noise = np.sqrt(np.diagonal(total))
+    # Scatter between blocks also holds what equations lack, where noise at samples does not.
     by_blocks = plain.error.ravel()[support]
     share = _unexplained(summary.total.factor, summary.spurious, residual)[support % width]
     error = np.sqrt(by_noise**2 + share * by_blocks**2)
@@ -140,6 +141,7 @@ def _replaced(
     if (apart > allowed + 1e-12 * size).any() or not values.all():
         return None
     free = before > 0
+    # Weighing must pay: otherwise the plain estimate stays, which assumes less.
     if np.sum(np.log(errors[used][free] / before[free])) > 0:
         return None
     if problem.violation(table) > max(problem.violation(plain.coef), 1e-9 * size):
@@ -190,6 +192,7 @@ class _Weighing:
         for _ in range(EFFORT.field_estimates_rounds):
             residual = _residual(coef.reshape(self.start.shape))
             fits = [_Filtered(m, support, residual) for m in self.modes]
+            # Weights depend on the residual, hence on the coefficients: a few rounds of reweighting.
             inner = directions.T @ np.sum([f.gram() for f in fits], axis=0) @ directions
             if not len(inner) or np.linalg.cond(inner) > EFFORT.field_estimates_dependent:
                 return None

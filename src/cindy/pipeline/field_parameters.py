@@ -84,6 +84,8 @@ class FieldSearch(Loop[Placed, Placed]):
         unknown = self.basis.unknowns()
         scores: list[tuple[float, Values]] = []
         failed: DataError | NoModelError | None = None
+        # The criterion has several valleys in a parameter; Gauss-Newton finds the bottom of the one it
+        # starts in.
         for place in product(*(one.grid(_SCANNED.get(len(unknown), 3)) for one in unknown)):
             values = {one.name: float(value) for one, value in zip(unknown, place, strict=True)}
             try:
@@ -110,6 +112,7 @@ class FieldSearch(Loop[Placed, Placed]):
             if new is not None and new.left <= now.left:
                 now, step = new, new.step
             else:
+                # A step that leaves more was too long, the model being linearised.
                 step = 0.5 * step
         return values if now is None else now.values
 
@@ -172,6 +175,7 @@ class _Tangents:
         """(p,) by how much the places of the parameters want to change, inside their ranges."""
         whole = self.problem.physical(self.fit.x).ravel()[self.first] / self.size
         ends = np.array([one.places for one in self.unknown]).T
+        # A linearisation holds nearby only: a factor, or a fifth of the range, at a time.
         far = np.where(
             [one.logarithmic for one in self.unknown],
             EFFORT.field_parameters_furthest,

@@ -232,6 +232,7 @@ def _searched(motion: Motion, options: Options, start: Start, noise: Floats) -> 
     # First values by a user's formula are rough. At much noise and with an exact law no sample is trusted:
     # states come to lie on a solution with all terms before the noise falls to what that solution leaves.
     alone = Search(here, options)
+    # All terms at once: a rough start lies near some solution of the whole library before terms are chosen.
     coef = alone.solve(first_objective(here, drift_of_data(here, held)), here.candidates)
     whole = alone.fit(start_of(here, here.candidates, coef, held), LEVELS[-1:])
     return here, search(here, options, held, known=whole)

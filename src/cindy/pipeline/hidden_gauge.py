@@ -190,6 +190,8 @@ class _Law:
     def zeros_along(self, w: int, along: int) -> Iterator[tuple[int, float]]:
         """(place of a coefficient, where it is zero) along one number."""
         reach = self.reach(w, along)
+        # Chebyshev points: polynomials through them are well conditioned, and the degree is that of the
+        # library in w.
         nodes = reach * np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
         values = [self.changed(w, along, float(node)) for node in nodes]
         if any(one is None for one in values):
@@ -217,6 +219,7 @@ class _Law:
         root = np.einsum("kt,tjr,ji->kir", table, columns, mix).reshape(self.root.shape)
         if np.linalg.norm(root[place]) > _KNOWN * self.reach(w, along) * abs(slope[place]):
             return None
+        # Step 2: the number of the gauge moves with the coefficients, so that the chosen one stays zero.
         root = root - np.outer(slope / slope[place], root[place])
         coef = table @ self.coef @ mix
         coef.ravel()[place] = 0.0

@@ -138,6 +138,7 @@ def _extended(
     for j in range(d):
         if any(pin.equation == motion.variables[j] for pin in start.pins):
             continue
+        # Step 2: what the seen states explain of s' linearly; the rest, over φ, is a first w.
         weights = np.linalg.lstsq(linear, slope[:, j], rcond=1e-10)[0]
         for factor in range(d + 1):
             pin = _gauge(motion, j, factor, name, fixed)
@@ -201,6 +202,7 @@ def _gauge(motion: Motion, j: int, factor: int, name: str, fixed: Mapping[int, f
 
 def _place(motion: Motion, j: int, *factors: int | None) -> int | None:
     """The flat index of a product of states in equation j; None where that is no candidate."""
+    # A term is recognised by its values at random points, however its family writes it.
     points = np.random.default_rng(0).uniform(0.5, 1.5, (16, len(motion.variables)))
     columns = motion.basis.evaluate(points, motion.variables)
     product = np.prod([points[:, k] for k in factors if k is not None], axis=0) * np.ones(16)
@@ -211,6 +213,7 @@ def _place(motion: Motion, j: int, *factors: int | None) -> int | None:
 
 def _divided(values: Floats, factor: Floats) -> Floats:
     """values / factor, interpolated where the factor is near zero; without the outermost hundredths."""
+    # There the quotient is noise over nothing.
     near = np.abs(factor) < _NEAR_ZERO * factor.std()
     if near.all():
         return np.zeros(len(values))

@@ -173,6 +173,8 @@ class Inference:
         best = [_Beside((), 0.0)]
         for group in self.groups():
             options = [(_Fit.of(group, fit), above) for fit, above in self._options(group)]
+            # Step 2: groups of equations are independent, so that criteria add up; only the best
+            # combinations are carried on.
             every = [_Beside((*one.fits, fit), one.above + above) for one in best for fit, above in options]
             best = sorted((one for one in every if one.above <= NEAR), key=lambda one: one.above)
             best = best[: EFFORT.inference_most_near]
@@ -196,6 +198,7 @@ class Inference:
     def _path(self, model: Model) -> Path:
         """Nested models through the chosen one: all sizes near it, fewer far below it."""
         chosen = len(self.support)
+        # Step 4.
         ranking = self.candidates.ranking(self.support, chosen + EFFORT.inference_around)
         near = range(
             max(1, chosen - EFFORT.inference_around), min(len(ranking), chosen + EFFORT.inference_around) + 1
@@ -234,6 +237,7 @@ def _terms(fit: SupportFit) -> bytes:
 
 def _inclusion(models: Sequence[Model], beside: Sequence[_Beside]) -> Floats:
     """(terms, states) weight of the models that have a term, exp(−Δ/2) each."""
+    # Step 3: exp(−ΔC/2) is the probability of a model relative to the best, where prices stand for priors.
     weights = np.exp(-0.5 * np.array([one.above for one in beside]))
     present = np.array([model.coef != 0 for model in models], dtype=np.float64)
     return np.asarray(np.tensordot(weights, present, axes=1) / weights.sum())
@@ -360,6 +364,8 @@ class LastPass(Inference):
             rows = replace(options.rows, matrix=options.rows.matrix[:, best.support])
             fit = refit(Regression(blocks, rows), np.arange(len(best.support)))
             known = classical > 0
+            # Errors by the white rows assume that the noise is as modelled; where blocks scatter more, they
+            # are enlarged, correlations staying as they are.
             size[known] = np.maximum(fit.error[:, 0][known] / classical[known], 1.0)
         covariance = covariance * size[:, None] * size + self._by_averages()
         errors = np.zeros(self.form.unit.size)
@@ -392,6 +398,7 @@ class LastPass(Inference):
         if objective is None:
             return nothing
         window = (np.minimum(motion.memory[states], _LONGEST) ** 2 - 1.0) / 12.0 * motion.step**2
+        # A prior of mean zero on the variance of each window, as rows of their own.
         prior = np.hstack([np.zeros((len(states), count)), np.diag(1.0 / window)])
         design = np.vstack([objective.design, prior])
         size = lengths(design)

@@ -107,6 +107,7 @@ def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding
         except DataError:
             # A band-limited input needs even steps.
             continue
+        # The model at hand is the fit with the hold that was given.
         motion = None if hold == first.hold else request.form.motion(held, request.basis)
         if motion is None:
             continue
@@ -248,6 +249,8 @@ def _followed(motion: Motion, fitted: Fitted, state: int, number: int, turn: int
             seen = np.flatnonzero(~record.missing[s, :, state])
             if len(seen) < 4 * _INPUTS.lags:
                 continue
+            # Reversed in time, the same test asks for inputs of the past: a wrong law shows there as well,
+            # a controller does not.
             e = (record.y[s, seen, state] - x[s, seen, state])[::turn]
             v = _unforeseen(record.u[s, seen, number][::turn])
             e = e - e.mean()
@@ -269,6 +272,7 @@ def _unforeseen(u: Floats) -> Floats:
     past = np.stack([u[_INPUTS.lags - lag : len(u) - lag] for lag in range(1, _INPUTS.lags + 1)], axis=1)
     now, left, usual = u[_INPUTS.lags :], u[_INPUTS.lags :], np.inf
     for _ in range(2):
+        # The first regression finds the jumps, the second does without them.
         kept = np.abs(left) <= _INPUTS.usual * usual
         left = now - past @ np.linalg.lstsq(past[kept], now[kept], rcond=_INPUTS.ridge)[0]
         usual = float(np.median(np.abs(left)))

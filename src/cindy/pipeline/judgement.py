@@ -124,6 +124,7 @@ def _loud(
         # Nor the equations of the drift alone nor their solutions follow paths that are kicked.
         return
     # Noise inside the terms spoils equations at measured states; solutions that follow the data speak louder.
+    # The worst state decides, in both.
     follows = bool(np.min(compared.explained, initial=1.0) > _LOOKS.follows)
     poor = [] if follows else [j for j, value in enumerate(equations) if value < _LOOKS.low]
     drowned = [j for j in poor if noisy[j]]
@@ -177,6 +178,7 @@ def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[Finding]:
     told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
     if told or not steps or not np.any(np.isfinite(model.model_error)):
         return
+    # A random walk of q per unit of time moves by √(q h) in a step; in x'' = F by h more.
     kick = model.model_error * float(np.median(steps)) ** (model.order - 0.5)
     for j in np.flatnonzero(kick > _LOOKS.driven * model.noise):
         yield Finding(

@@ -53,6 +53,7 @@ def some_of(motion: Motion, seed: int) -> Motion:
     )
     if motion.samples <= 1.5 * enough:
         return motion
+    # Evenly spread, from a random place on: the beginnings of runs are often transients.
     share, offset = enough / motion.samples, np.random.default_rng(seed).random()
     records, before, taken = [], 0, 0
     for record in motion.records:
@@ -75,10 +76,12 @@ def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
     result, path = state.path(form)
     best = supports.best(path, most=EFFORT.large_likely)
     kept: Ints = np.flatnonzero(result.x) if best is None else best.support
+    # Constraints may need terms that explain nothing by themselves.
     kept = np.union1d(kept, supports.required)
     if best is not None:
         gain = supports.gains(best)
         kept = np.union1d(kept, np.argsort(-gain)[: max(EFFORT.large_likely - len(kept), 0)])
+    # What equalities connect enters together.
     whole = np.flatnonzero(np.isin(supports.group, supports.group[kept]))
     return replace(motion, candidates=motion.candidates[whole])
 
@@ -136,6 +139,8 @@ class _Fitting:
         for record in motion.records:
             one = motion.part([record])
             fitted = states_under(one, law, self.coef, self.variance, self.error, levels=levels)
+            # A stretch that the law does not follow is taken as measured: it must still count against the
+            # law.
             if not fitted.alive:
                 fitted = replace(fitted, x=(record.y,))
             made += one.objectives(fitted, self.candidates, blocks=self.blocks, apart=1e-4) or ()

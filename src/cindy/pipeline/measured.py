@@ -178,6 +178,7 @@ class AtMeasurements(Loop[Choice, Chosen]):
         support = np.flatnonzero(coef)
         if self.estimator is None or not self.rule.by_price or len(support) < 2:
             return None
+        # A coefficient that a constraint fixes has no error and no price.
         worth = np.full(len(support), np.inf)
         np.divide(coef[support] ** 2, error[support] ** 2, out=worth, where=error[support] > 0)
         if worth.min() > self.rule.price(self.problem.summary.total.rows, coef.size):

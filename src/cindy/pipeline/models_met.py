@@ -134,6 +134,8 @@ class Search(Loop[Fitted, Met]):
         """
         options = self.options
         limit = options.max_iter if options.faithful else min(options.max_iter, EFFORT.models_met_most_steps)
+        # With a radius or a limit on iterations of the user's own, the path is what was asked for and must
+        # not be cut short.
         usual = (
             options.radius is None
             and options.max_iter > EFFORT.models_met_most_steps
@@ -168,6 +170,7 @@ class Search(Loop[Fitted, Met]):
         count = objective.terms
         if not len(rows):
             size = lengths(objective.design)
+            # In units of the columns, so that the cut-off means dependence and not small terms.
             scaled = np.linalg.lstsq(objective.design / size, objective.target[:, 0], rcond=1e-13)[0]
             return np.asarray(scaled / size)
         every = np.arange(count)
@@ -214,6 +217,8 @@ class Search(Loop[Fitted, Met]):
     def priced(self, fitted: Fitted, value: float) -> Met:
         """A model with its criterion: −2 log p and the price of its numbers."""
         law, memory = fitted.law, self.motion.memory
+        # Where noise has a memory, so many samples count as one, and a term must be worth as many times its
+        # price.
         samples_as_one = 1.0 if memory is None else memory[law.support % self.motion.states]
         criterion = value + self.options.cost(law.support, samples_as_one)
         criterion += self.options.price * len(law.unknown)
@@ -271,6 +276,8 @@ class Search(Loop[Fitted, Met]):
 
     def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
         chosen = self.choose(met.fitted)
+        # The support came back. Before the search ends there, a term that only noise tells apart is tried
+        # without.
         if chosen is None or chosen.law.support.tobytes() in seen:
             chosen = self.clearer(met)
         return chosen

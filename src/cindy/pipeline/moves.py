@@ -68,14 +68,16 @@ class Moves:
         atoms = Atoms.of(motion, groups, offered)
         scan = atoms.motion(motion)
         every = scan.law(scan.candidates)
-        k, made = len(law.support), []
+        k, tables = len(law.support), []
         for white in motion.whitened(fitted):
             if white is None:
                 return None
+            # Columns of the parameters, ∂/∂θ of the law at its values: with them in every fit, θ follows to
+            # first order.
             tangents = motion.table(white, law, fitted.coef)[:, k:-1]
-            made.append(np.concatenate([tangents, scan.table(white, every)], axis=1))
-        rows = sum(len(table) for table in made)
-        factor = triangle(np.concatenate(made))
+            tables.append(np.concatenate([tangents, scan.table(white, every)], axis=1))
+        rows = sum(len(table) for table in tables)
+        factor = triangle(np.concatenate(tables))
         return cls(motion, options, groups, met, offered, atoms, scan, factor, rows)
 
     @cached_property
@@ -115,6 +117,8 @@ class Moves:
     def all(self) -> list[Move]:
         """What leads on: the support that all rows ask for; and, where the rows promise a better
         criterion, a group or a term with parameters less, and one more. The most promising first."""
+        # Terms with parameters stay while plain ones are chosen: without them their tangents would mean
+        # nothing.
         forced = self.present & (self.group >= 0)
         every = np.ones(len(self.pairs), dtype=bool)
         made = [self._move(forced, every, self.active)]
@@ -161,6 +165,7 @@ class Moves:
             left = self.factor[:, -1] - q @ (q.T @ self.factor[:, -1])
             beyond = columns - q @ (q.T @ columns)
             size, whole = np.linalg.norm(beyond, axis=0), np.linalg.norm(columns, axis=0)
+            # What is left of a dependent column is rounding.
             new = usable & ~self.present & (size > 1e-5 * np.where(whole > 0, whole, np.inf))
             gain = np.where(new, (beyond.T @ left / np.where(new, size, 1.0)) ** 2, 0.0)
             for best in np.argsort(-gain)[: EFFORT.moves_instead]:
@@ -222,6 +227,8 @@ class Moves:
         fixed = np.concatenate([tangents, len(unknown) + np.flatnonzero(forced)])
         rest = np.flatnonzero(allowed & ~forced)
         order = np.concatenate([fixed, len(unknown) + rest, [self.factor.shape[1] - 1]])
+        # With the fixed columns first, the rows below their triangle are what is left for the others to
+        # explain.
         turned = triangle(self.factor[:, order])
         price = self.options.price * len(fixed)
         if not len(rest):

@@ -89,6 +89,7 @@ class ParametricSearch(Search):
         """
         known = {met.support.tobytes() for met in self.models}
         sources = [self._sources(j) for j in self.motion.sought]
+        # The sum of criteria is no criterion of the mixture, but orders what to try first.
         pairs = sorted(product(*sources), key=lambda mets: sum(met.criterion for met in mets))
         tried = 0
         for mets in pairs:
@@ -115,6 +116,7 @@ class ParametricSearch(Search):
             mine = met.support % self.motion.states == equation
             supports.append(met.support[mine])
             coefs.append(met.fitted.coef[: len(met.support)][mine])
+        # The best comes last, and its values overwrite those of the others.
         for met in sorted(mets, key=lambda met: -met.criterion):
             values.update(met.fitted.law.values_of(met.fitted.coef))
         order = np.argsort(np.concatenate(supports))
@@ -161,6 +163,7 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
         met = state.follow(state.start(begin, start))
         if met is None:
             continue
+        # Several valleys are usual with parameters: the same terms may have two sets of values.
         agreed = any(_same(met, other) for other in reached)
         reached.append(met)
         least = min(other.criterion for other in reached)
@@ -342,6 +345,8 @@ class _First:
         for g in np.unique(self.group[fit.support]):
             if g >= 0:
                 mine = np.flatnonzero(self.group[fit.support] == g)
+                # Several atoms of one group may share the work of one term whose parameter lies between
+                # them; the heaviest is nearest.
                 heaviest = mine[np.argmax(np.abs(fit.x[mine]))]
                 chosen[int(g)] = int(self.value[fit.support[heaviest]])
         pairs, chosen, profile = self._settled(np.unique(self.pairs[fit.support]), chosen)
@@ -377,6 +382,7 @@ class _First:
 
     def _second_valley(self, g: int, best: int, loss: Floats) -> int | None:
         group = self.groups[g]
+        # Local minima of the profile on the grid, the best one aside.
         low = [
             v
             for v in np.argsort(loss)

@@ -196,6 +196,7 @@ class _Joint:
             size[known] = np.maximum(clustered[known] / classical[known], 1.0)
         covariance = covariance * size[:, None] * size
         values = law.values_of(fitted.coef)
+        # Fitted are places, such as logarithms; the delta method gives errors of the values.
         unit = np.concatenate([np.ones(k), [one.slope(values[one.name]) for one in law.unknown]])
         return cls(covariance * unit[:, None] * unit, np.sqrt(np.diagonal(covariance))[k:], factor)
 
@@ -263,6 +264,7 @@ def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[Finding]:
     if joint.places[p] <= limit:
         return []
     error = joint.error
+    # V and K of V S/(K + S) at small S: only their ratio is known.
     correlation = joint.covariance[k + p, :k] / np.maximum(error[k + p] * error[:k], 1e-300)
     partner = int(np.argmax(np.abs(correlation)))
     value = law.values_of(best.fitted.coef)[one.name]

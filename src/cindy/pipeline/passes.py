@@ -95,6 +95,7 @@ def search(
         first = known.fitted
         state.met[state.key(first)] = state.priced(known.fitted, known.deviance)
     quiet = motion.quiet(variance)
+    # Step 1, a generator: later starts are only made if earlier ones do not agree.
     starts = _starts(state, variance, noisy=not quiet)
     if quiet and first is None and options.likely is None and motion.memory is None:
         begin = next(starts, None)
@@ -131,6 +132,7 @@ def _reached(
         met = state.follow(start, near=start is first)
         if met is None:
             continue
+        # Two ways to one model from different starts: a local minimum of one is seldom that of the other.
         agreed = any(np.array_equal(met.support, other.support) for other in reached)
         # At little noise the first pass is as good as any: a model that it and the last agree on is the one.
         # And so is a model that was found before and comes back as the data are weighed anew, or that is
@@ -284,6 +286,8 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
         bound = state.bound_to(form, result)
         settled = None if noisy or bound else supports.settle(best)
         apart = None if bound else _first_choice(state, supports, path)
+        # Supports of other sizes than the best of the path: where noise hides terms, the best at measured
+        # states is too small or too large.
         sizes = [share * len(best.support) for share in EFFORT.passes_shares] + [
             2.0 * motion.states,
             3.0 * motion.states,
@@ -313,6 +317,7 @@ def _equations(state: Search, supports: Supports) -> Iterator[tuple[Ints, Suppor
     rows = supports.rows // len(motion.sought)
     for j in motion.sought:
         columns = np.flatnonzero(state.columns % motion.states == j)
+        # The triangle of one equation alone; its target in the same directions.
         directions, triangle = np.linalg.qr(supports.design[:, columns])
         alone = replace(
             supports,

@@ -118,6 +118,8 @@ def groups_of(motion: Motion) -> tuple[Group, ...]:
     groups = []
     while left:
         names = {next(iter(left))}
+        # Parameters that share a term cannot be scanned apart; the group grows until no term links it to
+        # another.
         while more := {n for held in inside if held & names for n in held} - names:
             names |= more
         unknown = tuple(left.pop(name) for name in list(left) if name in names)
@@ -168,6 +170,8 @@ def _axis(motion: Motion, unknown: tuple[Parameter, ...], which: int, places: In
         return known[place]
 
     while len(line) < EFFORT.scan_most:
+        # Neighbouring values are close enough where the columns they make are almost parallel, whatever the
+        # scale of the parameter is.
         alike = [
             min((abs(float(a @ b)) for a, b in zip(shape(u), shape(v), strict=False)), default=1.0)
             for u, v in pairwise(line)
@@ -212,6 +216,7 @@ def _trouble(motion: Motion, places: Ints, values: Values, points: Floats) -> st
                 for below in _denominators(factor.expression):
                     value = np.broadcast_to(below.evaluate(columns), len(points))
                     less = value <= 0
+                    # A denominator of both signs has a zero between samples, even where no sample meets it.
                     if less.any() and not less.all():
                         rarer = less if less.mean() < 0.5 else ~less
                         return _at_sample(term_name(every[i]), "has a pole", columns, rarer)

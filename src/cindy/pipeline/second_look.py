@@ -144,6 +144,7 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     white = all(one.white for one in sensor_memory(motion, fitted))
     if white and not inexact.any():
         return look
+    # κ and the law depend on each other: the search is repeated until κ no longer grows.
     memory = np.ones(motion.states)
     other: Found | None = None
     for _ in range(_ROUNDS):
@@ -153,12 +154,14 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
         if other is None or not len(other.best.support):
             return look
         times = np.array([one.time for one in sensor_memory(here, other.best.fitted)])
+        # Never shorter than before: the price would oscillate between two laws.
         longer = np.maximum(memory, np.where(motion.measured, times, times[motion.measured].max()))
         if (longer <= _LONGER * memory).all():
             break
         memory = longer
     assert other is not None
     prices = found.options
+    # Both readings at the same price of a term, so that only the likelihoods differ.
     likelier = whole_criterion(here, other.best, prices) < whole_criterion(motion, found.best, prices)
     left = (np.sqrt(other.best.fitted.variance) / motion.spread)[motion.measured]
     if not (likelier or (not white and np.all(left < _FOLLOWED))):
@@ -199,6 +202,7 @@ def _beyond_doubt(options: Options, motion: Motion) -> Options:
     In units of χ² with rows that repeat each other counted once, an equation has rows / κ of them.
     """
     assert motion.memory is not None
+    # The χ² of a term that explains this share of what its equation leaves.
     effect = _SHARE * motion.rows / motion.states / motion.memory
     price = np.clip(effect, options.price, (np.sqrt(options.price) + _BEYOND) ** 2)
     more = np.tile(price - options.price, len(motion.basis.names(motion.variables)))

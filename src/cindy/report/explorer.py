@@ -139,6 +139,8 @@ def _blocks(model: Model, found: Diagnostics) -> list[tuple[Ints, Floats]]:
         own = rows.equation(j, model.coef)
         left = own.target - own.design @ model.coef[own.terms, j]
         free = max(own.rows - int(np.count_nonzero(model.coef[:, j])), 1)
+        # In units of the residual of the model: the page then compares models by χ² without knowing the
+        # data.
         noise = float(np.linalg.norm(left)) / np.sqrt(free) or 1.0
         blocks.append((own.terms * count + j, np.column_stack([own.design, own.target]) / noise))
     return blocks
@@ -151,6 +153,7 @@ def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
         design, target = matrix[:, :-1], matrix[:, -1]
         left = target - design @ flat[columns]
         length = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
+        # A first guess of what each term would explain, without refitting the others.
         gain[columns] = np.square(design.T @ left / length)
     known = gain >= 0
     # Models come first, in the order of a list that is cut off where the page is full.
@@ -163,6 +166,8 @@ def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
 def _packed(columns: Ints, matrix: Floats, number: dict[int, int]) -> dict[str, Any]:
     """The triangle of the columns on offer and the target, row by row, as base64 of float64."""
     here = [k for k, place in enumerate(columns) if int(place) in number]
+    # The triangle is all that least squares on any of these columns needs; the browser solves it in
+    # milliseconds.
     factor = np.linalg.qr(matrix[:, [*here, matrix.shape[1] - 1]], mode="r")
     upper = np.concatenate([row[k:] for k, row in enumerate(factor)])
     return {
@@ -207,6 +212,7 @@ def _root(model: Model) -> list[list[float | None]] | None:
     """A root of the covariance of coefficients and then parameters; None where it is unknown."""
     if model.covariance is None or not np.isfinite(model.covariance).all():
         return None
+    # Not Cholesky's factor, which fails where a constraint makes the covariance singular.
     values, vectors = np.linalg.eigh(model.covariance)
     return [plain(row, 8) for row in vectors * np.sqrt(np.maximum(values, 0.0))]
 

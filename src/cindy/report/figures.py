@@ -109,6 +109,7 @@ class _Band:
     @classmethod
     def of(cls, model: Model, one: Solution) -> _Band:
         low, high = band(model, one)
+        # The first sample is where the paths begin, and lies in the band by construction.
         y = one.measured.x[1:]
         seen = np.isfinite(y) & np.isfinite(low[1:])
         return cls(one.measured.t, low, high, ((low[1:] <= y) & (y <= high[1:]))[seen])
@@ -140,6 +141,7 @@ def density_series(model: Model, data: Sequence[Trajectory]) -> list[dict[str, A
 def _series(model: Model, one: Trajectory, solved: Sequence[Solution], number: int) -> dict[str, Any]:
     lines = [(curve.t, curve.x) for curve in (drawn(model, solution) for solution in solved)]
     start = solved[0].start if solved else np.nan_to_num(one.x[0])
+    # A null between two solutions, so that no line is drawn from the end of one to the start of the next.
     gap = np.full((1, one.dimension), np.nan)
     t = np.concatenate([np.append(s, np.nan) for s, _ in lines]) if lines else np.zeros(0)
     x = np.vstack([np.vstack([rows, gap]) for _, rows in lines]) if lines else gap[:0]
@@ -165,6 +167,8 @@ def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]
         value, error = model.coef[rows, j], 1.96 * model.coef_error[rows, j]
         own = diagnostics.rows.equation(j, model.coef)
         size = dict(zip(own.terms.tolist(), np.linalg.norm(own.design, axis=0), strict=True))
+        # Coefficients have units and differ by orders of magnitude; shares of the right-hand side can be
+        # compared.
         weight = np.array([size[i] for i in rows.tolist()]) / (np.linalg.norm(own.target) or 1.0)
         found.append(
             {
@@ -184,6 +188,7 @@ def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
     """The models that were compared, each as [term, sign, number] by equation; None without any."""
     if not len(model.path):
         return None
+    # Fewer models where they are large, so that the page stays small.
     usual = int(np.mean([one.size for one in model.path])) or 1
     most = min(_MOST.most_models, max(_MOST.most_summands // usual, 6))
     kept = thinned(len(model.path), most, keep=model.path.chosen)

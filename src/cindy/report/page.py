@@ -222,6 +222,7 @@ def _highlights(
         )
     spread = _spread(data)
     if np.all(np.isfinite(found.noise)):
+        # The median over the states: one that hardly moves would make the mean huge.
         share = float(np.median(found.noise / np.where(spread > 0, spread, np.inf)))
         yield percent(share), "noise", "of the spread of a state, typically"
     if np.any(np.isfinite(model.inclusion)) and model.size:
@@ -368,6 +369,7 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
             "coefficients within the radius, for all candidate terms at once, could explain at most "
             f"{power(model.gap)} more."
         )
+        # A reader compares the two numbers, and would take this for a contradiction.
         if model.gap >= loss:
             yield (
                 "That is no less than what the equations leave unexplained, because only few terms were kept "

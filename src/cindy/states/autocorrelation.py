@@ -102,6 +102,7 @@ def _by_levinson(stretches: list[Floats]) -> float:
     correlation = np.array(lags) / lags[0]
     left, filter_, best = 1.0, np.zeros(0), 0.0
     for order in range(1, most + 1):
+        # Levinson and Durbin: the next reflection coefficient from the last filter, in O(order) operations.
         reflection = (correlation[order] - filter_ @ correlation[order - 1 : 0 : -1]) / left
         filter_ = np.append(filter_ - reflection * filter_[::-1], reflection)
         left *= max(1.0 - reflection**2, 1e-12)
@@ -143,7 +144,10 @@ def memory(stretches: list[Floats]) -> Memory:
         return Memory(1.0, 1, rows)
     correlation = np.zeros(longest)
     for one in stretches:
+        # All lags at once; twice the length, so that the ends do not wrap round.
         correlation += np.fft.irfft(np.abs(np.fft.rfft(one, 2 * longest)) ** 2)[:longest]
+    # Sums of neighbouring lags are positive for a reversible chain; the first that is not marks where noise
+    # begins.
     pairs = (correlation / size)[: longest // 2 * 2].reshape(-1, 2).sum(axis=1)
     negative = np.flatnonzero(pairs <= 0)
     count = int(negative[0]) if len(negative) else len(pairs)

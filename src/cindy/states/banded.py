@@ -48,6 +48,8 @@ class Factor:
         flat = self.band.ravel(order="K")
         item = flat.itemsize
         along = (wide * height * item, item, wide * item)
+        # Below the diagonal blocks L has upper triangles; what else the view shows are numbers of other
+        # columns.
         upper = np.tri(wide, dtype=bool).T
         at_once = max(_CACHED // wide**2, 1)
         for first in range(0, count, at_once):

@@ -93,6 +93,7 @@ def estimated_slopes(linear: Linearised, factors: Sequence[Factor], variance: Fl
             pulled -= (back[0, :, None, :] @ linear.jacobian[k])[:, 0]
             change = -record.spread[k] * variance * pulled
             change[grid.order :] += ahead[..., p]
+            # E[(A z)_m z_mᵀ] = A_mm, since the signs of different samples are independent.
             total[k] += change[:, :, None] * sign[:, None, :]
     return 2.0 * total / _PROBES
 
@@ -278,6 +279,7 @@ class _Blocks:
         count = -(-self.size // self.wide)
         made = np.zeros((len(entries), count, self.wide, 3 * self.wide))
         made[:, self.block, self.row, self.column] = entries
+        # An identity beyond the last row keeps the last block invertible and changes nothing else.
         padding = np.arange(self.size, count * self.wide) % self.wide
         made[:, -1, padding, self.wide + padding] = 1.0
         return made

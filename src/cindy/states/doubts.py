@@ -74,6 +74,7 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
             continue
         tried = np.concatenate([[0.0], _GROWTH / max(float(np.mean(size)), 1e-300)])
         shapes = 1.0 + tried[:, None] * size
+        # −2 log p of normal noise of variance σ² shape, with σ² profiled out.
         value = np.sum(np.log(shapes), axis=1) + len(size) * np.log(np.mean(noise / shapes, axis=1))
         if value[0] - value.min() > _DOUBT.clearly:
             best = int(np.argmin(value))
@@ -101,6 +102,7 @@ def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
     if len(known) < 2:
         return None
     logs = np.array([abs(np.log(factor[k])) for k in known])
+    # The logarithm of a variance from n samples has the error √(2/n): short runs differ by chance.
     limits = np.array([max(np.log(_DOUBT.unequal), 5.0 * np.sqrt(2.0 / sizes[k])) for k in known])
     if not (logs > limits).any():
         return None

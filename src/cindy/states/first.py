@@ -1,4 +1,14 @@
-"""The first pass: rows at measured states, one equation at a time."""
+"""The first pass: rows at measured states, one equation at a time, and the walk that explains nothing.
+
+With x̂ = y and J = 0 the rows are D y = W ψ(y) Ξ + D e + drift, and equations do not know of each other:
+
+1. `drift`, a multiple of the noise's variance a step, stands for noise inside the terms and for what is
+   missing.
+2. S = σ² (D Dᵀ + drift) is banded with `order` diagonals; rows are whitened by its Cholesky factor.
+3. The triangles of all equations, each in units of what the whole dictionary leaves, make one objective.
+
+The empty model is a random walk in noise: the likelihood of its drift is what every law must beat.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +60,7 @@ def first_objective(motion: Motion, drift: Floats) -> LeastSquares:
             white = _white(one, k, float(drift[j]), unit, [values[..., terms], left[..., j : j + 1]])
             rows += len(white)
             factor = triangle(np.concatenate([factor, white]))
+        # In units of the residual of all candidates together, so that equations count alike.
         unexplained = float(np.linalg.norm(factor[len(places) :, -1]))
         size = unexplained / np.sqrt(max(rows - len(places), 1))
         whole = float(np.linalg.norm(factor[:, -1])) / np.sqrt(rows)
@@ -71,6 +82,7 @@ def drift_of_data(motion: Motion, variance: Floats) -> Floats:
         steps = np.diff(record.y, axis=1)
         squares += np.sum(steps**2, axis=(0, 1))
         count += steps.shape[0] * steps.shape[1]
+    # The mean square of a step is that of the motion and twice the variance of the noise.
     changed = np.maximum(squares / count - 2.0 * variance, 0.0)
     return np.asarray(np.clip(changed / motion.spread**2, 1e-5, 1.0))
 
@@ -108,6 +120,7 @@ def _walks(motion: Motion) -> tuple[Floats, Floats]:
                 left = one.grid.differences(record.y[..., k : k + 1])
                 white, log = _white_and_log(one, k, float(drift), unit, left)
                 squares, logs, rows = squares + float(np.sum(white**2)), logs + log, rows + len(white)
+            # −2 log p with the variance profiled out.
             value = rows * (1.0 + np.log(max(squares / rows, 1e-300))) + logs
             if value < least[j]:
                 least[j], best[j] = value, drift

@@ -78,6 +78,8 @@ def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[
     now = start
     # Kicks that are known to be there need not be taken away first.
     for level in levels if motion.forcing is None else ():
+        # A large model error first: rows then hold whatever the states are, and the problem is nearly
+        # convex. Each level starts at the states of the one before.
         now = replace(now, error=motion.errors(level, now.variance))
         for _ in range(_STEPS.most):
             now = _step(motion, now, solve, _shared)
@@ -174,6 +176,7 @@ def _step(
             return replace(now, alive=False)
         table = motion.table(white, now.law)
         rows += len(table)
+        # Record by record, so that the rows of long data are never in memory together.
         factor = quick_triangle(np.concatenate([factor, table]))
         if motion.held:
             kept.append((white, table))
@@ -227,6 +230,7 @@ def _moved(
     curved = update is _separate
     for (white, table), x in zip(parts, now.x, strict=True):
         record = white.linear.record
+        # z = S⁻¹ r, and the noise that is most likely under the law is ê = Σ Bᵀ z.
         z = white.solved(table[:, -1] - table[:, :-1] @ coef)
         back = white.linear.noise_of(z)
         new = record.y - record.spread * now.variance * back
@@ -236,6 +240,8 @@ def _moved(
         if motion.forcing is not None:
             trace += _traces(white)
         else:
+            # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v; one or two vectors do,
+            # since rows are many.
             trace += _probed(white, now, len(table), _STEPS.probes if curved else 1)
         if curved:
             curvature += _information(white, now, z, back)
@@ -311,11 +317,14 @@ def _information(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Float
 def _shared(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     """Noise by likelihood, the model error in its fixed proportion; settled where no less is asked for."""
     d = motion.states
+    # At the maximum of the likelihood the quadratic form equals the trace; their ratio is the step of a
+    # fixed-point iteration in the variance, which cannot become negative.
     ratio = (pull.quadratic[:d] + pull.quadratic[d:]) / np.maximum(pull.trace[:d] + pull.trace[d:], 1e-300)
     factor = np.where(motion.measured, np.clip(ratio, 0.1, 100.0), 1.0)
     variance = np.maximum(now.variance * factor, motion.floor)
     noise, kicks = np.split(pull.quadratic / np.maximum(pull.trace, 1e-300), 2)
     by_chance = 1 + _STEPS.by_chance / np.sqrt(motion.rows)
+    # The likelihood wants more model error than this level has: a lower level would only be undone.
     enough = bool(np.any((kicks > by_chance * noise) & motion.measured & ~motion.known))
     error = now.error * (motion.errors(1.0, variance) / motion.errors(1.0, now.variance))
     return replace(now, variance=variance, error=error, settled=enough)
@@ -340,6 +349,7 @@ def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     small = np.concatenate([np.zeros(d, bool), now.error * motion.step < _STEPS.negligible * now.variance])
     free &= ((variances > 1.01 * least) & ~small) | (gradient < 0)
     step = np.zeros(2 * d)
+    # A variance that the data say nothing about has no curvature.
     curvature = pull.curvature + 1e-9 * np.eye(2 * d) * pull.curvature.max()
     if free.any():
         step[free] = np.linalg.solve(curvature[np.ix_(free, free)], -gradient[free])
@@ -352,6 +362,7 @@ def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
         within = np.linalg.solve(curvature[np.ix_(rest, rest)], -pulled)
         step[rest] = np.clip(within, -_STEPS.furthest, _STEPS.furthest)
     step = np.where(small & (step < 0), 0.0, step)
+    # What −2 log p would fall by, to second order.
     worth = float(-gradient @ step) / 2
     enough = _STEPS.worth if motion.forcing is None else _STEPS.worth / 20.0
     settled = worth < enough or not np.any(np.abs(step) > 0.01)

@@ -1,4 +1,15 @@
-"""Grid: differences of samples, and the integrals that they must equal, on one set of times."""
+"""Grid: differences of samples, and the integrals that they must equal, on one set of times.
+
+    x(t_{k+1}) − x(t_k) = ∫ F dt,      and for second order, with a hat over two steps,
+    (x₂ − x₁)/h₁ − (x₁ − x₀)/h₀ = ∫ hat(t) F dt / mean step
+
+1. F is taken for the polynomial through the nine samples around a row, in Legendre polynomials.
+2. Its integral against the kernel follows from Gauss-Legendre quadrature, exact for these degrees.
+3. Where a grid is so uneven that the weights would magnify noise, the degree is lowered row by row.
+
+A row is a few weights at neighbouring samples, so that products with grids take time linear in the samples,
+and covariances of rows are banded.
+"""
 
 from __future__ import annotations
 
@@ -111,6 +122,8 @@ class Grid:
         The products are (reach + 1, used), where `used` are those of the 4 · width places, kind by kind and
         sample by sample, at which any are not zero. No rows are alike on an uneven grid.
         """
+        # On an even grid all rows but those at the ends are one row, shifted: one product of matrices
+        # serves all of them.
         same = (np.diff(self.start) == 1) & (np.abs(np.diff(self.integral, axis=0)).max(axis=1) == 0.0)
         edges = np.concatenate([[0], np.flatnonzero(~same) + 1, [self.rows]])
         longest = int(np.argmax(np.diff(edges)))
@@ -137,6 +150,7 @@ class Grid:
             at = slice(begin, min(begin + _NODES_OF.in_step, rows.stop))
             first = int(self.start[begin])
             for c in range(len(band)):
+                # A view in which row k begins one sample after row k − 1, without a copy.
                 seen = some[:, c, first : first + at.stop - at.start + self.width - 1]
                 sums = weights @ _shifted(seen, self.width, used)
                 if sparse:
@@ -261,6 +275,7 @@ def _enter(band: Floats, blocks: Floats) -> None:
 def grid_of(t: Floats, order: int = 1) -> Grid:
     """The grid of these times; equal grids, up to a shift in time, are made once."""
     steps = np.diff(t)
+    # Equal up to the rounding of the times themselves, which large offsets such as dates make coarse.
     even = np.ptp(steps) <= 1e-9 * steps.max(initial=0.0) + 8 * np.finfo(float).eps * np.abs(t).max()
     if even:
         return _uniform(len(t), float(f"{(t[-1] - t[0]) / (len(t) - 1):.12e}"), order)
@@ -321,6 +336,7 @@ def _integrals(t: Floats, order: int) -> Floats:
     weights = _of_degree(t, start, width, width - 1, order)
     span = t[order:] - t[:-order]
     for degree in (6, 4, 2, 1):
+        # Step 3: weights of both signs that are large beside the step would turn noise into motion.
         wild = np.flatnonzero(np.abs(weights).sum(axis=1) > _NODES_OF.swell * span / order)
         if degree >= width - 1 or not len(wild):
             continue
@@ -342,8 +358,11 @@ def _of_degree(
         at = (a + b)[:, None] / 2 + (b - a)[:, None] / 2 * nodes
         kernel = np.ones_like(at)
         if order == 2:
+            # The hat rises over the first step and falls over the second.
             kernel = (1 + nodes if part == 0 else 1 - nodes) / 2 * kernel
         values = legendre.legvander((at - centre[:, None]) / half[:, None], degree)
         wanted += np.einsum("kg,kgp->kp", gauss * kernel * (b - a)[:, None] / 2, values)
+    # Weights that give the integral of the interpolating, or least-squares, polynomial: QR, since normal
+    # equations would square the condition.
     q, r = np.linalg.qr(basis)
     return np.asarray((q @ np.linalg.solve(r.transpose(0, 2, 1), wanted[:, :, None]))[:, :, 0])

@@ -1,11 +1,10 @@
-"""The likelihood of measurements under a law, and whether the motion tells the terms of a law apart.
+"""The likelihood of the measurements under a law whose states are fitted.
 
     −2 log p = rᵀ S⁻¹ r + log det S − 2 log |det B₂|,     B₂ = ∂ rows / ∂ y
 
-up to a constant of the data, with the residual r of the rows and their covariance S, both from the fit.
-
-Resolution (`blurred_terms`): on a closed orbit x² + v²/4 is constant, so that v (x² + v²/4) is v but for the
-errors of the fitted states, and a law that holds both fits those errors.
+up to a constant of the data, with the residual r of the rows and their covariance S. Both come from the fit;
+the determinants from banded LU and Cholesky factors. `quadrature_error` and `stiffness` tell whether the
+samples resolve the motion.
 """
 
 from __future__ import annotations
@@ -66,6 +65,8 @@ def quadrature_error(motion: Motion, fitted: Fitted) -> float:
             return np.inf
         record, x = white.linear.record, white.linear.x
         grid = record.grid
+        # The same integrals by polynomials of degree 8, 6 and 4: how fast they converge says how far the
+        # best is from the truth.
         better, worse = (
             record.integrated(x, force, high - low)
             for high, low in pairwise((grid.integral, grid.coarser(6), grid.coarser(4)))

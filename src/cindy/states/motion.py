@@ -1,4 +1,18 @@
-"""Motion: measurements, the terms that may move them, and the rows that say so."""
+"""Motion: measurements, the terms that may move them, and the white rows that say so.
+
+Measurements y = x + e with noise e of variance σ², and a law x' = ψ(x) Ξ with an unexplained rest of
+variance q per unit of time, give on a grid of differences D and integrals W the rows
+
+    D y − W J (y − x̂) = W ψ(x̂) Ξ + B e + ε,     B = D − W J,   cov = S = B Σ Bᵀ + K,   S = L Lᵀ,
+
+linearised around the current states x̂ with the Jacobian J. Least squares on L⁻¹ of these rows is
+Gauss-Newton for the likelihood with the states profiled out (`fitting`). S is banded, so that all of it is
+linear in the samples.
+
+1. `whitened` linearises each record around fitted states and factorises S.
+2. `table` gives the white rows of any terms, `objectives` their triangles in blocks.
+3. Where motion is kicked, the gradient of the determinants moves the targets (`determinants`, `shifted`).
+"""
 
 from __future__ import annotations
 
@@ -231,6 +245,8 @@ class Motion:
         A hidden state has rough first values, and keeps the model error that lets them go.
         """
         if self.memory is not None:
+            # In units of the quietest state, so that the allowance is the same share of every state's
+            # spread.
             least = self.spread**2 * np.min((variance / self.spread**2)[self.measured])
             variance = np.where(self.measured, least, variance)
         return np.asarray(np.where(self.known, min(level, _KNOWN), level) * variance / self.step)
@@ -281,6 +297,8 @@ class Motion:
         if not self.held:
             return self._whitened(fitted)
         recent = self._recent
+        # The search asks for the same rows several times in a row, for coefficients, errors and the
+        # criterion.
         if recent.fitted is not fitted:
             recent.whitened, recent.fitted = tuple(self._whitened(fitted)), fitted
         return iter(recent.whitened)
@@ -352,6 +370,7 @@ class Motion:
         nothing. At little noise that says so long before the determinants are worked out.
         """
         kicks, noise = fitted.error * self.step, self.noise_beside_kicks(fitted)
+        # A cheap bound first: the determinants cost as much as several steps of the fit.
         moves = np.sqrt(self.rows) * kicks / (np.sqrt(2.0 * noise + kicks) * self.spread)
         large = (kicks > _KICKED * noise) & (moves > 0.1 * _MOVES)
         return np.asarray(large & ~self.known)
@@ -384,7 +403,7 @@ class Motion:
         """
         law = self.law(columns)
         length = max(self.rows // blocks, 1)
-        made: list[LeastSquares] = []
+        triangles: list[LeastSquares] = []
         for white in self.whitened(fitted):
             if white is None:
                 return None
@@ -395,11 +414,11 @@ class Motion:
             parts = [p for run in runs for p in np.array_split(run, max(round(len(run) / length), 1))]
             for part in parts:
                 factor = triangle(part) if apart is None else quick_triangle(part, apart)
-                made.append(LeastSquares(factor, len(columns), len(part)))
+                triangles.append(LeastSquares(factor, len(columns), len(part)))
         if not self.kicked(fitted).any():
-            return tuple(made)
+            return tuple(triangles)
         gradient = self.determinants(fitted, law)
-        return None if gradient is None else tuple(shifted(made, gradient))
+        return None if gradient is None else tuple(shifted(triangles, gradient))
 
 
 def shifted(blocks: Sequence[LeastSquares], gradient: Floats) -> list[LeastSquares]:
@@ -411,17 +430,18 @@ def shifted(blocks: Sequence[LeastSquares], gradient: Floats) -> list[LeastSquar
     design = np.concatenate([block.design for block in blocks])
     size = lengths(design)
     _, s, directions = np.linalg.svd(triangle(design / size), full_matrices=False)
+    # Along directions that the rows do not determine nothing is moved.
     s = np.where(s > _DEPENDENT * s.max(initial=0.0), s, np.inf)
     delta = directions.T @ (directions @ (gradient / size) / s**2) / size / 2.0
     moves = [block.design @ delta for block in blocks]
     if np.sqrt(sum(float(move @ move) for move in moves)) < _MOVES:
         return list(blocks)
-    made = []
+    moved_blocks = []
     for block, move in zip(blocks, moves, strict=True):
         factor = block.factor.copy()
         factor[:, -1] -= move
-        made.append(LeastSquares(factor, block.terms, block.rows))
-    return made
+        moved_blocks.append(LeastSquares(factor, block.terms, block.rows))
+    return moved_blocks
 
 
 def _flat(values: Floats) -> Floats:
