@@ -13,9 +13,9 @@ from cindy.states.first import (
     start_of_nothing,
 )
 from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_under
-from cindy.states.forcing import Forcing
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness
+from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.preparation import instants_for, records_of
 from cindy.states.record import Record

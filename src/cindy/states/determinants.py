@@ -35,9 +35,8 @@ from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from cindy._arrays import Floats
-from cindy.states.banded import Factor
 from cindy.states.grid import Grid
-from cindy.states.linearised import Linearised
+from cindy.states.linearised import Factor, Linearised
 
 __all__ = [
     "determinant_slopes",

@@ -36,7 +36,7 @@ from cindy.errors import DataError, require
 from cindy.states.autocorrelation import noise_memory
 from cindy.states.determinants import inverse_at_steps
 from cindy.states.fitting import FEW_ROWS
-from cindy.states.forcing import MONOMIALS, Forcing
+from cindy.states.linearised import MONOMIALS, Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.record import Record
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from cindy._arrays import Floats
 from cindy.least_squares import LeastSquares, triangle
-from cindy.states.banded import factored
 from cindy.states.grid import grid_of
+from cindy.states.linearised import factored
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import Record
 

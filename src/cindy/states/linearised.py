@@ -1,18 +1,237 @@
-"""Linearised: the equations of motion around given states, as rows with a banded covariance."""
+"""Rows around given states: linearised equations of motion, the kicks that reach them, and banded factors.
+
+Factor: the Cholesky factor of a banded covariance, in time linear in its rows.
+
+Forcing: how random kicks, which act all the time, reach rows that look at samples.
+
+A law with kicks reads dx = F(x) dt + G dW. Its rows D x = W F(x) + ε leave the kick of their own step, and
+what the quadrature W makes of kicks: F follows a kick at once, and no polynomial through the samples knows
+when in the step it came. To first order in J h, with the increment w_j of step j and its first moment η_j,
+
+    ε_k = w_k + Σ_j C_kj J_j w_j − J_k η_k,   w_j ~ N(0, Q_j h),   η_j = ∫ (s − middle) dW ~ N(0, Q_j h³/12),
+
+w and η independent. So the covariance of ε is K = A (Q h) Aᵀ + J (Q h³/12) Jᵀ with A = I + C J. It is
+positive definite where a kicked state drives another that is not kicked itself, as a velocity drives a
+position. With q h alone the rows of such a position would have no covariance, and what the velocity does
+between samples is taken for noise. Q_j has the variances q_i(x_j) = error_i Σ_t shape_ti φ_t(x_j) and one
+matrix of correlations.
+
+Linearised: the equations of motion around given states, as rows with a banded covariance.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from scipy.linalg import blas, lapack
 
 from cindy._arrays import Floats
-from cindy.states.banded import Factor, factored
-from cindy.states.forcing import Forced
+from cindy.basis import Polynomial
+from cindy.states.grid import Grid
 from cindy.states.record import Record
 
-__all__ = ["Linearised"]
+__all__ = ["MONOMIALS", "Factor", "Forced", "Forcing", "Linearised", "factored"]
+
+_FEW = 900
+"""Columns times width of the band up to which one banded solve is faster than a loop over blocks. Timed for
+widths of 1 to 39 and 9 to 281 columns the two cross at 350 to 520, and the blocks must be made first."""
+_CACHED = 60_000
+"""Numbers of the blocks that are copied at once: half a megabyte stays in a cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """L of S = L Lᵀ, banded.
+
+    band: (kd + 1, size), column by column: band[i, j] = L[i + j, j]
+    """
+
+    band: Floats
+
+    @property
+    def log_det(self) -> float:
+        """log det S."""
+        return 2.0 * float(np.sum(np.log(self.band[0])))
+
+    def _blocks(self) -> Iterator[tuple[Floats, Floats]]:
+        """The diagonal blocks of L and those below them, (width, width) each: L is block bidiagonal.
+
+        Element (r, c) of L lies at c · height + (r − c) in memory: a block is a dense matrix of leading
+        dimension height − 1 whose other triangle holds other columns' numbers. Blocks are copied a cache's
+        worth at a time: all at once would take as much memory as the band, many times per step.
+        """
+        height, size = self.band.shape
+        wide = max(height - 1, 1)
+        count = -(-size // wide)
+        flat = self.band.ravel(order="K")
+        item = flat.itemsize
+        along = (wide * height * item, item, wide * item)
+        # Below the diagonal blocks L has upper triangles; what else the view shows are numbers of other
+        # columns.
+        upper = np.tri(wide, dtype=bool).T
+        at_once = max(_CACHED // wide**2, 1)
+        for first in range(0, count, at_once):
+            some = min(at_once, count - first)
+            begin, needed = first * wide * height, some * wide * height + wide
+            run = flat[begin : begin + needed]
+            if len(run) < needed:
+                # What is beyond the last row is never looked at.
+                run = np.concatenate([run, np.zeros(needed - len(run))])
+            square = (some, wide, wide)
+            diagonal = np.ascontiguousarray(as_strided(run, square, along, writeable=False))
+            yield from zip(
+                diagonal,
+                np.where(upper, as_strided(run[wide:], square, along, writeable=False), 0.0),
+                strict=True,
+            )
+
+    def blocks(self) -> tuple[Floats, Floats]:
+        """(count, width, width) each: the diagonal blocks of L, and those below them; ones beyond its end."""
+        diagonal, below = (np.stack(parts) for parts in zip(*self._blocks(), strict=True))
+        size, wide = self.band.shape[1], diagonal.shape[1]
+        beyond = np.arange(size - (len(diagonal) - 1) * wide, wide)
+        # The band goes on below the last row, and what it holds there means nothing.
+        below[-2:-1, beyond] = 0.0
+        below[-1] = 0.0
+        diagonal[-1, beyond] = 0.0
+        diagonal[-1, beyond, beyond] = 1.0
+        return np.tril(diagonal), below
+
+    def whiten(self, values: Floats) -> Floats:
+        """L⁻¹ values, (size, columns) row by row in memory, written over them."""
+        wide = max(self.band.shape[0] - 1, 1)
+        if values.shape[1] * (self.band.shape[0] - 1) <= _FEW:
+            values[...] = _banded_solve(self.band, values, transposed=False)
+            return values
+        assert values.flags.c_contiguous
+        before, below = values[:0], np.zeros((wide, 0))
+        for k, (diagonal, next_below) in enumerate(self._blocks()):
+            part = values[k * wide : (k + 1) * wide]
+            rows = len(part)
+            if k:
+                part -= below[:rows] @ before
+            # Xᵀ Lᵀ = Bᵀ: row-major blocks are column-major transposes, solved where they are.
+            blas.dtrsm(1.0, diagonal[:rows, :rows].T, part.T, side=1, lower=0, overwrite_b=1)
+            before, below = part, next_below
+        return values
+
+    def whiten_back(self, values: Floats) -> Floats:
+        """L⁻ᵀ values, (size, columns)."""
+        return _banded_solve(self.band, values, transposed=True)
+
+
+def factored(band: Floats) -> Factor | None:
+    """The factor of a symmetric matrix in lower band storage, overwritten; None where it is not positive."""
+    made, info = lapack.dpbtrf(band, lower=1, overwrite_ab=1)
+    return None if info else Factor(made)
+
+
+def _banded_solve(band: Floats, values: Floats, *, transposed: bool) -> Floats:
+    solution, info = lapack.dtbtrs(band, values, uplo="L", trans="T" if transposed else "N")
+    if info:
+        raise ArithmeticError("a covariance of the rows is singular")
+    return np.asarray(solution)
+
+
+MONOMIALS = Polynomial(2)
+"""The terms of a diffusion."""
+_FLOOR = 1e-3
+"""Of the mean: the least diffusion by which a row is weighed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forcing:
+    """The shape of the diffusion: q_i(x) over its mean, and how kicks of different equations go together.
+
+    variables: names of the states; shape: (terms, states) coefficients of 1, x, …, x², x y, …
+    correlation: (states, states)
+    """
+
+    variables: tuple[str, ...]
+    shape: Floats
+    correlation: Floats
+
+    @classmethod
+    def everywhere(cls, variables: tuple[str, ...]) -> Forcing:
+        """Independent kicks of one size."""
+        shape = np.zeros((len(MONOMIALS.names(variables)), len(variables)))
+        shape[0] = 1.0
+        return cls(variables, shape, np.eye(len(variables)))
+
+    def on(self, grid: Grid, x: Floats, jacobian: Floats) -> Forced:
+        """The kicks of a record at its states (stretches, samples, states)."""
+        before = x[:, : grid.rows]
+        values = MONOMIALS.evaluate(before.reshape(-1, before.shape[2]), self.variables) @ self.shape
+        relative = np.maximum(values, _FLOOR).reshape(before.shape)
+        middle = (jacobian + np.concatenate([jacobian[:, 1:], jacobian[:, -1:]], axis=1)) / 2.0
+        return Forced(grid, middle, np.sqrt(relative * grid.step[:, None]), self.correlation)
+
+
+@dataclass(frozen=True, eq=False)
+class Forced:
+    """Kicks in two channels, increments and first moments, of the steps of one record.
+
+    jacobian: (stretches, samples, states, states) in the middle of the steps, and once more
+    size: (stretches, rows, states) standard deviations of increments where the mean diffusion is 1
+    """
+
+    grid: Grid
+    jacobian: Floats
+    size: Floats
+    correlation: Floats
+
+    @property
+    def _moment(self) -> Floats:
+        """(rows, 1): standard deviation of a first moment over that of its increment."""
+        return np.asarray(self.grid.step[:, None] / np.sqrt(12.0))
+
+    def back(self, z: Floats) -> Floats:
+        """(2, stretches, rows, states): Aᵀ z and Jᵀ z √(h²/12) from rows z."""
+        steps, rows = self.grid.steps, self.grid.rows
+        pulled = (steps.integrals_back(z)[..., None, :] @ self.jacobian)[..., 0, :]
+        own = (z[..., None, :] @ self.jacobian[:, :rows])[..., 0, :]
+        return np.stack([(steps.differences_back(z) - pulled)[:, :rows], self._moment * own])
+
+    def moved(self, kicks: Floats) -> Floats:
+        """(stretches, rows, states): the transpose of `back`."""
+        steps, rows = self.grid.steps, self.grid.rows
+        increments = np.concatenate([kicks[0], np.zeros_like(kicks[0][:, :1])], axis=1)
+        pushed = steps.integrals((self.jacobian @ increments[..., None])[..., 0])
+        own = (self.jacobian[:, :rows] @ (self._moment * kicks[1])[..., None])[..., 0]
+        return np.asarray(steps.differences(increments) - pushed + own)
+
+    def covariance(self, error: Floats) -> Floats:
+        """(stretches, rows, states, states) of increments: Q h."""
+        size = self.size * np.sqrt(error)
+        return size[..., :, None] * self.correlation * size[..., None, :]
+
+    def weighted(self, error: Floats, kicks: Floats) -> Floats:
+        """Q h times what `back` gives."""
+        size = self.size * np.sqrt(error)
+        return np.asarray(size * ((size * kicks) @ self.correlation))
+
+    def drawn(self, error: Floats, rng: np.random.Generator) -> Floats:
+        """(stretches, rows, states): a draw of what they add to the rows."""
+        half = np.linalg.cholesky(self.correlation).T
+        return self.moved(self.size * np.sqrt(error) * (rng.standard_normal((2, *self.size.shape)) @ half))
+
+    def band(self, error: Floats) -> Floats:
+        """(stretches, rows, d, kd + 1): the lower band of A (Q h) Aᵀ + J (Q h³/12) Jᵀ."""
+        d, rows = self.size.shape[2], self.grid.rows
+        variance = np.zeros_like(self.jacobian)
+        variance[:, :rows] = self.covariance(error)
+        pushed = self.jacobian @ variance
+        twice = pushed @ np.swapaxes(self.jacobian, -1, -2)
+        kinds = np.stack([variance, -np.swapaxes(pushed, -1, -2), -pushed, twice])
+        band = self.grid.steps.banded(kinds.reshape(*kinds.shape[:3], d * d))
+        own = twice[:, :rows] * self._moment[..., None] ** 2
+        for a in range(d):
+            band[..., a, : d - a] += own[..., a, a:]
+        return band
 
 
 @dataclass(frozen=True, eq=False)
