@@ -2,7 +2,7 @@
 
 The search takes what a law leaves for a kick of its own in every row. Where it is kicks, they act between the
 samples too, may depend on the state and may come together: the rows get the covariance that such kicks have
-(`states/forcing.py`), and the search goes on from where it ended.
+(`Forcing`), and the search goes on from where it ended.
 """
 
 from __future__ import annotations

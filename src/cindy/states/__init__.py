@@ -17,9 +17,7 @@ from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
-from cindy.states.preparation import instants_for, records_of
-from cindy.states.record import Record
-from cindy.states.smoothing import principal_motion, smoothed
+from cindy.states.record import Record, instants_for, principal_motion, records_of, smoothed
 
 __all__ = [
     "FEW_ROWS",

@@ -2,7 +2,7 @@
 
 A law whose equations are kicked reads dx_i = F_i(x) dt + √q_i(x) dW_i, q_i(x) = Σ_j d_ij φ_j(x) ≥ 0, with φ
 the monomials of the states up to degree 2. Kicks act at the state before a step (Itô). With rows r of
-covariance S, z = S⁻¹ r, and kicks that reach the rows by A (`forcing.py`, whose second channel is left out
+covariance S, z = S⁻¹ r, and kicks that reach the rows by A (`Forcing`, whose second channel is left out
 here), a = Aᵀ z, the likelihood has, for the coefficients of one equation, the score and the average
 information
 
