@@ -7,7 +7,7 @@ from scipy.signal import lfilter
 
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
 from cindy.states import grid_of
-from cindy.states.autocorrelation import memory
+from cindy.states.doubts import memory
 from cindy.states.linearised import Linearised
 from cindy.states.record import Record
 from cindy.systems import lorenz as lorenz_system

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.wrong_noise import DOUBTS, KINDS, LAWS
 
 import cindy
-from cindy.states.autocorrelation import _autoregression, _by_levinson
+from cindy.states.doubts import _autoregression, _by_levinson
 
 
 def _model(kind: str, law: str, level: float, seed: int) -> cindy.Model:

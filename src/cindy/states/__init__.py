@@ -1,9 +1,16 @@
 """States fitted to measurements under a model; noise and model error by likelihood."""
 
-from cindy.states.autocorrelation import autoregression, leaves_noise, sensor_memory
 from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, kicked_everywhere, kicked_rates
-from cindy.states.distortions import Distortion, distorted_rows
-from cindy.states.doubts import doubted, growing, without_outliers
+from cindy.states.doubts import (
+    Distortion,
+    autoregression,
+    distorted_rows,
+    doubted,
+    growing,
+    leaves_noise,
+    sensor_memory,
+    without_outliers,
+)
 from cindy.states.first import (
     deviance_of_nothing,
     drift_of_data,

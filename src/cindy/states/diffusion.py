@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints
 from cindy.basis import Polynomial, Term
 from cindy.errors import DataError, require
-from cindy.states.autocorrelation import noise_memory
 from cindy.states.determinants import inverse_at_steps
+from cindy.states.doubts import noise_memory
 from cindy.states.fitting import FEW_ROWS
 from cindy.states.linearised import MONOMIALS, Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
