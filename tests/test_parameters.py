@@ -14,8 +14,8 @@ from cindy.cli.app import main
 from cindy.cli.settings import FitSettings
 from cindy.least_squares import Rows
 from cindy.pipeline.moves import Move
-from cindy.pipeline.options import Options
 from cindy.pipeline.parametric import ParametricSearch
+from cindy.pipeline.request import Options
 from cindy.pipeline.scan import groups_of
 from cindy.states import LEVELS, start_of
 from cindy.systems import integrate

@@ -38,9 +38,8 @@ from cindy.pipeline.hidden_gauge import sparsest_gauge
 from cindy.pipeline.hidden_starts import Start, start_from_formulas, starts_in_gauges
 from cindy.pipeline.inference import LastPass
 from cindy.pipeline.models_met import Search
-from cindy.pipeline.options import Options
 from cindy.pipeline.passes import NEAR, Found, search
-from cindy.pipeline.request import Request
+from cindy.pipeline.request import Options, Request
 from cindy.problem import Problem
 from cindy.states import LEVELS, Motion, drift_of_data, first_objective, start_of
 

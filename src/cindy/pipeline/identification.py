@@ -36,10 +36,9 @@ from cindy.pipeline.measured import check_settings, model_of, settled
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.passes import NEAR
 from cindy.pipeline.refinement import refined
-from cindy.pipeline.request import Pieces, Request, Stages
+from cindy.pipeline.request import Pieces, Request, Stages, solve_with_samples
 from cindy.pipeline.sensors import identify_readouts, with_rare_state
 from cindy.pipeline.shortcuts import Settings
-from cindy.pipeline.tolerance import solve_with_samples
 from cindy.problem import Constraint, Names, Problem, Weights, at_samples
 from cindy.selection import Selection
 from cindy.solver import Correction, Step

@@ -23,9 +23,8 @@ from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
 from cindy.pipeline.loop import Loop
 from cindy.pipeline.models_met import Met, Search
-from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found
-from cindy.pipeline.request import Pieces, Request
+from cindy.pipeline.request import Options, Pieces, Request
 from cindy.selection import EFFORT, Supports
 from cindy.states import (
     LEVELS,

@@ -24,7 +24,7 @@ from cindy._arrays import Floats, Ints
 from cindy.errors import DataError, InfeasibleError
 from cindy.least_squares import LeastSquares, Rows, lengths
 from cindy.pipeline.loop import Loop
-from cindy.pipeline.options import Options
+from cindy.pipeline.request import Options
 from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
 from cindy.selection import EFFORT, Candidates, SupportFit, Supports

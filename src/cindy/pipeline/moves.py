@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats
 from cindy.least_squares import LeastSquares, triangle
 from cindy.pipeline.models_met import Met, Search
-from cindy.pipeline.options import Options
+from cindy.pipeline.request import Options
 from cindy.pipeline.scan import Atoms, Group
 from cindy.selection import EFFORT, SupportFit, Supports
 from cindy.states import Motion

@@ -20,8 +20,8 @@ from cindy.errors import DataError
 from cindy.model import between, outside_domain
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.moves import Move, Moves
-from cindy.pipeline.options import Options
 from cindy.pipeline.passes import NEAR, Picking
+from cindy.pipeline.request import Options
 from cindy.pipeline.scan import Atoms, Group, groups_of
 from cindy.problem import StandardForm
 from cindy.selection import EFFORT, Selection, SupportFit, Supports

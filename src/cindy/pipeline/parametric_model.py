@@ -18,7 +18,6 @@ from cindy.model import Estimate, Model, Path
 from cindy.pipeline.inference import LastPass
 from cindy.pipeline.large import BLOCKS
 from cindy.pipeline.models_met import Met, Search
-from cindy.pipeline.options import Options
 from cindy.pipeline.parametric import (
     picked_with_parameters,
     plain_motion,
@@ -26,7 +25,7 @@ from cindy.pipeline.parametric import (
     values_of,
 )
 from cindy.pipeline.passes import Found
-from cindy.pipeline.request import Request
+from cindy.pipeline.request import Options, Request
 from cindy.problem import at_samples
 from cindy.regression import Regression, refit
 from cindy.selection import EFFORT, Selection

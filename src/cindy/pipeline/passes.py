@@ -32,7 +32,7 @@ from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.least_squares import Rows
 from cindy.pipeline.models_met import Met, Search, white_candidates
-from cindy.pipeline.options import Options
+from cindy.pipeline.request import Options
 from cindy.selection import (
     EFFORT,
     Selection,

@@ -1,4 +1,11 @@
-"""Request: what a user asks of `identify`, and what it comes to where states are fitted."""
+"""What is asked for: how a pass is posed and solved, the request of a user, and laws within a tolerance.
+
+Options: how the convex problem of a pass is posed and solved.
+
+Request: what a user asks of `identify`, and what it comes to where states are fitted.
+
+Conservation laws that must hold within a tolerance at every sample.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +19,69 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, looked_at, noise_variance
+from cindy.errors import ConstraintError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, Rows
-from cindy.pipeline.options import Options
-from cindy.problem import Problem
-from cindy.selection import Selection
+from cindy.model import Model
+from cindy.problem import Adaptive, Conservation, Problem, Weights, at_samples
+from cindy.selection import EFFORT, Selection
 from cindy.solver import Correction, Direct, Step
 from cindy.states import Motion
 from cindy.summary import Summary
 
-__all__ = ["Pieces", "Request", "Stages"]
+__all__ = ["Options", "Pieces", "Request", "Stages", "solve_with_samples"]
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """How the convex problem of a pass is posed and solved.
+
+    price: what a parameter must lower χ² by; likely: what it must lower −2 log p by, if that is another
+    surcharge: (coefficients,) what each must be worth beyond that, as the rule says of its term
+    faithful: whether terms may only come from the path of the solver, as its options left it
+    met: called for every model whose states are fitted
+    """
+
+    rows: Rows
+    texts: tuple[object, ...]
+    price: float
+    weights: Weights = field(default_factory=Adaptive)
+    radius: float | None = None
+    correction: Correction = field(default_factory=Direct)
+    tol: float = 1e-6
+    max_iter: int = 10_000
+    faithful: bool = False
+    likely: float | None = None
+    surcharge: Floats | None = None
+    met: Callable[[], None] | None = None
+
+    def prices(self, columns: Ints, *, likelihood: bool = False) -> Floats:
+        """(columns,) what each coefficient must lower χ² by, or −2 log p."""
+        price = self.likely if likelihood and self.likely is not None else self.price
+        return price + (np.zeros(len(columns)) if self.surcharge is None else self.surcharge[columns])
+
+    def cost(self, support: Ints, memory: Floats | float = 1.0) -> float:
+        """The price of a support in −2 log p; where equalities tie coefficients, of as many as are free.
+
+        memory: how many samples count as one, for each coefficient: n log σ² counts every one of them
+        """
+        free = self.rows.equalities.freedom(support) if len(self.rows) else None
+        share = 1.0 if free is None or not len(support) else free.basis.shape[1] / len(support)
+        return share * float(np.sum(memory * self.prices(support, likelihood=True)))
+
+    def resolved(self, rows: int) -> Options:
+        """The same where what is left is not noise: a term must also matter, beside what is left.
+
+        Over the rows of an equation the loss of a term must leave m times what is left with it, m being
+        `Effort.options_matters`: χ² rises by rows · m², and −2 log p, each model with its own variance, by
+        its logarithm.
+        """
+        least = EFFORT.options_matters**2 * rows
+        likely = rows * float(np.log1p(EFFORT.options_matters**2))
+        return replace(self, price=max(self.price, least), likely=max(self.price, likely))
 
 
 class Stages:
@@ -185,3 +242,41 @@ class Request:
 def _says_zero(rows: Rows) -> NDArray[np.bool_]:
     """(rows,) which of them say that one coefficient is zero, and nothing else."""
     return np.asarray((np.diff(rows.matrix.indptr) == 1) & (rows.lower == 0) & (rows.upper == 0))
+
+
+def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[Problem], Model]) -> Model:
+    """What `run` makes of the problem, the laws with a tolerance imposed at every sample.
+
+    Few samples bind: those that a model violates most are added until none is violated.
+    """
+    laws = [c for c in problem.constraints if at_samples(c)]
+    if not laws:
+        return run(problem)
+    if problem.summary.formulation.needs_states:
+        raise ConstraintError(
+            f"{laws[0]}: a tolerance speaks of samples, and rates were not measured at them. "
+            "Impose it exactly: tolerance=None."
+        )
+    variables = problem.names.variables
+    values = np.concatenate([s.values for one in data for s in one.segments()])
+    terms = problem.summary.basis.evaluate(values, variables)
+    held = np.unique(np.linspace(0, len(terms) - 1, EFFORT.tolerance_at_a_time).astype(int))
+    while True:
+        model = run(replace(problem, samples=terms[held]))
+        excess = _excess(problem, laws, terms, model.coef)
+        over = np.flatnonzero(excess > EFFORT.tolerance_slack)
+        new = np.setdiff1d(over[np.argsort(-excess[over])][: EFFORT.tolerance_at_a_time], held)
+        if not len(new):
+            return replace(model, violation=max(model.violation, float(excess.max())))
+        held = np.union1d(held, new)
+
+
+def _excess(problem: Problem, laws: list[Conservation], terms: Floats, coef: Floats) -> Floats:
+    """(samples,) by how much the worst law is missed at each sample."""
+    worst = np.zeros(len(terms))
+    for law in laws:
+        rate = np.zeros(len(terms))
+        for j, weight in law.sample_weights(problem.names).items():
+            rate += weight * (terms @ coef[:, j])
+        worst = np.maximum(worst, np.abs(rate - law.rate) - (law.tolerance or 0.0))
+    return worst

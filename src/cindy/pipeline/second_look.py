@@ -29,8 +29,8 @@ from cindy._arrays import Floats
 from cindy.basis import listed
 from cindy.findings import Finding
 from cindy.pipeline.models_met import Met
-from cindy.pipeline.options import Options
 from cindy.pipeline.passes import Found, search
+from cindy.pipeline.request import Options
 from cindy.states import (
     Motion,
     autoregression,
