@@ -14,11 +14,10 @@ from cindy.model import Model
 from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
 from cindy.pipeline.inputs import beside_the_law
 from cindy.pipeline.instrument import instrument_fault
-from cindy.pipeline.kicks import forced, walk_of, with_kicks
 from cindy.pipeline.large import confirmed, screened, some_of
 from cindy.pipeline.passes import Found, picked, search
 from cindy.pipeline.request import Options, Request, solve_with_samples
-from cindy.pipeline.second_look import Look, second_look
+from cindy.pipeline.second_look import Look, forced, second_look, walk_of, with_kicks
 from cindy.problem import Problem
 from cindy.regression import independent
 from cindy.states import Motion, quadrature_error, start_of
