@@ -19,7 +19,7 @@ from cindy.findings import Finding
 from cindy.formulation import Formulation, Integral
 from cindy.model import Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
-from cindy.pipeline.fitted import identify_with_states
+from cindy.pipeline.fitted import identify_with_states, refined
 from cindy.pipeline.hidden import (
     Discovery,
     auto_names,
@@ -35,7 +35,6 @@ from cindy.pipeline.libraries import Equations, check_agreement
 from cindy.pipeline.measured import check_settings, model_of, settled
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.passes import NEAR
-from cindy.pipeline.refinement import refined
 from cindy.pipeline.request import Pieces, Request, Stages, solve_with_samples
 from cindy.pipeline.sensors import identify_readouts, with_rare_state
 from cindy.pipeline.shortcuts import Settings
