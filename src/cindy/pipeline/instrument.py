@@ -1,7 +1,7 @@
 """Faults of instruments: a channel that is read late, a gain that drifts, a clock that drifts.
 
 Each is one more unknown of the rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e, with a column of its own
-(`states/distortions`): a score test that its size is zero (Rao, Proc. Camb. Phil. Soc. 44, 1948). The terms
+(`distorted_rows`): a score test that its size is zero (Rao, Proc. Camb. Phil. Soc. 44, 1948). The terms
 may change with it, since a fault that is not allowed for makes false ones:
 
 1. At the states of the law that was found, white rows are made for all candidates, for the delay and the gain

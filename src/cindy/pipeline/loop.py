@@ -12,7 +12,7 @@ Every evidence for a law is searched in the same way, and every kind of search b
 | evidence                      | what is profiled out                      | class                          |
 |-------------------------------|-------------------------------------------|--------------------------------|
 | trajectories, states denoised | states, noise, model error, memory, kicks | `models_met.Search`            |
-| the same, very many terms     | the same; rows for the likely terms only  | `refinement.ManyTerms`         |
+| the same, very many terms     | the same; rows for the likely terms only  | `fitted.ManyTerms`             |
 | the same, more than memory    | states, part by part                      | `large.Confirmation`           |
 | numbers inside terms          | states and numbers together               | `parametric.ParametricSearch`  |
 | the same, in fields           | the numbers                               | `field_parameters.FieldSearch` |
