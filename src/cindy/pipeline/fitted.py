@@ -1,13 +1,18 @@
-"""Models with fitted states, of few candidates and of very many.
+"""Models whose states are denoised, of few candidates and of very many.
 
-From trajectories to a model whose states were fitted too.
+`identify_with_states` goes through the steps of every such model:
 
-Many coefficients: from the law that one pass found to states fitted under it, terms screened by scores.
+1. Find the law on a part of the data, among the likely candidates (`search`), in steps as fine as it asks
+   for.
+2. Look once more where measurements are not as was assumed (`second_look`), and at kicks (`with_kicks`).
+3. Let a rule without a price pick at the denoised states (`picked`), and confirm the law on all data.
+4. Drop the terms that the final errors do not show, build the model (`LastPass`) and say what was found.
 
-Rows at fitted states for thousands of candidates are too many to make. The score of a candidate, cᵀ S⁻¹ r
-with c its column and r what the law leaves, needs one solve for all of them (Rao 1948); the length of what a
-column adds to the law's is taken from a few stretches. Terms are then chosen among the law's and those of the
-largest scores.
+`refined` serves thousands of candidates, for which rows at denoised states are too many to make. It begins
+with the law that one pass found. The score of a candidate, cᵀ S⁻¹ r with c its column and r the residual of
+the law, needs one solve for all of them (Rao, Proc. Camb. Phil. Soc. 44, 1948); the length of what a column
+adds to those of the law is estimated from a few stretches. Terms are then chosen among the law's own and
+those of the largest scores.
 """
 
 from __future__ import annotations

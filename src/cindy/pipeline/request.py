@@ -1,10 +1,9 @@
-"""What is asked for: how a pass is posed and solved, the request of a user, and laws within a tolerance.
+"""What is asked of a search: the request of a user, and how the convex problem of a pass is posed and solved.
 
-Options: how the convex problem of a pass is posed and solved.
-
-Request: what a user asks of `identify`, and what it comes to where states are fitted.
-
-Conservation laws that must hold within a tolerance at every sample.
+`Options` hold the constraints, the price of each coefficient and the settings of the solver. `Request` holds
+the data, the terms and the rule, and makes the motion, the problem and the options from them. Conservation
+laws that must hold within a tolerance at every sample are imposed where a model violates them most, until
+none is violated (`solve_with_samples`).
 """
 
 from __future__ import annotations

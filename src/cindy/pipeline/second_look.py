@@ -1,10 +1,8 @@
-"""A second look at noise and at kicks, from the model that a search found.
+"""A second look: the search once more where the noise, or the motion, is not as was assumed.
 
-A second look: the search once more where measurements, or what is left of them, are not as was assumed.
-
-Noise is taken for white, of one size a state, and without outliers. The first model found tells whether that
-holds; where it does not, each measurement counts by its own noise, or terms must matter beside an error that
-is no noise at all.
+The first search takes the noise for white, of one size a state, and without outliers. Its model tells whether
+that holds; where it does not, each measurement counts by its own noise, or terms must matter beside an error
+that is no noise at all.
 
 Noise with memory, as filters, averages and drifting sensors make it, looks to white noise like a law that is
 inexact. So both hypotheses are tried (`_instrument_before_law`):
@@ -19,11 +17,9 @@ They are compared by −2 log p with an autoregressive process on what each leav
 walk must leave white rows, though, as kicked motion does. Where it does not, as with drifts and splines
 whose high frequencies carry nothing, the first hypothesis fails too, and a law that the data follow wins.
 
-Kicks: what random forces do to the equations that a search found, and what to say of them.
-
-The search takes what a law leaves for a kick of its own in every row. Where it is kicks, they act between the
-samples too, may depend on the state and may come together: the rows get the covariance that such kicks have
-(`Forcing`), and the search goes on from where it ended.
+Kicks (`with_kicks`): the search takes what a law leaves for a kick of its own in every row. Real kicks act
+between the samples too, may depend on the state and may come together: the rows get the covariance that such
+kicks have (`Forcing`), and the search goes on from where it ended.
 """
 
 from __future__ import annotations

@@ -1,25 +1,24 @@
 """Doubts: whether measurements are what they are taken for, white, undistorted and without outliers.
 
-Whiteness: whether what a law leaves unexplained is white noise, noise with memory, or something smooth.
+Whiteness. The white rows that a law leaves at its states are w = L⁻¹ r, in time order. Where the assumptions
+hold they are white. Where they are not, κ = 1 + 2 Σ ρ_k is how many of them count as one, and an
+autoregressive process on them, w_k = Σ a_i w_{k−i} + innovation of variance s², changes −2 log p by n log s²
++ order · log n.
 
-The white rows that a law leaves at its states are w = L⁻¹ r, in time order. Where the assumptions hold they
-are white. Where they are not, κ = 1 + 2 Σ ρ_k is how many of them count as one, and an autoregressive process
-on them, w_k = Σ a_i w_{k−i} + innovation of variance s², changes −2 log p by n log s² + order · log n.
-
-Distortions: what a faulty channel or clock adds to the measurements.
-
-To first order, with s the time since a run began, in units of the longest run,
+Distortions. To first order a faulty channel or clock adds to the measurements, with s the time since a run
+began, in units of the longest run,
 
     late     a channel that is read τ late holds             x − τ x'
     blurred  one that averages over a window of variance s²  x + ½ s² x''
     gain     one whose gain drifts by g along a run          x + g s x
 
 and along a law x' = F(x) and x'' = J F, with J its Jacobian. A distortion c of the measurements enters the
-rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e as the column B c beside those of the terms. A clock whose rate drifts
-by r along a run makes x' = (1 + r s) F, and so the column W s F. The size of each distortion is one more
-unknown of least squares.
+rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e as the column B c beside those of the terms. A clock whose rate
+drifts by r along a run makes x' = (1 + r s) F, and so the column W s F. The size of each distortion is one
+more unknown of least squares.
 
-Measurements that a law and its states do not bear out: outliers, and trajectories noisier than others.
+Outliers and trajectories that are noisier than others are found by what each measurement leaves of the law,
+in units of the noise of its own run.
 """
 
 from __future__ import annotations

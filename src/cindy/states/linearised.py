@@ -1,12 +1,11 @@
 """Rows around given states: linearised equations of motion, the kicks that reach them, and banded factors.
 
-Factor: the Cholesky factor of a banded covariance, in time linear in its rows.
-
-Forcing: how random kicks, which act all the time, reach rows that look at samples.
-
-A law with kicks reads dx = F(x) dt + G dW. Its rows D x = W F(x) + ε leave the kick of their own step, and
-what the quadrature W makes of kicks: F follows a kick at once, and no polynomial through the samples knows
-when in the step it came. To first order in J h, with the increment w_j of step j and its first moment η_j,
+`Linearised` holds the rows of one record around given states, and `Factor` the Cholesky factor of their
+banded covariance, in time linear in the rows. `Forcing` says how random kicks reach rows that look at samples
+only. A law with kicks reads dx = F(x) dt + G dW. Its rows D x = W F(x) + ε leave the kick of their own step,
+and what the quadrature W makes of kicks: F follows a kick at once, and no polynomial through the samples
+knows when in the step it came. To first order in J h, with the increment w_j of step j and its first moment
+η_j,
 
     ε_k = w_k + Σ_j C_kj J_j w_j − J_k η_k,   w_j ~ N(0, Q_j h),   η_j = ∫ (s − middle) dW ~ N(0, Q_j h³/12),
 
@@ -15,8 +14,6 @@ positive definite where a kicked state drives another that is not kicked itself,
 position. With q h alone the rows of such a position would have no covariance, and what the velocity does
 between samples is taken for noise. Q_j has the variances q_i(x_j) = error_i Σ_t shape_ti φ_t(x_j) and one
 matrix of correlations.
-
-Linearised: the equations of motion around given states, as rows with a banded covariance.
 """
 
 from __future__ import annotations

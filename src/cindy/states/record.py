@@ -1,10 +1,10 @@
-"""Records: how trajectories become stretches of measurements on common grids, with first values in gaps.
+"""Records: how trajectories become stretches of measurements on common grids, before any law is known.
 
-What samples say of themselves before any law: their noise, and how much they bend from one to the next.
-
-Record: stretches of measurements that share one time grid.
-
-From trajectories to records: stretches on common grids, with first values where nothing was measured.
+1. `smoothed` tells the noise of samples and how much they bend from one to the next (Whittaker's smoother).
+2. `records_of` cuts trajectories into stretches that share a time grid (`Record`), with as many instants
+   between samples as their bending asks for (`instants_for`).
+3. Where a state was not measured it begins with values from its neighbours in time, and a variance that says
+   that they are no measurements (`MISSING`).
 """
 
 from __future__ import annotations
