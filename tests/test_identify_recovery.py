@@ -129,6 +129,21 @@ def test_totals_that_a_single_run_conserves_do_not_hide_its_terms(seed, passes):
     assert used == {(s, "ES") for s in ("E", "S", "ES", "P")} | {(s, "E S") for s in ("E", "S", "ES")}
 
 
+def test_a_conserved_total_lets_one_term_take_the_place_of_several():
+    # S + I + R is a number, so that I and I·S + I² + I·R are the same but for a factor.
+    def rates(_, state):
+        new = 1.5 * state[0] * state[1]
+        return [-new, new - 0.4 * state[1], 0.4 * state[1]]
+
+    t = np.linspace(0, 20, 400)
+    x = solve_ivp(rates, (0, 20), [0.99, 0.01, 0.0], t_eval=t, rtol=1e-10, atol=1e-12).y.T
+    x = x + 0.01 * x.std(axis=0) * np.random.default_rng(32).standard_normal(x.shape)
+    run = cindy.Trajectory(t, x, ("S", "I", "R"))
+    model = identify(run, Polynomial(2), constraints=[cindy.conserve({"S": 1, "I": 1, "R": 1})])
+    used = {(model.states[j], model.terms[i]) for i, j in np.argwhere(model.coef)}
+    assert used == {("S", "S I"), ("I", "S I"), ("I", "I"), ("R", "I")}
+
+
 def test_neighbours_that_are_interchangeable_have_equal_coefficients():
     system = fput(5)
     data = part(system, 0, 1e-4)

@@ -26,6 +26,8 @@ class Effort:
     supports_tried: int = 30
     """Terms, those that explain most of what is left, that are tried for the sake of others: a bound on
     work."""
+    supports_exchanged: int = 100
+    """Coefficients up to which terms are exchanged under equalities too: a bound on work."""
     orders_eliminated: int = 500
     """Coefficients up to which elimination begins with the whole dictionary, and near models are sought
     in all of it: a bound on work, a second (benchmark: large)."""

@@ -384,17 +384,22 @@ class Supports:
         return None
 
     def _exchanged(self, fit: SupportFit) -> SupportFit | None:
-        """A term added for the sake of those that can go when it is there; not under equalities.
+        """A term added for the sake of those that can go when it is there.
 
-        Those connect terms, and every fit under them costs a hundred times as much.
+        Under equalities it comes and goes in all equations that these connect. Every fit under them costs a
+        hundred times as much, so that it is tried with few candidates only.
         """
-        if self.coupled:
+        if self.coupled and self.size > EFFORT.supports_exchanged:
             return None
         gain = self.gains(fit)
-        for place in np.argsort(self.price - gain)[: EFFORT.supports_tried]:
+        order = np.argsort(self.price - gain)
+        if self.coupled:
+            # One coefficient stands for all that equalities connect to it.
+            order = order[np.sort(np.unique(self.group[order], return_index=True)[1])]
+        for place in order[: EFFORT.supports_tried // (3 if self.coupled else 1)]:
             if gain[place] <= 0.0:
                 continue
-            new = self.possible(np.union1d(fit.support, [place]))
+            new = self.possible(np.union1d(fit.support, self.connected_to(int(place))))
             less = new
             # The new term may make several others superfluous; only the end of that chain is compared.
             while less is not None:
@@ -424,7 +429,9 @@ class Supports:
                 gone = used[left[used] <= 3.0 * error[used] + 1e-9 * np.abs(fit.x[used])]
                 if len(gone) < 2:
                     continue
-                new = self.possible(np.union1d(np.delete(fit.support, gone), [place]))
+                # Under equalities a term goes, and comes, in all equations that these connect.
+                stays = ~np.isin(self.group[fit.support], self.group[fit.support[gone]])
+                new = self.possible(np.union1d(fit.support[stays], self.connected_to(int(place))))
                 if new is not None and self.criterion(new) < self.criterion(fit):
                     return new
         return None
