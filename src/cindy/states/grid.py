@@ -39,8 +39,8 @@ class _Nodes:
     """Of the Gauss-Legendre rule: exact to degree 11, a polynomial of degree 8 times a straight line."""
     sparse: float = 0.5
     """Share of the entries of a pair of rows below which zeros are skipped, which then takes less time."""
-    in_step: int = 512
-    """Rows whose covariances are made at once: what they take stays in a cache."""
+    in_step: int = 100_000
+    """Numbers of which covariances of rows are made at once: what they take stays in a cache."""
     few_alike: int = 40
     """Rows alike for which going along them in step is worth it."""
     swell: float = 10.0
@@ -146,8 +146,9 @@ class Grid:
         entries = np.flatnonzero(kinds.any(axis=(0, 1, 2)))
         sparse = len(entries) < _NODES_OF.sparse * d * d
         some = np.ascontiguousarray(kinds[..., entries]) if sparse else kinds
-        for begin in range(rows.start, rows.stop, _NODES_OF.in_step):
-            at = slice(begin, min(begin + _NODES_OF.in_step, rows.stop))
+        at_once = max(_NODES_OF.in_step // max(len(used) * some.shape[-1], 1), 1)
+        for begin in range(rows.start, rows.stop, at_once):
+            at = slice(begin, min(begin + at_once, rows.stop))
             first = int(self.start[begin])
             for c in range(len(band)):
                 # A view in which row k begins one sample after row k − 1, without a copy.
