@@ -107,7 +107,7 @@ def test_a_grid_that_is_coarse_throughout_is_taken_as_it_is():
     assert kept(field, noise=0.0) is None
     model = cindy.identify(field, cindy.Derivatives(1, 2), formulation=cindy.Weak(noise=0.0))
     [told] = [said for said in model.warnings if FRONTS in said]
-    assert "These are most, and were kept" in told
+    assert "These are most rows, and they were kept" in told
 
 
 def test_what_touches_a_hole_is_left_out_and_is_no_front():

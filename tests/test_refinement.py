@@ -8,7 +8,8 @@ import pytest
 
 import cindy
 from cindy.least_squares import Rows
-from cindy.pipeline import identification, refinement
+from cindy.pipeline import fitted as refinement
+from cindy.pipeline import identification
 from cindy.selection import EFFORT
 
 BASIS = cindy.Polynomial(2)

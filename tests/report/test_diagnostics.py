@@ -29,7 +29,7 @@ def test_a_right_model_on_white_noise_gives_no_warning(data):
 def test_a_missing_term_is_suspected(data):
     model = true_model(SYSTEM).with_coef({("x", "x y"): -0.45})
     said = " ".join(diagnose(model, data).warnings)
-    assert "The equations miss x by" in said
+    assert "The residuals of x are" in said
     assert "The residuals of x are correlated in time" in said
     assert "miss y" not in said
 

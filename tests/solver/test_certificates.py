@@ -6,9 +6,7 @@ from benchmarks.certificates import Exact, faults
 
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
-from cindy.solver import Plain, Region, basis_pursuit, conditional_gradient, oracle_for
-from cindy.solver.iterate import Iterate, Walk
-from cindy.solver.loop import obeying
+from cindy.solver import Region, basis_pursuit, conditional_gradient, oracle_for
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -51,46 +49,3 @@ def test_a_bound_that_nothing_reaches_is_refused_with_the_least_loss(seed):
     with pytest.raises(InfeasibleError, match="whatever the radius") as caught:
         basis_pursuit(objective, rows, 0.4 * least)
     assert float(str(caught.value).split()[-1].rstrip(".")) == pytest.approx(least, rel=1e-5)
-
-
-def off_its_rows(rng, slip):
-    """Rows that a point obeys, the point, and the same moved off them by a part of every coefficient."""
-    point = rng.normal(size=6) * 10.0 ** rng.integers(-5, 6, 6)
-    point[rng.integers(6)] = 0.0
-    matrix = rng.normal(size=(3, 6)) / np.where(point == 0.0, 1.0, np.abs(point))
-    values = matrix @ point
-    rows = Region(6, 2.0 * np.abs(point).sum(), None, matrix, [values[0], values[1], -np.inf], [*values])
-    return rows, (point * (1.0 + slip * rng.normal(size=6))).reshape(6, 1)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_point_that_rounding_moved_off_its_rows_is_brought_back(seed):
-    rows, moved = off_its_rows(np.random.default_rng(seed), 1e-6)
-    assert rows.outside(moved) > 1e-8
-    back = obeying(rows, moved)
-    assert rows.outside(back) < 1e-14
-    assert np.array_equal(back == 0.0, moved == 0.0)
-    assert np.all(np.abs(back - moved) <= 1e-4 * np.abs(moved))
-
-
-def test_a_point_that_obeys_its_rows_is_left_as_it_is():
-    rows, point = off_its_rows(np.random.default_rng(0), 0.0)
-    assert obeying(rows, point) is point
-
-
-def test_a_run_that_rounding_moves_off_a_row_ends_on_it_with_a_true_gap(monkeypatch):
-    """Atoms 1e10 times as long as the point they make up leave a row by the rounding of their weights."""
-    objective = LeastSquares.from_rows(np.eye(2), np.array([[3.0], [1.0]]))
-    region = Region(2, 10.0, None, np.array([[1.0, 1.0]]), 2.0, 2.0)
-    refresh = Iterate.refresh
-
-    def moved(self):
-        self.flat[:] *= 1.0 + 1e-7
-        refresh(self)
-
-    monkeypatch.setattr(Walk, "refresh", moved)
-    result = conditional_gradient(objective, oracle_for(region), Plain(), tol=1e-6, max_iter=200, quiet=True)
-    assert region.outside(result.x) < 1e-14
-    assert result.objective == pytest.approx(objective.value(result.x), rel=1e-12)
-    assert result.objective - result.gap <= 2.0  # (2, 0) is the best point
-    assert result.history[-1].gap == result.gap

@@ -14,7 +14,6 @@ samples. An iteration costs one call of the oracle and one gradient, a product w
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,11 +25,10 @@ from cindy.solver.correction import Correction, Direct
 from cindy.solver.epochs import Epochs
 from cindy.solver.iterate import Iterate
 from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.region import Region
 from cindy.solver.result import Result, Sizes, Status, Step, Trace, certificate
 from cindy.solver.sampled_rows import SampledRows
 
-__all__ = ["conditional_gradient", "gap_at", "obeying"]
+__all__ = ["conditional_gradient", "gap_at"]
 
 
 PATIENCE = 50
@@ -38,20 +36,6 @@ PATIENCE = 50
 upper hand. In its last digits the objective may rise and fall by turns for ever (test_laws.py)."""
 MEASURABLE = 4 * np.finfo(float).eps
 """A fall of the objective by less, relative to it, is rounding."""
-
-
-@dataclass(frozen=True)
-class _Obeying:
-    """When a point is corrected because rounding made it leave rows."""
-
-    left: float = 1e-11
-    """In units of a row's own terms; sums of atoms no longer than the point leave rows by some 1e-15."""
-    met: float = 1e-9
-    """Likewise: rows that are nearer to an end are held there, lest the correction make them leave it."""
-    rounds: int = 3
-
-
-_OBEYING = _Obeying()
 
 
 def conditional_gradient(
@@ -113,59 +97,7 @@ def conditional_gradient(
             falls = iterate.objective < (1.0 - MEASURABLE) * step.objective
             idle, narrowest = 0 if falls or gap < narrowest else idle + 1, min(narrowest, gap)
     result = _result(iterate.x.copy(), tuple(history), scale, status, time.perf_counter() - began, trace)
-    return _warned(_on_its_rows(result, objective, oracle, tol), tol, quiet)
-
-
-def _on_its_rows(result: Result, objective: LeastSquares | SampledRows, oracle: Oracle, tol: float) -> Result:
-    """The result; where rounding left a row, the nearest point that obeys it, and its certificate."""
-    x = obeying(oracle.region, result.x)
-    if x is result.x or isinstance(objective, SampledRows):
-        return result
-    gap, value = gap_at(objective, oracle, x), objective.value(x)
-    status = result.status
-    if status is Status.CONVERGED and gap > tol * result.scale:
-        status = Status.STALLED
-    history = (*result.history[:-1], result.history[-1]._replace(gap=gap, objective=value))
-    return replace(result, x=x, gap=gap, objective=value, status=status, history=history)
-
-
-def obeying(region: Region, x: Floats) -> Floats:
-    """x, or where rounding made it leave rows the nearest point that obeys them, (terms, targets).
-
-    A point made of atoms that are far longer than itself leaves rows by the rounding of those. Nearest
-    is meant relative to every coefficient, so that zeros stay zero: with δ = |x| ∘ y,
-
-        min ‖y‖²  subject to  rows · (x + δ) = their bounds
-
-    1. Rows that x leaves, or meets with equality, are to hold with equality; so is the ball.
-    2. Solve, each row in units of its own terms, and repeat: the first step is itself rounded.
-    3. If the result obeys the rows no better, x stays as it is.
-    """
-    best, before = x, region.outside(x)
-    for _ in range(_OBEYING.rounds if before > _OBEYING.left else 0):
-        flat = best.ravel()
-        rows, goal = _met(region, flat)
-        unit = (np.abs(rows) @ np.abs(flat) + np.abs(goal)).clip(np.finfo(float).tiny)
-        relative = rows * np.abs(flat) / unit[:, None]
-        change = np.linalg.lstsq(relative, (goal - rows @ flat) / unit, rcond=_OBEYING.left)[0]
-        trial = (flat + np.abs(flat) * change).reshape(x.shape)
-        after = region.outside(trial)
-        if not after < before or region.norm(trial) > region.radius * (1.0 + _OBEYING.left):
-            break
-        best, before = trial, after
-    return best
-
-
-def _met(region: Region, flat: Floats) -> tuple[Floats, Floats]:
-    """(met, size), (met,): rows at or beyond an end, dense, and those ends; the ball as one of them."""
-    values, sizes = region.matrix @ flat, abs(region.matrix) @ np.abs(flat)
-    low = values - region.lower <= _OBEYING.met * sizes
-    high = region.upper - values <= _OBEYING.met * sizes
-    rows = region.matrix[np.flatnonzero(low | high)].toarray()
-    goal = np.where(low, region.lower, region.upper)[low | high]
-    if region.norm(flat) >= region.radius * (1.0 - _OBEYING.met):
-        rows, goal = np.vstack([rows, region.weights * np.sign(flat)]), np.append(goal, region.radius)
-    return rows, goal
+    return _warned(result, tol, quiet)
 
 
 def _last(
