@@ -68,7 +68,7 @@ def conditional_gradient(
     scale, iterate, advance = _begin(objective, oracle, correction or Direct(), tol, start)
     history: list[Step] = []
     trace = Trace(max(_size(objective) // 2, 50_000))
-    idle, narrowest = 0, np.inf
+    idle, narrowest, unproved = 0, np.inf, np.inf
     while True:
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
@@ -79,11 +79,17 @@ def conditional_gradient(
             # Step 3. The certificate rests on the point itself, not on how it was found.
             iterate.refresh()
             continue
+        falls = iterate.objective < (1.0 - MEASURABLE) * unproved
+        if status is Status.CONVERGED and not falls and 0 < idle < PATIENCE:
+            # What could not be proved at this objective was rounding, and a proof costs many calls.
+            gap, status = history[-1].gap, None
+            step = step._replace(gap=gap)
         if status is not None:
             # The proof counts rounding in, and may find an atom that the oracle had lost: then on with it.
             atom, gap = _proved(objective, oracle, iterate, tol * scale)
             step = step._replace(gap=gap)
             status = _status(step, tol * scale, max_iter, max_seconds, idle)
+            unproved = iterate.objective
         history.append(step)
         trace.add(step.atoms, iterate.snapshot())
         if callback is not None and callback(step) is False and status is None:
