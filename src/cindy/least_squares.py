@@ -7,12 +7,13 @@ flattened coefficients, and `Freedom` the null space that equalities among them 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import block_array, coo_array, csr_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from cindy._arrays import Floats, Ints
@@ -231,7 +232,7 @@ class Rows:
     def equality(self) -> NDArray[np.bool_]:
         return np.asarray(self.lower == self.upper)
 
-    @property
+    @cached_property
     def equalities(self) -> Equalities:
         return Equalities(csr_array(self.matrix[self.equality]), self.lower[self.equality])
 
@@ -288,6 +289,28 @@ class Equalities:
     def __len__(self) -> int:
         return len(self.goal)
 
+    @cached_property
+    def _parts(self) -> list[_Tied]:
+        """Coefficients that no row connects do not know of each other."""
+        row_label, column_label = connected(self.matrix)
+        columns = _members(column_label)
+        # Slicing sparse rows part by part costs more than all of it dense, as long as that fits in 8 MB.
+        small = self.matrix.shape[0] * self.matrix.shape[1] < 1_000_000
+        dense = self.matrix.toarray() if small else None
+        parts = []
+        for label, rows in _members(row_label).items():
+            inside = columns.get(label, np.zeros(0, dtype=np.intp))
+            part = self.matrix[rows][:, inside].toarray() if dense is None else dense[np.ix_(rows, inside)]
+            parts.append(_Tied(rows, inside, part, self.goal[rows]))
+        return parts
+
+    @cached_property
+    def _tied(self) -> NDArray[np.bool_]:
+        """(coefficients,) which a row mentions."""
+        tied = np.zeros(self.matrix.shape[1], dtype=bool)
+        tied[self.matrix.indices] = True
+        return tied
+
     def freedom(self, support: Ints, *, also: NDArray[np.bool_] | None = None) -> Freedom | None:
         """What they leave free on a support, all other coefficients being zero; None where they say nothing.
 
@@ -295,12 +318,108 @@ class Equalities:
 
         also: (rows,) which count even where none of their coefficients is left
         """
-        rows = csr_array(self.matrix[:, support])
+        place = np.full(self.matrix.shape[1], -1, dtype=np.intp)
+        place[support] = np.arange(len(support))
+        # Each connected part is worked out on its own; coefficients that no row mentions stay as they are.
+        loose = np.flatnonzero(~self._tied[support])
+        offset, valued = np.zeros(len(support)), np.zeros(len(support), dtype=bool)
+        at, column, value = [loose], [np.arange(len(loose))], [np.ones(len(loose))]
+        free, said = len(loose), False
+        for part in self._parts:
+            inside = place[part.columns]
+            left = part.left(inside >= 0, None if also is None else also[part.rows])
+            names = inside[inside >= 0]
+            said |= left.said
+            offset[names], valued[names] = left.offset, left.valued
+            at.append(names[left.at])
+            column.append(free + left.column)
+            value.append(left.value)
+            free += left.free
+        if not said:
+            return None
+        places = (np.concatenate(at), np.concatenate(column))
+        return Freedom(csr_array((np.concatenate(value), places), shape=(len(support), free)), offset, valued)
+
+
+@dataclass(frozen=True, eq=False)
+class _Left:
+    """What the equalities of one part leave free on some of its coefficients.
+
+    at, column, value: the entries of the basis; offset, valued: as in `Freedom`; said: whether any row counts
+    """
+
+    at: Ints
+    column: Ints
+    value: Floats
+    free: int
+    offset: Floats
+    valued: NDArray[np.bool_]
+    said: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Tied:
+    """Equalities that share coefficients.
+
+    A search asks for thousands of supports that differ in a term or two: what most parts leave is known.
+
+    rows, columns: where they stand among all; matrix: dense
+    """
+
+    rows: Ints
+    columns: Ints
+    matrix: Floats
+    goal: Floats
+    known: dict[bytes, _Left] = field(default_factory=dict)
+
+    def left(self, inside: NDArray[np.bool_], also: NDArray[np.bool_] | None) -> _Left:
+        """inside: (columns,) which are in the support; also: (rows,) as in `Equalities.freedom`."""
+        key = inside.tobytes() + (b"" if also is None else also.tobytes())
+        if key not in self.known:
+            self.known[key] = self._left(inside, also)
+        return self.known[key]
+
+    def _left(self, inside: NDArray[np.bool_], also: NDArray[np.bool_] | None) -> _Left:
+        part = self.matrix[:, inside]
         # A row whose coefficients are all outside the support is 0 = goal: satisfied, or the caller's
         # matter (`also`).
-        named = np.diff(rows.indptr) > 0
-        used = np.flatnonzero(named if also is None else named | also)
-        return _freedom(csr_array(rows[used]), self.goal[used]) if len(used) else None
+        used = (part != 0).any(axis=1)
+        if also is not None:
+            used |= also
+        count = part.shape[1]
+        offset, valued = np.zeros(count), np.zeros(count, dtype=bool)
+        at, column, value, free = [], [], [], 0
+        if inside.all() and used.all():
+            row_label, column_label = np.zeros(len(used), dtype=np.intp), np.zeros(count, dtype=np.intp)
+        else:
+            # Without the coefficients outside, the rest may fall apart.
+            row_label, column_label = connected(csr_array(part[used]))
+        columns = _members(column_label)
+        for label, own in _members(row_label).items():
+            here = columns.pop(label, np.zeros(0, dtype=np.intp))
+            goal = self.goal[used][own]
+            null, shift = _null_space(part[used][np.ix_(own, here)], goal)
+            offset[here], valued[here] = shift, bool(goal.any())
+            at.append(np.repeat(here, null.shape[1]))
+            column.append(np.tile(np.arange(free, free + null.shape[1]), len(here)))
+            value.append(null.ravel())
+            free += null.shape[1]
+        # Those that no row is left to mention.
+        for (single,) in columns.values():
+            at.append(np.array([single]))
+            column.append(np.array([free]))
+            value.append(np.ones(1))
+            free += 1
+        none = np.zeros(0, dtype=np.intp)
+        return _Left(
+            np.concatenate([none, *at]),
+            np.concatenate([none, *column]),
+            np.concatenate([np.zeros(0), *value]),
+            free,
+            offset,
+            valued,
+            bool(used.any()),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,42 +443,14 @@ class Freedom:
         return cls(basis, np.zeros(size), np.zeros(size, dtype=bool))
 
 
-def _freedom(rows: csr_array, goal: Floats) -> Freedom:
-    """Of rows x = goal.
-
-    Coefficients that no row connects do not know of each other, so each connected
-    part is worked out on its own, and those that no row mentions stay as they are.
-    """
-    size = rows.shape[1]
-    # Blocks are small where the whole is not: a null space of thousands of coefficients would take minutes.
-    row_label, column_label = connected(rows)
-    tied = np.isin(column_label, row_label)
-    loose = np.flatnonzero(~tied)
-    offset, valued = np.zeros(size), np.zeros(size, dtype=bool)
-    at, column, value = [loose], [np.arange(len(loose))], [np.ones(len(loose))]
-    free = len(loose)
-    # Slicing sparse rows part by part costs more than all of it dense, as long as that fits in 8 MB.
-    dense = rows.toarray() if rows.shape[0] * size < 1_000_000 else None
-    members = _members(column_label)
-    for label, own in _members(row_label).items():
-        inside = members.get(label, np.zeros(0, dtype=np.intp))
-        part = rows[own][:, inside].toarray() if dense is None else dense[np.ix_(own, inside)]
-        null, shift = _null_space(part, goal[own])
-        offset[inside], valued[inside] = shift, bool(goal[own].any())
-        at.append(np.repeat(inside, null.shape[1]))
-        column.append(np.tile(np.arange(free, free + null.shape[1]), len(inside)))
-        value.append(null.ravel())
-        free += null.shape[1]
-    places = (np.concatenate(at), np.concatenate(column))
-    basis = csr_array(coo_array((np.concatenate(value), places), shape=(size, free)))
-    return Freedom(basis, offset, valued)
-
-
 def connected(matrix: csr_array) -> tuple[Ints, Ints]:
     """Labels of rows and of columns, equal for those that entries of the matrix connect."""
-    links = block_array([[None, matrix], [matrix.T, None]], format="csr", dtype=np.float64)
+    rows, columns = matrix.shape
+    # Rows and columns are the nodes of one graph, and an entry is a link from its row to its column.
+    ends = np.append(matrix.indptr, np.full(columns, matrix.indptr[-1]))
+    links = csr_array((matrix.data, matrix.indices + rows, ends), shape=(rows + columns, rows + columns))
     labels = connected_components(links, directed=False)[1].astype(np.intp)
-    return labels[: matrix.shape[0]], labels[matrix.shape[0] :]
+    return labels[:rows], labels[rows:]
 
 
 def _members(labels: Ints) -> dict[int, Ints]:
