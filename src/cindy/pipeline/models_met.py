@@ -85,6 +85,7 @@ class Search(Loop[Fitted, Met]):
     met: by where they started; None where the states do not settle
     bound: whether a path was all that terms could come from
     kept: the problem posed at the states of the best model so far, which is asked for again
+    restricted: the constraints over the coefficients of a support, which every step asks for
     """
 
     motion: Motion
@@ -92,6 +93,7 @@ class Search(Loop[Fitted, Met]):
     met: dict[bytes, Met | None] = field(default_factory=dict)
     bound: bool = False
     kept: tuple[Fitted, Posed] | None = None
+    restricted: dict[bytes, Rows] = field(default_factory=dict)
 
     rounds: ClassVar[int] = 12
     """Passes from one start; three are typical, 8 not unheard of (benchmark: chaotic). With 2, terms are the
@@ -115,12 +117,19 @@ class Search(Loop[Fitted, Met]):
             return first or second
         return min(first, second, key=self.rank)
 
+    def rows_over(self, columns: Ints) -> Rows:
+        """The constraints over some of the coefficients, all others being zero."""
+        key, rows = columns.tobytes(), self.options.rows
+        if key not in self.restricted:
+            self.restricted[key] = Rows(rows.matrix[:, columns], rows.lower, rows.upper, rows.owner)
+        return self.restricted[key]
+
     def form(self, blocks: tuple[LeastSquares, ...], columns: Ints | None = None) -> StandardForm:
         """The convex problem on white rows: one target, a coefficient a column."""
         options = self.options
         return StandardForm(
             blocks,
-            _restricted(options.rows, self.columns if columns is None else columns),
+            self.rows_over(self.columns if columns is None else columns),
             weights=options.weights,
             radius=options.radius,
             texts=options.texts,
@@ -166,7 +175,7 @@ class Search(Loop[Fitted, Met]):
 
     def solve(self, objective: LeastSquares, support: Ints) -> Floats:
         """Coefficients on a support from its white rows, under all constraints."""
-        rows = _restricted(self.options.rows, support)
+        rows = self.rows_over(support)
         count = objective.terms
         if not len(rows):
             size = lengths(objective.design)
@@ -291,8 +300,3 @@ def white_candidates(form: StandardForm, result: Result, noise: Floats | None = 
     white = replace(form.regression, unit=1.0 / form.sizes[1])
     path = [support for support, _ in result.path]
     return Candidates(white, result.x, form.sizes[1], path, known=True, noise=noise)
-
-
-def _restricted(rows: Rows, columns: Ints) -> Rows:
-    """The rows over some of the coefficients, all others being zero."""
-    return Rows(rows.matrix[:, columns], rows.lower, rows.upper, rows.owner)

@@ -258,14 +258,13 @@ def _regrowths(supports: Supports, fit: SupportFit) -> Iterator[SupportFit]:
 
 def _grown(supports: Supports, fit: SupportFit, count: int, without: int = -1) -> SupportFit:
     """A support after so many terms more, each the one that explains most of what is left."""
+    growth = Growth(supports, fit)
     for _ in range(count):
-        gain = supports.gains(fit)
+        gain = growth.gains()
         gain[without if without >= 0 else fit.support[:0]] = 0.0
-        larger = supports.possible([*fit.support, int(np.argmax(gain))]) if gain.max() > 0 else None
-        if larger is None:
+        if gain.max() <= 0 or growth.take(int(np.argmax(gain))) is None:
             break
-        fit = larger
-    return fit
+    return supports.possible(growth.support) or fit
 
 
 def _shrunk(supports: Supports, fit: SupportFit) -> Iterator[SupportFit]:

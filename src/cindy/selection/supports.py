@@ -27,6 +27,7 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
@@ -284,12 +285,21 @@ class Supports:
             return self._settled_by_own_variance(fit, most)
         seen = {fit.support.tobytes()}
         for _ in range(most):
+            # Several starts lead to one support, and that it stays there was found out before.
+            if fit.support.tobytes() in self._ends:
+                return fit
             new = self._added(fit) or self.without_weakest(fit) or self._merged(fit) or self._exchanged(fit)
             if new is None or new.support.tobytes() in seen:
-                return fit
+                break
             fit = new
             seen.add(fit.support.tobytes())
+        self._ends.add(fit.support.tobytes())
         return fit
+
+    @cached_property
+    def _ends(self) -> set[bytes]:
+        """Supports at which `settle` has ended."""
+        return set()
 
     def _settled_by_own_variance(self, fit: SupportFit, most: int) -> SupportFit:
         for _ in range(most):
@@ -396,9 +406,8 @@ class Supports:
         if self.coupled:
             # One coefficient stands for all that equalities connect to it.
             order = order[np.sort(np.unique(self.group[order], return_index=True)[1])]
-        for place in order[: EFFORT.supports_tried // (3 if self.coupled else 1)]:
-            if gain[place] <= 0.0:
-                continue
+        tried = order[: EFFORT.supports_tried // (3 if self.coupled else 1)]
+        for place in tried[(gain[tried] > 0.0) & self._makes_room(fit, tried)]:
             new = self.possible(np.union1d(fit.support, self.connected_to(int(place))))
             less = new
             # The new term may make several others superfluous; only the end of that chain is compared.
@@ -407,6 +416,25 @@ class Supports:
             if new is not None and self.criterion(new) < self.criterion(fit):
                 return new
         return None
+
+    def _makes_room(self, fit: SupportFit, places: Ints) -> NDArray[np.bool_]:
+        """(places,) whether a term would be worth less than its price beside each of these.
+
+        A column c that the terms inside explain by the shares a, with b = |c|² − |Qᵀ c|² of its own, enters
+        with y = cᵀ r / b: x_i ← x_i − a_i y, and the variance of x_i grows by a_i² / b.
+        """
+        if self.coupled or len(self.required):
+            return np.ones(len(places), dtype=bool)
+        columns = self.design[:, places]
+        inside = fit.directions.T @ columns
+        beyond = self.lengths[places] ** 2 - np.einsum("ij,ij->j", inside, inside)
+        own = beyond > (EFFORT.supports_dependent * self.lengths[places]) ** 2
+        beyond = np.where(own, beyond, 1.0)
+        share = fit.spread @ inside
+        x = fit.x[:, None] - share * (fit.left @ columns / beyond)
+        variance = np.sum(fit.spread**2, axis=1)[:, None] + share**2 / beyond
+        # A little more than the price, lest rounding hide what a fit would show.
+        return own & (x**2 < 1.0001 * self.price[fit.support][:, None] * variance).any(axis=0)
 
     def _merged(self, fit: SupportFit) -> SupportFit | None:
         """One term in the place of several that add up to it: 1 for sin² and cos².
