@@ -84,16 +84,8 @@ def fitted_start(
     lower = np.concatenate([low - _START.beyond * width, -free])[: len(scale)]
     upper = np.concatenate([high + _START.beyond * width, free])[: len(scale)]
 
-    known: dict[bytes, Floats] = {}
-
     def missed(samples: int, start: Floats) -> Floats:
         """(samples · states,) in units of the spread; where the solution has ended, three of them."""
-        key = start.tobytes() + bytes(str(samples), "ascii")
-        if key not in known:
-            known[key] = _missed(samples, start)
-        return known[key]
-
-    def _missed(samples: int, start: Floats) -> Floats:
         piece = ahead.part(0, samples)
         solution = _solved(model, start, piece, driven, _LIMITS)
         # A solution that blew up must be worse than any that follows, yet finite, or there were no slope.

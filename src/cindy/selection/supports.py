@@ -434,7 +434,7 @@ class Supports:
         x = fit.x[:, None] - share * (fit.left @ columns / beyond)
         variance = np.sum(fit.spread**2, axis=1)[:, None] + share**2 / beyond
         # A little more than the price, lest rounding hide what a fit would show.
-        return own & (x**2 < 1.0001 * self.price[fit.support][:, None] * variance).any(axis=0)
+        return np.asarray(own & (x**2 < 1.0001 * self.price[fit.support][:, None] * variance).any(axis=0))
 
     def _merged(self, fit: SupportFit) -> SupportFit | None:
         """One term in the place of several that add up to it: 1 for sin² and cos².

@@ -14,6 +14,7 @@ samples. An iteration costs one call of the oracle and one gradient, a product w
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -66,29 +67,26 @@ def conditional_gradient(
     check_problem(objective, oracle, correction, "conditional_gradient")
     _check_limits(tol, max_iter, max_seconds, callback)
     scale, iterate, advance = _begin(objective, oracle, correction or Direct(), tol, start)
-    history: list[Step] = []
-    trace = Trace(max(_size(objective) // 2, 50_000))
-    idle, narrowest, unproved = 0, np.inf, np.inf
+    history, trace = list[Step](), Trace(max(_size(objective) // 2, 50_000))
+    patience, unproved = _Patience(), np.inf
     while True:
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
-        seconds = time.perf_counter() - began
-        step = Step(len(history), gap, iterate.objective, iterate.count, seconds, iterate.passes)
-        status = _status(step, tol * scale, max_iter, max_seconds, idle)
+        step = _step(iterate, len(history), gap, began)
+        status = _status(step, tol * scale, max_iter, max_seconds, patience.idle)
         if status is not None and not iterate.honest:
             # Step 3. The certificate rests on the point itself, not on how it was found.
             iterate.refresh()
             continue
-        falls = iterate.objective < (1.0 - MEASURABLE) * unproved
-        if status is Status.CONVERGED and not falls and 0 < idle < PATIENCE:
+        if status is Status.CONVERGED and patience.strained and not _falls(iterate.objective, unproved):
             # What could not be proved at this objective was rounding, and a proof costs many calls.
             gap, status = history[-1].gap, None
             step = step._replace(gap=gap)
-        if status is not None:
+        elif status is not None:
             # The proof counts rounding in, and may find an atom that the oracle had lost: then on with it.
             atom, gap = _proved(objective, oracle, iterate, tol * scale)
             step = step._replace(gap=gap)
-            status = _status(step, tol * scale, max_iter, max_seconds, idle)
+            status = _status(step, tol * scale, max_iter, max_seconds, patience.idle)
             unproved = iterate.objective
         history.append(step)
         trace.add(step.atoms, iterate.snapshot())
@@ -96,14 +94,41 @@ def conditional_gradient(
             status, history[-1] = Status.STOPPED, _last(objective, oracle, iterate, step)
         if status is not None:
             break
-        # Step 4. Progress is judged between two exact objectives, and not where one is a sample's estimate.
-        estimated = iterate.estimated
-        iterate = advance(atom, gap)
-        if not (estimated or iterate.estimated):
-            falls = iterate.objective < (1.0 - MEASURABLE) * step.objective
-            idle, narrowest = 0 if falls or gap < narrowest else idle + 1, min(narrowest, gap)
-    result = _result(iterate.x.copy(), tuple(history), scale, status, time.perf_counter() - began, trace)
+        # Step 4.
+        estimated, iterate = iterate.estimated, advance(atom, gap)
+        patience.spend(step, gap, iterate, estimated)
+    result = _result(iterate.x.copy(), tuple(history), scale, status, began, trace)
     return _warned(result, tol, quiet)
+
+
+@dataclass
+class _Patience:
+    """Steps in a row without measurable progress, and the narrowest gap so far."""
+
+    idle: int = 0
+    narrowest: float = np.inf
+
+    @property
+    def strained(self) -> bool:
+        """Whether some of it is gone, and not all."""
+        return 0 < self.idle < PATIENCE
+
+    def spend(self, step: Step, gap: float, iterate: Iterate | Epochs, estimated: bool) -> None:
+        """Progress is judged between two exact objectives, and not where one is a sample's estimate."""
+        if estimated or iterate.estimated:
+            return
+        moves = gap < self.narrowest or _falls(iterate.objective, step.objective)
+        self.idle, self.narrowest = 0 if moves else self.idle + 1, min(self.narrowest, gap)
+
+
+def _step(iterate: Iterate | Epochs, number: int, gap: float, began: float) -> Step:
+    seconds = time.perf_counter() - began
+    return Step(number, gap, iterate.objective, iterate.count, seconds, iterate.passes)
+
+
+def _falls(objective: float, before: float) -> bool:
+    """By more than rounding."""
+    return bool(objective < (1.0 - MEASURABLE) * before)
 
 
 def _last(
@@ -240,7 +265,7 @@ def _scale(objective: LeastSquares, oracle: Oracle) -> float:
 
 
 def _result(
-    x: Floats, history: tuple[Step, ...], scale: float, status: Status, seconds: float, trace: Trace
+    x: Floats, history: tuple[Step, ...], scale: float, status: Status, began: float, trace: Trace
 ) -> Result:
     last = history[-1]
     return Result(
@@ -251,7 +276,7 @@ def _result(
         status=status,
         iterations=last.iteration,
         oracle_calls=len(history),
-        seconds=seconds,
+        seconds=time.perf_counter() - began,
         history=history,
         trace=trace,
         passes=last.passes,
