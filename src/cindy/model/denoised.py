@@ -115,15 +115,14 @@ class Denoised:
         return {(float(one.t[0]), one.x[0].tobytes()): k for k, one in enumerate(self.measured)}
 
     def states_of(self, part: Trajectory) -> Floats | None:
-        """The states of a trajectory, or of a part of one; None where it is not among the data."""
+        """The states of a trajectory, or of some samples of one; None where it is not among the data."""
         # Most parts begin where a trajectory begins, and are found at once; NaN compares unequal, so that
         # bytes are compared.
         first = self._beginnings.get((float(part.t[0]), part.x[0].tobytes()))
         numbers = range(min(len(self.measured), _LOOKED_THROUGH)) if first is None else [first]
         for number in numbers:
             whole = self.measured[number]
-            begin = int(np.searchsorted(whole.t, part.t[0]))
-            here = slice(begin, begin + len(part))
+            here = np.minimum(np.searchsorted(whole.t, part.t), len(whole) - 1)
             same = whole.states == part.states and np.array_equal(whole.t[here], part.t)
             # What was not measured may have been filled in with the states themselves.
             if same and number in self.states and _agree(whole.x[here], part.x):
