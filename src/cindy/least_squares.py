@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from cindy._arrays import Floats, Ints
-from cindy._check import numbers
+from cindy._check import integer, numbers
 from cindy.errors import DataError, InfeasibleError
 
 __all__ = [
@@ -38,6 +38,8 @@ _WIDE = 800
 """Columns from which triangles on top of each other are worth a method of their own (benchmark: large)."""
 _PANEL = 32
 """Columns that LAPACK eliminates at a time."""
+_MOST_COLUMNS = 2**40
+"""More have no address: a bound on what a wrong value may ask for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +82,8 @@ class LeastSquares:
     @classmethod
     def empty(cls, terms: int, targets: int) -> LeastSquares:
         """The zero objective, neutral under `+`."""
+        integer(terms, "LeastSquares.empty: `terms`", least=0, most=_MOST_COLUMNS)
+        integer(targets, "LeastSquares.empty: `targets`", least=0, most=_MOST_COLUMNS)
         return cls(np.zeros((0, terms + targets)), terms, 0)
 
     @property
@@ -98,6 +102,12 @@ class LeastSquares:
 
     def residual(self, x: Floats) -> Floats:
         """(k, targets): A x − B up to a rotation of the rows."""
+        if not isinstance(x, np.ndarray) or x.shape != (self.terms, self.targets):
+            x = numbers(x, "LeastSquares: `x`")
+            if x.shape != (self.terms, self.targets):
+                raise DataError(
+                    f"LeastSquares: `x` must have shape {(self.terms, self.targets)}, but has {x.shape}."
+                )
         return self.design @ x - self.target
 
     def value(self, x: Floats) -> float:

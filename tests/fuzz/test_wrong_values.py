@@ -260,6 +260,9 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "floor": None,
         },
     ),
+    "LeastSquares.value": (OBJECTIVE.value, {"x": np.zeros((3, 1))}),
+    "LeastSquares.gradient": (OBJECTIVE.gradient, {"x": np.zeros((3, 1))}),
+    "LeastSquares.empty": (cindy.LeastSquares.empty, {"terms": 2, "targets": 1}),
 }
 
 

@@ -126,6 +126,10 @@ class Wrapped(Composed, abstract=True):
 
     basis: Basis
 
+    def __post_init__(self) -> None:
+        what = "a basis, such as Polynomial(1)"
+        _check.instance(self.basis, Basis, f"{type(self).__name__}: `basis`", what)
+
     @property
     def _bases(self) -> tuple[Basis, ...]:
         return (self.basis,)
