@@ -102,12 +102,10 @@ class LeastSquares:
 
     def residual(self, x: Floats) -> Floats:
         """(k, targets): A x − B up to a rotation of the rows."""
-        if not isinstance(x, np.ndarray) or x.shape != (self.terms, self.targets):
-            x = numbers(x, "LeastSquares: `x`")
-            if x.shape != (self.terms, self.targets):
-                raise DataError(
-                    f"LeastSquares: `x` must have shape {(self.terms, self.targets)}, but has {x.shape}."
-                )
+        shape = (self.terms, self.targets)
+        x = x if isinstance(x, np.ndarray) else numbers(x, "LeastSquares: `x`")
+        if x.shape != shape:
+            raise DataError(f"LeastSquares: `x` must have shape {shape}, but has {x.shape}.")
         return self.design @ x - self.target
 
     def value(self, x: Floats) -> float:
@@ -414,18 +412,14 @@ class _Tied:
             column.append(np.tile(np.arange(free, free + null.shape[1]), len(here)))
             value.append(null.ravel())
             free += null.shape[1]
-        # Those that no row is left to mention.
-        for (single,) in columns.values():
-            at.append(np.array([single]))
-            column.append(np.array([free]))
-            value.append(np.ones(1))
-            free += 1
-        none = np.zeros(0, dtype=np.intp)
+        # Those that no row is left to mention stay as they are.
+        loose = np.array([single for (single,) in columns.values()], dtype=np.intp)
+        count = len(loose)
         return _Left(
-            np.concatenate([none, *at]),
-            np.concatenate([none, *column]),
-            np.concatenate([np.zeros(0), *value]),
-            free,
+            np.concatenate([*at, loose]),
+            np.concatenate([*column, np.arange(free, free + count)]),
+            np.concatenate([*value, np.ones(count)]),
+            free + count,
             offset,
             valued,
             bool(used.any()),

@@ -111,7 +111,7 @@ def demo(
     ),
 ) -> None:
     """Go from a bundled data set to equations, figures and a report."""
-    from cindy.cli.fit import run_demo
+    from cindy.cli.commands import run_demo
 
     run_demo(out)
 
@@ -163,7 +163,7 @@ def _fit_signature() -> inspect.Signature:
 
 def fit(context: typer.Context, config: Path | None = None, **typed: Any) -> None:
     """Identify the equations behind measured time series."""
-    from cindy.cli.fit import run_fit
+    from cindy.cli.commands import run_fit
 
     file = config or (Path("cindy.toml") if Path("cindy.toml").is_file() else None)
     run_fit(read_settings(file, typed), file)
