@@ -102,7 +102,7 @@ def test_pairs_lists_and_trajectories_are_the_same_data(model):
     assert pairs.states == ("x1", "x2")
 
 
-PAPER = [kuramoto(5), lorenz(), michaelis_menten(), fput(5)]
+PAPER = [kuramoto(3), lorenz(), michaelis_menten(), fput(3)]
 
 
 @pytest.mark.parametrize("system", PAPER, ids=lambda s: s.name)
