@@ -21,7 +21,7 @@ alike = [
 for name, known in (("free", []), ("alike", alike)):
     errors, right = [], 0
     for seed in range(3):
-        data = system.simulate(seed=seed, trajectories=15, points=1500, noise=0.015)
+        data = system.simulate(seed=seed, trajectories=10, points=600, noise=0.01)
         model = cindy.identify(data, basis, constraints=known)
         errors.append(
             np.linalg.norm(model.coef - system.coef) / np.linalg.norm(system.coef)

@@ -1,7 +1,7 @@
 """Pages of documentation as programs: their code runs, and what it prints is compared with what they show.
 
 A block ```python runs in the page's one namespace, and the lines of a block ```bash that begin with "cindy"
-run in a shell; a block ```text right after shows the output. `make outputs` lets the tests write outputs and
+run as commands; a block ```text right after shows the output. `make outputs` lets the tests write outputs and
 pictures into the pages, to be looked at and committed.
 """
 
@@ -9,10 +9,11 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -24,13 +25,13 @@ EFFORT = re.compile(r"\d+ iterations|[\d.]+ s\b")
 LONG = ("cindy reproduce", "cindy bench")
 
 
-def executed(text: str, folder: Path) -> str:
+def executed(text: str) -> str:
     """The page with every output as its code prints it now, run in the folder that is the current one."""
     namespace: dict[str, object] = {"__name__": "__main__"}
 
     def run(block: re.Match[str]) -> str:
         kind, source, shown = block.groups()
-        output = _python(source, namespace) if kind == "python" else _shell(source, folder)
+        output = _python(source, namespace) if kind == "python" else _commands(source)
         head = f"```{kind}\n{source}```\n"
         if shown is None:
             return head
@@ -82,22 +83,34 @@ def _python(code: str, namespace: dict[str, object]) -> str:
     return output.getvalue()
 
 
-def _shell(code: str, folder: Path) -> str:
-    """What the commands print; the long ones only have to exist."""
-    joined = code.replace("\\\n", " ")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def _commands(code: str) -> str:
+    """What the commands print; the long ones only have to exist.
+
+    They run in this process: starting Python anew takes longer than most of them.
+    """
     output = ""
-    for line in joined.splitlines():
-        if not line.startswith("cindy "):
-            continue
-        command = f"{' '.join(line.split()[:2])} --help" if line.startswith(LONG) else line
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd=folder,
-            env={**os.environ, "PATH": path, "COLUMNS": "100"},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-        output += done.stdout if not line.startswith(LONG) else ""
+    for line in code.replace("\\\n", " ").splitlines():
+        if line.startswith("cindy "):
+            words = shlex.split(line, comments=True)
+            long = line.startswith(LONG)
+            printed = _command([*words[:2], "--help"] if long else words)
+            output += "" if long else printed
     return output
+
+
+def _command(words: list[str]) -> str:
+    from cindy.cli.app import main
+
+    output, errors, status = io.StringIO(), io.StringIO(), None
+    with (
+        mock.patch.object(sys, "argv", words),
+        mock.patch.dict(os.environ, {"COLUMNS": "100"}),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+    assert not status, f"{shlex.join(words)}\n{errors.getvalue()}"
+    return output.getvalue()

@@ -365,7 +365,7 @@ def test_fit_goes_from_a_file_to_equations_and_files(cli, tmp_path):
 def test_fit_takes_its_options_from_cindy_toml(cli, tmp_path):
     (tmp_path / "cindy.toml").write_text(
         f'[fit]\ndata = "{KINETICS}"\nby = "run"\nbasis = "poly:1"\n'
-        'selection = "terms:5"\nout = "model.json"\n'
+        'selection = "terms:5"\npasses = 1\nout = "model.json"\n'
     )
     status, out, err = cli("fit", "--selection", "terms:4")
     assert status == 0, err

@@ -25,7 +25,7 @@ def states(t: np.ndarray, seed: int) -> np.ndarray:
 
 
 def run(seed: int) -> cindy.Trajectory:
-    t = np.arange(400 + 37 * (seed % 12)) * STEP
+    t = np.arange(200 + 17 * (seed % 12)) * STEP
     return cindy.Trajectory(t, states(t, seed), ("x", "y"))
 
 
@@ -74,7 +74,7 @@ def client():
 
 
 def test_a_cluster_of_two_processes_gives_the_coefficients_of_one_bit_for_bit(client):
-    runs = [run(k) for k in range(30)]
+    runs = [run(k) for k in range(24)]
     serial = cindy.identify(runs, BASIS).coef
     assert cindy.identify(runs, BASIS, processes=2).coef.tobytes() == serial.tobytes()
     assert cindy.identify(runs, BASIS, executor=client.get_executor()).coef.tobytes() == serial.tobytes()
@@ -85,7 +85,7 @@ def test_a_bag_gives_the_same_bits_although_a_worker_is_killed_in_the_middle(cli
     import dask.bag
 
     flag = tmp_path / "died"
-    bag = dask.bag.from_sequence(range(30), npartitions=30).map(Deadly(flag))
+    bag = dask.bag.from_sequence(range(24), npartitions=24).map(Deadly(flag))
     serial = cindy.identify(bag, BASIS)
     assert not flag.exists()
     spread = cindy.identify(bag, BASIS, executor=client)

@@ -25,7 +25,7 @@ def name(page: Path) -> str:
 def test_a_page_prints_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
-    now = executed(text, tmp_path)
+    now = executed(text)
     if UPDATE:
         page.write_text(now, encoding="utf-8")
         keep_pictures(tmp_path)

@@ -129,7 +129,7 @@ def test_a_grid_search_finds_the_degree_and_the_rule(runs):
         "basis": [cindy.Polynomial(1), cindy.Polynomial(2)],
         "selection": [cindy.Terms(1), cindy.Significance()],
     }
-    search = GridSearchCV(CINDy(), grid, cv=3, error_score="raise").fit(runs)
+    search = GridSearchCV(CINDy(), grid, cv=2, error_score="raise").fit(runs)
     assert search.best_params_["basis"] == cindy.Polynomial(2)
     assert search.best_params_["selection"] == cindy.Significance()
     np.testing.assert_array_equal(search.best_estimator_.model_.support, SYSTEM.coef != 0)

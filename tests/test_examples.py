@@ -27,7 +27,7 @@ def test_an_example_prints_what_its_page_shows_and_draws_its_picture(example, tm
     monkeypatch.chdir(tmp_path)
     page, found = shown(example)
     code = example.read_text(encoding="utf-8")
-    now = executed(f"```python\n{code}```\n\n```text\n{found[2]}```\n", tmp_path)
+    now = executed(f"```python\n{code}```\n\n```text\n{found[2]}```\n")
     now = now.partition("```text\n")[2].removesuffix("```\n")
     assert (tmp_path / f"{example.stem}.png").stat().st_size > 5_000
     if UPDATE:

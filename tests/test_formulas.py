@@ -113,7 +113,7 @@ def test_a_formula_of_large_numbers_is_exported_without_delay(formula):
 
 
 def test_dry_friction_is_found_as_a_formula():
-    t = np.linspace(0, 8, 1600)
+    t = np.linspace(0, 8, 800)
     truth = cindy.Custom({"x": "x", "v": "v", "sign(v)": "sign(v)"})
     made = Model([[0.0, -4.0], [1.0, 0.0], [0.0, -0.3]], truth, ("x", "v")).simulate([2.0, 0.0], t)
     assert made.stopped is None

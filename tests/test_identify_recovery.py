@@ -68,7 +68,7 @@ def on_true_support(data, system):
 def test_the_support_is_exact_and_the_error_within_10_per_cent_of_least_squares_told_the_support(
     system, noise
 ):
-    data = part(system, 11, noise)
+    data = part(system, 11, noise, 2 if noise > 1e-3 else 4)
     model = identify(data, system.basis, formulation=Integral(order=system.order))
     np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
     assert error(model, system.coef) < 1.1 * on_true_support(data, system)
@@ -89,13 +89,13 @@ def test_lorenz_at_1_per_cent_from_one_trajectory_and_cubic_terms():
 
 @pytest.mark.parametrize("system", CLEAN, ids=lambda s: s.name)
 def test_data_without_noise_give_the_exact_support_and_coefficients_to_seven_digits(system):
-    model = identify(part(system, 2, 0.0), system.basis, formulation=Integral(order=system.order))
+    model = identify(part(system, 2, 0.0, 4), system.basis, formulation=Integral(order=system.order))
     np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
     np.testing.assert_allclose(model.coef, system.coef, atol=1e-7)
 
 
 @pytest.mark.parametrize(
-    ("system", "noise", "share"), [(michaelis_menten(), 1e-3, 2), (kuramoto(3), 1e-2, 4)]
+    ("system", "noise", "share"), [(michaelis_menten(), 1e-3, 6), (kuramoto(3), 1e-2, 8)]
 )
 def test_constraints_help_and_hold(system, noise, share):
     free, told = [], []
@@ -161,11 +161,11 @@ def test_standard_errors_cover_what_they_say():
     system = lotka_volterra()
     true = system.coef != 0
     scores = []
-    for seed in range(30):
+    for seed in range(15):
         model = identify(system.simulate(seed=seed, noise=1e-2, points=500), system.basis)
         if ((model.coef != 0) == true).all():
             scores.append((model.coef - system.coef)[true] / model.coef_error[true])
-    assert len(scores) >= 28
+    assert len(scores) >= 14
     spread = np.sqrt(np.mean(np.square(scores)))
     assert 0.7 < spread < 1.2
     assert np.mean(np.abs(scores) < 2) > 0.9
@@ -175,7 +175,7 @@ def test_a_dictionary_with_sin2_and_cos2_beside_the_constant_gives_the_parsimoni
     system = kuramoto(3)
     basis = cindy.Trigonometric(1) * cindy.Trigonometric(1) + Polynomial(0)
     for seed in (1, 2):
-        model = identify(part(system, seed, 1e-4), basis)
+        model = identify(part(system, seed, 1e-4, 4), basis)
         assert {"sin(x1)^2", "cos(x1)^2", "1"} <= set(model.terms)
         truth = np.zeros_like(model.coef)
         truth[[model.terms.index(t) for t in system.terms]] = system.coef

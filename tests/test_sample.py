@@ -40,7 +40,7 @@ def test_near_models_are_drawn_by_their_weight():
     model = Model([[0.0], [-1.0], [0.0]], cindy.Polynomial(2), ("x",), coef_error=[[0], [0.1], [0]])
     other = Model([[0.0], [0.0], [-2.0]], cindy.Polynomial(2), ("x",), coef_error=[[0], [0], [0.2]])
     model = replace(model, near=Path((model, other), (0.0, 2.0), 0))
-    drawn = model.sample(5000)
+    drawn = model.sample(2000)
     share = np.mean([one.coef[2, 0] != 0 for one in drawn])
     assert share == pytest.approx(np.exp(-1) / (1 + np.exp(-1)), abs=0.03)
     values = [one.coef[2, 0] for one in drawn if one.coef[2, 0]]

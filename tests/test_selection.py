@@ -1,5 +1,6 @@
 """Rules of selection: what each promises, on every small system."""
 
+from functools import cache
 from itertools import pairwise, product
 
 import numpy as np
@@ -25,32 +26,40 @@ from cindy.systems import (
 ETA = 1e-3
 SMALL = [lotka_volterra(), van_der_pol(), duffing(), sir(), spring_masses(), lorenz(), rossler()]
 every_small_system = pytest.mark.parametrize("system", SMALL, ids=lambda s: s.name)
+some_small_systems = pytest.mark.parametrize(
+    "system", [lotka_volterra(), spring_masses(), lorenz()], ids=lambda s: s.name
+)
 SPARSE = [Significance(), CrossValidation(), Discrepancy()]
 
 
-def found(system, selection, *, seed=0, noise=ETA, trajectories=4, points=1200, **settings):
+def found(system, selection, *, seed=0, noise=ETA, trajectories=4, points=800, **settings):
     data = system.simulate(seed=seed, noise=noise, trajectories=trajectories, points=points)
     return identify(
         data, system.basis, formulation=Integral(order=system.order), selection=selection, **settings
     )
 
 
-def candidates(system, seed=0, noise=ETA):
+@cache
+def candidates(make, seed=0, noise=ETA):
+    system = make()
     data = system.simulate(seed=seed, noise=noise)
     form = cindy.accumulate(data, system.basis, formulation=Integral(order=system.order))
     problem = cindy.Problem(form)
     return Candidates(problem.regression, problem.form.pilot, problem.size)
 
 
-@every_small_system
-@pytest.mark.parametrize("rule", SPARSE, ids=repr)
+@pytest.mark.parametrize(
+    ("system", "rule"),
+    [(system, rule) for system in SMALL for rule in SPARSE if rule == SPARSE[0] or system in SMALL[::3]],
+    ids=lambda one: getattr(one, "name", None) or repr(one),
+)
 def test_a_sparse_rule_finds_the_terms_of_every_small_system(system, rule):
-    model = found(system, rule)
+    model = found(system, rule, points=1200)
     np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
     assert np.abs(model.coef - system.coef).max() < 0.02 * np.abs(system.coef).max()
 
 
-@every_small_system
+@some_small_systems
 @pytest.mark.parametrize("rule", [BIC(), BIC(extended=False), Gap(1e-8)], ids=repr)
 def test_a_generous_rule_misses_no_term(system, rule):
     model = found(system, rule)
@@ -59,7 +68,7 @@ def test_a_generous_rule_misses_no_term(system, rule):
         assert model.size <= (system.coef != 0).sum() + 2
 
 
-@every_small_system
+@some_small_systems
 def test_terms_are_as_many_as_asked_for_and_the_right_ones_when_their_number_is_right(system):
     true = int((system.coef != 0).sum())
     for k in (1, true + 1):
@@ -69,7 +78,7 @@ def test_terms_are_as_many_as_asked_for_and_the_right_ones_when_their_number_is_
     np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
 
 
-@pytest.mark.parametrize(("passes", "sizes"), [(1, (3, 5, 7, 8)), (None, (7, 8, 9))])
+@pytest.mark.parametrize(("passes", "sizes"), [(1, (3, 7, 8)), (None, (7, 8))])
 def test_larger_numbers_of_terms_contain_the_smaller(passes, sizes):
     # Denoised states belong to their model: those of too few terms are another motion, with other terms.
     system = lorenz()
@@ -89,7 +98,7 @@ def test_under_ties_terms_come_in_whole_groups():
 
 def test_every_term_that_significance_keeps_is_significant():
     rule = Significance()
-    for system in (lorenz(), van_der_pol()):
+    for system in (lorenz, van_der_pol):
         every = candidates(system)
         support = rule.pick(every)
         fit = every.refit(support)
@@ -99,7 +108,7 @@ def test_every_term_that_significance_keeps_is_significant():
 def test_the_quantile_is_bonferronis_over_all_coefficients():
     import scipy.stats
 
-    every = candidates(lorenz())
+    every = candidates(lorenz)
     blocks = len(every.regression.blocks)
     expected = scipy.stats.t.ppf(1 - 0.01 / (2 * 30), blocks - 1)
     assert Significance(0.01).quantile(every) == pytest.approx(expected)
@@ -107,14 +116,14 @@ def test_the_quantile_is_bonferronis_over_all_coefficients():
 
 def test_a_stricter_level_never_keeps_more():
     system = sir()
-    data = system.simulate(seed=3, noise=0.2, trajectories=8, points=400)
+    data = system.simulate(seed=3, noise=0.2, trajectories=4, points=200)
     sizes = [identify(data, system.basis, selection=Significance(a)).size for a in (0.5, 0.05, 1e-4, 1e-9)]
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_discrepancy_takes_the_smallest_model_that_the_given_noise_allows():
     system = lorenz()
-    data = system.simulate(seed=0, noise=ETA, points=4000)
+    data = system.simulate(seed=0, noise=ETA, trajectories=4, points=1200)
     sigma = ETA * np.concatenate([one.x for one in data]).std(axis=0)
     exact = identify(data, system.basis, selection=Discrepancy(1.05 * sigma))
     np.testing.assert_array_equal(exact.coef != 0, system.coef != 0)
@@ -127,7 +136,7 @@ def test_discrepancy_takes_the_smallest_model_that_the_given_noise_allows():
 
 
 def test_cross_validation_judges_models_by_blocks_they_have_not_seen():
-    every = candidates(lotka_volterra())
+    every = candidates(lotka_volterra)
     losses = _fold_losses(every, 10.0, 5, 6)
     assert losses.shape == (len(every.regression.blocks), 7)
     mean = losses.mean(axis=0)
@@ -201,7 +210,7 @@ def test_models_near_one_of_measured_states_are_those_of_enumeration():
 def test_no_rule_keeps_a_term_of_pure_noise():
     t = np.linspace(0, 5, 400)
     rng = np.random.default_rng(0)
-    noise = [Trajectory(t, rng.standard_normal((400, 2))) for _ in range(12)]
+    noise = [Trajectory(t, rng.standard_normal((400, 2))) for _ in range(6)]
     for rule in (Significance(), CrossValidation()):
         with pytest.raises(DataError, match="keeps no term at all"):
             identify(noise, cindy.Polynomial(2), selection=rule)
@@ -210,9 +219,7 @@ def test_no_rule_keeps_a_term_of_pure_noise():
 def test_conservation_laws_hold_in_every_model_of_the_path():
     system = michaelis_menten()
     for rule in (Significance(), Terms(7)):
-        model = found(
-            system, rule, noise=1e-4, trajectories=75, points=3000, constraints=system.constraints()
-        )
+        model = found(system, rule, noise=1e-4, trajectories=20, points=800, constraints=system.constraints())
         np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
         assert all(one.violation < 1e-9 for one in model.path)
 
@@ -252,7 +259,7 @@ def test_a_mistake_is_told_in_a_sentence(mistake, sentence):
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_term_that_an_inequality_keeps_from_zero_is_kept_by_every_rule(rule):
-    data = cindy.systems.lotka_volterra().simulate(seed=0, noise=0.02, trajectories=4, points=400)
+    data = cindy.systems.lotka_volterra().simulate(seed=0, noise=0.02, trajectories=4, points=200)
     law = cindy.bound("x", "y", lower=0.05)
     model = cindy.identify(data, cindy.Polynomial(2), constraints=[law], selection=rule)
     assert model.coef[model.place("x", "y")] >= 0.05 - 1e-9
@@ -263,7 +270,7 @@ def test_a_term_that_an_inequality_keeps_from_zero_is_kept_by_every_rule(rule):
 def test_every_rule_picks_at_fitted_states(rule):
     system = lorenz()
     model = identify(
-        system.simulate(seed=1, noise=0.1, trajectories=2, points=800), system.basis, selection=rule
+        system.simulate(seed=1, noise=0.1, trajectories=2, points=600), system.basis, selection=rule
     )
     assert model.denoised
     if rule in (Terms(7), "terms:7", BIC()):

@@ -140,7 +140,7 @@ def test_a_right_model_has_its_scores_and_no_warnings():
 
 
 def test_a_model_that_explains_little_is_called_so_loudly_everywhere(tmp_path):
-    data = lorenz().simulate(seed=0, noise=0.01, trajectories=1, points=1000, horizon=10.0)
+    data = lorenz().simulate(seed=0, noise=0.01, trajectories=1, points=500, horizon=5.0)
     wrong = cindy.identify(data, cindy.Trigonometric(1), selection="terms:3")
     assert wrong.explained["equations"] < 0.5
     assert wrong.warnings[0].startswith("These equations do not explain the data")
@@ -166,7 +166,7 @@ def test_a_model_that_explains_little_is_called_so_loudly_everywhere(tmp_path):
 
 def test_the_summary_tells_of_laws_noise_and_the_run():
     data = michaelis_menten(binding=2.0, release=0.5).simulate(
-        seed=0, trajectories=12, points=1200, horizon=5, noise=0.01
+        seed=0, trajectories=6, points=300, horizon=5, noise=0.01
     )
     model = cindy.identify(data, "poly:2", constraints=[cindy.conserve(["E", "ES"])])
     text = model.summary()
@@ -258,8 +258,10 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("law", OUTSIDE)
+@pytest.mark.parametrize(
+    ("form", "law"),
+    [(form, law) for form in FORMS for law in OUTSIDE if form == "differential" or law == "a fifth power"],
+)
 def test_every_form_tells_that_a_law_lies_outside_the_library(form, law):
     model = cindy.identify(swings(OUTSIDE[law]), cindy.Polynomial(3), **FORMS[form])
     (said,) = [finding for finding in model.findings if finding.code == "large-residuals"]

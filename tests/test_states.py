@@ -1,11 +1,15 @@
 """States that are fitted: their rows, their covariance, and the laws found at them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import odeint, solve_ivp
 from scipy.signal import lfilter
 
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
+from cindy.pipeline import large
+from cindy.selection import EFFORT
 from cindy.states import grid_of
 from cindy.states.doubts import memory
 from cindy.states.linearised import Linearised
@@ -149,11 +153,12 @@ def test_constraints_hold_and_the_gap_is_that_of_the_fitted_rows():
     assert 0.0 <= model.gap < 1e-2
 
 
-def test_much_data_are_confirmed_after_a_part_of_them():
+def test_much_data_are_confirmed_after_a_part_of_them(monkeypatch):
+    monkeypatch.setattr(large, "EFFORT", replace(EFFORT, large_enough=2000))
     t = np.linspace(0, 12, 400)
     x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1)
     rng = np.random.default_rng(0)
-    data = [Trajectory(t, x + 0.05 * rng.normal(size=x.shape), ("x", "v")) for _ in range(100)]
+    data = [Trajectory(t, x + 0.01 * rng.normal(size=x.shape), ("x", "v")) for _ in range(20)]
     model = identify(data, Polynomial(2), passes=None)
     assert np.flatnonzero(model.coef).tolist() == [3, 4]
     off = np.abs(model.coef.ravel()[[3, 4]] - [-4.0, 1.0])
@@ -240,7 +245,7 @@ def test_white_noise_is_seldom_taken_for_something_smooth():
 
 
 def test_noise_of_values_that_are_reported_in_steps_is_not_below_their_rounding():
-    data = lorenz_system().simulate(seed=4, trajectories=3, points=2400, horizon=6.0, noise=0.0)
+    data = lorenz_system().simulate(seed=4, trajectories=2, points=1600, horizon=6.0, noise=0.0)
     step = 2.5
     rounded = [Trajectory(one.t, step * np.round(one.x / step), one.states) for one in data]
     model = identify(rounded, Polynomial(2))

@@ -139,7 +139,8 @@ def test_one_initial_state_is_told_to_be_a_row():
 
 
 def test_pooled_noise_has_the_level_asked_for_in_units_of_the_pooled_spread(system):
-    clean, noisy = system.simulate(1), system.simulate(1, noise=0.1)
+    size = {"trajectories": 20, "points": 2000}
+    clean, noisy = system.simulate(1, **size), system.simulate(1, **size, noise=0.1)
     exact = np.vstack([r.x for r in clean])
     error = np.vstack([r.x for r in noisy]) - exact
     np.testing.assert_allclose(error.std(axis=0), 0.1 * exact.std(axis=0), rtol=0.1)

@@ -9,7 +9,7 @@ from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
 from cindy.solver import Region, conditional_gradient, oracle_for
 
-CASES, PARTS = 500, 10
+CASES, PARTS = 200, 4
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -14,7 +14,7 @@ from benchmarks import kills
 import cindy
 from cindy.summary import Summary
 
-MOMENTS = 50
+MOMENTS = 20
 
 SAVE = """
 import sys, numpy as np, cindy
@@ -55,7 +55,7 @@ def killed(program, folder, delay):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system cannot kill")
 def test_a_model_and_a_summary_are_whole_whenever_the_writer_is_killed(tmp_path):
-    # One writer forks many times over: starting Python fifty times would take a minute.
+    # One writer forks many times over: starting Python for each moment would take long.
     rng = np.random.default_rng(0)
     ready = SAVE.replace(
         'print("ready", flush=True)',
@@ -81,7 +81,7 @@ def test_a_model_and_a_summary_are_whole_whenever_the_writer_is_killed(tmp_path)
 def test_a_table_that_a_killed_run_left_is_resumed_without_a_torn_row(tmp_path):
     from benchmarks.table import mend, read_table
 
-    for delay in (0.01, 0.03, 0.05):
+    for delay in (0.01, 0.05):
         killed(ROWS, str(tmp_path), delay)
     mend(tmp_path / "table.csv")
     rows = read_table(tmp_path / "table.csv")
@@ -91,7 +91,7 @@ def test_a_table_that_a_killed_run_left_is_resumed_without_a_torn_row(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-@pytest.mark.parametrize(("command", "moments"), [(kills.fit, 3), (kills.accumulate, 6)])
+@pytest.mark.parametrize(("command", "moments"), [(kills.fit, 2), (kills.accumulate, 4)])
 def test_a_command_that_is_killed_leaves_its_files_as_they_were_or_as_they_should_be(
     command, moments, tmp_path
 ):

@@ -11,7 +11,7 @@ from benchmarks.paper.peers import Range, tune
 from benchmarks.paper.setting import SYSTEMS, measure, prepare
 from sklearn.linear_model import Lasso
 
-SMALL = {"trajectories": 30, "points": 900}
+SMALL = {"trajectories": 20, "points": 500}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def settings():
 def test_every_method_gives_finite_coefficients_that_explain_the_data(name, settings):
     for formulation in METHODS[name].formulations:
         setting = settings[formulation]
-        tuned = METHODS[name].fit(setting, 8, 0)
+        tuned = METHODS[name].fit(setting, 4, 0)
         assert tuned.coef.shape == setting.system.coef.shape
         assert np.isfinite(tuned.coef).all()
         zero = setting.validation_loss(np.zeros_like(tuned.coef))

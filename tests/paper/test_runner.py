@@ -14,6 +14,7 @@ from benchmarks.table import read_table
 
 from cindy.cli.app import main
 from cindy.errors import DataError
+from cindy.systems import fput
 
 CASES = [
     Case("michaelis", f, eta, 0, trajectories=10) for f in ("differential", "free") for eta in (1e-6, 1e-3)
@@ -22,24 +23,35 @@ NAMES = ("floor", "sindy", "lars")
 TASKS = 2 * 3 + 2 * 2
 
 
-def test_every_method_that_takes_part_has_one_row_and_its_seconds(tmp_path):
-    seen = []
-    rows = run(CASES, NAMES, tmp_path / "a.csv", trials=4, progress=lambda *step: seen.append(step))
+def of_few(*arguments, **more):
+    """A case of ten trajectories, where a study leaves their number to the system."""
+    return Case(*arguments, **{"trajectories": 10, **more})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The table of a run that nothing disturbed, and the steps it told of."""
+    seen, table = [], tmp_path_factory.mktemp("whole") / "a.csv"
+    run(CASES, NAMES, table, trials=4, progress=lambda *step: seen.append(step))
+    return table, seen
+
+
+def test_every_method_that_takes_part_has_one_row_and_its_seconds(whole):
+    table, seen = whole
+    rows = read_table(table)
     assert len(rows) == TASKS
     assert [s[:2] for s in seen] == [(k + 1, TASKS) for k in range(TASKS)]
     assert all(row["error"] == "" and float(row["recovery"]) > 0 for row in rows)
-    assert len(read_table(tmp_path / "a.seconds.csv")) == TASKS
+    assert len(read_table(table.with_suffix(".seconds.csv"))) == TASKS
 
 
-def test_two_runs_give_the_same_file_whatever_the_number_of_processes(tmp_path):
-    run(CASES, NAMES, tmp_path / "a.csv", trials=4)
+def test_two_runs_give_the_same_file_whatever_the_number_of_processes(whole, tmp_path):
     run(CASES, NAMES, tmp_path / "b.csv", trials=4, processes=2)
-    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    assert whole[0].read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
-def test_a_broken_run_resumes_without_loss_or_repetition(tmp_path):
-    whole, broken = tmp_path / "whole.csv", tmp_path / "broken.csv"
-    run(CASES, NAMES, whole, trials=4)
+def test_a_broken_run_resumes_without_loss_or_repetition(whole, tmp_path):
+    broken = tmp_path / "broken.csv"
 
     class Killed(BaseException):
         pass
@@ -57,7 +69,7 @@ def test_a_broken_run_resumes_without_loss_or_repetition(tmp_path):
     again = []
     run(CASES, NAMES, broken, trials=4, progress=lambda *step: again.append(step))
     assert len(again) == TASKS - 3
-    assert whole.read_bytes() == broken.read_bytes()
+    assert whole[0].read_bytes() == broken.read_bytes()
 
 
 def test_a_failure_is_a_row_with_its_error_and_the_run_goes_on(tmp_path, monkeypatch):
@@ -80,6 +92,9 @@ def test_the_command_ends_with_status_1_and_tells_each_failure(tmp_path, monkeyp
     for name, fit in (("lars", fail), ("ssr", at_the_edge)):
         monkeypatch.setitem(methods.METHODS, name, replace(METHODS[name], fit=fit))
     monkeypatch.setattr(studies, "METHODS", ("floor", "lars", "ssr"))
+    monkeypatch.setattr(studies, "Case", of_few)
+    monkeypatch.setattr(studies.figures, "metrics_against_noise", lambda rows, methods: None)
+    monkeypatch.setattr(studies.figures, "save", lambda figure, path: path)
     monkeypatch.setitem(studies.QUICK, "michaelis", studies.StudyPlan((1e-4,), 1, 2))
     command = ["cindy", "reproduce", "michaelis", "--quick", "--processes", "1", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", command)
@@ -109,14 +124,15 @@ def test_data_that_cannot_be_made_fail_every_method_of_the_case(tmp_path):
 @pytest.fixture
 def tiny(monkeypatch):
     """Every study in the smallest size that still draws its figures; `test_peers` has every method."""
-    plan = studies.StudyPlan((1e-4, 1e-3), 1, 2)
-    monkeypatch.setattr(studies, "METHODS", ("floor", "sindy", "weak", "default", "default-c"))
+    plan = studies.StudyPlan((1e-4,), 1, 2)
+    monkeypatch.setattr(studies, "Case", of_few)
+    monkeypatch.setattr(studies, "METHODS", ("floor", "sindy", "weak", "default"))
     monkeypatch.setattr(studies, "HEAT_METHODS", ("sindy", "default"))
     monkeypatch.setattr(studies, "SMALL", {"michaelis": plan})
     monkeypatch.setattr(studies, "ESTIMATES", (1e-6, 1e-4, 1e-2))
     monkeypatch.setattr(studies, "QUICK", dict.fromkeys((*studies.SMALL, *studies.LARGE), plan))
     monkeypatch.setattr(studies, "QUICK_HEAT", studies.StudyPlan((1e-4,), 1, 2))
-    monkeypatch.setattr(studies, "SIZES", {"fput5": (10,)})
+    monkeypatch.setattr(studies, "SIZES", {"michaelis": (10,)})
     monkeypatch.setattr(studies, "ANCHOR_METHODS", ("floor", "sindy", "default"))
 
 
@@ -141,12 +157,13 @@ def test_identified_models_are_set_in_motion_and_drawn(tmp_path, monkeypatch):
     from benchmarks.paper.figures import save
     from benchmarks.table import write_table
 
-    monkeypatch.setitem(motion.TIMES, "fput5", np.linspace(0, 2, 9))
-    monkeypatch.setitem(motion.SHOWN, "fput5", (1.0, 2.0))
-    rows = motion.set_in_motion("fput5", trials=2, trajectories=20)
+    monkeypatch.setitem(motion.SYSTEMS, "fput3", lambda seed: fput(3))
+    monkeypatch.setitem(motion.TIMES, "fput3", np.linspace(0, 2, 9))
+    monkeypatch.setitem(motion.SHOWN, "fput3", (1.0, 2.0))
+    rows = motion.set_in_motion("fput3", trials=2, trajectories=10)
     assert {row["model"] for row in rows} == {"truth", *motion.MODELS}
-    table = write_table(tmp_path / "m.csv", motion.motion_columns(5), rows)
-    drawn = save(motion.draw_motion(read_table(table), "fput5"), tmp_path / "m.png")
+    table = write_table(tmp_path / "m.csv", motion.motion_columns(3), rows)
+    drawn = save(motion.draw_motion(read_table(table), "fput3"), tmp_path / "m.png")
     assert drawn.stat().st_size > 0
 
 
@@ -154,7 +171,7 @@ def test_objectives_along_the_run_fall_and_are_drawn(tmp_path):
     from benchmarks.paper import convergence
     from benchmarks.paper.figures import save
 
-    rows = convergence.objective_along_runs("michaelis", iterations=20, points=3, trajectories=10)
+    rows = convergence.objective_along_runs("michaelis", iterations=8, points=3, trajectories=10)
     for name in convergence.ALGORITHMS:
         mine = [r["training"] for r in rows if r["algorithm"] == name and r["formulation"] == "integral"]
         assert mine == sorted(mine, reverse=True)
@@ -198,7 +215,7 @@ def test_the_anchors_tell_medians_worst_and_by_what_factor():
 def test_the_front_table_has_a_line_for_every_method_and_tells_exact_supports(tmp_path):
     from benchmarks.paper.tables import front_table
 
-    rows = run([Case("michaelis", "free", 1e-4, 0)], ("floor", "sindy"), tmp_path / "a.csv", trials=4)
+    rows = run([of_few("michaelis", "free", 1e-4, 0)], ("floor", "sindy"), tmp_path / "a.csv", trials=4)
     text = front_table(rows, read_table(tmp_path / "a.seconds.csv"))
     lines = {line.split("|")[1].strip(): line for line in text.splitlines()[2:]}
     assert set(lines) == {m.label for m in METHODS.values()}

@@ -52,20 +52,35 @@ def small(tmp_path_factory):
     return path
 
 
-def look(driver, path, view="wide"):
-    """Open the page and wait until every figure is drawn."""
-    from selenium.webdriver.support.ui import WebDriverWait
+def look(driver, path, view="wide", *, changes=True):
+    """Open the page and wait until every figure is drawn.
 
+    A page that is open, and that the last test left as it was, is not opened again.
+    changes: whether this test leaves the page otherwise than it was
+    """
     width, mobile, scheme = VIEWS[view]
+    untouched = getattr(driver, "untouched", None)
+    driver.untouched = None if changes else (path, view)
+    if untouched == (path, view):
+        return
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": mobile}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    prefer(driver, scheme)
     driver.get_log("browser")
     driver.get(path.as_uri())
-    WebDriverWait(driver, 60).until(
-        lambda d: d.execute_script("return document.documentElement.dataset.drawn")
-    )
+    wait(driver, lambda d: d.execute_script("return document.documentElement.dataset.drawn"))
+
+
+def wait(driver, until):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(driver, 60, poll_frequency=0.05).until(until)
+
+
+def prefer(driver, scheme):
+    """Let the browser ask for light or for dark pages."""
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
 
 def keep(driver, name):
@@ -84,9 +99,21 @@ def colours(driver, selector, name):
     return driver.execute_script(script, selector, name)
 
 
+def click(driver, state, term):
+    """Check or clear the box of a term, and the coefficients of the explorer afterwards."""
+    script = "document.querySelector(`[aria-label='${arguments[0]}']`).click(); return explored.values()"
+    return driver.execute_script(script, f"{term} in {state}′")
+
+
+def explored(model, coef=None):
+    """Coefficients as the explorer names them."""
+    values = model.coef if coef is None else coef
+    return {f"{model.states[j]}′: {model.terms[i]}": values[i, j] for i, j in np.argwhere(values != 0)}
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_demo_draws_every_figure_fits_the_window_and_the_console_stays_silent(driver, demo, view):
-    look(driver, demo, view)
+    look(driver, demo, view, changes=False)
     plots = driver.execute_script(
         "return [...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.trace').length)"
     )
@@ -98,10 +125,96 @@ def test_the_demo_draws_every_figure_fits_the_window_and_the_console_stays_silen
     keep(driver, f"report-{view}")
 
 
+def test_paper_is_light_and_every_figure_fits_it(driver, demo):
+    look(driver, demo, "dark", changes=False)
+    line = "#solution-plots .plot .js-line"
+    dark = colours(driver, line, "stroke")
+    prefer(driver, "light")
+    wait(driver, lambda d: set(colours(d, line, "stroke")).isdisjoint(dark))
+    light = colours(driver, line, "stroke")
+    prefer(driver, "dark")
+    wait(driver, lambda d: colours(d, line, "stroke") == dark)
+    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert colours(driver, line, "stroke") == light
+    wider = (
+        "return [...document.querySelectorAll('.plot')].filter(p => p.scrollWidth > p.clientWidth + 1).length"
+    )
+    assert driver.execute_script(wider) == 0
+    driver.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert set(colours(driver, line, "stroke")).isdisjoint(light)
+    printed = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+    PICTURES.mkdir(exist_ok=True)
+    (PICTURES / "report-print.pdf").write_bytes(base64.b64decode(printed["data"]))
+    assert driver.get_log("browser") == []
+
+
+def test_constraints_hold_in_the_explorer(driver, demo):
+    look(driver, demo, "dark")
+    before = driver.execute_script("return explored.values()")
+    values = click(driver, "E", "E^2")  # brings the other coefficients that the constraints tie it to
+    assert len(values) > len(before) + 1
+    for term in {name.partition(": ")[2] for name in values}:
+        for law in (("E", "ES"), ("S", "ES", "P")):
+            terms = [values.get(f"{state}′: {term}", 0.0) for state in law]
+            assert sum(terms) == pytest.approx(0, abs=1e-9 * max(map(abs, values.values())))
+    while extra := [name for name in values if name.endswith("E^2")]:
+        values = click(driver, extra[0].partition("′")[0], "E^2")
+    assert values == pytest.approx(before, rel=1e-12)
+
+
 def test_nothing_is_fetched(driver, small):
-    look(driver, small)
+    look(driver, small, changes=False)
     asked = driver.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert [one for one in asked if not one.startswith(("data:", "blob:"))] == []
+
+
+def test_the_slider_opens_on_the_chosen_model_with_the_equations_of_the_page(driver, small):
+    look(driver, small, changes=False)
+    sides = (
+        "return [...document.querySelectorAll(arguments[0] + ' .right')]"
+        ".map(e => e.textContent.replace(/\\s/g, ''))"
+    )
+    assert driver.execute_script(sides, "#model-equations") == driver.execute_script(sides, "#equations")
+
+
+def test_another_trajectory_shows_other_data(driver, small):
+    look(driver, small, changes=False)
+    first = "return document.querySelector('#solution-plots .plot').data[0].y[0]"
+    before = driver.execute_script(first)
+    driver.execute_script(
+        "const s = document.getElementById('trajectory'); s.value = 2; s.dispatchEvent(new Event('change'))"
+    )
+    _, data = hunters()
+    assert before == pytest.approx(data[0].x[0, 0], rel=1e-4)
+    assert driver.execute_script(first) == pytest.approx(data[2].x[0, 0], rel=1e-4)
+    driver.execute_script(
+        "const s = document.getElementById('trajectory'); s.value = 0; s.dispatchEvent(new Event('change'))"
+    )
+    assert driver.execute_script(first) == before
+
+
+def test_the_switch_shows_shares_in_place_of_values(driver, small):
+    look(driver, small, changes=False)
+    value = "return document.querySelector('#coefficient-plots .plot').data[0].x[1]"
+    assert driver.execute_script(value) == -0.5
+    driver.execute_script("document.querySelector('[data-scale=share]').click()")
+    assert driver.execute_script(value) != -0.5
+    assert driver.execute_script("return document.querySelector('[data-for=value]').hidden")
+    driver.execute_script("document.querySelector('[data-scale=value]').click()")
+    assert driver.execute_script(value) == -0.5
+
+
+def test_colours_follow_the_scheme_while_the_page_is_open(driver, small):
+    look(driver, small, changes=False)
+    line = "#solution-plots .plot .js-line"
+    light = (colours(driver, "body", "backgroundColor"), colours(driver, line, "stroke"))
+    prefer(driver, "dark")
+    dark = (colours(driver, "body", "backgroundColor"), colours(driver, line, "stroke"))
+    assert light[0] != dark[0]
+    assert light[1]
+    assert set(light[1]).isdisjoint(dark[1])
+    prefer(driver, "light")
+    wait(driver, lambda d: colours(d, line, "stroke") == light[1])
 
 
 def test_the_slider_moves_the_equations_and_marks_what_is_beyond_the_chosen_model(driver, small):
@@ -124,70 +237,7 @@ def test_the_slider_moves_the_equations_and_marks_what_is_beyond_the_chosen_mode
     assert ring == 6
 
 
-def test_the_slider_opens_on_the_chosen_model_with_the_equations_of_the_page(driver, small):
-    look(driver, small)
-    sides = (
-        "return [...document.querySelectorAll(arguments[0] + ' .right')]"
-        ".map(e => e.textContent.replace(/\\s/g, ''))"
-    )
-    assert driver.execute_script(sides, "#model-equations") == driver.execute_script(sides, "#equations")
-
-
-def test_another_trajectory_shows_other_data(driver, small):
-    look(driver, small)
-    first = "return document.querySelector('#solution-plots .plot').data[0].y[0]"
-    before = driver.execute_script(first)
-    driver.execute_script(
-        "const s = document.getElementById('trajectory'); s.value = 2; s.dispatchEvent(new Event('change'))"
-    )
-    _, data = hunters()
-    assert before == pytest.approx(data[0].x[0, 0], rel=1e-4)
-    assert driver.execute_script(first) == pytest.approx(data[2].x[0, 0], rel=1e-4)
-
-
-def test_the_switch_shows_shares_in_place_of_values(driver, small):
-    look(driver, small)
-    value = "return document.querySelector('#coefficient-plots .plot').data[0].x[1]"
-    assert driver.execute_script(value) == -0.5
-    driver.execute_script("document.querySelector('[data-scale=share]').click()")
-    assert driver.execute_script(value) != -0.5
-    assert driver.execute_script("return document.querySelector('[data-for=value]').hidden")
-
-
-def test_colours_follow_the_scheme_while_the_page_is_open(driver, small):
-    look(driver, small)
-    line = "#solution-plots .plot .js-line"
-    light = (colours(driver, "body", "backgroundColor"), colours(driver, line, "stroke"))
-    driver.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    )
-    dark = (colours(driver, "body", "backgroundColor"), colours(driver, line, "stroke"))
-    assert light[0] != dark[0]
-    assert light[1]
-    assert set(light[1]).isdisjoint(dark[1])
-
-
-def test_paper_is_light_and_every_figure_fits_it(driver, demo):
-    look(driver, demo)
-    light = colours(driver, "#solution-plots .plot .js-line", "stroke")
-    look(driver, demo, "dark")
-    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
-    assert colours(driver, "#solution-plots .plot .js-line", "stroke") == light
-    wider = (
-        "return [...document.querySelectorAll('.plot')].filter(p => p.scrollWidth > p.clientWidth + 1).length"
-    )
-    assert driver.execute_script(wider) == 0
-    driver.execute_script("dispatchEvent(new Event('afterprint'))")
-    assert set(colours(driver, "#solution-plots .plot .js-line", "stroke")).isdisjoint(light)
-    printed = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
-    PICTURES.mkdir(exist_ok=True)
-    (PICTURES / "report-print.pdf").write_bytes(base64.b64decode(printed["data"]))
-    assert driver.get_log("browser") == []
-
-
 def test_hostile_names_are_shown_and_not_obeyed(driver, tmp_path):
-    import numpy as np
-
     states = ("<img src=x onerror=document.title=1>", "<b>bold</b>")
     t = np.linspace(0, 1, 60)
     data = cindy.Trajectory(t, np.stack([np.exp(-t), np.exp(-2 * t)], axis=1), states, name="<i>run</i>")
@@ -211,21 +261,9 @@ def test_long_names_of_states_do_not_make_the_page_wider_than_a_phone(driver, tm
     assert driver.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-def click(driver, state, term):
-    """Check or clear the box of a term, and the coefficients of the explorer afterwards."""
-    script = "document.querySelector(`[aria-label='${arguments[0]}']`).click(); return explored.values()"
-    return driver.execute_script(script, f"{term} in {state}′")
-
-
-def explored(model, coef=None):
-    """Coefficients as the explorer names them."""
-    values = model.coef if coef is None else coef
-    return {f"{model.states[j]}′: {model.terms[i]}": values[i, j] for i, j in np.argwhere(values != 0)}
-
-
 def test_a_term_added_in_the_explorer_gives_the_coefficients_of_identify_on_that_support(driver, identified):
     model, _, path = identified
-    look(driver, path)
+    look(driver, path, changes=False)
     assert driver.execute_script("return explored.values()") == pytest.approx(explored(model), rel=1e-12)
     added = [one for one in model.near if one.size == model.size + 1][:4]
     assert added
@@ -238,7 +276,7 @@ def test_a_term_added_in_the_explorer_gives_the_coefficients_of_identify_on_that
 
 def test_a_term_dropped_in_the_explorer_gives_least_squares_on_the_white_rows(driver, identified):
     model, _, path = identified
-    look(driver, path)
+    look(driver, path, changes=False)
     white, columns = model.fitted.white, model.fitted.columns
     for i, j in np.argwhere(model.support):
         left = [k for k in np.flatnonzero(model.coef) if k != i * len(model.states) + j]
@@ -250,18 +288,27 @@ def test_a_term_dropped_in_the_explorer_gives_least_squares_on_the_white_rows(dr
         click(driver, model.states[j], model.terms[i])
 
 
-def test_constraints_hold_in_the_explorer(driver, demo):
-    look(driver, demo)
-    before = driver.execute_script("return explored.values()")
-    values = click(driver, "E", "E^2")  # brings the other coefficients that the constraints tie it to
-    assert len(values) > len(before) + 1
-    for term in {name.partition(": ")[2] for name in values}:
-        for law in (("E", "ES"), ("S", "ES", "P")):
-            terms = [values.get(f"{state}′: {term}", 0.0) for state in law]
-            assert sum(terms) == pytest.approx(0, abs=1e-9 * max(map(abs, values.values())))
-    while extra := [name for name in values if name.endswith("E^2")]:
-        values = click(driver, extra[0].partition("′")[0], "E^2")
-    assert values == pytest.approx(before, rel=1e-12)
+def test_the_simulation_in_the_page_is_that_of_the_library(driver, identified):
+    model, _, path = identified
+    look(driver, path, changes=False)
+    t, x = driver.execute_script(
+        "const d = document.querySelector('#explore-plots .plot').data.at(-1); return [d.x, d.y]"
+    )
+    start = driver.execute_script("return JSON.parse(document.getElementById('numbers').textContent)")
+    solved = model.simulate(start["trajectories"][0]["start"], t)
+    assert x == pytest.approx(solved.x[:, 0], rel=1e-4)
+
+
+def test_the_model_of_the_explorer_is_saved_as_a_file_that_loads(driver, identified, tmp_path):
+    model, _, path = identified
+    look(driver, path, changes=False)
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps(driver.execute_script("return explored.file()")))
+    assert cindy.load(file).coef == pytest.approx(model.coef)
+    shown = driver.execute_script("return explored.text()").replace("′", "'")
+    assert shown == model.to_text().replace("=  ", "= ")
+    asked = driver.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [one for one in asked if not one.startswith(("data:", "blob:"))] == []
 
 
 def test_a_near_model_loads_by_a_click(driver, identified):
@@ -276,8 +323,6 @@ def test_a_near_model_loads_by_a_click(driver, identified):
 
 
 def test_a_slider_moves_the_curve_and_the_band_follows(driver, identified):
-    from selenium.webdriver.support.ui import WebDriverWait
-
     look(driver, identified[2])
     curve = "return document.querySelector('#explore-plots .plot').data.at(-1).y"
     traces = "return document.querySelector('#explore-plots .plot').data.length"
@@ -290,32 +335,9 @@ def test_a_slider_moves_the_curve_and_the_band_follows(driver, identified):
         after = driver.execute_script(curve)
         assert np.ptp(np.subtract(after[:50], before[:50])) > 0
         before = after
-    WebDriverWait(driver, 10).until(lambda d: d.execute_script(traces) == 4)
+    wait(driver, lambda d: d.execute_script(traces) == 4)
     low, high = driver.execute_script(
         "return document.querySelector('#explore-plots .plot').data.slice(1, 3).map(d => d.y)"
     )
     assert np.all(np.subtract(high, low) >= 0)
     assert np.max(np.subtract(high, low)) > 0
-
-
-def test_the_simulation_in_the_page_is_that_of_the_library(driver, identified):
-    model, _, path = identified
-    look(driver, path)
-    t, x = driver.execute_script(
-        "const d = document.querySelector('#explore-plots .plot').data.at(-1); return [d.x, d.y]"
-    )
-    start = driver.execute_script("return JSON.parse(document.getElementById('numbers').textContent)")
-    solved = model.simulate(start["trajectories"][0]["start"], t)
-    assert x == pytest.approx(solved.x[:, 0], rel=1e-4)
-
-
-def test_the_model_of_the_explorer_is_saved_as_a_file_that_loads(driver, identified, tmp_path):
-    model, _, path = identified
-    look(driver, path)
-    file = tmp_path / "model.json"
-    file.write_text(json.dumps(driver.execute_script("return explored.file()")))
-    assert cindy.load(file).coef == pytest.approx(model.coef)
-    shown = driver.execute_script("return explored.text()").replace("′", "'")
-    assert shown == model.to_text().replace("=  ", "= ")
-    asked = driver.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
-    assert [one for one in asked if not one.startswith(("data:", "blob:"))] == []

@@ -62,7 +62,7 @@ def test_the_models_own_warnings_come_first_and_none_twice(data):
 
 def test_solutions_of_a_chaotic_system_start_afresh_and_others_run_through():
     chaotic, tame = lorenz(), lotka_volterra()
-    long = chaotic.simulate(seed=0, noise=0.02, trajectories=2, points=3000, horizon=90.0)
+    long = chaotic.simulate(seed=0, noise=0.02, trajectories=1, points=1500, horizon=45.0)
     found = compare(true_model(chaotic), long)
     assert found.window is not None
     assert found.explained.min() > 0.8 > found.through.min()
@@ -73,7 +73,7 @@ def test_solutions_of_a_chaotic_system_start_afresh_and_others_run_through():
 
 def test_a_solution_that_blows_up_is_reported_with_its_reason():
     model = true_model(SYSTEM).with_coef({("x", "x^2"): 3.0})
-    found = compare(model, SYSTEM.simulate(seed=0, trajectories=1, points=200))
+    found = compare(model, SYSTEM.simulate(seed=0, trajectories=1, points=60))
     assert len(found.stopped) == 1
     assert "t = " in found.stopped[0]
 

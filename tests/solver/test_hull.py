@@ -1,8 +1,10 @@
 """The pool of atoms: what it gives back, and what it forgets."""
 
 import numpy as np
+import pytest
 from tests.solver.problems import objective, region
 
+from cindy.errors import ConvergenceWarning
 from cindy.solver import Atom, conditional_gradient, oracle_for
 from cindy.solver.hull import Pool
 
@@ -39,7 +41,7 @@ def test_on_a_thin_region_far_fewer_calls_are_needed_than_without_a_memory():
     f, here = objective("columns of size 1e-6 to 1e6"), region("dense rows", "columns of size 1e-6 to 1e6")
     forgetful = oracle_for(here)
     forgetful.costly = False
-    calls = [
-        conditional_gradient(f, oracle, tol=1e-7).oracle_calls for oracle in (oracle_for(here), forgetful)
-    ]
-    assert calls[0] < 0.2 * calls[1]
+    calls = conditional_gradient(f, oracle_for(here), tol=1e-7).oracle_calls
+    # Five times as many are not enough without it: every iteration is a call.
+    with pytest.warns(ConvergenceWarning, match="iteration limit"):
+        conditional_gradient(f, forgetful, tol=1e-7, max_iter=5 * calls)

@@ -89,8 +89,8 @@ def test_an_ornstein_uhlenbeck_process_gives_its_drift_and_its_kicks(noise):
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_a_diffusion_that_depends_on_the_state_is_found_with_its_terms(noise, tmp_path):
     data = kicked(
-        lambda t, x: -x, lambda x: np.sqrt(0.5 + 0.5 * x**2), [0.0], step=0.05, samples=5000, seed=1,
-        noise=noise, parts=20,
+        lambda t, x: -x, lambda x: np.sqrt(0.5 + 0.5 * x**2), [0.0], step=0.05, samples=3000, seed=1,
+        noise=noise, parts=10,
     )  # fmt: skip
     model = identify(data, Polynomial(3))
     assert (model.coef[:, 0] != 0).tolist() == [False, True, False, False]
@@ -108,11 +108,11 @@ def test_a_diffusion_that_depends_on_the_state_is_found_with_its_terms(noise, tm
 def test_kicks_that_come_together_are_told_and_modelled():
     rng = np.random.default_rng(4)
     h, x, path = 0.05, np.zeros(2), []
-    for _ in range(1500):
+    for _ in range(1000):
         path.append(x)
         own, shared = rng.normal(size=2), rng.normal()
         x = x * np.exp(-h * np.array([1.0, 2.0])) + np.sqrt(h) * (np.sqrt(0.6) * shared + np.sqrt(0.4) * own)
-    model = identify(Trajectory(h * np.arange(1500), np.array(path), ("x", "y")), Polynomial(1))
+    model = identify(Trajectory(h * np.arange(1000), np.array(path), ("x", "y")), Polynomial(1))
     [told] = [one for one in model.findings if one.code == "correlated-kicks"]
     assert told.values["correlation"] == pytest.approx(0.6, abs=0.06)
     assert model.diffusion.correlation[0, 1] == told.values["correlation"]
@@ -185,7 +185,7 @@ def test_a_kicked_heater_gives_its_drift_and_the_gain_of_its_input():
     def switched(t):
         return np.sign(np.sin(0.7 * t))
 
-    run = kicked(lambda t, x: -0.5 * x + switched(t), [0.3], [0.0], step=0.05, samples=4000, seed=2)
+    run = kicked(lambda t, x: -0.5 * x + switched(t), [0.3], [0.0], step=0.05, samples=2000, seed=2)
     data = Trajectory(run.t, run.x, ("T",), u=switched(run.t)[:, None], inputs=("u",))
     model = identify(data, Polynomial(1))
     names = np.array(model.terms)[model.coef[:, 0] != 0].tolist()
@@ -198,7 +198,7 @@ def test_kicks_in_one_equation_leave_the_other_exact():
     def van_der_pol(t, x):
         return np.array([x[1], 2 * (1 - x[0] ** 2) * x[1] - x[0]])
 
-    data = kicked(van_der_pol, [0.0, 0.5], [1.0, 0.0], step=0.02, samples=4000, seed=0, noise=0.02, parts=10)
+    data = kicked(van_der_pol, [0.0, 0.5], [1.0, 0.0], step=0.02, samples=2500, seed=0, noise=0.02, parts=5)
     model = identify(data, Polynomial(3))
     truth = np.zeros(model.coef.shape)
     for term, state, value in [("y", 0, 1), ("y", 1, 2), ("x", 1, -1), ("x^2 y", 1, -2)]:

@@ -8,10 +8,10 @@ import cindy
 from cindy.states.doubts import _autoregression, _by_levinson
 
 
-def _model(kind: str, law: str, level: float, seed: int) -> cindy.Model:
+def _model(kind: str, law: str, level: float, seed: int, runs: int = 3) -> cindy.Model:
     rng, true = np.random.default_rng(seed), LAWS[law]
-    runs = [KINDS[kind](true, *true.run(rng), level, rng) for _ in range(3)]
-    return cindy.identify([cindy.Trajectory(*one, true.states) for one in runs], cindy.Polynomial(3))
+    data = [KINDS[kind](true, *true.run(rng), level, rng) for _ in range(runs)]
+    return cindy.identify([cindy.Trajectory(*one, true.states) for one in data], cindy.Polynomial(3))
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def _model(kind: str, law: str, level: float, seed: int) -> cindy.Model:
     ],
 )
 def test_an_instrument_is_blamed_before_the_law(kind: str, law: str, level: float) -> None:
-    model = _model(kind, law, level, 3)
+    model = _model(kind, law, level, 3, runs=2)
     assert np.array_equal(model.coef != 0, LAWS[law].coef != 0)
     assert (model.noise_memory > 1.5).all()
     codes = {one.code for one in model.findings}
@@ -32,7 +32,7 @@ def test_an_instrument_is_blamed_before_the_law(kind: str, law: str, level: floa
 
 
 def test_motion_that_is_kicked_keeps_its_kicks() -> None:
-    model = _model("kicked motion", "Lotka-Volterra", 0.1, 3)
+    model = _model("kicked motion", "Lotka-Volterra", 0.1, 3, runs=2)
     assert np.array_equal(model.coef != 0, LAWS["Lotka-Volterra"].coef != 0)
     assert model.diffusion is not None
     assert (model.noise_memory == 1.0).all()
