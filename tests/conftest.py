@@ -11,7 +11,6 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # Deadlines measure the machine, not the code; the examples are the same every time, so failures repeat.
 settings.register_profile(
     "cindy",
-    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

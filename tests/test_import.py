@@ -106,7 +106,9 @@ def test_the_table_of_the_door_says_what_type_checkers_read():
     assert sorted(name for names in read.values() for name in names) == sorted(cindy.__all__)
 
 
-@pytest.mark.parametrize("room", ["solver", "errors", "model", "systems"])
+@pytest.mark.parametrize(
+    "room", ["solver", "basis", "data", "errors", "model", "states", "systems", "calculus"]
+)
 def test_rooms_are_attributes_without_an_import_of_their_own(room):
     assert run(f"import cindy; print(cindy.{room}.__name__)") == f"cindy.{room}"
 

@@ -15,9 +15,9 @@ from cindy.errors import ConvergenceWarning, InfeasibleError
 from cindy.least_squares import LeastSquares
 from cindy.solver import Blended, Direct, Region, Status, conditional_gradient, gap_at, oracle_for
 
-SEEDS = (*range(100, 160), 480)
-"""Sixty draws, and one with a linear program that HiGHS calls unbounded, though its norm is bounded."""
-PARTS = 4
+SEEDS = (*range(200), 480)
+"""Two hundred draws, and one with a linear program that HiGHS calls unbounded, though its norm is bounded."""
+PARTS = 8
 
 
 def exact(objective: LeastSquares, x: np.ndarray) -> Fraction:

@@ -250,7 +250,7 @@ def test_a_region_of_positive_coefficients_with_only_negative_ones_wanted_ends_a
 
 
 @pytest.mark.parametrize("kind", REGIONS)
-@pytest.mark.parametrize("name", ["random", "one target", "rank deficient", "fput"])
+@pytest.mark.parametrize("name", ["random", "one target", "rank deficient", "kuramoto", "fput"])
 def test_a_leap_changes_how_the_solution_is_found_and_not_which(name, kind):
     f, here = objective(name), region(kind, name)
     for region_ in (here, here.with_radius(100 * here.radius)):

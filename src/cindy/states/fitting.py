@@ -26,7 +26,7 @@ from cindy.states.determinants import inverse_at_samples, inverse_at_steps
 from cindy.states.law import Law
 from cindy.states.motion import Fitted, Motion, Whitened, shifted
 
-__all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "Stride", "fit_states", "states_under", "stride"]
+__all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "fit_states", "states_under"]
 
 Ints = NDArray[np.intp]
 
