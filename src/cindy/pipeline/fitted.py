@@ -32,7 +32,7 @@ from cindy.least_squares import Rows, connected
 from cindy.model import Model
 from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
 from cindy.pipeline.inputs import beside_the_law
-from cindy.pipeline.instrument import instrument_fault
+from cindy.pipeline.judgement import instrument_fault
 from cindy.pipeline.large import confirmed, screened, some_of
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.passes import Found, picked, search

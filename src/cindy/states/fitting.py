@@ -23,7 +23,7 @@ from cindy.basis import Parameter
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, lengths, quick_triangle, triangle
 from cindy.states.determinants import inverse_at_samples, inverse_at_steps
-from cindy.states.law import Law
+from cindy.states.linearised import Law
 from cindy.states.motion import Fitted, Motion, Whitened, shifted
 
 __all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "fit_states", "states_under"]

@@ -29,8 +29,7 @@ from cindy.basis import Basis
 from cindy.data import rounding_step
 from cindy.least_squares import LeastSquares, Rows, lengths, quick_triangle, triangle
 from cindy.states.determinants import determinant_slopes, estimated_slopes, inverse_blocks
-from cindy.states.law import Law
-from cindy.states.linearised import Factor, Forcing, Linearised
+from cindy.states.linearised import Factor, Forcing, Law, Linearised
 from cindy.states.record import Record
 
 __all__ = ["Fitted", "Motion", "Whitened"]
