@@ -194,9 +194,6 @@ def formulation_from_dict(settings: dict[str, Any]) -> Formulation:
         raise DataError(f"formulation_from_dict: these are not settings of {kind!r}: {error}.") from error
 
 
-Ints = NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class Differential(Formulation):
     """The derivative of the given order, estimated at every sample, equals ψ(x) Ξ.
