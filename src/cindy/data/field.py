@@ -16,7 +16,7 @@ from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
 from cindy.errors import DataError
 
-__all__ = ["Field", "as_fields", "is_fields"]
+__all__ = ["Field", "as_fields"]
 
 
 _DIMENSIONS = 3
@@ -300,13 +300,6 @@ class Field:
             {name: (dims, self[name]) for name in self.states},
             coords={axis: self._coordinates[axis] for axis in dims},
         )
-
-
-def is_fields(data: Any) -> bool:
-    """Whether data are a field, a list of fields, or an xarray Dataset that is one."""
-    if isinstance(data, (list, tuple)):
-        return bool(data) and any(isinstance(item, Field) for item in data)
-    return isinstance(data, Field)
 
 
 def as_fields(data: Any) -> list[Field]:

@@ -19,7 +19,6 @@ from typing import ClassVar, NamedTuple, cast
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy._check import integer, positive
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, some_segments
 from cindy.errors import DataError
@@ -28,13 +27,14 @@ from cindy.formulation import Integral, feedback_of_model
 from cindy.model import Model
 from cindy.pipeline.inference import Estimates, Inference, not_significant, plain_findings
 from cindy.pipeline.loop import Loop
+from cindy.pipeline.shortcuts import check_settings
 from cindy.problem import Problem, at_samples
 from cindy.regression import Refit
 from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance, Terms, choose
 from cindy.solver import Correction, Step
 from cindy.summary import Summary
 
-__all__ = ["Estimator", "check_settings", "model_of", "settled", "solve"]
+__all__ = ["Estimator", "model_of", "settled", "solve"]
 
 
 Estimator = Callable[[Problem, Estimates], Estimates]
@@ -197,25 +197,6 @@ def _findings(problem: Problem, choice: Choice) -> list[Finding]:
         message = f"The radius {problem.radius:g} binds: larger coefficients would fit better."
         found.append(Finding("radius-binds", message, {"radius": problem.radius}))
     return found
-
-
-def check_settings(
-    rule: Selection,
-    correction: Correction | None,
-    tol: float,
-    max_iter: int,
-    callback: object,
-    seed: int = 0,
-) -> None:
-    if not isinstance(rule, Selection):
-        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
-    if correction is not None and not isinstance(correction, Correction):
-        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
-    if callback is not None and not callable(callback):
-        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
-    positive(tol, "solve: `tol`")
-    integer(max_iter, "solve: `max_iter`", least=1)
-    integer(seed, "identify: `seed`", least=0)
 
 
 def settled(

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, triangle
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.request import Options
@@ -24,7 +24,6 @@ from cindy.states import Motion
 
 __all__ = ["Move", "Moves"]
 
-Ints = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Values = dict[str, float]
 

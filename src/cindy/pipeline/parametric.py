@@ -13,9 +13,8 @@ from itertools import islice, product
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.errors import DataError
 from cindy.model import between, outside_domain
 from cindy.pipeline.models_met import Met, Search
@@ -36,8 +35,6 @@ __all__ = [
     "starts_of",
     "values_of",
 ]
-
-Ints = NDArray[np.intp]
 
 
 @dataclass(eq=False)

@@ -191,14 +191,15 @@ class Request:
         return motion.variances(every)
 
     def problem(self, motion: Motion) -> Problem:
-        """What the physics say of the names and the number of rows; the rows follow with the states."""
+        """What the physics say of the names and the number of rows; the rows follow with the states.
+
+        So the form needs none of the settings that rows at measured states are made by.
+        """
         like, terms = self.data[0], len(self.basis.names(motion.variables))
         skipped = len(self.data) - len({int(k) for record in motion.records for k in record.source})
         nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, motion.rows // motion.states)
-        form = self.form.fit_to(self.data)
-        return self.pose(
-            Summary((nothing,), ("all",), like.states, like.inputs, self.basis, form, motion.samples, skipped)
-        )
+        names = (like.states, like.inputs, self.basis, self.form)
+        return self.pose(Summary((nothing,), ("all",), *names, motion.samples, skipped))
 
     def narrowed(self, motion: Motion, problem: Problem) -> Motion:
         """The motion without coefficients that a constraint of their own says are zero: no candidates."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Expression, Listed, Parameter, Plan, Term, term_name, term_parameters
 from cindy.errors import DataError
 from cindy.least_squares import Rows
@@ -25,7 +25,6 @@ from cindy.states import Motion
 
 __all__ = ["Atoms", "Group", "groups_of"]
 
-Ints = NDArray[np.intp]
 Values = dict[str, float]
 
 _LEAST = {1: 9, 2: 5, 3: 4}
