@@ -133,6 +133,7 @@ class Field:
                 axis = self._axis(what, "inputs")
                 shape = [1] * (len(self.axes) + 1)
                 shape[axis] = -1
+                # A view: a coordinate as an input takes no memory, however large the grid is.
                 values = np.broadcast_to(self._coordinates[what].reshape(shape), self.shape)
             else:
                 values = _broad(_floats_any(what, f"{self._where}: input {name!r}"), name, self)
@@ -233,6 +234,7 @@ class Field:
         copy.__dict__.update(self.__dict__)
         copy._coordinates = {**self._coordinates, self.time: self.t[start:stop]}
         copy._grids = {name: self.slab(name, start, stop) for name in self._grids}
+        # Slabs come with the mask applied.
         copy._mask = None
         return copy
 

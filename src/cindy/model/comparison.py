@@ -232,6 +232,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     whole = tuple(solved_along(model, comparable))
     states = len(model.states)
     explained = through = _explained(whole, states)
+    # Each reason once, however many solutions ended by it.
     stopped = tuple(dict.fromkeys(one.simulated.stopped for one in whole if one.simulated.stopped))
     found, window = whole, None
     allowed = _explainable(whole, states)

@@ -188,6 +188,7 @@ def _judging_form(form: Formulation, data: Sequence[Trajectory]) -> Formulation:
 
 def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoised) -> Diagnostics:
     """The same where the states were estimated: residuals are measurements less states."""
+    # Residuals in runs without gaps: correlations are between neighbours only.
     left = []
     for number, one in enumerate(data):
         states = known.states_of(one)

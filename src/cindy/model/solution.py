@@ -231,6 +231,7 @@ def solved_along(
             start = states[begin]
             if window is None or not np.all(np.isfinite(start)):
                 first = min(near or length, len(piece))
+                # Order 2 needs a rate to start from, which a sample does not have.
                 guesses = [start] if model.order == 2 else [start, np.asarray(piece.x[0])]
                 if not model.formulation.discrete:
                     guess = _start_of_equations(model, piece.part(0, first), noise)
@@ -279,6 +280,7 @@ def _fitted(
     stretches: the samples, and the same with the instants between at which inputs alone are known
     """
     width = model.order * len(model.states)
+    # A solution that runs through is fitted to the beginning only: states beyond would be fitted in vain.
     segments = [one if window else one.part(0, min(len(one), MOST)) for one, _ in stretches]
     ahead = [_around(segment, around) for segment, (_, around) in zip(segments, stretches, strict=True)]
     possible = ahead and width == len(model.states + model.rates)

@@ -197,6 +197,8 @@ class _Asked:
         form = self.settings.formulation
         measured, clipped = _without_clipped(as_source(trajectories), form)
         source, data, basis, laws = _opened(measured, self.settings.basis, self.equations, form)
+        # What is said of single equations and what constraints say may contradict each other: better told
+        # before the fit.
         if laws:
             names = Names(basis, data[0].states, data[0].inputs, _rates(form, data[0]))
             check_agreement(laws, self.constraints, names)
@@ -208,6 +210,8 @@ class _Asked:
         told = _told(model, source, self.constraints, passes, self.device)
         told = replace(told, findings=(*clipped, *told.findings))
         compared = _compared(told, data, self.seed, self.stages)
+        # A second model, of positions alone, is for advice: it is made where nothing that a user said stands
+        # against it.
         free = not self.constraints and not laws and passes is None and source.whole is not None
         return beside_positions(compared, data, partial(self._of_positions, hire)) if free else compared
 

@@ -115,6 +115,7 @@ def model_of(
     if not isinstance(problem, Problem):
         raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
     choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
+    # A rule may keep nothing; where a model is wanted all the same, the most important term alone is one.
     chance = not np.any(choice.fit.x)
     if chance and least == "best":
         rule = Terms(1)
@@ -220,14 +221,17 @@ def settled(
     exact = tuple(c for c in problem.constraints if not at_samples(c))
     look = replace(problem, constraints=exact)
     look.require_feasible()
+    # Least squares with a few terms tells the Jacobian well enough; the solver need not run for it.
     start = Candidates(look.regression, look.form.pilot, look.size)
     rows, size = look.regression.total.rows, int(np.prod(look.regression.shape))
     fit = start.refit(start.by_price(Significance().price(rows, size)))
     coef, noise = look.physical(fit.x), fit.left * look.size
+    # What a user gave stands, be it wrong: the docs show what it does.
     told = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
     if source.again and told != form.feedback:
         form = replace(form, feedback=told)
         problem = replace(problem, summary=gather(source, formulation=form))
+    # Exact data leave what quadrature and rounding make: without a floor terms would be kept to explain it.
     values = np.abs(np.concatenate([one.x for one in data]))
     floor = np.hypot(
         quadrature_error(form, basis, coef, data), EFFORT.measured_rounding * np.nanmax(values, axis=0)
@@ -254,6 +258,7 @@ def quadrature_error(form: Integral, basis: Basis, coef: Floats, data: Sequence[
     """
     fitted = form.fit_to(data)
     assert fitted.degree is not None
+    # Two degrees lower: on a symmetric window a single one changes nothing.
     coarser = replace(fitted, degree=max(fitted.degree - 2, 1))
     squares, count = np.zeros(coef.shape[1]), 0
     for segment in some_segments(data):

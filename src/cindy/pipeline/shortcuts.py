@@ -64,6 +64,7 @@ def basis_from_text(
     >>> basis_from_text("poly:2 + trig:1@x")
     Polynomial(degree=2) + Trigonometric(degree=1).on('x')
     """
+    # No parentheses, hence no grammar: sums of products, as far as a command line should go.
     parts = [_product(part, where) for part in text.split("+")] if text.strip() else []
     if terms or parameters:
         parts.append(Custom(dict(terms or {}), dict(parameters or {})))
