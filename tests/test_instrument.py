@@ -65,7 +65,7 @@ def test_growth_that_slows_down_with_age_is_no_clock_that_drifts_by_more_than_it
         runs.append(cindy.Trajectory(age, height, ("height",)))
     model = cindy.identify(runs, cindy.Polynomial(2))
     assert not {"drifting-gain", "drifting-clock"} & {one.code for one in model.findings}
-    assert set(model.terms[k] for k in np.flatnonzero(model.coef[:, 0])) == {"1", "height"}
+    assert {model.terms[k] for k in np.flatnonzero(model.coef[:, 0])} == {"1", "height"}
 
 
 def test_channels_that_are_read_in_time_raise_no_word() -> None:

@@ -92,10 +92,10 @@ def sensor_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
 def autoregression(motion: Motion, fitted: Fitted) -> float:
     """The change of −2 log p by an autoregressive process on what a law leaves, its parameters paid for.
 
-    Where each sample measures every state, the white rows are one innovation a sample and state. Beside states
-    or instants without measurements they are not: some rows hold no noise, and which do is spread over
-    neighbours. Of a law that is exact, y − x is the noise itself then. Kicks that the measurements do not
-    show apart leave nothing that could be asked.
+    If every sample measures every state, the white rows are one innovation per sample and state. With states
+    or instants that were not measured they are not: some rows hold no noise. For an exact law the residuals
+    y − x are the noise itself, and the process is fitted to them. For a kicked law they are not independent
+    of the kicks, and it gets no credit.
     """
     whole = motion.measured.all() and not any(record.missing.any() for record in motion.records)
     if not whole and motion.kicked(fitted).any():
