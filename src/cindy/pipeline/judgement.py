@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import Basis, listed, pretty
-from cindy.data import Trajectory, beginning, excerpt, oddities, spread_over
+from cindy.data import Trajectory, beginning, excerpt, oddities, some_segments, spread_over
 from cindy.errors import CindyError, NoModelError
 from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation
@@ -78,9 +78,13 @@ def refusals_told(
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     """The model with R² of its equations and solutions on some of the data, and everything to beware of."""
     some, moved = inside_domain(model, excerpt(spread_over(data, _LOOKS.most_looked_at), _LOOKS.most_samples))
+    looked = some_segments(some)
+    # States that were fitted need no windows. Solutions are compared over one that the motion asks for.
+    model = replace(model, formulation=model.formulation.with_window(looked, sum(map(len, data))))
     give_aways = partial(
         oddities,
         some,
+        looked,
         order=model.order,
         discrete=model.formulation.discrete,
         powers=_has_powers(model.basis, model.variables),
