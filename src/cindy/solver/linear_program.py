@@ -95,7 +95,8 @@ def _balance(matrix: scipy.sparse.csr_array) -> Floats:
     entries; rounded to powers of two, which change no digit. All ones where the rows are alike already.
     """
     entries = scipy.sparse.coo_array(abs(matrix))
-    row, column, size = entries.row, entries.col, np.log2(entries.data)
+    row, column = entries.row.astype(np.intp), entries.col.astype(np.intp)
+    size = np.log2(entries.data)
 
     def middle(place: Ints, count: int, values: Floats) -> Floats:
         low, high = np.full(count, np.inf), np.full(count, -np.inf)
