@@ -28,7 +28,7 @@ def apart(page: Path):
     return pytest.param(page, marks=pytest.mark.xdist_group(group), id=name(page))
 
 
-@pytest.mark.parametrize("page", map(apart, WITH_CODE))
+@pytest.mark.parametrize("page", [apart(page) for page in WITH_CODE])
 def test_a_page_prints_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
