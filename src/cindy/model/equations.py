@@ -238,6 +238,7 @@ class Equations:
 
         An integrator calls it a million times, so that it checks nothing; `predict` does.
         """
+        # Rates are integrated with the states, and so belong to x; only what is measured beside them is u.
         given = len(self.states) + len(self.rates)
         return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
 
