@@ -313,7 +313,7 @@ OF_EACH_OTHER = {
     "Correction": "begin",
     "Formulation": (
         "at_samples compared edges fit_to given_noise matrix motion nearby on_device rows to_dict unweighted "
-        "variables"
+        "variables with_window"
     ),
     "LeastSquares": "scaled",
     "Limits": "steps_per_sample",
