@@ -125,7 +125,8 @@ class System:
     ) -> tuple[Floats, list[Floats]]:
         """Initial states (count, states) and a time grid for each."""
         listed = isinstance(times, (Sequence, np.ndarray)) and not isinstance(times, (str, bytes))
-        if times is not None and not (listed and getattr(times, "ndim", 1) and len(times)):
+        one_number = isinstance(times, np.ndarray) and times.ndim == 0
+        if times is not None and (one_number or not listed or not len(times)):
             raise DataError(
                 f"simulate: `times` must be a grid of times or a list of them, but is {_check.short(times)}."
             )
