@@ -86,6 +86,7 @@ class RightHandSides:
         if order not in (1, 2):
             raise DataError(f"export: order must be 1 or 2, but is {order!r}.")
         d = len(states)
+        # The time is known to whoever solves the equations; it is no signal that must be given.
         measured = tuple(name for name in names[d:] if name != TIME)
         timed = len(measured) < len(names) - d
         return cls(
@@ -163,6 +164,7 @@ def format_value(value: float, error: float | None = None) -> str:
         return _plain(value, 6)
     # One digit of the error, and the value to that digit.
     last = _exponent(error)
+    # An error of more digits than the value cannot stand in its last digit.
     if value and last > _exponent(value) + 1:
         return f"({_plain(value, 2)} ± {_plain(error, 1)})"
     if value:
@@ -220,6 +222,7 @@ def to_text(
     left += [_printable(name) for name in below]
     right += [format_value(value, error if errors else None) for value, error in below.values()]
     width = max(map(len, left)) if align else 0
+    # A blank for the sign of those without one keeps first digits below each other.
     signed = align and any(side.startswith("-") for side in right)
     return "\n".join(
         f"{name:<{width}} = {' ' if signed and not side.startswith('-') else ''}{side}"
@@ -286,6 +289,7 @@ def to_casadi(equations: RightHandSides) -> Any:
     """
     casadi = require("casadi", "control", "to_casadi")
     names, d = equations.first_order_states, len(equations.states)
+    # Positions and rates are states alike: control needs equations of first order.
     known = {name: casadi.SX.sym(name) for name in (*names, *equations.inputs, *(TIME,) * equations.timed)}
     algebra = _CasADi(casadi)
     sides = [

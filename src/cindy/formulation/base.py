@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._arrays import Floats, Space
+from cindy._arrays import Floats, Ints, Space
 from cindy._check import integer, one_of
 from cindy.basis import Basis
 from cindy.calculus import derivative
@@ -22,7 +21,6 @@ from cindy.states import Motion, map_grid, records_of
 
 __all__ = ["STRETCH", "Differential", "Discrete", "Formulation", "Pair", "formulation_from_dict"]
 
-Ints = NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 
 STRETCH = 64
@@ -82,6 +80,13 @@ class Formulation(ABC):
     @abstractmethod
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         """The same formulation with every setting that is None chosen from the data."""
+
+    def with_window(self, segments: Sequence[Trajectory], samples: int) -> Self:
+        """The same with windows as long as the motion asks for, where the form has any and was given none.
+
+        segments: some of the data (`some_segments`); samples: in all of them
+        """
+        return self
 
     @property
     def needs_states(self) -> bool:

@@ -25,17 +25,14 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Basis, Dictionary, Parameter, Plan, Polynomial, Term, differentiate_by_parameter
 from cindy.states.grid import Grid
 from cindy.states.record import Record
 
 __all__ = ["MONOMIALS", "Factor", "Forced", "Forcing", "Law", "Linearised", "factored"]
-
-Ints = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
