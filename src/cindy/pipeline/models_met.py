@@ -207,7 +207,20 @@ class Search(Loop[Fitted, Met]):
         return start.law.support.tobytes()
 
     def model_on(self, start: Fitted, *, near: bool) -> Met | None:
-        return self.fit(start, NEARBY if near else LEVELS)
+        met = self.fit(start, NEARBY if near else LEVELS)
+        if met is None or met.fitted.heeded or self.worse_than_unkicked(met):
+            return met
+        return self.fit(replace(met.fitted, heeded=True), ())
+
+    def worse_than_unkicked(self, met: Met) -> bool:
+        """Whether a law without kicks explains more, so that the kicks of this one are what it lacks.
+
+        Only where there is none may motion be kicked, and a way without the determinants lead to another law
+        or to none (benchmark: kicks).
+        """
+        return any(
+            one.criterion < met.criterion and not self.motion.kicked(one.fitted).any() for one in self.models
+        )
 
     def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
         """States and coefficients on the support of a start; None where they do not settle."""
@@ -306,7 +319,8 @@ class Search(Loop[Fitted, Met]):
 
     def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
         chosen = self.choose(met.fitted)
-        if chosen is not None and self.support(chosen) not in seen:
+        back = chosen is None or np.array_equal(chosen.law.support, met.support)
+        if chosen is not None and not back and self.support(chosen) not in seen:
             return chosen
         # The support came back. Now the determinants have their say, and where they do not matter a term that
         # only noise tells apart is tried without.
