@@ -131,7 +131,8 @@ def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
             gone = (np.linalg.norm(spread, axis=1) <= 1e-7 * error) & (np.abs(x) <= 1e-6 * error) & ~fixed
         gone[i] = True
         left, stays = names[gone], ~gone
-        names, x, spread, error, fixed = (v[stays] for v in (names, x, spread, error, fixed))
+        names, x, fixed = names[stays], x[stays], fixed[stays]
+        spread, error = spread[stays], error[stays]
         yield Stage(names, loss, spread.shape[1], left, float(np.sqrt(max(rise[i], 0.0))))
 
 
