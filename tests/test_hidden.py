@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
 from cindy.data import as_source
-from cindy.pipeline.hidden import with_forecasts
+from cindy.pipeline.judgement import with_forecasts
 from cindy.pipeline.request import Pieces, Request
 from cindy.pipeline.sensors import _guesses, _rare_state
 

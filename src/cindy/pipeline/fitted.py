@@ -83,7 +83,7 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
     found = search(here, options, variance)
     parts = _parts_for(here, found)
     if parts > motion.parts:
-        finer = request.form.motion(request.data, request.basis, instants=parts)
+        finer = request.motion(instants=parts)
         assert finer is not None
         whole, here = finer, replace(some_of(finer, request.seed), candidates=here.candidates)
         assert found is not None

@@ -91,6 +91,8 @@ def estimated_slopes(linear: Linearised, factors: Sequence[Factor], variance: Fl
             pulled = grid.differences_back(weighed[None, ..., p])[0]
             pulled -= (back[0, :, None, :] @ linear.jacobian[k])[:, 0]
             change = -record.spread[k] * variance * pulled
+            if record.correlation is not None:
+                change -= record.part(np.array([k])).shared(variance, pulled[None])[0]
             change[grid.order :] += ahead[..., p]
             # E[(A z)_m z_mᵀ] = A_mm, since the signs of different samples are independent.
             total[k] += change[:, :, None] * sign[:, None, :]
@@ -195,6 +197,8 @@ def _of_the_noise(linear: Linearised, variance: Floats, near: Floats) -> Floats:
     """(Σ Bᵀ S⁻¹ W)_mm."""
     _, mixed, integral = _sums(linear.record.grid, near)
     pulled = mixed - np.swapaxes(linear.jacobian, -1, -2) @ integral
+    if linear.record.correlation is not None:
+        return np.asarray(linear.record.covariance(variance) @ pulled)
     return np.asarray((linear.record.spread * variance)[..., None] * pulled)
 
 
