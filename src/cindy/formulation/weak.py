@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy._check import numbers, one_of, short
 from cindy.basis import Basis
 from cindy.data import Field
@@ -17,8 +16,6 @@ from cindy.errors import DataError
 from cindy.formulation.base import Formulation
 
 __all__ = ["Weak"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ def definitions(model: Equations) -> list[str]:
             if factor.kind == "call" and formula is not None and formula.symbols():
                 names = {name: name for name in formula.symbols()}
                 text = factor_code(replace(factor, expression=formula, power=1), names, _WRITTEN, {})
+                # A formula that is its own name needs no line.
                 if text.replace(" ", "") != factor.name.replace(" ", ""):
                     formulas[factor.name] = text
     return [f"{name} = {text}" for name, text in formulas.items()]
@@ -111,6 +112,7 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     allowed = f" where noise allows {determination(known['allowed'])}" if "allowed" in known else ""
     if not np.isfinite(solutions):
         yield "R² of solutions", f"none: the solutions blow up{of}"
+    # No restart was needed: one figure says it all.
     elif solutions == through:
         over = f"over up to {span:.3g} time units"
         yield "R² of solutions", f"{determination(solutions)}{allowed}, {over}{of}"

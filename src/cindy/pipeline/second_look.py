@@ -85,11 +85,15 @@ with it 10 of 144 right laws are doubted (benchmark: wrong_noise)."""
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was found in a motion, and what there is to say about the measurements."""
+    """What was found in a motion, and what there is to say about the measurements.
+
+    usual: the options without what noise with memory adds to the price of a term; None: those of the search
+    """
 
     motion: Motion
     found: Found | None
     findings: tuple[Finding, ...] = ()
+    usual: Options | None = None
 
     def again(self, motion: Motion, variance: Floats, finding: Finding) -> Look:
         """The search once more, from where it ended."""
@@ -178,14 +182,15 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
         return look
     told = [motion.variables[j] for j in np.flatnonzero((memory > _TOLD) & motion.measured)]
     if not told:
-        return Look(here, other, look.findings)
+        return Look(here, other, look.findings, usual=prices)
     message = (
         f"The noise of {listed(told)} is correlated over up to {memory[motion.measured].max():.3g} samples, "
         "as after a filter, an average or in a drifting sensor. CINDy assumes that the equations are exact, "
         "and the standard errors account for the correlation."
     )
     finding = Finding("noise-memory", message, {"states": told, "samples": memory.tolist()})
-    return Look(here, other, (*look.findings, finding, *_doubts(motion, left, memory)))
+    findings = (*look.findings, finding, *_doubts(motion, left, memory))
+    return Look(here, other, findings, usual=prices)
 
 
 def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
@@ -226,17 +231,23 @@ def whole_criterion(motion: Motion, met: Met, options: Options) -> float:
 
 def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
     """What is found when rows are weighed by a diffusion that depends on the state; and the kicks, if any."""
-    if look.found is None or not len(look.found.best.support):
+    if look.found is None or has_finding(look.findings, "smooth-residual"):
         return look, None
-    if has_finding(look.findings, "smooth-residual"):
-        return look, None
-    kicks, fitted = _kicks(look, variance)
+    best = look.found.best
+    if len(best.support):
+        kicks, fitted = _kicks(look, best, variance)
+    else:
+        # A kicked oscillator may be no better than a walk while it is taken for an exact law.
+        refused = next((met for met in look.found.met if len(met.support)), None)
+        kicks, fitted = (None, best.fitted) if refused is None else _kicks_of_rates(look, refused, variance)
     if kicks is None:
         return look, None
     start = replace(fitted, error=kicks.error, settled=False)
-    found = search(kicks.motion, look.found.options, variance, start)
+    # Kicks leave white noise, unless the noise beside them has a memory of its own.
+    usual = look.found.options if kicks.motion.memory is not None else look.usual
+    found = search(kicks.motion, usual or look.found.options, variance, start)
     if found is None or not len(found.best.support):
-        return look, kicks
+        return look, kicks if len(best.support) else None
     again = estimate_kicks(kicks.motion, found.best.fitted)
     # Kicks take the place of noise with memory, where that was the reading before.
     findings = tuple(
@@ -245,29 +256,46 @@ def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
     return replace(look, motion=kicks.motion, found=found, findings=findings), again or kicks
 
 
-def _kicks(look: Look, variance: Floats) -> tuple[Kicks | None, Fitted]:
-    """The kicks that drive the best law, and the law refitted under kicks of one size."""
+def _kicks(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted]:
+    """The kicks that drive a law, and the law refitted under kicks of one size."""
     assert look.found is not None
-    best, options = look.found.best, look.found.options
-    motion, met = kicked_everywhere(look.motion, best.fitted), None
-    if motion is not None:
-        met = Search(motion, options).fit(replace(best.fitted, settled=False), ())
-    elif (rates := kicked_rates(look.motion, best.fitted, variance)) is not None:
-        motion, start = rates
-        met = Search(motion, options).fit(replace(start, settled=False), ())
-        least = whole_criterion(look.motion, best, options) - NEAR
-        if met is not None and whole_criterion(motion, met, options) > least:
-            met = None
-    if motion is None or met is None:
-        return None, best.fitted
-    return estimate_kicks(motion, met.fitted), met.fitted
+    motion = kicked_everywhere(look.motion, law.fitted)
+    if motion is None:
+        return _kicks_of_rates(look, law, variance)
+    met = Search(motion, look.found.options).fit(replace(law.fitted, settled=False), ())
+    return (None, law.fitted) if met is None else (estimate_kicks(motion, met.fitted), met.fitted)
+
+
+def _kicks_of_rates(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted]:
+    """The same where rates are kicked and positions alone are measured, if that is the likelier reading."""
+    assert look.found is not None
+    rates = kicked_rates(look.motion, law.fitted, variance)
+    if rates is None:
+        return None, law.fitted
+    motion, start = rates
+    usual = look.usual or look.found.options
+    # An exact law needs no damping, a kicked one does: terms are chosen again.
+    kicked = search(motion, usual, variance, replace(start, settled=False))
+    if kicked is None or not len(kicked.best.support):
+        return None, law.fitted
+    # What a law leaves that the data do not follow is motion, not noise with a memory.
+    best = look.found.best
+    left = (np.sqrt(best.fitted.variance) / motion.spread)[motion.measured]
+    followed = len(best.support) > 0 and bool(np.all(left < _FOLLOWED))
+    exact = best.deviance + usual.cost(best.support)
+    if followed:
+        exact += autoregression(look.motion, best.fitted)
+    if whole_criterion(motion, kicked.best, usual) > exact - NEAR:
+        return None, law.fitted
+    fitted = kicked.best.fitted
+    return estimate_kicks(motion, fitted), fitted
 
 
 def walk_of(look: Look, variance: Floats) -> str:
     """A sentence on data that are kicked and nothing else; empty where there is more or less to them."""
     if look.found is None or len(look.found.best.support):
         return ""
-    kicks, _ = _kicks(look, variance)
+    kicks, _ = _kicks(look, look.found.best, variance)
     if kicks is None:
         return ""
     motion, kicked = look.motion, kicks.diffusion.coef.any(axis=0)
