@@ -62,9 +62,6 @@ _STARTS = 4
 _AS_NOISE = 1.5
 """Of the variance of the noise, as the roughness of the data tells it: a law that leaves no more is the last
 that is looked for. Right laws leave 0.95 to 1.07 of it (benchmark: hidden)."""
-_FEW_TERMS = 3.0
-"""Terms a state of a law with several hidden states that ends the search over gauges: the sparsest laws have
-1.7 to 2.7, those in another gauge that leave no more than noise 5 and more (benchmark: hidden)."""
 _HELD = 0.3
 """Of the spread of the first w: the root of the variance that its entries have, before `MISSING`."""
 _DEPENDENT = 1e-6
@@ -187,8 +184,9 @@ def identify_with_hidden(
                 here, found = again
         if found is not None and (best is None or found.best.criterion < best[1].best.criterion):
             best = here, found, start
-            # Of two hidden states other gauges leave no more than noise as well, and have fewer terms.
-            few = len(names) == 1 or len(found.best.support) <= _FEW_TERMS * motion.states
+            # Of several hidden states other gauges leave no more than noise as well, and may have fewer
+            # terms; not where these are no more than a linear law could have (benchmark: hidden).
+            few = len(names) == 1 or len(found.best.support) <= motion.states**2
             if leaves_noise and few:
                 break
     if best is None:

@@ -37,11 +37,6 @@ _SAME = 0.05
 """Of the spread of a start: one that another and the seen states leave less of is no other."""
 
 
-_RATES = (30.0, 10.0, 3.0, 1.0, 0.3)
-"""Variance of a random walk in the time in which seen states move by their spread, over that of its values
-(benchmark: hidden, Rössler by z)."""
-
-
 @dataclass(frozen=True, eq=False)
 class Pin:
     """What is said of a hidden state, so that data fix it.
@@ -123,7 +118,9 @@ def walked(motion: Motion, start: Start, variance: Floats, solve: Solve) -> Star
     exact = motion.errors(LEVELS[-1], variance)
     errors = [
         np.where(np.arange(motion.states) < motion.states - 1, exact, rate * pace * motion.spread**2)
-        for rate in _RATES
+        # Variance of the walk in the time in which seen states move by their spread, over that of its values
+        # (benchmark: hidden, Rössler by z).
+        for rate in np.geomspace(30.0, 0.3, 5)
     ]
     try:
         fitted = along_walks(motion, first, solve, errors)

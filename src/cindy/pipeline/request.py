@@ -172,9 +172,9 @@ class Request:
 
         data: others than those asked for; instants: into how many parts steps are divided
         """
-        if not isinstance(self.form, Formulation):
-            return None
-        motion = self.form.motion(self.data if data is None else data, self.basis, instants=instants)
+        given = self.data if data is None else data
+        fits = isinstance(self.form, Formulation)
+        motion = self.form.motion(given, self.basis, instants=instants) if fits else None
         if motion is None or self.correlation is None:
             return motion
         shared, told = np.eye(motion.states), min(len(self.correlation), self.data[0].dimension)
