@@ -165,6 +165,7 @@ def rough_noise(trajectories: Sequence[Trajectory]) -> Roughness:
     """The roughness of at most 50 stretches of 11 samples or more."""
     noise, samples = np.full(trajectories[0].dimension, np.nan), 0
     for group in looked_at(trajectories):
+        # Eleven samples: with fewer the polynomial of degree ten would leave nothing.
         stretches = [part for one in group for part in one.segments() if len(part) >= 11][:50]
         if stretches:
             places = [trajectories[0].states.index(name) for name in group[0].states]

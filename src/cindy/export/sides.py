@@ -29,7 +29,7 @@ from cindy.basis import (
 )
 from cindy.errors import DataError, require
 
-__all__ = ["RightHandSides", "format_value", "to_casadi", "to_sympy", "to_text"]
+__all__ = ["RightHandSides", "format_value", "printable", "to_casadi", "to_sympy", "to_text"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,13 +213,13 @@ def to_text(
     """
     order, errors = equations.order, equations.with_errors
     mark = "[k+1]" if equations.discrete else "_" + "t" * order if equations.axes else "'" * order
-    left = [_printable(variable_label(state)) + mark for state in equations.states]
+    left = [printable(variable_label(state)) + mark for state in equations.states]
     below = dict(parameters or {})
     right = [_right_hand_side(equations, j) for j in range(len(left))]
     if kicks is not None:
-        left = [f"d{_printable(variable_label(state))}{mark[1:]}" for state in equations.states]
+        left = [f"d{printable(variable_label(state))}{mark[1:]}" for state in equations.states]
         right = [_differential(side, kick) for side, kick in zip(right, kicks, strict=True)]
-    left += [_printable(name) for name in below]
+    left += [printable(name) for name in below]
     right += [format_value(value, error if errors else None) for value, error in below.values()]
     width = max(map(len, left)) if align else 0
     # A blank for the sign of those without one keeps first digits below each other.
@@ -233,7 +233,7 @@ def to_text(
 def _differential(side: str, kick: str) -> str:
     """ "-2 x dt + 0.5 dW" of "-2 x" and "0.5 dW"."""
     drift = "" if side == "0" else f"({side}) dt" if " + " in side or " - " in side else f"{side} dt"
-    return " + ".join(part for part in (drift, _printable(kick)) if part) or "0"
+    return " + ".join(part for part in (drift, printable(kick)) if part) or "0"
 
 
 def _right_hand_side(equations: RightHandSides, equation: int) -> str:
@@ -244,12 +244,12 @@ def _right_hand_side(equations: RightHandSides, equation: int) -> str:
             lead = lead.replace("+", "").strip()
         number = format_value(abs(value), error)
         pieces.append(
-            lead + (f"{number} {_printable(term_label(term, equations.variables))}" if term else number)
+            lead + (f"{number} {printable(term_label(term, equations.variables))}" if term else number)
         )
     return "".join(pieces) or "0"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text with line breaks and control characters written out, so that a name stays on its line."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 

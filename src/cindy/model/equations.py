@@ -229,6 +229,7 @@ class Equations:
     @cached_property
     def rhs(self) -> Callable[..., list[float]]:
         """F compiled, as (t, x) → a list, or (t, x, u) with inputs: ready for scipy.integrate."""
+        # Rates are integrated with the states, and so belong to x; only what is measured beside them is u.
         given = len(self.states) + len(self.rates)
         return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
 

@@ -155,22 +155,25 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     motion, found = look.motion, look.found
     fitted = found.best.fitted
     inexact = (fitted.error * motion.step > _INEXACT * fitted.variance)[motion.sought]
-    white = all(one.white for one in sensor_memory(motion, fitted))
+    # Of three states one seems to have a memory by chance in a tenth of short records; the likelihood of an
+    # autoregressive process, its order paid for, must say so too.
+    white = all(one.white for one in sensor_memory(motion, fitted)) or autoregression(motion, fitted) >= 0.0
     if white and not inexact.any():
         return look
     # κ and the law depend on each other: the search is repeated until κ no longer grows.
     memory = np.ones(motion.states)
     other: Found | None = None
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         here = replace(motion, memory=memory)
-        strict = _beyond_doubt(found.options, here)
+        # Nothing is known of the memory at first: every term must be beyond doubt, so that none hides it.
+        strict = _beyond_doubt(found.options, here, memory - 1.0 if number else np.ones(motion.states))
         other = search(here, strict, variance, None if other is None else other.best.fitted)
         if other is None or not len(other.best.support):
             return look
         times = np.array([one.time for one in sensor_memory(here, other.best.fitted)])
         # Never shorter than before: the price would oscillate between two laws.
         longer = np.maximum(memory, np.where(motion.measured, times, times[motion.measured].max()))
-        if (longer <= _LONGER * memory).all():
+        if number and (longer <= _LONGER * memory).all():
             break
         memory = longer
     assert other is not None
@@ -211,15 +214,18 @@ def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
         )
 
 
-def _beyond_doubt(options: Options, motion: Motion) -> Options:
+def _beyond_doubt(options: Options, motion: Motion, doubt: Floats) -> Options:
     """The same where noise has a memory: a term must be beyond doubt, or matter beside what is left.
 
     In units of χ² with rows that repeat each other counted once, an equation has rows / κ of them.
+
+    doubt: (states,) samples of memory; what lasts less than one more bends the motion less
     """
     assert motion.memory is not None
     # The χ² of a term that explains this share of what its equation leaves.
     effect = _SHARE * motion.rows / motion.states / motion.memory
-    price = np.clip(effect, options.price, (np.sqrt(options.price) + _BEYOND) ** 2)
+    beyond = _BEYOND * np.clip(doubt, 0.0, 1.0)
+    price = np.clip(effect, options.price, (np.sqrt(options.price) + beyond) ** 2)
     more = np.tile(price - options.price, len(motion.basis.names(motion.variables)))
     return replace(options, surcharge=more if options.surcharge is None else options.surcharge + more)
 
