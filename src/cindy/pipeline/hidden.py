@@ -11,10 +11,12 @@ For a pendulum seen by its angle w is the rate, q' = w; for Lorenz without z it 
 second hidden state stands in the equation of another seen state or of the first: a cascade. For SEIR seen by
 I alone w1 is the rate of I, I' = w1, and w2 tells of the susceptible, w1' = I w2 − (σ + γ) w1.
 
-1. Starts in every gauge that the library has terms for, or where a user says (`hidden_starts.py`).
+1. Starts in every gauge that the library has terms for, or where a user says (`hidden_starts.py`), ranked by
+   −2 log p after a few steps at a large model error.
 2. The search from the best few, each with its own gauge; −2 log p and the prices of terms decide.
-3. The gauge in which the law has the fewest terms, and the search from there (`hidden_gauge.py`).
-4. The model must be worth more than the one with a hidden state less, or with none and a free model error.
+3. The search again from there, the equations of hidden states held as exact as those of measured ones.
+4. The gauge in which the law has the fewest terms, and the search from there (`hidden_gauge.py`).
+5. The model must be worth more than the one with a hidden state less, or with none and a free model error.
 """
 
 from __future__ import annotations

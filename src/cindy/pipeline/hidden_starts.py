@@ -8,8 +8,9 @@ A hidden state w shows in the equation of a state s that is there already (`hidd
 2. For each equation and factor φ, the part of s' that is linear in the states, without what is said to be
    zero, is taken away by least squares; what is left, over φ, is a first w. Where φ is near zero it is
    interpolated. With it as one more state the same gives the next hidden state.
-3. Starts are ranked by how much of the rate of the last hidden state the library leaves unexplained at these
-   first values: a state of a law has an equation, others have none.
+3. Of very many, those are kept of whose last rate the library leaves the least unexplained at these first
+   values: a state of a law has an equation, others have none.
+4. Values of several hidden states are also fitted with the last of them a random walk (`walked`).
 
 A user who knows better gives formulas in the measured states and their rates instead, one for each hidden
 state. Its unit and zero are then those of the formula, where the law fixes them.
