@@ -1,4 +1,4 @@
-"""Certificates against exact optima: a thousand small problems solved in rational numbers.
+"""Certificates against exact optima: small problems solved in rational numbers.
 
 For each problem the least loss over the region is worked out exactly. The region falls apart into the
 orthants of the coefficients, and in each of them the minimiser lies in the relative interior of a face:
