@@ -29,7 +29,7 @@ demo: $(VENV)/.run
 	$(BIN)/cindy demo --out demo-output
 
 test: $(VENV)/.dev
-	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests src $(ARGS)
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests src $(ARGS)
 
 # No result may hang on the kernels that OpenBLAS picks for a processor: with AVX-512 it picks SkylakeX, and
 # Haswell is the other; elsewhere it picks Haswell or Zen, which are alike, and Sandybridge is the other.
@@ -40,7 +40,7 @@ NUMERIC := $(wildcard tests/test_examples.py tests/test_docs.py tests/solver/tes
 	tests/states src)
 
 kernels: $(VENV)/.dev
-	OPENBLAS_CORETYPE=$(KERNEL) $(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(NUMERIC) -k "prints or not (test_docs or test_examples)" $(ARGS)
+	OPENBLAS_CORETYPE=$(KERNEL) $(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(NUMERIC) -k "prints or not (test_docs or test_examples)" $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

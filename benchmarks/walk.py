@@ -16,8 +16,8 @@ from cindy.systems.catalogue import KINETICS
 SOURCE = "cindy"
 
 
-def run() -> None:
-    """Follow `cindy fit` on the bundled data, call by call."""
+def followed() -> tuple[list[str], Counter[str]]:
+    """`cindy fit` on the bundled data, call by call: the modules visited, and who reads the first run."""
     visited: dict[str, None] = {}
     readers: Counter[str] = Counter()
     first: list[object] = []
@@ -40,6 +40,7 @@ def run() -> None:
                 readers[_caller(frame)] += 1
 
     with tempfile.TemporaryDirectory() as folder:
+        before = sys.argv
         sys.argv = ["cindy", "fit", str(KINETICS), "--time", "t", "--by", "run", "--basis", "poly:2"]
         sys.argv += ["--out", str(Path(folder, "model.json"))]
         printed = io.StringIO()
@@ -49,6 +50,13 @@ def run() -> None:
                 main()
         finally:
             sys.setprofile(None)
+            sys.argv = before
+    return list(visited), readers
+
+
+def run() -> None:
+    """Print the modules in the order of the walk, and the readers."""
+    visited, readers = followed()
     for number, module in enumerate(visited, start=1):
         print(f"{number:3} {module.removeprefix('cindy.')}")
     print(f"{len(visited)} modules; the samples of the first run are gone through {readers.total()} times:")

@@ -8,6 +8,7 @@ five false terms, and how many are wrong without a finding that doubts them.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,20 @@ class Law:
                 coef[terms.index(term), j] = value
         return coef
 
+    @cached_property
+    def _products(self) -> tuple[NDArray[np.intp], Floats]:
+        """(terms, factors) which states a term of the law multiplies, 1 standing last; and its row of Ξ."""
+        terms = cindy.Polynomial(DEGREE).terms(self.states)
+        own = np.flatnonzero(self.coef.any(axis=1))
+        which = [[self.states.index(f.variables[0]) for f in terms[i] for _ in range(f.power)] for i in own]
+        one = len(self.states)
+        return np.array([row + [one] * (DEGREE - len(row)) for row in which]), self.coef[own]
+
     def slope(self, x: Floats) -> Floats:
         """(n, states) F at points (n, states)."""
-        return np.asarray(cindy.Polynomial(DEGREE).evaluate(x, self.states) @ self.coef)
+        # A solver asks for one point at a time, where evaluating a whole basis takes most of a draw.
+        which, coef = self._products
+        return np.asarray(np.append(x, np.ones((len(x), 1)), axis=1)[:, which].prod(axis=2) @ coef)
 
     def run(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Times, and states from a random start that stay bounded."""

@@ -2,17 +2,21 @@
 
 A block ```python runs in the page's one namespace, and the lines of a block ```bash that begin with "cindy"
 run as commands; a block ```text right after shows the output. `make outputs` lets the tests write outputs and
-pictures into the pages, to be looked at and committed.
+pictures into the pages, to be looked at and committed. What several pages fit is fitted once in a process.
 """
 
 import contextlib
+import hashlib
 import io
 import os
+import pickle
 import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +27,8 @@ BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(\n*```text\n.*?^```\n)?", re
 NUMBER = re.compile(r"(?P<value>\d+(?:\.(?P<decimals>\d+))?)(?:\((?P<error>\d+)\))?(?:e(?P<power>[+-]?\d+))?")
 EFFORT = re.compile(r"\d+ iterations|[\d.]+ s\b")
 LONG = ("cindy reproduce", "cindy bench")
+WATCHING = ("callback", "progress")
+FITS: dict[bytes, Any] = {}
 
 
 def executed(text: str) -> str:
@@ -38,7 +44,26 @@ def executed(text: str) -> str:
         lines = "\n".join(line.rstrip() for line in output.strip("\n").splitlines())
         return f"{head}\n```text\n{lines}\n```\n"
 
-    return BLOCK.sub(run, text)
+    import cindy
+
+    with mock.patch.object(cindy, "identify", once(cindy.identify)):
+        return BLOCK.sub(run, text)
+
+
+def once(identify: Callable[..., Any]) -> Callable[..., Any]:
+    """`identify` that gives the model it gave before where data and options are equal, byte by byte."""
+
+    def fit(*given: Any, **options: Any) -> Any:
+        asked = {name: value for name, value in options.items() if name not in WATCHING}
+        try:
+            key = hashlib.sha256(pickle.dumps((given, asked))).digest()
+        except (pickle.PicklingError, AttributeError, TypeError):  # functions of the page
+            return identify(*given, **options)
+        if key not in FITS:
+            FITS[key] = identify(*given, **options)
+        return FITS[key]
+
+    return fit
 
 
 def same(now: str, shown: str) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.data.matlab import matlab_arrays
+from cindy.data.files import matlab_arrays
 from cindy.errors import DataError
 
 

@@ -5,7 +5,7 @@ from operator import attrgetter
 
 import numpy as np
 import pytest
-from benchmarks import constants, frozen, house
+from benchmarks import constants, frozen, house, walk
 from benchmarks.__main__ import sections
 from benchmarks.bound import information_root
 from benchmarks.cells import Subset, measured, subset_of
@@ -146,3 +146,11 @@ def test_splitting_runs_changes_errors_as_the_bound_says():
     expected, reported = least[1] / least[0], said[1] / said[0]
     assert expected.max() > 1.5
     assert reported == pytest.approx(expected, rel=0.35)
+
+
+def test_a_datum_is_gone_through_five_times_on_its_way_to_equations():
+    """`python -m benchmarks walk` has 76 modules and 5 readings: lower them with the figures."""
+    visited, readers = walk.followed()
+    assert "pipeline.fitted" in {name.removeprefix("cindy.") for name in visited}
+    assert 0 < readers.total() <= 5, readers
+    assert len(visited) <= 80

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +48,8 @@ class Deadly:
         return run(seed)
 
 
-@contextmanager
-def cluster(workers: int) -> Iterator:
+@pytest.fixture(scope="module")
+def client() -> Iterator:
     import cloudpickle
     import distributed
 
@@ -60,16 +59,10 @@ def cluster(workers: int) -> Iterator:
     with (
         dask.config.set(quiet),
         distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
         ) as local,
         distributed.Client(local, set_as_default=False) as client,
     ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client():
-    with cluster(2) as client:
         yield client
 
 
@@ -130,7 +123,7 @@ def test_chunks_of_arrays_and_of_a_dataset_are_loaded_one_by_one():
         cindy.identify(x, BASIS)
 
 
-def test_a_task_that_kills_its_worker_every_time_ends_in_one_sentence():
+def test_a_task_that_kills_its_worker_every_time_ends_in_one_sentence(client):
     import dask.bag
 
     here = os.getpid()
@@ -140,6 +133,6 @@ def test_a_task_that_kills_its_worker_every_time_ends_in_one_sentence():
             os.kill(os.getpid(), signal.SIGKILL)
         return run(seed)
 
-    bag = dask.bag.from_sequence(range(2), npartitions=2).map(deadly)
-    with cluster(1) as client, pytest.raises(cindy.WorkerError, match="died"):
+    bag = dask.bag.from_sequence(range(2), npartitions=1).map(deadly)
+    with pytest.raises(cindy.WorkerError, match="died"):
         cindy.accumulate(bag, BASIS, executor=client)

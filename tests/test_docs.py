@@ -13,6 +13,7 @@ import cindy
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
+SAME_FITS = ("README.md", "noise.md", "commandline.md")
 TABLE = re.compile(r"(<!-- from (benchmarks/results/paper/\w+\.md) -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)|(?:src|href)=\"([^\"#]+)\"")
 
@@ -21,7 +22,13 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def apart(page: Path):
+    """The page as a case that any process may be given, but for pages that repeat fits of one another."""
+    group = "pages of the same fits" if page.name in SAME_FITS else name(page)
+    return pytest.param(page, marks=pytest.mark.xdist_group(group), id=name(page))
+
+
+@pytest.mark.parametrize("page", [apart(page) for page in WITH_CODE])
 def test_a_page_prints_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")

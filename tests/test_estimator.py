@@ -86,7 +86,13 @@ def test_settings_go_in_and_come_out():
         "max_iter": 77,
         "seed": 5,
         "passes": None,
+        "known": {"q": "v"},
+        "hidden": ("w",),
+        "observe": {"total": "x + y"},
+        "least": "best",
         "time": "t",
+        "dt": 0.05,
+        "hold": "zero",
     }
     estimator = CINDy(**given)
     assert estimator.get_params() == given
@@ -109,6 +115,41 @@ def test_constraints_hold(runs):
     assert found.coef_[found.model_.place(SYSTEM.states[0], SYSTEM.states[0])] == pytest.approx(
         1.25, abs=1e-9
     )
+
+
+def test_known_equations_hidden_states_and_a_step_go_to_identify():
+    t = np.arange(400) * 0.05
+    noise = 0.01 * np.random.default_rng(3).normal(size=(400, 2))
+    x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1) + noise
+    named = pd.DataFrame(x, columns=["q", "v"])
+    law = CINDy(cindy.Polynomial(2), dt=0.05, known={"q": "v"}).fit(named)
+    assert law.equations()[0] == "q' =  1 v"
+    assert law.score(named) > 0.99
+
+    seen = named[["q"]]
+    hidden = CINDy(cindy.Polynomial(1), dt=0.05, hidden="w").fit(seen)
+    assert hidden.model_.states == ("q", "w")
+    assert list(hidden.feature_names_in_) == ["q"]
+    assert hidden.n_features_in_ == 1
+    assert hidden.score(seen, kind="trajectory") > 0.99
+
+    read = CINDy(cindy.Polynomial(2), dt=0.05, observe={"total": "q + v"})
+    found = read.fit(pd.DataFrame({"q": x[:, 0], "total": x.sum(axis=1)}))
+    assert set(found.model_.states) == {"q", "v"}
+    assert found.model_.size == 2
+
+
+def test_inputs_are_held_as_the_estimator_says():
+    rng = np.random.default_rng(8)
+    t, u = np.arange(400) * 0.1, np.repeat(rng.normal(size=80), 5)
+    x = np.zeros(400)
+    for k in range(399):
+        x[k + 1] = x[k] * np.exp(-0.1) + 2 * u[k] * (1 - np.exp(-0.1))
+    x += 0.005 * rng.normal(size=400)
+    found = CINDy(cindy.Polynomial(1), hold="zero").fit(x[:, None], t=t, u=u[:, None])
+    same = cindy.Trajectory(t, x, ("x1",), u=u, hold="zero")
+    np.testing.assert_array_equal(found.coef_, cindy.identify(same, cindy.Polynomial(1)).coef)
+    assert np.abs(found.coef_[1:, 0] - [-1, 2]).max() < 0.02
 
 
 def test_a_clone_is_not_fitted(fitted, runs):

@@ -22,7 +22,9 @@ def shown(example: Path) -> tuple[Path, re.Match[str]]:
     raise AssertionError(f"no page shows {example.name} with its output")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.stem)
+@pytest.mark.parametrize(
+    "example", [pytest.param(e, marks=pytest.mark.xdist_group(e.name), id=e.stem) for e in EXAMPLES]
+)
 def test_an_example_prints_what_its_page_shows_and_draws_its_picture(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page, found = shown(example)

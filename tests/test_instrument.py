@@ -56,6 +56,18 @@ def test_a_drift_along_the_runs_is_told_with_its_size(fault: str) -> None:
     assert values.get("state", "y") == "y"
 
 
+def test_growth_that_slows_down_with_age_is_no_clock_that_drifts_by_more_than_itself() -> None:
+    """Trees whose growth falls to a tenth of what it was, each with a vigour of its own."""
+    rng, age = np.random.default_rng(4), np.array([3.0, 5.0, 10.0, 15.0, 20.0, 25.0])
+    runs = []
+    for vigour in rng.normal(1.0, 0.05, size=14):
+        height = 4.5 + vigour * 90.0 * (np.exp(-0.12) - np.exp(-0.04 * age)) + rng.normal(0, 0.5, size=6)
+        runs.append(cindy.Trajectory(age, height, ("height",)))
+    model = cindy.identify(runs, cindy.Polynomial(2))
+    assert not {"drifting-gain", "drifting-clock"} & {one.code for one in model.findings}
+    assert {model.terms[k] for k in np.flatnonzero(model.coef[:, 0])} == {"1", "height"}
+
+
 def test_channels_that_are_read_in_time_raise_no_word() -> None:
     model = cindy.identify(_double_well(0.0, seed=8), cindy.Polynomial(3))
     assert not {one.code for one in model.findings} & DOUBTS

@@ -9,7 +9,9 @@ from tests.pages import ROOT, UPDATE, same
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=pytest.mark.xdist_group(p.name), id=p.stem) for p in NOTEBOOKS]
+)
 def test_a_notebook_prints_what_it_shows(path, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     pytest.importorskip("plotly")

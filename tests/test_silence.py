@@ -1,8 +1,6 @@
 """What a user must be told: by the model itself, by its summary and by the command line."""
 
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
@@ -11,10 +9,13 @@ import numpy as np
 import pytest
 from scipy.integrate import odeint
 from scipy.interpolate import CubicSpline
+from typer.testing import CliRunner
 
 import cindy
+from cindy.cli import app
 from cindy.data import oddities, without_clipped
 from cindy.model import Model
+from cindy.model.story import shown_models
 from cindy.systems import lorenz, lotka_volterra, michaelis_menten
 
 T = np.linspace(0, 20, 800)
@@ -101,26 +102,31 @@ def test_a_state_that_is_mostly_at_its_limit_is_told_of_and_left():
     assert np.isfinite(kept.x).all()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        *(
-            lorenz().simulate(seed=0, noise=n, trajectories=2, points=4000, horizon=20.0)
-            for n in (0, 0.01, 0.2)
-        ),
-        lotka_volterra().simulate(seed=0, noise=0.02),
-        michaelis_menten(binding=2.0, release=0.5).simulate(seed=0, trajectories=12, points=1200, horizon=5),
-        [cindy.Trajectory(T, OSCILLATION, ("x", "v"))],
-        [
-            cindy.Trajectory(
-                T, np.column_stack([3 * T + 0.3 * np.sin(T), 3 + 0.3 * np.cos(T)]), ("theta", "w")
-            )
-        ],
-        [walk()],
-    ],
-)
+def turning():
+    return np.column_stack([3 * T + 0.3 * np.sin(T), 3 + 0.3 * np.cos(T)])
+
+
+# Functions, so that only the process that is given a case makes its data.
+FLAWLESS = {
+    **{
+        f"lorenz, noise {noise}": lambda noise=noise: lorenz().simulate(
+            seed=0, noise=noise, trajectories=2, points=4000, horizon=20.0
+        )
+        for noise in (0, 0.01, 0.2)
+    },
+    "hunters": lambda: lotka_volterra().simulate(seed=0, noise=0.02),
+    "enzyme": lambda: michaelis_menten(binding=2.0, release=0.5).simulate(
+        seed=0, trajectories=12, points=1200, horizon=5
+    ),
+    "oscillation": lambda: [cindy.Trajectory(T, OSCILLATION, ("x", "v"))],
+    "an angle that turns": lambda: [cindy.Trajectory(T, turning(), ("theta", "w"))],
+    "a walk": lambda: [walk()],
+}
+
+
+@pytest.mark.parametrize("data", FLAWLESS.values(), ids=FLAWLESS)
 def test_data_without_a_mistake_are_told_nothing(data):
-    assert oddities(data) == []
+    assert oddities(data()) == []
 
 
 def test_a_map_is_nothing_odd_for_a_map_and_positions_alone_for_second_order():
@@ -150,26 +156,26 @@ def test_a_model_that_explains_little_is_called_so_loudly_everywhere(tmp_path):
     assert cindy.load(tmp_path / "model.json").explained == pytest.approx(wrong.explained, nan_ok=True)
     table = np.column_stack([data[0].t, data[0].x])
     np.savetxt(tmp_path / "data.txt", table, header="t x y z")
-    command = [
-        sys.executable,
-        "-m",
-        "cindy",
-        "fit",
-        str(tmp_path / "data.txt"),
-        "--basis",
-        "trig:1",
-    ]
-    run = subprocess.run([*command, "--selection", "terms:3"], capture_output=True, text=True, check=True)
+    run = CliRunner().invoke(
+        app, ["fit", str(tmp_path / "data.txt"), "--basis", "trig:1", "--selection", "terms:3"]
+    )
+    assert run.exit_code == 0
     assert "Do not use them" in run.stderr
     assert "R² of equations" in run.stdout
 
 
-def test_the_summary_tells_of_laws_noise_and_the_run():
+@cache
+def enzyme():
+    """A reaction whose totals are conserved, from six short runs."""
     data = michaelis_menten(binding=2.0, release=0.5).simulate(
         seed=0, trajectories=6, points=300, horizon=5, noise=0.01
     )
-    model = cindy.identify(data, "poly:2", constraints=[cindy.conserve(["E", "ES"])])
-    text = model.summary()
+    totals = [cindy.conserve(["E", "ES"]), cindy.conserve(["S", "ES", "P"])]
+    return cindy.identify(data, "poly:2", constraints=totals)
+
+
+def test_the_summary_tells_of_laws_noise_and_the_run():
+    text = enzyme().summary()
     for word in ("E + ES is conserved", "violation", "noise", "gap", "terms", "E·S"):
         assert word in text
     assert len(max(text.splitlines(), key=len)) <= 110
@@ -333,11 +339,17 @@ def test_positions_alone_tell_in_every_form_that_friction_is_missing():
         assert "large-residuals" in {finding.code for finding in model.findings}
 
 
+def test_a_notebook_shows_the_chosen_model_among_the_first_fifteen():
+    one = Model([[0.0], [-1.0]], cindy.Polynomial(1), ("x",))
+    for chosen, rows in ((3, 15 + 2), (18, 15 + 3)):  # the head and "… more"; a chosen one further down
+        html = shown_models([one] * 20, range(20), chosen, "score")
+        assert f"<b>{chosen}</b>" in html
+        assert html.count("<tr") == rows
+        assert f"… {20 + 2 - rows} more" in html
+
+
 def test_near_models_differ_and_so_do_their_names_in_a_page():
-    reaction = cindy.systems.michaelis_menten(binding=2.0, release=0.5)
-    data = reaction.simulate(seed=0, trajectories=6, points=300, horizon=5, noise=0.01)
-    totals = [cindy.conserve(["E", "ES"]), cindy.conserve(["S", "ES", "P"])]
-    model = cindy.identify(data, "poly:2", constraints=totals)
+    model = enzyme()
     assert len({one.support.tobytes() for one in model.near}) == len(model.near)
     assert "of 6 runs" in " ".join(model.summary().split())
     assert "<mo>·</mo>" in model._repr_html_()

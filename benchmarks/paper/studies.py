@@ -74,6 +74,7 @@ class Request:
     quick: bool
     processes: int
     progress: CaseProgress | None
+    methods: tuple[str, ...] = tuple(METHODS)
 
     def plan(self, full: StudyPlan, quick: StudyPlan) -> StudyPlan:
         chosen = quick if self.quick else full
@@ -89,6 +90,7 @@ def reproduce(
     quick: bool = False,
     processes: int = 2,
     progress: CaseProgress | None = None,
+    methods: Sequence[str] | None = None,
 ) -> list[Path]:
     """Repeat one study of the paper, or "all": the files that were written.
 
@@ -98,15 +100,19 @@ def reproduce(
 
     noise, repetitions: in place of the study's own
     progress: called with the tasks finished, the tasks in all, and the last one's name
+    methods: those of the studies against noise, as "states" and "default-c"; None: all
     """
     if system not in (*STUDIES, "all"):
         raise DataError(f'reproduce: there is no study "{system}". {did_you_mean(system, (*STUDIES, "all"))}')
     if repetitions is not None:
         integer(repetitions, "reproduce: `repetitions`", least=1)
     integer(processes, "reproduce: `processes`", least=1)
+    for method in methods or ():
+        if method not in METHODS:
+            raise DataError(f'reproduce: there is no method "{method}". {did_you_mean(method, METHODS)}')
     levels = None if noise is None else tuple(positive(n, "reproduce: a level of noise") for n in noise)
     folder = Path(out) / "quick" if quick else Path(out)
-    request = Request(folder, repetitions, levels, quick, processes, progress)
+    request = Request(folder, repetitions, levels, quick, processes, progress, tuple(methods or METHODS))
     names = list(STUDIES) if system == "all" else [system]
     return [path for name in names for path in STUDIES[name](name, request)]
 
@@ -138,7 +144,7 @@ def _noise_study(system: str, request: Request) -> list[Path]:
     table = request.out / f"{system}.csv"
     rows = run(
         cases,
-        list(METHODS),
+        request.methods,
         table,
         trials=plan.trials,
         processes=request.processes,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cindy.findings import Finding
     from cindy.formulation import Differential, Discrete, Formulation, Integral, Weak
     from cindy.least_squares import LeastSquares
-    from cindy.model import Limits, Model, Path, Run, load
+    from cindy.model import Limits, Model, Path, load
     from cindy.pipeline import identify, solve
     from cindy.problem import (
         Adaptive,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         tie,
     )
     from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
-    from cindy.solver import Blended, Direct, FullyCorrective, Plain, Step
+    from cindy.solver import Blended, Direct, FullyCorrective, Plain, Run, Step
     from cindy.summary import Summary, accumulate
 
 __all__ = [
@@ -117,13 +117,13 @@ _FROM = {
     "cindy.findings": "Finding",
     "cindy.formulation": "Differential Discrete Formulation Integral Weak",
     "cindy.least_squares": "LeastSquares",
-    "cindy.model": "Limits Model Path Run load",
+    "cindy.model": "Limits Model Path load",
     "cindy.pipeline": "identify solve",
     "cindy.problem": (
         "Adaptive Constraint Problem Uniform Weights bound conserve exchange fix linear preserve_energy tie"
     ),
     "cindy.selection": "BIC CrossValidation Discrepancy Gap Selection Significance Terms",
-    "cindy.solver": "Blended Direct FullyCorrective Plain Step",
+    "cindy.solver": "Blended Direct FullyCorrective Plain Run Step",
     "cindy.summary": "Summary accumulate",
 }
 _ROOMS = (

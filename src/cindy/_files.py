@@ -1,18 +1,33 @@
-"""Files are written whole: a temporary file beside the target, then a rename."""
+"""Files are written whole: a temporary file beside the target, then a rename. JSON holds every number."""
 
 import errno
+import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from cindy._check import file_path
 from cindy.errors import DataError
 
-__all__ = ["alone", "make_folder", "whole_file", "write_text"]
+__all__ = [
+    "alone",
+    "is_file",
+    "json_number",
+    "json_value",
+    "make_folder",
+    "no_constant",
+    "to_float",
+    "to_mapping",
+    "to_names",
+    "whole_file",
+    "write_text",
+]
 
 
 @contextmanager
@@ -134,3 +149,58 @@ def write_text(path: str | os.PathLike[str], text: str, what: str) -> None:
         ) from error
     with whole_file(path, what) as stream:
         stream.write(encoded)
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file of that name, which may be no name at all."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def json_number(value: Any) -> float | str | None:
+    """JSON has no NaN and no infinity: null and "inf" stand for them."""
+    number = float(value)
+    if math.isfinite(number):
+        return number
+    return None if math.isnan(number) else str(number)
+
+
+def json_value(value: Any) -> Any:
+    """Settings as JSON: numbers and texts as they are, anything else by its repr."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, (float, np.floating)):
+        return json_number(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(k): json_value(v) for k, v in value.items()}
+    if isinstance(value, Sequence):
+        return [json_value(v) for v in value]
+    return repr(value)
+
+
+def to_float(value: Any, what: str) -> float:
+    if value is None:
+        return math.nan
+    if value in ("inf", "-inf") or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return float(value)
+    raise DataError(f"{what} must be a number, but is {str(value)[:40]!r}")
+
+
+def to_names(value: Any, what: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise DataError(f'"{what}" must be a list of texts')
+    return tuple(value)
+
+
+def to_mapping(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataError(f'"{what}" must be an object, but is {str(value)[:40]!r}')
+    return value
+
+
+def no_constant(name: str) -> float:
+    raise DataError(f"it holds {name}, which is not JSON")

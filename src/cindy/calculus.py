@@ -14,9 +14,8 @@ import scipy.linalg
 import scipy.sparse
 from numpy.lib.stride_tricks import as_strided
 from numpy.polynomial import legendre
-from numpy.typing import NDArray
 
-from cindy._arrays import Floats, Space
+from cindy._arrays import Floats, Ints, Space
 from cindy._check import integer
 from cindy.errors import DataError
 
@@ -44,7 +43,6 @@ __all__ = [
     "without_polynomials",
 ]
 
-Ints = NDArray[np.int64]
 Operator = scipy.sparse.csr_array
 
 _BATCH = 4096

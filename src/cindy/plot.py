@@ -73,6 +73,7 @@ def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
     def drawing(*args: _Given.args, **kwargs: _Given.kwargs) -> _Drawn:
         for name, value in known.bind(*args, **kwargs).arguments.items():
             what = f"{where}: `{name}`"
+            # None is a value like any other where it is the default.
             if value is None and known.parameters[name].default is None:
                 continue
             if name in kinds:
@@ -121,6 +122,7 @@ def trajectories(
             handles.append(_line("90 % with kicks", color=handles[-1].get_color(), alpha=0.25, lw=6))
     _legend(ax, handles)
     names = [found[0].states[j] for j in columns]
+    # One axis serves several states: it has a unit where all of them share one.
     same = {(units or {}).get(name, "") for name in names}
     unit = f" ({next(iter(same))})" if len(same) == 1 and same != {""} else ""
     ax.set_xlabel(axis_label("t", units))
@@ -190,6 +192,7 @@ def field(
         shown = data[state]
         images = [(f"{pretty(state)}, data", shown)]
         if solved is not None:
+            # A solution that blew up ends early; the picture keeps its length.
             missing = np.full((*shown.shape[:-1], shown.shape[-1] - len(solved)), np.nan)
             found = np.concatenate([solved[state], missing], axis=-1)
             images += [(f"{pretty(state)}, model", found), ("difference", shown - found)]
@@ -275,6 +278,7 @@ def coefficients(
     for y, (j, i) in enumerate(rows):
         value, error = model.coef[i, j], width * np.nan_to_num(model.coef_error[i, j])
         if value:
+            # Values stand at the right, in line, since intervals are often too narrow to read them off.
             number = format_value(value, model.coef_error[i, j]).replace("-", "−")
             ax.errorbar(
                 value, y, xerr=error, fmt="o", ms=4, color=_colour(j), capsize=3, elinewidth=1.4, zorder=2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from cindy._arrays import Floats
 from cindy._check import instance, positive, short
 from cindy.basis import Basis, Polynomial
-from cindy.data import Trajectory
+from cindy.data import Hold, Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares
@@ -42,6 +42,8 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
 
     basis: None for Polynomial(2)
     time: name of the column that holds the time, where X is a DataFrame
+    dt: the time step, where neither `fit` nor X says when samples were taken
+    hold: what inputs do between samples: "zero", "linear" or "band"
 
     After `fit`: `model_`, `coef_` (terms, states), `n_features_in_`, `feature_names_in_`.
 
@@ -66,7 +68,13 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         max_iter: int = 10_000,
         seed: int = 0,
         passes: int | None = None,
+        known: Mapping[str, str] | None = None,
+        hidden: int | str | Sequence[str] | Mapping[str, str] = 0,
+        observe: Mapping[str, str] | None = None,
+        least: str = "significant",
         time: str | None = None,
+        dt: float | None = None,
+        hold: Hold = "linear",
     ) -> None:
         self.basis = basis
         self.formulation = formulation
@@ -79,7 +87,13 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
         self.seed = seed
         self.passes = passes
+        self.known = known
+        self.hidden = hidden
+        self.observe = observe
+        self.least = least
         self.time = time
+        self.dt = dt
+        self.hold = hold
 
     def fit(self, X: Any, y: Any = None, *, t: Any = None, u: Any = None) -> Self:
         """Identify the equations behind X.
@@ -88,7 +102,7 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         t: times (n,), or the time step; a list of these for a list of trajectories
         u: inputs (n, inputs), or a list of these
         """
-        data = self._trajectories(X, t, u, step=None)
+        data = self._trajectories(X, t, u, step=self.dt)
         self.model_: Model = identify(
             data,
             Polynomial(2) if self.basis is None else self.basis,
@@ -102,10 +116,15 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
             max_iter=self.max_iter,
             seed=self.seed,
             passes=self.passes,
+            known=self.known,
+            hidden=self.hidden,
+            observe=self.observe,
+            least=self.least,
         )
         self.coef_ = self.model_.coef
-        self.n_features_in_ = len(self.model_.states)
-        self.feature_names_in_ = np.array(self.model_.states, dtype=object)
+        # Columns of X: fewer than states where some are hidden, and read-outs where `observe` says so.
+        self.n_features_in_ = len(data[0].states)
+        self.feature_names_in_ = np.array(data[0].states, dtype=object)
         self.step_ = _common_step(data)
         return self
 
@@ -140,7 +159,8 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         data = self._trajectories(X, t, u, step=self.step_)
         model = self.model_
-        same = [replace(d, states=model.states, inputs=model.inputs) for d in data]
+        columns = tuple(self.feature_names_in_)
+        same = [replace(d, states=columns, inputs=model.inputs) for d in data]
         return model.score(same, kind)
 
     def equations(self) -> list[str]:
@@ -160,7 +180,7 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         trajectories = [
             part
             for one, when, known in zip(many, times, inputs, strict=True)
-            for part in _trajectory(one, when, known, self.time, step)
+            for part in _trajectory(one, when, known, self.time, step, self.hold)
         ]
         if not trajectories:
             raise DataError("CINDy: X is an empty list. Pass at least one trajectory.")
@@ -196,7 +216,9 @@ def _each(value: Any, count: int, is_list: bool, name: str) -> list[Any]:
     return [value] * count
 
 
-def _trajectory(X: Any, t: Any, u: Any, time: str | None, step: float | None) -> Iterable[Trajectory]:
+def _trajectory(
+    X: Any, t: Any, u: Any, time: str | None, step: float | None, hold: Hold
+) -> Iterable[Trajectory]:
     if isinstance(X, Trajectory):
         return [X]
     values, names, column = _table(X, time)
@@ -205,14 +227,14 @@ def _trajectory(X: Any, t: Any, u: Any, time: str | None, step: float | None) ->
         t = step
     if t is None:
         raise DataError(
-            "CINDy: the times are missing. Pass t=times or t=step, a Trajectory, or a DataFrame with "
-            "CINDy(time=…)."
+            "CINDy: the times are missing. Pass t=times or t=step, a Trajectory, a DataFrame with "
+            "CINDy(time=…), or the step as CINDy(dt=…)."
         )
     if _dimensions(values) == 0 or not len(values):
         raise DataError(f"CINDy: X must be an array (n, states) or a list of these, but is {short(X)}.")
     if _dimensions(t) == 0:
         t = positive(t, "CINDy: the time step `t`") * np.arange(len(values))
-    return _unbroken(Trajectory(t, values, names, u=u))
+    return _unbroken(Trajectory(t, values, names, u=u, hold=hold))
 
 
 def _table(X: Any, time: str | None) -> tuple[Any, tuple[str, ...] | None, Any]:

@@ -179,9 +179,16 @@ def test_objectives_along_the_run_fall_and_are_drawn(tmp_path):
     assert save(convergence.draw_convergence(text, text), tmp_path / "c.png").stat().st_size > 0
 
 
-def test_an_unknown_study_is_told_with_the_nearest_name():
+def test_an_unknown_study_or_method_is_told_with_the_nearest_name():
     with pytest.raises(DataError, match='Did you mean "kuramoto5"'):
         reproduce("kuramoto-5")
+    with pytest.raises(DataError, match='Did you mean "states"'):
+        reproduce("michaelis", methods=["state"])
+
+
+def test_a_study_of_one_method_has_its_rows_alone(tiny, tmp_path):
+    table, *_ = reproduce("michaelis", out=tmp_path, quick=True, processes=1, methods=["floor"])
+    assert {row["method"] for row in read_table(table)} == {"floor"}
 
 
 def test_every_method_has_a_look_of_its_own():

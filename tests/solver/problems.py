@@ -9,7 +9,17 @@ import scipy.sparse
 from scipy.integrate import solve_ivp
 
 from cindy.least_squares import LeastSquares
-from cindy.solver import Blended, Correction, Direct, FullyCorrective, Plain, Region
+from cindy.solver import (
+    Blended,
+    Correction,
+    Direct,
+    FullyCorrective,
+    Plain,
+    Region,
+    Result,
+    conditional_gradient,
+    oracle_for,
+)
 
 CORRECTIONS: dict[str, Correction] = {
     "direct": Direct(),
@@ -123,6 +133,10 @@ OBJECTIVES: dict[str, Callable[[], LeastSquares]] = {
 }
 
 
+LEAPT = ("random", "one target", "rank deficient", "kuramoto", "fput")
+"""Those on which steps and leaps are compared."""
+
+
 @cache
 def objective(name: str) -> LeastSquares:
     return OBJECTIVES[name]()
@@ -216,6 +230,12 @@ REGIONS = (
 def region(kind: str, name: str = "random") -> Region:
     solution = least_squares(name)
     return _region(len(solution), float(np.abs(solution).sum()), kind)
+
+
+@cache
+def walked(name: str, kind: str) -> Result:
+    """The run of the direct correction, the default, to a gap of 1e-9: several tests look at it."""
+    return conditional_gradient(objective(name), oracle_for(region(kind, name)), tol=1e-9)
 
 
 def in_units(f: LeastSquares, here: Region, units: np.ndarray) -> tuple[LeastSquares, Region]:

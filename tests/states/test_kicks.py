@@ -229,6 +229,38 @@ def test_kicks_of_a_rate_are_found_from_positions_alone(noise):
     assert model.noise[0] == pytest.approx(noise * data.x.std(), abs=0.02)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_kicked_and_damped_oscillator_is_told_from_a_steady_one_by_few_coarse_positions(seed):
+    """Eleven samples a period, as yearly sunspots have: Yule, Phil. Trans. R. Soc. A 226, 1927."""
+    drift = np.array([[0.0, 1.0], [-0.36, -0.32]])
+    step, parts, count = 1.0, 50, 300
+    rng, x = np.random.default_rng(seed), np.array([2.0, 0.0])
+    path = []
+    for k in range(parts * (count + 50)):
+        x = x + drift @ x * (step / parts) + np.array([0.0, 1.3 * np.sqrt(step / parts)]) * rng.normal()
+        if k % parts == 0:
+            path.append(x[0])
+    seen = np.array(path[50:]) + 0.05 * rng.normal(size=count)
+    form = Integral(order=2, rates=True)
+    model = identify(Trajectory(step, seen, ("x",)), Polynomial(1), formulation=form)
+    assert [model.terms[k] for k in np.flatnonzero(model.coef[:, 0])] == ["x", "x'"]
+    coef, error = model.coef[[1, 2], 0], model.coef_error[[1, 2], 0]
+    assert np.all(np.abs(coef - [-0.36, -0.32]) < 3.5 * error)
+    assert model.diffusion is not None
+    assert model.model_error[0] == pytest.approx(1.3, rel=0.25)
+
+
+def test_what_a_steady_oscillation_leaves_between_coarse_samples_is_no_process():
+    """Instants without measurements leave no noise, which must not pass for noise that can be foretold."""
+    t = np.arange(300.0)
+    seen = 2.0 * np.cos(0.6 * t) + 0.5 * np.random.default_rng(5).normal(size=300)
+    form = Integral(order=2, rates=True)
+    model = identify(Trajectory(t, seen, ("x",)), Polynomial(1), formulation=form)
+    assert model.diffusion is None
+    assert [model.terms[k] for k in np.flatnonzero(model.coef[:, 0])] == ["x"]
+    assert model.coef[1, 0] == pytest.approx(-0.36, abs=0.004)
+
+
 def test_a_force_that_was_not_measured_is_no_random_kick():
     data = positions(lambda t, x, v: -x - 0.2 * v + np.cos(0.7 * t) + 0.5 * np.cos(0.31 * t), 0.0, noise=0.02)
     model = identify(data, Polynomial(1), formulation=Integral(order=2, rates=True))

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from benchmarks.attempt import truth_of
 from benchmarks.wrong_noise import DOUBTS, KINDS, LAWS
 
 import cindy
+from cindy import systems
 from cindy.states.doubts import _autoregression, _by_levinson
 
 
@@ -45,6 +47,19 @@ def test_what_a_filter_bends_makes_no_terms_and_is_in_the_errors(kind: str, leve
     assert np.array_equal(model.coef != 0, law.coef != 0)
     here = law.coef != 0
     assert (np.abs(model.coef - law.coef)[here] < 3.0 * model.coef_error[here]).all()
+
+
+def test_white_noise_of_a_short_record_is_not_taken_for_a_memory_by_chance() -> None:
+    # The residual of x has an autocorrelation time of 1.6 samples, as one of thirty such records has.
+    lorenz = systems.lorenz()
+    basis, t = cindy.Polynomial(2), 0.01 * np.arange(400)
+    truth = truth_of(basis, lorenz.states, lorenz.equations)
+    start = np.array([[-8.0, 7.0, 27.0]])
+    x = systems.integrate(lambda z: basis.evaluate(z.reshape(-1, 3), lorenz.states) @ truth, start, t)[:, 0]
+    noise = 0.2 * x.std() * np.random.default_rng([106, 20, 4]).standard_normal(x.shape)
+    model = cindy.identify(cindy.Trajectory(t, x + noise, lorenz.states), basis)
+    assert (model.noise_memory == 1.0).all()
+    assert "noise-memory" not in {one.code for one in model.findings}
 
 
 def test_white_noise_beside_a_slow_drift_is_told_from_kicks() -> None:

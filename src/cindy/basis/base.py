@@ -184,9 +184,12 @@ class Basis(ABC):
         """A JSON-ready description, read back by `basis_from_dict`."""
 
     @classmethod
-    @abstractmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        """The inverse of `to_dict` for one family; `data` without its "basis" key."""
+        """The inverse of `to_dict` for one family; `data` without its "basis" key.
+
+        functions: the Python functions of terms, by name; depth: of bases within bases, for `from_dict`
+        """
+        return cls(**data)
 
     def names(self, variables: tuple[str, ...]) -> tuple[str, ...]:
         """The terms as a user writes them; needs no data."""

@@ -70,6 +70,7 @@ class Custom(Basis):
         if not pairs:
             raise DataError(f"Custom: `found` must be values by name, but is {_check.short(self.found)}.")
         names = {parameter.name for parameter in unknown}
+        # A basis is handed the values of all parameters of a model; this one keeps its own.
         placed = tuple((name, float(value)) for name, value in given_values if name in names)
         object.__setattr__(self, "found", placed)
 
@@ -141,6 +142,7 @@ class Custom(Basis):
                     f"basis: the term {name!r} is a Python function, which a file cannot hold. "
                     f"Pass it along: functions={{{name!r}: …}}."
                 )
+        # Nothing in a file is executed: formulas are parsed, functions come from whoever loads it.
         entries = {name: functions[name] if what is None else what for name, what in given.items()}
         parameters, values = data.get("parameters", {}), data.get("found", {})
         if not isinstance(values, Mapping) or not all(isinstance(v, (int, float)) for v in values.values()):

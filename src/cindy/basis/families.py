@@ -49,6 +49,7 @@ class Polynomial(Basis):
         check_size(comb(d + self.degree, d) if self.interaction else d * self.degree, self)
         monomials = [Factor("variable", (name,)) for name in variables]
         result: list[Term] = [()] if self.bias else []
+        # By degree, as textbooks list them: the constant, then linear terms, then products.
         for degree in range(1, self.degree + 1):
             pure = [(m,) * degree for m in monomials]
             choices = combinations_with_replacement(monomials, degree) if self.interaction else pure
@@ -62,10 +63,6 @@ class Polynomial(Basis):
             "bias": self.bias,
             "interaction": self.interaction,
         }
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        return cls(**data)
 
     def __repr__(self) -> str:
         options = [f"{name}=False" for name in ("bias", "interaction") if not getattr(self, name)]
@@ -90,16 +87,13 @@ class Trigonometric(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         waves = [factor for name in variables for factor in (Factor("sin", (name,)), Factor("cos", (name,)))]
+        # Distinct factors: there are no more of them in a product than waves.
         highest = min(self.degree, len(waves))
         check_size(sum(comb(len(waves), k) for k in range(highest + 1)), self)
         return tuple(choice for k in range(highest + 1) for choice in combinations(waves, k))
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Trigonometric", "degree": self.degree}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        return cls(**data)
 
     def __repr__(self) -> str:
         return f"Trigonometric(degree={self.degree})"
@@ -150,10 +144,6 @@ class Fourier(Basis):
 
     def to_dict(self) -> dict[str, Any]:
         return {"basis": "Fourier", "frequencies": list(self._values)}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        return cls(**data)
 
     def __repr__(self) -> str:
         given = self.frequencies
@@ -233,6 +223,7 @@ class Derivatives(Basis):
         if self.of is not None:
             inner += [g for g in self.of.terms(variables) if g]
         inner = list(dict.fromkeys(inner))
+        # Derivatives commute: u_xy and u_yx are one term.
         orders = [by for order in range(self.order + 1) for by in combinations_with_replacement(axes, order)]
         check_size(len(inner) * len(orders), self)
         result: list[Term] = [()] if self.bias else []

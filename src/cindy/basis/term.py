@@ -174,6 +174,7 @@ def differentiate(term: Term, variable: str, variables: Sequence[str]) -> tuple[
         if variable not in factor.variables:
             continue
         rest = [*term[:i], *term[i + 1 :]]
+        # The power rule leaves the factor once less; its own slope follows as another factor.
         if factor.power > 1:
             rest.append(replace(factor, power=factor.power - 1))
         coefficient, inner = _slope(factor.base, variable)
@@ -190,6 +191,8 @@ def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
             f'the term "{term_name((factor,))}" is a derivative in space and has no slope at a single point.'
         )
     if factor.kind != "call":
+        # d sin(k x) = k cos(k x) and d cos(k x) = −k sin(k x): waves stay waves, so that they are evaluated
+        # once.
         other: Literal["sin", "cos"] = "cos" if factor.kind == "sin" else "sin"
         sign = 1.0 if factor.kind == "sin" else -1.0
         return sign * factor.frequency, (replace(factor, kind=other),)
@@ -286,6 +289,7 @@ def pretty(name: str) -> str:
     >>> pretty("x1^2 omega_2"), pretty("sin(2 theta)"), pretty("ES")
     ('x₁² ω₂', 'sin(2 θ)', 'ES')
     """
+    # Only whole words: the "pi" of "pitch" is no letter.
     lowered = re.sub(r"(?<![^\W_])([A-Za-z]+)(_?\d+)?(?![^\W_])", _word, name)
     return re.sub(r"\^(-?\d+)", lambda match: match[1].translate(_RAISED), lowered)
 

@@ -263,11 +263,14 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
     processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 2,
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method, as states or sindy; repeatable. (default: all)")
+    ] = None,
 ) -> None:
     """Repeat an experiment of the paper; what an earlier run has finished is kept."""
     from cindy.cli.commands import run_reproduce
 
-    run_reproduce(experiment, repetitions, noise, out, quick=quick, processes=processes)
+    run_reproduce(experiment, repetitions, noise, out, quick=quick, processes=processes, methods=method)
 
 
 @app.command()

@@ -205,6 +205,7 @@ def run_reproduce(
     *,
     quick: bool,
     processes: int,
+    methods: Sequence[str] | None,
 ) -> None:
     """Repeat one experiment of the paper."""
     folder = _checkout("reproduce", "experiments of the paper")
@@ -218,6 +219,7 @@ def run_reproduce(
             quick=quick,
             processes=processes,
             progress=progress,
+            methods=methods,
         )
     screen.show_files([(Path(file), "") for file in files])
     failed = experiments.failures([Path(file) for file in files])

@@ -1,6 +1,6 @@
 """Measurements and how they are read."""
 
-from cindy.data.field import Field, as_fields, is_fields
+from cindy.data.field import Field, as_fields
 from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.inputs import Held, Hold, as_hold, with_turns
@@ -8,10 +8,11 @@ from cindy.data.instrument_faults import without_clipped
 from cindy.data.parts import Lazy, Part, glimpse
 from cindy.data.plausibility import lack_of_fit, oddities
 from cindy.data.readers import as_trajectories, read
-from cindy.data.source import Source, as_source
+from cindy.data.source import Source, as_source, is_fields
 from cindy.data.time_scales import (
     LOOK,
     LOOK_SAMPLES,
+    Roughness,
     beginning,
     excerpt,
     looked_at,
@@ -35,6 +36,7 @@ __all__ = [
     "Hold",
     "Lazy",
     "Part",
+    "Roughness",
     "Source",
     "Trajectory",
     "as_fields",

@@ -16,7 +16,7 @@ from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
 from cindy.errors import DataError
 
-__all__ = ["Field", "as_fields", "is_fields"]
+__all__ = ["Field", "as_fields"]
 
 
 _DIMENSIONS = 3
@@ -133,6 +133,7 @@ class Field:
                 axis = self._axis(what, "inputs")
                 shape = [1] * (len(self.axes) + 1)
                 shape[axis] = -1
+                # A view: a coordinate as an input takes no memory, however large the grid is.
                 values = np.broadcast_to(self._coordinates[what].reshape(shape), self.shape)
             else:
                 values = _broad(_floats_any(what, f"{self._where}: input {name!r}"), name, self)
@@ -233,6 +234,7 @@ class Field:
         copy.__dict__.update(self.__dict__)
         copy._coordinates = {**self._coordinates, self.time: self.t[start:stop]}
         copy._grids = {name: self.slab(name, start, stop) for name in self._grids}
+        # Slabs come with the mask applied.
         copy._mask = None
         return copy
 
@@ -300,13 +302,6 @@ class Field:
             {name: (dims, self[name]) for name in self.states},
             coords={axis: self._coordinates[axis] for axis in dims},
         )
-
-
-def is_fields(data: Any) -> bool:
-    """Whether data are a field, a list of fields, or an xarray Dataset that is one."""
-    if isinstance(data, (list, tuple)):
-        return bool(data) and any(isinstance(item, Field) for item in data)
-    return isinstance(data, Field)
 
 
 def as_fields(data: Any) -> list[Field]:

@@ -172,7 +172,7 @@ def derived_rates(segments: Sequence[Trajectory]) -> list[Finding]:
     if sum(map(len, enough)) < 10 * _RATES.half_width or enough[0].dimension < 2:
         return []
     states = enough[0].states
-    noise = rough_noise(enough)[0]
+    noise = rough_noise(enough).noise
     spread = np.concatenate([one.x for one in enough]).std(axis=0)
     slopes = np.concatenate([np.gradient(one.x, one.t, axis=0) for one in enough])
     values = np.concatenate([one.x for one in enough])

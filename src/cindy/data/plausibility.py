@@ -64,6 +64,7 @@ _AT = _Limits()
 
 def oddities(
     data: Sequence[Trajectory],
+    looked: Sequence[Trajectory] | None = None,
     *,
     order: int = 1,
     discrete: bool = False,
@@ -72,11 +73,13 @@ def oddities(
 ) -> list[Finding]:
     """Findings about what the data can tell of themselves, each with what to do.
 
+    looked: some of the stretches without gaps, where somebody has them already
     order: of the equations that are sought; discrete: whether they step from sample to sample
     followed: whether solutions of a law in these states follow them, so that no state is missing
     powers: whether powers or products of states are among the terms
     """
-    segments = [segment for segment in some_segments(data) if len(segment) >= 12]
+    looked = some_segments(data) if looked is None else looked
+    segments = [segment for segment in looked if len(segment) >= 12]
     if not segments:
         return []
     findings = [*_wrapped(segments), *_quantised(segments), *_far_from_zero(segments, powers)]

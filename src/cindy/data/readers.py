@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats
 from cindy._check import did_you_mean, positive, short, text, unique_names
-from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet, is_file
+from cindy._files import is_file
+from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import Hold, as_hold
 from cindy.data.moments import time_column, word_of_time
 from cindy.data.parts import (

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cindy.data.field import Field
 from cindy.data.parts import Held, Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, loaded, parts_of
 from cindy.data.readers import as_trajectories, read
 from cindy.data.tables import is_frame
@@ -16,7 +17,7 @@ from cindy.data.time_scales import LOOK
 from cindy.data.trajectory import Trajectory, same_variables
 from cindy.errors import DataError
 
-__all__ = ["Source", "as_source"]
+__all__ = ["Source", "as_source", "is_fields"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +92,13 @@ def as_source(data: Any) -> Source:
         return Source(tuple(Held((trajectory,)) for trajectory in known), whole=known)
     stream = _Stream(data)
     return Source(stream, again=stream.again)
+
+
+def is_fields(data: Any) -> bool:
+    """Whether data are a field, or a list that holds one."""
+    if isinstance(data, (list, tuple)):
+        return any(isinstance(item, Field) for item in data)
+    return isinstance(data, Field)
 
 
 def _is_dask(data: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from cindy.data.trajectory import Trajectory
 __all__ = [
     "LOOK",
     "LOOK_SAMPLES",
+    "Roughness",
     "beginning",
     "excerpt",
     "looked_at",
@@ -28,6 +30,8 @@ __all__ = [
     "spread_over",
 ]
 
+
+T = TypeVar("T")
 
 LOOK = 12
 """Segments looked at, spread over the data: the settings need no more, and no second pass."""
@@ -150,19 +154,24 @@ def looked_at(trajectories: Sequence[Trajectory]) -> list[Sequence[Trajectory]]:
     return [own for own in _each_alone(trajectories) if own]
 
 
-def rough_noise(trajectories: Sequence[Trajectory]) -> tuple[Floats, int]:
-    """(states,) noise by the roughness of at most 50 stretches of 11 samples or more, and their samples.
+class Roughness(NamedTuple):
+    """(states,) noise by the roughness of stretches, NaN where too little is measured; and their samples."""
 
-    NaN for states that are measured too rarely to tell.
-    """
+    noise: Floats
+    samples: int
+
+
+def rough_noise(trajectories: Sequence[Trajectory]) -> Roughness:
+    """The roughness of at most 50 stretches of 11 samples or more."""
     noise, samples = np.full(trajectories[0].dimension, np.nan), 0
     for group in looked_at(trajectories):
+        # Eleven samples: with fewer the polynomial of degree ten would leave nothing.
         stretches = [part for one in group for part in one.segments() if len(part) >= 11][:50]
         if stretches:
             places = [trajectories[0].states.index(name) for name in group[0].states]
             noise[places] = np.sqrt(np.mean([noise_level(one) ** 2 for one in stretches], axis=0))
             samples = max(samples, sum(map(len, stretches)))
-    return noise, samples
+    return Roughness(noise, samples)
 
 
 def some_segments(
@@ -173,8 +182,8 @@ def some_segments(
     return [s.part(0, min(len(s), longest)) for s in segments if len(s) > 2]
 
 
-def spread_over(data: Sequence[Trajectory], most: int) -> list[Trajectory]:
-    """At most so many trajectories, spread evenly over the data, with both ends."""
+def spread_over(data: Sequence[T], most: int) -> list[T]:
+    """At most so many trajectories, or whatever there is, spread evenly over the data, with both ends."""
     places = np.unique(np.linspace(0, len(data) - 1, min(most, len(data))).round().astype(int))
     return [data[int(k)] for k in places]
 

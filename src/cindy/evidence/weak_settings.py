@@ -69,6 +69,8 @@ def fit_weak(
     ]
     if form.half_widths is None or form.powers is None:
         first = fields[0]
+        # Widths follow what the data show, even where a user gave the noise: the edge of a test function must
+        # hide what is there.
         measured = noise[0] if form.noise is None else _measured(first, form.steps)
         orders = [_highest_order(basis, first.variables, axis) for axis in first.axes] + [form.order]
         terms = len(basis.names(first.variables))
@@ -100,6 +102,7 @@ def _looked_at(field: Field) -> list[Field]:
     if size <= _WIDTHS.look:
         return [field.part(0, len(field))]
     each = max(4 * _WIDTHS.fewest, min(len(field), int(_WIDTHS.look / 4 / (size / len(field)))))
+    # Spread over time: a field that decays is noise at its end, and the beginning alone would hide that.
     starts = np.unique(np.linspace(0, len(field) - each, 4).astype(int))
     return [field.part(int(s), int(s) + each) for s in starts]
 
@@ -111,6 +114,8 @@ def _thinning(looks: list[list[Field]]) -> tuple[int, ...]:
         for state in slabs[0].states:
             xs = [slabs[0].coordinate(a) for a in slabs[0].axes]
             found.append(shared_by_neighbours(slabs[0][state], [*xs, slabs[0].t]))
+    # The median over fields and states, since one state with smooth motion and little noise seems to share
+    # it.
     return tuple(int(k) for k in np.median(np.array(found), axis=0))
 
 
@@ -126,6 +131,7 @@ def _measured(field: Field, thin: tuple[int, ...]) -> Noise:
                 slab.coordinate(axis)[cut] for axis, cut in zip((*slab.axes, slab.time), steps, strict=True)
             ]
             levels.append(grid_noise(slab[state][steps], xs) ** 2)
+        # The median over slabs: a front that passes through one of them counts as noise there.
         found[state] = float(np.sqrt(np.median(levels)))
     return found
 
@@ -141,6 +147,7 @@ def _chosen_widths(
     """Half-widths along every axis, and powers."""
     field = fields[0]
     relative = min(noise[s] / max(float(np.sqrt(np.nanmean(slabs[0][s] ** 2))), 1e-300) for s in field.states)
+    # Below a millionth of the field rounding sets the limit, and above its own size noise hides any edge.
     edge = _WIDTHS.edge * min(max(relative, 1e-6), 1.0)
     half_widths, powers, lengths, steps = [], [], [], []
     for k, axis in enumerate((*field.axes, field.time)):
@@ -169,6 +176,8 @@ def _corner(slab: Field, state: str, axis: int, thin: int, periodic: bool) -> fl
 def _width(fastest: float, edge: float, order: int, *, most: float) -> tuple[float, int]:
     """Half-width in samples, and power, that belong together."""
     m, p = 2.0 * _WIDTHS.fewest, order + 2
+    # Width and power depend on each other: a higher power is narrower in space and wider in frequency, and
+    # its last sample counts for less. The two settle within a few rounds.
     for _ in range(20):
         m = float(
             np.clip(
@@ -204,6 +213,7 @@ def _narrowed(
     """Narrower, all axes alike, until there are enough independent rows for the terms."""
     widths, least = np.array(half_widths), _WIDTHS.fewest * np.array(steps)
     for _ in range(60):
+        # Boxes side by side that share no sample; a box that is as long as the axis is one.
         independent = fields * float(np.prod(np.maximum(np.array(lengths) / widths - 1.0, 1.0)))
         if independent >= _WIDTHS.independent * terms or np.all(widths <= least):
             break

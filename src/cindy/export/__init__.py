@@ -14,8 +14,7 @@ from cindy.export.markup import (
     to_latex,
     with_symbols,
 )
-from cindy.export.sides import RightHandSides, format_value, to_text
-from cindy.export.symbolic import to_casadi, to_sympy
+from cindy.export.sides import RightHandSides, format_value, to_casadi, to_sympy, to_text
 
 __all__ = [
     "RightHandSides",

@@ -31,7 +31,7 @@ from cindy._files import whole_file
 from cindy.basis import COMPARISONS, TIME, Expression, Factor, Plan, formula, statements
 from cindy.errors import DataError
 from cindy.export.code import C, Coefficient, coefficients, places_in_arrays, start_values
-from cindy.export.sides import RightHandSides
+from cindy.export.sides import RightHandSides, printable
 
 __all__ = ["to_fmu", "to_sbml"]
 
@@ -161,8 +161,8 @@ def _description(name: str, guid: str, variables: _Variables, switches: int, rem
     scalars: list[str] = []
 
     def add(label: str, meaning: str, attributes: str, real: str) -> None:
-        head = f'name={quoteattr(_printable(label))} valueReference="{len(scalars)}"'
-        about = f" description={quoteattr(_printable(meaning))}" if meaning else ""
+        head = f'name={quoteattr(printable(label))} valueReference="{len(scalars)}"'
+        about = f" description={quoteattr(printable(meaning))}" if meaning else ""
         scalars.append(f"    <ScalarVariable {head}{about} {attributes}><Real{real}/></ScalarVariable>")
 
     for state, value in zip(variables.states, variables.start, strict=True):
@@ -174,6 +174,7 @@ def _description(name: str, guid: str, variables: _Variables, switches: int, rem
         add(driver, "", 'causality="input" variability="continuous"', ' start="0.0"')
     for number in variables.numbers:
         attributes = 'causality="parameter" variability="tunable" initial="exact"'
+        # Names of an FMU are one space, and a coefficient may be called as a state is.
         taken = number.name in (*variables.states, *variables.inputs)
         add(
             f"{number.name} (coefficient)" if taken else number.name,
@@ -181,6 +182,7 @@ def _description(name: str, guid: str, variables: _Variables, switches: int, rem
             attributes,
             f' start="{number.value!r}"',
         )
+    # FMI counts variables from one, in the order in which they are listed.
     unknown = [f'      <Unknown index="{k + 1}"/>' for k in range(d)]
     slopes = [f'      <Unknown index="{d + k + 1}"/>' for k in range(d)]
     files_of = '<SourceFiles><File name="fmu.c"/></SourceFiles>'
@@ -188,7 +190,7 @@ def _description(name: str, guid: str, variables: _Variables, switches: int, rem
     about = f' description="Made by CINDy{remark}"' if remark else ""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<fmiModelDescription fmiVersion="2.0" modelName={quoteattr(_printable(name))} guid="{guid}"'
+        f'<fmiModelDescription fmiVersion="2.0" modelName={quoteattr(printable(name))} guid="{guid}"'
         f'{about} generationTool="CINDy" variableNamingConvention="flat"'
         f' numberOfEventIndicators="{switches}">',
         f"  <ModelExchange {can}>{files_of}</ModelExchange>",
@@ -204,11 +206,6 @@ def _description(name: str, guid: str, variables: _Variables, switches: int, rem
         "</fmiModelDescription>",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
-
-
-def _printable(text: str) -> str:
-    """The text with what no XML may hold written out."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _compiled(header: str, wrapper: str) -> tuple[tuple[str, bytes] | None, str]:

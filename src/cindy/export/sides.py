@@ -1,20 +1,35 @@
-"""Right-hand sides, what every exporter starts from, and how a person reads them in a terminal."""
+"""Right-hand sides: what every exporter starts from, how a person reads them in a terminal, and what computer
+algebra makes of them (SymPy, and CasADi for optimal control)."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import reduce
+from operator import add, mul
+from typing import Any
 
 import numpy as np
 
 from cindy._arrays import Floats
 from cindy._check import floats, unique_names
-from cindy.basis import TIME, Term, spatial, term_label, term_variables, variable_label
-from cindy.errors import DataError
+from cindy.basis import (
+    COMPARISONS,
+    TIME,
+    Expression,
+    Factor,
+    Term,
+    spatial,
+    term_label,
+    term_variables,
+    variable_label,
+)
+from cindy.errors import DataError, require
 
-__all__ = ["RightHandSides", "format_value", "to_text"]
+__all__ = ["RightHandSides", "format_value", "printable", "to_casadi", "to_sympy", "to_text"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +86,7 @@ class RightHandSides:
         if order not in (1, 2):
             raise DataError(f"export: order must be 1 or 2, but is {order!r}.")
         d = len(states)
+        # The time is known to whoever solves the equations; it is no signal that must be given.
         measured = tuple(name for name in names[d:] if name != TIME)
         timed = len(measured) < len(names) - d
         return cls(
@@ -148,6 +164,7 @@ def format_value(value: float, error: float | None = None) -> str:
         return _plain(value, 6)
     # One digit of the error, and the value to that digit.
     last = _exponent(error)
+    # An error of more digits than the value cannot stand in its last digit.
     if value and last > _exponent(value) + 1:
         return f"({_plain(value, 2)} ± {_plain(error, 1)})"
     if value:
@@ -196,15 +213,16 @@ def to_text(
     """
     order, errors = equations.order, equations.with_errors
     mark = "[k+1]" if equations.discrete else "_" + "t" * order if equations.axes else "'" * order
-    left = [_printable(variable_label(state)) + mark for state in equations.states]
+    left = [printable(variable_label(state)) + mark for state in equations.states]
     below = dict(parameters or {})
     right = [_right_hand_side(equations, j) for j in range(len(left))]
     if kicks is not None:
-        left = [f"d{_printable(variable_label(state))}{mark[1:]}" for state in equations.states]
+        left = [f"d{printable(variable_label(state))}{mark[1:]}" for state in equations.states]
         right = [_differential(side, kick) for side, kick in zip(right, kicks, strict=True)]
-    left += [_printable(name) for name in below]
+    left += [printable(name) for name in below]
     right += [format_value(value, error if errors else None) for value, error in below.values()]
     width = max(map(len, left)) if align else 0
+    # A blank for the sign of those without one keeps first digits below each other.
     signed = align and any(side.startswith("-") for side in right)
     return "\n".join(
         f"{name:<{width}} = {' ' if signed and not side.startswith('-') else ''}{side}"
@@ -215,7 +233,7 @@ def to_text(
 def _differential(side: str, kick: str) -> str:
     """ "-2 x dt + 0.5 dW" of "-2 x" and "0.5 dW"."""
     drift = "" if side == "0" else f"({side}) dt" if " + " in side or " - " in side else f"{side} dt"
-    return " + ".join(part for part in (drift, _printable(kick)) if part) or "0"
+    return " + ".join(part for part in (drift, printable(kick)) if part) or "0"
 
 
 def _right_hand_side(equations: RightHandSides, equation: int) -> str:
@@ -226,11 +244,196 @@ def _right_hand_side(equations: RightHandSides, equation: int) -> str:
             lead = lead.replace("+", "").strip()
         number = format_value(abs(value), error)
         pieces.append(
-            lead + (f"{number} {_printable(term_label(term, equations.variables))}" if term else number)
+            lead + (f"{number} {printable(term_label(term, equations.variables))}" if term else number)
         )
     return "".join(pieces) or "0"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text with line breaks and control characters written out, so that a name stays on its line."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def to_sympy(equations: RightHandSides) -> list[Any]:
+    """The right-hand sides as SymPy expressions, one per state, in symbols called as the states and inputs;
+    where terms have derivatives in space, in functions of the axes and t.
+
+    A custom Python function becomes an undefined function of its variables.
+    """
+    sympy = require("sympy", "sympy", "to_sympy")
+    symbols = {name: sympy.Symbol(name) for name in equations.variables}
+    if equations.axes:
+        # Fields are functions of space and time; coordinates among the inputs stay symbols.
+        places = [sympy.Symbol(axis) for axis in (*equations.axes, "t")]
+        symbols |= {n: sympy.Function(n)(*places) for n in symbols if n not in equations.axes}
+    algebra = _SymPy(sympy)
+    return [
+        sympy.Add(
+            *(
+                sympy.Mul(sympy.Float(value), *(_factor(factor, symbols, algebra) for factor in term))
+                for value, _, term in equations.summands(j)
+            )
+        )
+        for j in range(len(equations.states))
+    ]
+
+
+def to_casadi(equations: RightHandSides) -> Any:
+    """A casadi.Function f(x[, u][, t]) → xdot in first-order form.
+
+    x: (states, 1), for second order the positions and then their rates, as xdot is
+    u: (inputs, 1), an argument only where the equations have inputs
+    t: the time, an argument only where terms hold it
+
+    A map gives x_next in the place of xdot.
+    """
+    casadi = require("casadi", "control", "to_casadi")
+    names, d = equations.first_order_states, len(equations.states)
+    # Positions and rates are states alike: control needs equations of first order.
+    known = {name: casadi.SX.sym(name) for name in (*names, *equations.inputs, *(TIME,) * equations.timed)}
+    algebra = _CasADi(casadi)
+    sides = [
+        reduce(
+            add,
+            (
+                reduce(mul, (_factor(factor, known, algebra) for factor in term), casadi.SX(value))
+                for value, _, term in equations.summands(j)
+            ),
+            casadi.SX(0.0),
+        )
+        for j in range(d)
+    ]
+    sides = [known[rate] for rate in names[d:]] + sides
+    arguments = {"x": casadi.vertcat(*(known[name] for name in names))}
+    if equations.inputs:
+        arguments["u"] = casadi.vertcat(*(known[name] for name in equations.inputs))
+    if equations.timed:
+        arguments["t"] = known[TIME]
+    result = "x_next" if equations.discrete else "xdot"
+    return casadi.Function("f", list(arguments.values()), [casadi.vertcat(*sides)], list(arguments), [result])
+
+
+class _Algebra(ABC):
+    """What differs between systems of computer algebra; sums, products and powers are Python's own."""
+
+    @abstractmethod
+    def number(self, value: float) -> Any: ...
+
+    @abstractmethod
+    def call(self, function: str, arguments: list[Any]) -> Any:
+        """sin, abs, max, …"""
+
+    @abstractmethod
+    def relation(self, sign: str, left: Any, right: Any) -> Any: ...
+
+    @abstractmethod
+    def choice(self, condition: Any, value: Any, otherwise: Any) -> Any: ...
+
+    @abstractmethod
+    def unknown(self, factor: Factor, arguments: list[Any]) -> Any:
+        """A factor that is a Python function or a derivative in space."""
+
+
+class _SymPy(_Algebra):
+    def __init__(self, sympy: Any) -> None:
+        self.sympy = sympy
+
+    def number(self, value: float) -> Any:
+        # A large number stays a float: SymPy would raise whole ones to each other digit by digit.
+        whole = abs(value) < 1e9 and value == int(value)
+        return self.sympy.Integer(int(value)) if whole else self.sympy.Float(value)
+
+    def call(self, function: str, arguments: list[Any]) -> Any:
+        name = {"abs": "Abs", "max": "Max", "min": "Min"}.get(function, function)
+        return getattr(self.sympy, name)(*arguments)
+
+    def relation(self, sign: str, left: Any, right: Any) -> Any:
+        return self.sympy.Rel(left, right, sign)
+
+    def choice(self, condition: Any, value: Any, otherwise: Any) -> Any:
+        return self.sympy.Piecewise((value, condition), (otherwise, True))
+
+    def unknown(self, factor: Factor, arguments: list[Any]) -> Any:
+        if factor.kind != "derivative":
+            return self.sympy.Function(factor.name)(*arguments)
+        symbols = dict(zip(factor.variables, arguments, strict=True))
+        product = self.sympy.Mul(*(_factor(inner, symbols, self) for inner in factor.of))
+        return self.sympy.Derivative(product, *(self.sympy.Symbol(axis) for axis in factor.by))
+
+
+class _CasADi(_Algebra):
+    def __init__(self, casadi: Any) -> None:
+        self.casadi = casadi
+
+    def number(self, value: float) -> Any:
+        return value
+
+    def call(self, function: str, arguments: list[Any]) -> Any:
+        name = {"abs": "fabs", "max": "fmax", "min": "fmin"}.get(function, function)
+        if len(arguments) == 1:
+            return getattr(self.casadi, name)(arguments[0])
+        # fmax and fmin of CasADi take two arguments.
+        return reduce(getattr(self.casadi, name), arguments)
+
+    def relation(self, sign: str, left: Any, right: Any) -> Any:
+        operators = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+        return getattr(self.casadi, operators[sign])(left, right)
+
+    def choice(self, condition: Any, value: Any, otherwise: Any) -> Any:
+        return self.casadi.if_else(condition, value, otherwise)
+
+    def unknown(self, factor: Factor, arguments: list[Any]) -> Any:
+        if factor.kind == "derivative":
+            raise DataError("to_casadi: derivatives in space have no value at a point.")
+        raise DataError(
+            f"to_casadi: the custom term {factor.name!r} is a Python function and has no formula to write. "
+            "Give it to Custom as a formula, such as 'x*exp(-y)'."
+        )
+
+
+def _factor(factor: Factor, symbols: Mapping[str, Any], algebra: _Algebra) -> Any:
+    arguments = [symbols[name] for name in factor.variables]
+    if factor.kind == "variable":
+        base = arguments[0]
+    elif factor.kind in ("sin", "cos"):
+        base = algebra.call(factor.kind, [algebra.number(factor.frequency) * arguments[0]])
+    elif factor.expression is not None:
+        base = _formula(factor.expression, symbols, algebra)
+    else:
+        base = algebra.unknown(factor, arguments)
+    return base**factor.power
+
+
+def _formula(node: Expression, symbols: Mapping[str, Any], algebra: _Algebra) -> Any:
+    if node.operation == "number":
+        return algebra.number(node.number)
+    if node.operation == "symbol":
+        return symbols[node.symbol]
+    parts = [_formula(operand, symbols, algebra) for operand in node.operands]
+    match node.operation:
+        case "+":
+            return reduce(add, parts)
+        case "*":
+            return reduce(mul, parts)
+        case "-":
+            return -parts[0]
+        case "/":
+            return parts[0] / parts[1]
+        case "**":
+            return parts[0] ** parts[1]
+        case "where":
+            return algebra.choice(_condition(node.operands[0], symbols, algebra), *parts[1:])
+        case operation if operation in COMPARISONS:
+            return algebra.choice(
+                _condition(node, symbols, algebra), algebra.number(1.0), algebra.number(0.0)
+            )
+    return algebra.call(node.operation, parts)
+
+
+def _condition(node: Expression, symbols: Mapping[str, Any], algebra: _Algebra) -> Any:
+    """A comparison as a relation; anything else is compared with zero."""
+    if node.operation not in COMPARISONS:
+        return algebra.relation("!=", _formula(node, symbols, algebra), algebra.number(0.0))
+    return algebra.relation(
+        node.operation, *(_formula(operand, symbols, algebra) for operand in node.operands)
+    )

@@ -1,10 +1,8 @@
 """Formulations: how a trajectory and a basis become rows of a least-squares problem."""
 
-from cindy.formulation.base import Formulation, formulation_from_dict
+from cindy.formulation.base import Differential, Discrete, Formulation, Weak, formulation_from_dict
 from cindy.formulation.integral import Integral
-from cindy.formulation.pointwise import Differential, Discrete
 from cindy.formulation.scales import feedback_of_model, half_period
-from cindy.formulation.weak import Weak
 
 __all__ = [
     "Differential",

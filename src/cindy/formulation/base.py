@@ -1,24 +1,29 @@
-"""Formulation: how a trajectory and a basis become rows of a least-squares problem."""
+"""Formulation: how a trajectory and a basis become rows of a least-squares problem.
+
+Two forms ask for something at every sample: a derivative (Differential), or the next sample (Discrete). The
+weak form of fields is here by its settings alone; `evidence` chooses them and makes the rows.
+"""
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._arrays import Floats, Space
-from cindy._check import integer, one_of
+from cindy._arrays import Floats, Ints, Space
+from cindy._check import integer, numbers, one_of, short
 from cindy.basis import Basis
 from cindy.calculus import derivative
-from cindy.data import Trajectory
+from cindy.data import Field, Trajectory
 from cindy.errors import DataError
-from cindy.states import Motion
+from cindy.formulation.scales import derivative_window, single_steps, split
+from cindy.states import Motion, map_grid, records_of
 
-__all__ = ["STRETCH", "Formulation", "Pair", "formulation_from_dict"]
+__all__ = ["STRETCH", "Differential", "Discrete", "Formulation", "Pair", "Weak", "formulation_from_dict"]
 
-Ints = NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 
 STRETCH = 64
@@ -44,7 +49,7 @@ class Formulation(ABC):
     # integrates: rows compare states with integrals, so residuals have the units of the states
     # for_fields: the data are fields on a grid of space and time, and equations have derivatives in space
     # kinds: every formulation by the name that it is saved under
-    kinds: ClassVar[dict[str, type["Formulation"]]] = {}
+    kinds: ClassVar[dict[str, type[Formulation]]] = {}
     kind: ClassVar[str]
     discrete: ClassVar[bool] = False
     differentiates: ClassVar[bool] = False
@@ -78,6 +83,13 @@ class Formulation(ABC):
     @abstractmethod
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         """The same formulation with every setting that is None chosen from the data."""
+
+    def with_window(self, segments: Sequence[Trajectory], samples: int) -> Self:
+        """The same with windows as long as the motion asks for, where the form has any and was given none.
+
+        segments: some of the data (`some_segments`); samples: in all of them
+        """
+        return self
 
     @property
     def needs_states(self) -> bool:
@@ -188,3 +200,232 @@ def formulation_from_dict(settings: dict[str, Any]) -> Formulation:
         return kinds[kind](**values)
     except TypeError as error:
         raise DataError(f"formulation_from_dict: these are not settings of {kind!r}: {error}.") from error
+
+
+@dataclass(frozen=True)
+class Differential(Formulation):
+    """The derivative of the given order, estimated at every sample, equals ψ(x) Ξ.
+
+    The derivative is that of a local least-squares polynomial of `degree` through
+    2 half_width + 1 samples; None: as wide as the noise in the data asks for.
+
+    smooth: half-width of a local-polynomial smoother of the states inside ψ
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 3, 200)
+    >>> model = cindy.identify(cindy.Trajectory(t, np.exp(-t), ("x",)), "poly:1", formulation=Differential())
+    >>> model.terms, model.coef.ravel().round(3).tolist()
+    (('1', 'x'), [0.0, -1.0])
+    """
+
+    kind: ClassVar[str] = "differential"
+    differentiates: ClassVar[bool] = True
+    order: int = 1
+    degree: int | None = None
+    half_width: int | None = None
+    smooth: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        if self.degree is not None:
+            integer(self.degree, "Differential: `degree`", least=self.order)
+        if self.half_width is not None:
+            integer(self.half_width, "Differential: `half_width`", least=1)
+
+    @property
+    def min_samples(self) -> int:
+        return self.order + 2
+
+    @property
+    def margin(self) -> int:
+        return max(self.half_width or 0, self.smooth or 0)
+
+    def edges(self, samples: int) -> Ints:
+        return split(samples, STRETCH)
+
+    def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
+        if self.degree is not None and self.half_width is not None:
+            return self
+        pair = derivative_window(
+            trajectories, order=self.order, degree=self.degree, half_width=self.half_width
+        )
+        return replace(self, degree=pair[0], half_width=pair[1])
+
+    def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
+        fitted = self.fit_to([segment])
+        degree, half_width = fitted.degree or 0, fitted.half_width or 0
+        a, b = int(edges[0]), int(edges[-1])
+        slope = derivative(segment.t, segment.x, a, b, order=self.order, degree=degree, half_width=half_width)
+        return np.hstack([self._evaluate(segment, basis, a, b), slope])
+
+
+@dataclass(frozen=True)
+class Discrete(Formulation):
+    """The next sample equals ψ(x) Ξ at this one: x[k + 1] = F(x[k]), on a uniform grid.
+
+    A step of two or more (a missing sample) is passed over.
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> x = [0.4]
+    >>> for _ in range(60):
+    ...     x.append(3.7 * x[-1] * (1 - x[-1]))
+    >>> print(cindy.identify((np.arange(61.0), x), "poly:2", formulation=Discrete()).to_text(errors=False))
+    x1[k+1] = 3.7 x1 - 3.7 x1^2
+    """
+
+    kind: ClassVar[str] = "discrete"
+    discrete: ClassVar[bool] = True
+    order: ClassVar[int] = 1  # type: ignore[misc]
+    smooth: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check_common()
+
+    def motion(
+        self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None
+    ) -> Motion | None:
+        # The states are fitted step by step, so that a missing sample would be a step of two, which no map
+        # describes.
+        if self.smooth is not None or not all(single_steps(one.t).all() for one in trajectories):
+            return None
+        first = trajectories[0]
+        records = records_of(trajectories, lambda t: map_grid(len(t)), least=self.min_samples)
+        every = np.arange(len(basis.names(first.variables)) * first.dimension)
+        return Motion(records, basis, first.variables, first.dimension, every, every[:0], parts=0)
+
+    @property
+    def min_samples(self) -> int:
+        return 2
+
+    @property
+    def margin(self) -> int:
+        return 1 + (self.smooth or 0)
+
+    def edges(self, samples: int) -> Ints:
+        return split(samples, STRETCH)
+
+    def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
+        return self
+
+    def at_samples(self, segment: Trajectory, rows: Floats) -> Iterator[Pair]:
+        yield segment.t[1:][single_steps(segment.t)], rows
+
+    def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
+        a, b = int(edges[0]), min(int(edges[-1]), len(segment) - 1)
+        # The last stretch may consist of the last sample alone, which has no successor: an empty design of
+        # the right width.
+        if a >= b:
+            a, b = len(segment) - 1, len(segment) - 1
+        joined = np.hstack([self._evaluate(segment, basis, a, b), segment.x[a + 1 : b + 1]])
+        return np.asarray(joined[single_steps(segment.t)[a:b]])
+
+
+@dataclass(frozen=True)
+class Weak(Formulation):
+    """∫ φ ∂_t^r u = Σ ξ_k ∫ φ D^{a_k} g_k(u) with smooth test functions φ of compact support in space and
+    time.
+
+    Derivatives are moved onto φ, so a term costs no derivative of the data; powers are taken without the
+    bias of the noise, and what noise adds to the Gram matrix is known and taken off (Hermite polynomials,
+    `Summary.spurious`).
+
+    order: of the derivative by time
+    time: "weak": test functions in time too; "integral": integrals from a free initial state, which see the
+        ends of the time interval, and so transients at the beginning
+    half_widths: of φ along the axes of space and along time, in the units of the axes; None: chosen from the
+        data
+    powers: p of φ = (1 − s²)^p, likewise
+    noise: standard deviation of the fields, one or one a field; None: measured
+    thin: along space and time, of how many samples one is used; None: as many as share no noise
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> x, t = np.linspace(0, 2 * np.pi, 64, endpoint=False), np.linspace(0, 1, 80)
+    >>> u = sum(np.exp(-0.5 * k**2 * t) * np.sin(k * x + k)[:, None] for k in (1, 2, 3))
+    >>> heat = cindy.Field(u=u, x=x, t=t, periodic="x")
+    >>> print(cindy.identify(heat, cindy.Derivatives(1, order=2), formulation=Weak()).to_text(errors=False))
+    u_t = 0.5 u_xx
+    """
+
+    kind: ClassVar[str] = "weak"
+    for_fields: ClassVar[bool] = True
+    smooth: ClassVar[None] = None  # type: ignore[misc]
+    order: int = 1
+    time: Literal["weak", "integral"] = "weak"
+    half_widths: tuple[float, ...] | None = None
+    powers: tuple[int, ...] | None = None
+    noise: tuple[float, ...] | float | None = None
+    thin: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.order, (1, 2), "Weak: `order` of u_t = F or u_tt = F")
+        one_of(self.time, ("weak", "integral"), "Weak: `time`")
+        for name in ("half_widths", "powers", "noise", "thin"):
+            value = getattr(self, name)
+            if isinstance(value, (list, np.ndarray)):
+                numbers(value, f"Weak: `{name}`")
+                given = value if isinstance(value, list) else value.tolist()
+                object.__setattr__(self, name, tuple(given) if isinstance(given, list) else given)
+        noise = self.noise
+        if noise is not None and not np.all(numbers(noise, "Weak: `noise`") >= 0):
+            raise DataError(f"Weak: `noise` must be at least 0, but is {short(self.noise)}.")
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        return {"kind": self.kind, "order": self.order, "time": self.time}
+
+    def given_noise(self, field: Field) -> dict[str, float] | None:
+        """The standard deviation of the noise of every field, where it was given."""
+        if self.noise is None:
+            return None
+        given = np.broadcast_to(np.asarray(self.noise, dtype=float), (len(field.states),))
+        return dict(zip(field.states, map(float, given), strict=True))
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """The half-widths, chosen."""
+        return self.half_widths or ()
+
+    @property
+    def exponents(self) -> tuple[int, ...]:
+        """The powers, chosen."""
+        return self.powers or ()
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Of how many samples one is used, chosen."""
+        return self.thin or ()
+
+    @property
+    def thinned(self) -> str:
+        steps = self.thin or ()
+        return "" if all(k == 1 for k in steps) else " × ".join(f"{k}." for k in steps)
+
+    # What follows is asked of forms for trajectories.
+
+    @property
+    def min_samples(self) -> int:
+        return 9
+
+    @property
+    def margin(self) -> int:
+        return 0
+
+    def edges(self, samples: int) -> Ints:
+        raise _for_fields()
+
+    def fit_to(self, trajectories: Sequence[Any]) -> Self:
+        raise _for_fields()
+
+    def _matrix(self, segment: Any, basis: Basis, edges: Ints) -> Floats:
+        raise _for_fields()
+
+
+def _for_fields() -> DataError:
+    return DataError(
+        "Weak() is for fields on a grid of space and time, cindy.Field. Trajectories take Integral(), "
+        "which is weak in "
+        "time as well."
+    )

@@ -20,9 +20,8 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._arrays import Floats, Space
+from cindy._arrays import Floats, Ints, Space
 from cindy._check import flag, integer, non_negative, one_of, short, unique_names
 from cindy.basis import Basis, Polynomial
 from cindy.calculus import (
@@ -38,7 +37,7 @@ from cindy.calculus import (
     without_first,
     without_polynomials,
 )
-from cindy.data import Trajectory
+from cindy.data import Trajectory, some_segments
 from cindy.errors import DataError
 from cindy.formulation.base import Formulation, Pair
 from cindy.formulation.scales import (
@@ -52,8 +51,6 @@ from cindy.formulation.scales import (
 from cindy.states import Motion, grid_of, instants_for, records_of
 
 __all__ = ["Integral"]
-
-Ints = NDArray[np.int64]
 
 _LONGEST_OPERATOR = 160
 """Samples in a window up to which one dense operator for all windows is the faster way."""
@@ -147,21 +144,26 @@ class Integral(Formulation):
         return split(samples, self.window or samples, least=self.min_samples)
 
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
-        degree, half_width, window, rate = self.degree, self.half_width, self.window, self.rate
+        degree, half_width, rate = self.degree, self.half_width, self.rate
         if degree is None or half_width is None:
             degree, half_width = integral_window(trajectories, degree=degree, half_width=half_width)
-        if window is None:
-            whole = self.initial == "first"
-            window = 0 if whole else window_length(trajectories, least=self.min_samples)
         if rate is None and (self._estimates_a_rate or self.rates):
             rate = derivative_window(trajectories, order=1)
-        feedback = self.feedback
-        if feedback is None:
-            free = self.initial == "free"
-            feedback = feedback_of_data(trajectories, self.order, window) if free else 0.0
-        return replace(
-            self, degree=degree, half_width=half_width, window=window, rate=rate, feedback=feedback
-        )
+        form = replace(self, degree=degree, half_width=half_width, rate=rate)
+        if self.initial == "first":
+            return replace(form, window=self.window or 0, feedback=self.feedback or 0.0)
+        if None not in (self.window, self.feedback):
+            return form
+        looked = some_segments(trajectories)
+        form = form.with_window(looked, sum(map(len, trajectories)))
+        if form.feedback is not None:
+            return form
+        return replace(form, feedback=feedback_of_data(looked, self.order, form.window or 0))
+
+    def with_window(self, segments: Sequence[Trajectory], samples: int) -> Self:
+        if self.window is not None or self.initial == "first":
+            return self
+        return replace(self, window=window_length(segments, samples, least=self.min_samples))
 
     def motion(
         self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.calculus import Operator, derivative_weights, interval_weights
 from cindy.data import LOOK, LOOK_SAMPLES, Trajectory, noise_level, periods, some_segments
@@ -25,8 +25,6 @@ __all__ = [
     "stacks",
     "window_length",
 ]
-
-Ints = NDArray[np.int64]
 
 
 def single_steps(t: Floats) -> NDArray[np.bool_]:
@@ -113,24 +111,26 @@ _QUADRATURES = ((8, 4), (8, 5), (8, 6), (6, 3), (6, 4), (6, 5), (4, 3), (4, 4), 
 many points or more."""
 
 
-def window_length(trajectories: Sequence[Trajectory], *, least: int) -> int:
+def window_length(segments: Sequence[Trajectory], samples: int, *, least: int) -> int:
     """Samples in a window of the integral form; 0 where trajectories should stay whole.
+
+    segments: some of the data (`some_segments`); samples: in all of them
 
     A trajectory of fewer than three periods stays whole: every cut costs an initial state.
     Longer ones are cut into windows of one and a half periods, or less where there would be
     too few of them to judge errors by, but no less than half a period.
     """
-    half = half_period(trajectories, least=least)
-    enough = sum(len(one) for one in trajectories) // _WINDOWS.enough_windows
+    half = half_period(segments, least=least)
+    enough = samples // _WINDOWS.enough_windows
     return min(max(half, enough), 3 * half)
 
 
-def half_period(trajectories: Sequence[Trajectory], *, least: int) -> int:
+def half_period(segments: Sequence[Trajectory], *, least: int) -> int:
     """Samples over which even a chaotic solution is a smooth function of its initial state.
 
     0 where the data do not swing three times, and so do not tell.
     """
-    segments = some_segments(trajectories)
+    segments = [s.part(0, min(len(s), LOOK_SAMPLES)) for s in segments if len(s) > 2]
     if not segments:
         return 0
     # Errors grow exponentially along a chaotic orbit, by a factor of order one in half a swing: over that
@@ -250,13 +250,13 @@ def _candidates(
     return pairs or [(degree or max(order, 2 * widths[-1]), half_width or max(widths[-1], 1))]
 
 
-def feedback_of_data(trajectories: Sequence[Trajectory], order: int, window: int) -> float:
-    """A first guess from the data alone.
+def feedback_of_data(segments: Sequence[Trajectory], order: int, window: int) -> float:
+    """A first guess from some of the data alone (`some_segments`).
 
     With order 1, x'' = J x'; with order 2, x'' = J x: the ratio of their mean squares.
     Zero where noise hides the derivatives, or where the drift within a window is negligible.
     """
-    segments = [s for s in some_segments(trajectories) if len(s) > 2 * _WINDOWS.widths_of_feedback[0]]
+    segments = [s for s in segments if len(s) > 2 * _WINDOWS.widths_of_feedback[0]]
     if not segments:
         return 0.0
     noise = np.mean([noise_level(s) ** 2 for s in segments], axis=0)

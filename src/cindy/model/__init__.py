@@ -4,6 +4,7 @@ from cindy.model.comparison import Comparison, compare, explained_rows, matched_
 from cindy.model.denoised import Denoised, completed, matched
 from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
 from cindy.model.ensemble import Density, band, densities
+from cindy.model.equations import Estimate
 from cindy.model.matching import (
     Readouts,
     between,
@@ -15,7 +16,6 @@ from cindy.model.matching import (
 )
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
-from cindy.model.records import Estimate, Run
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, drawn, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
@@ -32,7 +32,6 @@ __all__ = [
     "Model",
     "Path",
     "Readouts",
-    "Run",
     "Solution",
     "Spectral",
     "Summand",

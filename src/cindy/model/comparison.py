@@ -23,7 +23,7 @@ from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
 from cindy.model.matching import as_states, inside_domain
 from cindy.model.simulation import Limits
-from cindy.model.solution import Solution, solutions
+from cindy.model.solution import Solution, solutions, solved_along, stretches_of
 from cindy.summary import accumulate
 
 __all__ = [
@@ -224,15 +224,15 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     That time is the median over the solutions of how long each stays within half of the spread of the data,
     beyond their noise; it is halved where solutions of that length do not follow either.
     """
-    least, data = 4 if model.order == 2 else 2, completed(model, data)
+    least, stretches = 4 if model.order == 2 else 2, stretches_of(completed(model, data))
     # A stretch that is too short to start from has nothing to be compared with; an equation of second order
     # needs a rate to start from, which takes a few samples.
-    comparable = [
-        one for one in data if one.segments() and min(len(part) for part in one.segments()) >= least
-    ]
-    whole = tuple(solutions(model, comparable))
+    short = {one.trajectory for one in stretches if len(one.samples) < least}
+    comparable = [one for one in stretches if one.trajectory not in short]
+    whole = tuple(solved_along(model, comparable))
     states = len(model.states)
     explained = through = _explained(whole, states)
+    # Each reason once, however many solutions ended by it.
     stopped = tuple(dict.fromkeys(one.simulated.stopped for one in whole if one.simulated.stopped))
     found, window = whole, None
     allowed = _explainable(whole, states)
@@ -248,7 +248,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
             length = max(length, min(shortest, longest))
             if length >= longest:
                 break
-            again = tuple(solutions(model, comparable, window=length))
+            again = tuple(solved_along(model, comparable, window=length))
             if np.min(_explained(again, states)) > np.min(explained):
                 found, window, explained = again, length, _explained(again, states)
             if np.all(explained >= enough) or length == shortest:

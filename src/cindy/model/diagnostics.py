@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints, one_thread
 from cindy._check import instance
 from cindy.basis import equation_label, listed, pretty
-from cindy.data import Field, Trajectory, as_trajectories, lack_of_fit, rough_noise
+from cindy.data import Field, Roughness, Trajectory, as_trajectories, lack_of_fit, rough_noise
 from cindy.errors import CindyError, DataError
 from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation, Integral
@@ -162,17 +162,18 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         *_unsure(model),
         *_alike(model, rows),
     ]
+    rough = rough_noise(data)
     if model.denoised:  # residuals at the measured states would include the noise inside the terms
-        beyond = _beyond_noise(model, data, model.noise)
+        beyond = _beyond_noise(model, data, rough, model.noise)
     else:
         judge = _judging_form(form, data)
         # Residuals of estimated rates are as smooth as the estimate, so that they look correlated whatever
         # the law is.
         judged = left if judge is form else residuals(replace(model, formulation=judge), data)
         size_left, memory, _ = _statistics(judged)
-        beyond = _beyond_noise(model, data, size_left)
+        beyond = _beyond_noise(model, data, rough, size_left)
         findings += _correlated(model, judge, memory, band, size_left > _AT.exact * size)
-    findings += _left_over(model, data, form, beyond)
+    findings += _left_over(model, rough.samples, form, beyond)
     noise = np.where(np.isfinite(model.noise), model.noise, rms if form.integrates else np.nan)
     loss, told = rows.losses(model.coef), without_repeats(findings)
     return Diagnostics(form, rows, loss, left, rms, correlation, band, noise, beyond, told)
@@ -187,6 +188,7 @@ def _judging_form(form: Formulation, data: Sequence[Trajectory]) -> Formulation:
 
 def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoised) -> Diagnostics:
     """The same where the states were estimated: residuals are measurements less states."""
+    # Residuals in runs without gaps: correlations are between neighbours only.
     left = []
     for number, one in enumerate(data):
         states = known.states_of(one)
@@ -199,13 +201,14 @@ def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoise
     if not left:
         raise DataError("diagnose: no trajectory has enough complete samples in a row.")
     rms, correlation, band = _statistics(left)
-    form, noise, beyond = model.formulation, np.asarray(model.noise), _beyond_noise(model, data, model.noise)
+    form, noise, rough = model.formulation, np.asarray(model.noise), rough_noise(data)
+    beyond = _beyond_noise(model, data, rough, noise)
     findings = [
         *model.findings,
         *_uncertain(model),
         *_unsure(model),
         *_alike(model, known),
-        *_left_over(model, data, form, beyond),
+        *_left_over(model, rough.samples, form, beyond),
     ]
     said = without_repeats(findings)
     return Diagnostics(form, known, known.loss, left, rms, correlation, band, noise, beyond, said)
@@ -330,18 +333,17 @@ def _exchangeable(own: EquationRows, present: Ints, gone: int, instead: int) -> 
     return (after - before) * own.rows <= _AT.telling * before
 
 
-def _beyond_noise(model: Model, data: Sequence[Trajectory], left: Floats) -> Floats:
+def _beyond_noise(model: Model, data: Sequence[Trajectory], rough: Roughness, left: Floats) -> Floats:
     """(states,) residuals, or noise about fitted states, in units of the noise; NaN where it is unknown."""
     if model.formulation.discrete:
         return _lack_of_steps(model, data)
-    rough, samples = rough_noise(data)
-    if not samples:
+    if not rough.samples:
         return np.full(len(left), np.nan)
     # Roughness does not show noise with a memory, of which a finding of its own tells.
     slow = {state for own in model.findings if own.code == "noise-memory" for state in own.values["states"]}
-    rough = np.where([state in slow for state in model.states], np.nan, rough)
+    noise = np.where([state in slow for state in model.states], np.nan, rough.noise)
     floor = 1e-6 * np.sqrt(np.nanmean(np.vstack([trajectory.x for trajectory in data]) ** 2, axis=0))
-    return np.asarray(left / np.maximum(rough, np.maximum(floor, np.finfo(float).tiny)))
+    return np.asarray(left / np.maximum(noise, np.maximum(floor, np.finfo(float).tiny)))
 
 
 def _lack_of_steps(model: Model, data: Sequence[Trajectory]) -> Floats:
@@ -359,11 +361,9 @@ def _lack_of_steps(model: Model, data: Sequence[Trajectory]) -> Floats:
     return lack_of_fit([segment for segment, _ in whole], [rest for _, rest in whole])
 
 
-def _left_over(
-    model: Model, data: Sequence[Trajectory], form: Formulation, beyond: Floats
-) -> Iterator[Finding]:
-    """States that the equations miss by more than the roughness of the data accounts for."""
-    fitted, samples = model.denoised, rough_noise(data)[1]
+def _left_over(model: Model, samples: int, form: Formulation, beyond: Floats) -> Iterator[Finding]:
+    """States that the equations miss by more than the roughness of so many samples accounts for."""
+    fitted = model.denoised
     told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
     if fitted and (told or samples < _AT.enough):
         return

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,11 +19,31 @@ from cindy.data import Field, Trajectory
 from cindy.errors import DataError, require
 from cindy.findings import Finding
 from cindy.formulation import Formulation
-from cindy.model.records import Estimate, Run
 from cindy.model.switching import Switches
+from cindy.solver import Run
 from cindy.states import Diffusion
 
-__all__ = ["Equations", "in_order", "reordered"]
+__all__ = ["Equations", "Estimate", "in_order", "reordered"]
+
+
+class Estimate(NamedTuple):
+    """A value and its standard error, NaN where unknown.
+
+    >>> one = Estimate(0.37312, 0.0041)
+    >>> print(one, float(one))
+    0.373(4) 0.37312
+    """
+
+    value: float
+    error: float
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        from cindy.export import format_value
+
+        return format_value(self.value, self.error)
 
 
 class Equations:
@@ -209,6 +229,7 @@ class Equations:
     @cached_property
     def rhs(self) -> Callable[..., list[float]]:
         """F compiled, as (t, x) → a list, or (t, x, u) with inputs: ready for scipy.integrate."""
+        # Rates are integrated with the states, and so belong to x; only what is measured beside them is u.
         given = len(self.states) + len(self.rates)
         return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
 

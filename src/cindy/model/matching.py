@@ -94,16 +94,20 @@ class Readouts:
                     + did_you_mean(str(name), columns)
                 )
         formulas = {name: observe.get(name, name) for name in columns}
+        # Step 1.
         parsed = {name: _averaged(name, text) for name, text in formulas.items()}
         named = tuple(dict.fromkeys(n for text, _ in parsed.values() for n in _names_in(text)))
         matrix = np.array([_weights(name, text, named) for name, (text, _) in parsed.items()])
         exposure = tuple(seconds for _, seconds in parsed.values())
         _check_names(formulas, named, matrix, exposure)
+        # Step 2.
         states, coordinates = _told(columns, named, matrix)
         parts = matrix
         if len(states) < len(named):
             parts = np.linalg.lstsq(coordinates.T, matrix.T, rcond=None)[0].T
             parts[np.abs(parts) < _DETERMINED * np.abs(parts).max()] = 0.0
+        # Step 4: those that a user calls hidden first, then the last named, which are often products of a
+        # reaction.
         rest = [name for name in (*wanted, *named[::-1]) if name in named and name not in states]
         hidden = _completing(coordinates, named, dict.fromkeys(rest))
         return cls(formulas, named, states, coordinates, parts, hidden, exposure)

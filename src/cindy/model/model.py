@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats, Ints
 from cindy._check import flag, floats, instance, integer, numbers, unique_names
-from cindy._files import write_text
+from cindy._files import json_number, json_value, write_text
 from cindy.basis import Basis
 from cindy.data import Field, Hold, Trajectory
 from cindy.errors import DataError
@@ -22,14 +22,14 @@ from cindy.formulation import Formulation, Integral
 from cindy.model.comparison import score
 from cindy.model.denoised import Denoised, smooth
 from cindy.model.ensemble import RandomPath
-from cindy.model.equations import Equations
+from cindy.model.equations import Equations, Estimate
 from cindy.model.field_simulation import Boundary, simulate_field
-from cindy.model.records import Estimate, Run, number, plain
 from cindy.model.simulation import Limits, simulate
 from cindy.model.story import difference, facts, shown, shown_models, told
+from cindy.solver import Run
 from cindy.states import Diffusion
 
-__all__ = ["FORMAT", "VERSION", "Model", "Path", "Run"]
+__all__ = ["FORMAT", "VERSION", "Model", "Path"]
 
 FORMAT = "cindy-model"
 VERSION = 1
@@ -91,10 +91,10 @@ class Path(Sequence["Model"]):
     def to_dict(self) -> dict[str, Any]:
         """The models as plain values."""
         models = [
-            {"coefficients": _by_name(m), "gap": number(m.gap), "violation": number(m.violation)}
+            {"coefficients": _by_name(m), "gap": json_number(m.gap), "violation": json_number(m.violation)}
             for m in self
         ]
-        scores = [number(s) for s in self.scores]
+        scores = [json_number(s) for s in self.scores]
         return {"criterion": self.criterion, "chosen": self.chosen, "scores": scores, "models": models}
 
 
@@ -386,25 +386,25 @@ class Model(Equations):
             "basis": self.basis.to_dict(),
             "formulation": self.formulation.to_dict(),
             "coefficients": _by_name(self),
-            "parameters": {name: [number(v) for v in one] for name, one in self.parameters.items()},
-            "noise": [number(v) for v in self.noise],
-            "noise_memory": [number(v) for v in self.noise_memory],
-            "model_error": [number(v) for v in self.model_error],
+            "parameters": {name: [json_number(v) for v in one] for name, one in self.parameters.items()},
+            "noise": [json_number(v) for v in self.noise],
+            "noise_memory": [json_number(v) for v in self.noise_memory],
+            "model_error": [json_number(v) for v in self.model_error],
             "diffusion": None if self.diffusion is None else self.diffusion.to_dict(),
             "inclusion": _inclusion(self),
             "covariance": None if self.covariance is None else _rows(self.covariance),
-            "scale": [number(v) for v in self.scale],
-            "gap": number(self.gap),
-            "radius": number(self.radius),
-            "violation": number(self.violation),
+            "scale": [json_number(v) for v in self.scale],
+            "gap": json_number(self.gap),
+            "radius": json_number(self.radius),
+            "violation": json_number(self.violation),
             "constraints": list(self.constraints),
             "findings": [
-                {"code": one.code, "message": one.message, "values": plain(one.values)}
+                {"code": one.code, "message": one.message, "values": json_value(one.values)}
                 for one in self.findings
             ],
             "denoised": self.denoised,
-            "explained": {name: number(value) for name, value in self.explained.items()},
-            "settings": plain(self.settings),
+            "explained": {name: json_number(value) for name, value in self.explained.items()},
+            "settings": json_value(self.settings),
             "result": None if self.result is None else self.result.to_dict(),
             "path": self.path.to_dict(),
             "near": self.near.to_dict(),
@@ -464,7 +464,7 @@ def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allo
 
 
 def _rows(matrix: Floats) -> list[list[float | str | None]]:
-    return [[number(v) for v in row] for row in matrix]
+    return [[json_number(v) for v in row] for row in matrix]
 
 
 def _inclusion(model: Model) -> dict[str, dict[str, float | str | None]] | None:
@@ -472,7 +472,9 @@ def _inclusion(model: Model) -> dict[str, dict[str, float | str | None]] | None:
     if np.isnan(model.inclusion).all():
         return None
     return {
-        state: {model.terms[i]: number(model.inclusion[i, j]) for i in np.flatnonzero(model.inclusion[:, j])}
+        state: {
+            model.terms[i]: json_number(model.inclusion[i, j]) for i in np.flatnonzero(model.inclusion[:, j])
+        }
         for j, state in enumerate(model.states)
     }
 
@@ -481,7 +483,7 @@ def _by_name(model: Model) -> dict[str, dict[str, list[float | str | None]]]:
     """For every state, the terms that are present: {term: [value, standard error]}."""
     return {
         state: {
-            model.terms[i]: [number(model.coef[i, j]), number(model.coef_error[i, j])]
+            model.terms[i]: [json_number(model.coef[i, j]), json_number(model.coef_error[i, j])]
             for i in np.flatnonzero(model.coef[:, j])
         }
         for j, state in enumerate(model.states)

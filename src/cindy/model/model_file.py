@@ -11,13 +11,14 @@ import numpy as np
 
 from cindy._arrays import Floats
 from cindy._check import file_path, short
+from cindy._files import no_constant, to_float, to_mapping, to_names
 from cindy.basis import basis_from_dict
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import formulation_from_dict
-from cindy.model.model import FORMAT, VERSION, Model, Path, Run
-from cindy.model.records import Estimate, no_constant, to_float, to_mapping, to_names
-from cindy.solver import Step
+from cindy.model.equations import Estimate
+from cindy.model.model import FORMAT, VERSION, Model, Path
+from cindy.solver import Run, Step
 from cindy.states import Diffusion
 
 __all__ = ["from_dict", "load"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from cindy._arrays import Floats
 from cindy.calculus import cumulative, derivative_weights, interval_weights
-from cindy.data import Trajectory, noise_level
+from cindy.data import LOOK, Trajectory, noise_level, spread_over
 from cindy.errors import DataError
 from cindy.formulation import half_period
 from cindy.model.denoised import denoised_states
@@ -18,7 +19,7 @@ from cindy.model.equations import Equations
 from cindy.model.matching import inside_domain
 from cindy.model.simulation import Limits, simulate
 
-__all__ = ["MOST", "Solution", "drawn", "fitted_start", "solutions"]
+__all__ = ["MOST", "Solution", "drawn", "fitted_start", "solutions", "solved_along", "stretches_of"]
 
 
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
@@ -194,10 +195,33 @@ def solutions(
     data: see `fitted_start`. Those that start afresh have too few samples ahead for that where noise is
     large: they start at fitted states, which know of the samples before as well.
     """
+    yield from solved_along(model, stretches_of(data), window=window)
+
+
+class Stretch(NamedTuple):
+    """Samples without a gap between them, and the same with the instants at which inputs alone are known.
+
+    trajectory: the place of their trajectory in the data
+    """
+
+    trajectory: int
+    samples: Trajectory
+    around: Trajectory
+
+
+def stretches_of(data: Sequence[Trajectory]) -> list[Stretch]:
+    """The stretches of all trajectories, in order."""
+    return [Stretch(i, part, _around(part, one)) for i, one in enumerate(data) for part in one.segments()]
+
+
+def solved_along(
+    model: Equations, stretches: Sequence[Stretch], *, window: int | None = None
+) -> Iterator[Solution]:
+    """As `solutions`, of stretches that were cut before."""
     # Over half a swing even a chaotic solution is a smooth function of its start, so that Gauss-Newton
     # converges.
-    near = half_period(data, least=model.order + 2)
-    stretches = [(i, part, _around(part, one)) for i, one in enumerate(data) for part in one.segments()]
+    looked = spread_over(sorted({one.trajectory for one in stretches}), LOOK)
+    near = half_period([one.samples for one in stretches if one.trajectory in looked], least=model.order + 2)
     known = _fitted(model, [(part, around) for _, part, around in stretches], window)
     for (i, segment, driven), states in zip(stretches, known, strict=True):
         length = window or len(segment)
@@ -207,6 +231,7 @@ def solutions(
             start = states[begin]
             if window is None or not np.all(np.isfinite(start)):
                 first = min(near or length, len(piece))
+                # Order 2 needs a rate to start from, which a sample does not have.
                 guesses = [start] if model.order == 2 else [start, np.asarray(piece.x[0])]
                 if not model.formulation.discrete:
                     guess = _start_of_equations(model, piece.part(0, first), noise)
@@ -255,6 +280,7 @@ def _fitted(
     stretches: the samples, and the same with the instants between at which inputs alone are known
     """
     width = model.order * len(model.states)
+    # A solution that runs through is fitted to the beginning only: states beyond would be fitted in vain.
     segments = [one if window else one.part(0, min(len(one), MOST)) for one, _ in stretches]
     ahead = [_around(segment, around) for segment, (_, around) in zip(segments, stretches, strict=True)]
     possible = ahead and width == len(model.states + model.rates)

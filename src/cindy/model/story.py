@@ -81,6 +81,7 @@ def definitions(model: Equations) -> list[str]:
             if factor.kind == "call" and formula is not None and formula.symbols():
                 names = {name: name for name in formula.symbols()}
                 text = factor_code(replace(factor, expression=formula, power=1), names, _WRITTEN, {})
+                # A formula that is its own name needs no line.
                 if text.replace(" ", "") != factor.name.replace(" ", ""):
                     formulas[factor.name] = text
     return [f"{name} = {text}" for name, text in formulas.items()]
@@ -111,6 +112,7 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     allowed = f" where noise allows {determination(known['allowed'])}" if "allowed" in known else ""
     if not np.isfinite(solutions):
         yield "R² of solutions", f"none: the solutions blow up{of}"
+    # No restart was needed: one figure says it all.
     elif solutions == through:
         over = f"over up to {span:.3g} time units"
         yield "R² of solutions", f"{determination(solutions)}{allowed}, {over}{of}"
@@ -190,7 +192,7 @@ def _search(model: Equations) -> Iterator[tuple[str, str]]:
     if np.isfinite(model.gap):
         yield (
             "optimality gap",
-            f"{model.gap:.3g}: no coefficients within the radius explain more by a larger share",
+            f"{model.gap:.3g}: other coefficients within the radius explain at most this share more",
         )
     if np.isfinite(model.radius):
         yield "radius", f"{model.radius:.4g}"
@@ -238,14 +240,11 @@ def shown(model: Equations, known: Sequence[tuple[str, str]]) -> str:
         more = f" … ({len(present)} terms)" if len(present) > _WORDS.summands else ""
         rows.append((left, right + more))
     rows += [definition(name, *estimate) for name, estimate in model.parameters.items()]
-    body = "".join(_row(cells) for cells in rows)
-    facts_told = "; ".join(f"{escape(name)}: {escape(text)}" for name, text in known)
+    known = known if model.warnings else [*known, ("warnings", "none")]
+    facts_told = [(f"<b>{escape(name)}</b>", escape(text)) for name, text in known]
     warned = _listed("Warnings", [one.message for one in model.findings if not one.note])
     noted = _listed("Notes", [one.message for one in model.findings if one.note])
-    return (
-        f'<div style="font-size: 1rem"><table>{body}</table>'
-        f"<p>{facts_told}{'' if warned else '; no warnings'}</p>{warned}{noted}</div>"
-    )
+    return f"<div>{_table(rows, '115%')}{_table(facts_told, '90%')}{warned}{noted}</div>"
 
 
 def _listed(head: str, sentences: Sequence[str]) -> str:
@@ -256,11 +255,19 @@ def _listed(head: str, sentences: Sequence[str]) -> str:
 def shown_models(models: Sequence[Equations], scores: Sequence[float], chosen: int | None, head: str) -> str:
     """Models that were compared as an HTML table: score, number of terms, and how each differs."""
     reference = models[chosen or 0] if models else None
-    rows = [_row((f"<b>{escape(head)}</b>", "<b>terms</b>", "<b>compared with the chosen model</b>"))]
+    rows: list[tuple[str, ...]] = [
+        (f"<b>{escape(head)}</b>", "<b>terms</b>", "<b>compared with the chosen model</b>")
+    ]
     for k, (one, score) in enumerate(zip(models, scores, strict=True)):
-        change = "chosen" if k == (chosen or 0) else escape(difference(reference, one) or "the same terms")
-        rows.append(_row((f"{score:.4g}", str(one.size), change)))
-    return f"<table>{''.join(rows)}</table>"
+        if k == (chosen or 0):
+            rows.append((f"<b>{score:.4g}</b>", f"<b>{one.size}</b>", "<b>chosen</b>"))
+        elif k < 3 * _WORDS.most:  # a table as long as a page is not read
+            change = escape(difference(reference, one) or "the same terms")
+            rows.append((f"{score:.4g}", str(one.size), change))
+    left_out = len(models) + 1 - len(rows)
+    if left_out:
+        rows.append((f"… {left_out} more", "", ""))
+    return _table(rows, "100%")
 
 
 def difference(before: Equations | None, after: Equations, most: int = 4) -> str:
@@ -278,5 +285,12 @@ def difference(before: Equations | None, after: Equations, most: int = 4) -> str
     return ", ".join(told_changes) + (f", … ({len(changes)} in all)" if len(changes) > most else "")
 
 
-def _row(cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells) + "</tr>"
+def _table(rows: Sequence[Sequence[str]], size: str) -> str:
+    """Cells as HTML; its looks are its own, since notebooks shrink tables and shade every second row."""
+    lines = (
+        '<tr style="background: none">'
+        + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in row)
+        + "</tr>"
+        for row in rows
+    )
+    return f'<table style="font-size: {size}; margin: 0.3em 0">{"".join(lines)}</table>'

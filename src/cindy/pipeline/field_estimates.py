@@ -21,7 +21,7 @@ from cindy.problem import Problem
 from cindy.regression import Regression, binding
 from cindy.selection import EFFORT
 
-__all__ = ["estimated", "weighed", "with_noise_errors"]
+__all__ = ["as_columns", "estimated", "weighed", "with_noise_errors"]
 
 
 def estimated(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
@@ -40,11 +40,14 @@ def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) ->
     support, width = np.flatnonzero(plain.coef), plain.coef.shape[1]
     if summary.calibration is None or summary.spurious is None or not len(support):
         return plain
-    residual = _residual(plain.coef)
+    # The residual of an equation is a sum of columns, −ξ for its terms and 1 for its target: the noise of
+    # each column is known, hence that of the residual.
+    residual = as_columns(plain.coef)
     influence = _influence(problem, summary.calibration, support)
     parts = [noise_covariance(rows, influence, residual) for rows in evidence.rows]
     known = [part for part in parts if part is not None]
     total = np.sum(known, axis=0)
+    # A derivative that was estimated from neighbours has noise of many samples: nothing is propagated then.
     if len(known) < len(parts) or not (np.diagonal(total) > 0).all():
         return plain
     by_noise = np.sqrt(np.diagonal(total))
@@ -109,6 +112,8 @@ def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates
     if not all(one.known for one in modes):
         return None
     fit = _Weighing(modes, plain.coef[terms])
+    # An equation whose residual is larger than its noise lacks something: weights by the noise would then
+    # rest on a wrong model, and its least-squares estimate stays.
     sure = np.flatnonzero(fit.left(plain.coef[terms]) < EFFORT.field_estimates_explained)
     regression = binding(problem.regression, support)
     groups = [g for g in regression.groups if np.isin(g, sure).all()]
@@ -177,7 +182,7 @@ class _Weighing:
 
     def left(self, coef: Floats) -> Floats:
         """(states,): mean square of what coefficients leave, in units of its noise."""
-        residual = _residual(coef)
+        residual = as_columns(coef)
         total = np.zeros(len(residual))
         for mode in self.modes:
             rest, noise = (mode.table @ residual.T).T, mode.variance(residual)
@@ -190,7 +195,7 @@ class _Weighing:
         """The coefficients on a support (flat indices) that move in some directions, and their covariance."""
         coef = self.start.ravel().copy()
         for _ in range(EFFORT.field_estimates_rounds):
-            residual = _residual(coef.reshape(self.start.shape))
+            residual = as_columns(coef.reshape(self.start.shape))
             fits = [_Filtered(m, support, residual) for m in self.modes]
             # Weights depend on the residual, hence on the coefficients: a few rounds of reweighting.
             inner = directions.T @ np.sum([f.gram() for f in fits], axis=0) @ directions
@@ -198,6 +203,7 @@ class _Weighing:
                 return None
             gain = directions @ np.linalg.solve(inner, directions.T)
             coef[support] += gain @ np.sum([f.score() for f in fits], axis=0)
+        # The covariance of the last round, by samples: modes are independent only nearly.
         parts = [f.mode.scatter(f.moved(gain), residual) for f in fits]
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
@@ -205,13 +211,15 @@ class _Weighing:
         left = self.left(coef.reshape(self.start.shape))[support % self.start.shape[1]]
         if (left > EFFORT.field_estimates_explained).any():
             return None
+        # A residual that is a little larger than its noise widens the errors; one that is smaller does not
+        # narrow them.
         scale = np.sqrt(np.maximum(left, 1.0))
         return coef[support], (
             np.sum(known, axis=0) + np.sum([f.twice(gain) for f in fits], axis=0)
         ) * np.outer(scale, scale)
 
 
-def _residual(coef: Floats) -> Floats:
+def as_columns(coef: Floats) -> Floats:
     """(states, terms + states): the residual of every state as a sum of columns."""
     return np.hstack([-coef.T, np.eye(coef.shape[1])])
 

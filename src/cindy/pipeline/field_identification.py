@@ -18,7 +18,7 @@ from cindy.evidence import INEXACT, Fault, Unexplained, WeakRows, screened, unex
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Weak
 from cindy.model import Model, explained_rows
-from cindy.pipeline.field_estimates import estimated
+from cindy.pipeline.field_estimates import as_columns, estimated
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
@@ -48,11 +48,16 @@ def identify_fields(
     """
     fields = as_fields(data)
     _check_motion(fields)
+    # Step 1. What is left out here has no rows, so the noise below is that of what stays.
     screen = screened(fields)
 
     def posed(some: Basis) -> tuple[WeakRows, Problem]:
+        # Step 2. Rows are made anew for every basis: with unknown parameters its terms change from round to
+        # round.
         evidence = WeakRows.of(screen.fields, some, form or Weak(), screen.noise, screen.filled)
         summary = gather(evidence)
+        # Test functions are integrated by sums, so that exact data leave residuals too: no term explains
+        # these.
         target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
         return evidence, pose(summary, floor=INEXACT * target)
 
@@ -64,6 +69,7 @@ def identify_fields(
                 "identify: a conservation law with a tolerance at every sample needs values without noise, "
                 "which fields do not give. Leave the tolerance out."
             )
+        # Step 3.
         model = run(problem, estimator=partial(estimated, evidence=evidence))
         return replace(
             model,
@@ -74,6 +80,7 @@ def identify_fields(
             explained={"equations": explained_rows(model, summary.total)},
         )
 
+    # Without unknown parameters there is nothing to go back and forth between: one law is the model.
     search = FieldSearch(basis, law, posed)
     model = search.model() if basis.unknowns() else law(basis)
     return replace(model, findings=(*faults_told(screen.faults), *model.findings))
@@ -86,6 +93,7 @@ def _noise(evidence: WeakRows) -> Floats:
 
 
 def _scale(fields: Sequence[Field]) -> Floats:
+    # The first and the last time stand for all: a field that is read in parts is not read for a scale.
     look = [[float(np.nanmax(np.abs(f.part(0, 1)[s]))) for s in f.states] for f in fields]
     last = [[float(np.nanmax(np.abs(f.last[s]))) for s in f.states] for f in fields]
     return np.asarray(np.max([*look, *last], axis=0))
@@ -250,6 +258,7 @@ def _said(rest: Unexplained, evidence: WeakRows) -> str:
 def _values(rest: Unexplained, evidence: WeakRows) -> dict[str, Any]:
     """The numbers behind the sentence; map: the mean square residual of every box, in units of the noise."""
     field = evidence.fields[rest.field]
+    # Boxes come axis by axis, time last, as in the map that a report draws.
     ratios = np.array([box.ratio for box in rest.boxes]).reshape(rest.shape)
     sides = np.array([box.sides for box in rest.boxes]).reshape(*rest.shape, len(rest.shape), 2)
     edges = {}
@@ -286,7 +295,7 @@ def _much_left(model: Model, summary: Summary) -> Iterator[Finding]:
 
 def _squares(model: Model, summary: Summary) -> tuple[Floats, Floats, Floats]:
     """(states,) each: what the equations leave of the rows, what noise is expected to leave, and all."""
-    residual = np.hstack([-model.coef.T, np.eye(len(model.states))])
+    residual = as_columns(model.coef)
     left = np.sum((summary.total.factor @ residual.T) ** 2, axis=0)
     spurious = summary.spurious
     noise = np.zeros_like(left) if spurious is None else np.sum((residual @ spurious) * residual, axis=1)

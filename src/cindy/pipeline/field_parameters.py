@@ -25,6 +25,7 @@ from cindy.pipeline.field_estimates import with_noise_errors
 from cindy.pipeline.inference import Estimates
 from cindy.pipeline.loop import Loop
 from cindy.pipeline.parametric_model import end_of_range, with_parameters
+from cindy.pipeline.scan import fewest_values
 from cindy.problem import Problem, linear
 from cindy.regression import Refit, independent, refit
 from cindy.selection import EFFORT
@@ -32,9 +33,6 @@ from cindy.selection import EFFORT
 __all__ = ["FieldSearch"]
 
 Values = dict[str, float]
-
-_SCANNED = {1: 9, 2: 5, 3: 4}
-"""Values of a parameter by how many there are, as few as at least for trajectories; beyond, three."""
 
 
 class Placed(NamedTuple):
@@ -63,6 +61,8 @@ class FieldSearch(Loop[Placed, Placed]):
     def model(self) -> Model:
         """The law at the values that leave least, with errors that know of each other."""
         values = self._scanned()
+        # The terms that are best at scanned values need not be those at fitted ones: the loop goes on until
+        # both stay.
         last = self.follow(Placed(self.at(self.basis.at(values)), values))
         assert last is not None
         tangents = _Tangents.of(last.model, self.basis.unknowns(), last.values, self.pose)
@@ -73,7 +73,7 @@ class FieldSearch(Loop[Placed, Placed]):
 
     def model_on(self, start: Placed, *, near: bool) -> Placed:
         """The law that is chosen where the terms of the last one leave least."""
-        values = self._settled(start.model, start.values)
+        values = self._refined(start.model, start.values)
         return Placed(self.at(self.basis.at(values)), values)
 
     def following(self, met: Placed, seen: Set[bytes]) -> Placed | None:
@@ -86,7 +86,7 @@ class FieldSearch(Loop[Placed, Placed]):
         failed: DataError | NoModelError | None = None
         # The criterion has several valleys in a parameter; Gauss-Newton finds the bottom of the one it
         # starts in.
-        for place in product(*(one.grid(_SCANNED.get(len(unknown), 3)) for one in unknown)):
+        for place in product(*(one.grid(fewest_values(len(unknown))) for one in unknown)):
             values = {one.name: float(value) for one, value in zip(unknown, place, strict=True)}
             try:
                 path = self.at(self.basis.at(values)).path
@@ -100,7 +100,7 @@ class FieldSearch(Loop[Placed, Placed]):
             raise failed
         return min(scores, key=lambda pair: pair[0])[1]
 
-    def _settled(self, model: Model, values: Values) -> Values:
+    def _refined(self, model: Model, values: Values) -> Values:
         """Where the terms of a model leave least."""
         unknown = self.basis.unknowns()
         now = _Tangents.of(model, unknown, values, self.pose)
@@ -154,6 +154,7 @@ class _Tangents:
         ties = []
         for one in held:
             (first, size), *others = slopes[one].items()
+            # Slopes of one parameter move together: all that is fitted of them is one number.
             ties += [linear({names[k]: size, names[first]: -amount}, 0.0, 0.0) for k, amount in others]
         evidence, problem = pose(Listed(tuple(terms)))
         problem = replace(problem, constraints=(*problem.constraints, *ties))
@@ -204,6 +205,8 @@ class _Tangents:
         error = np.where(model.coef != 0, whole.error[: len(model.coef)], 0.0)
         covariance = model.covariance
         if whole.covariance is not None and len(whole.covariance) == len(self.support):
+            # Coefficients, then parameters: the first slope of each stands for it, in the units of the
+            # parameter.
             at = np.searchsorted(self.support, np.concatenate([self.own, self.first]))
             scale = np.concatenate([np.ones(len(self.own)), unit])
             covariance = whole.covariance[np.ix_(at, at)] * np.outer(scale, scale)

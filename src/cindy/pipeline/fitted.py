@@ -32,7 +32,7 @@ from cindy.least_squares import Rows, connected
 from cindy.model import Model
 from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
 from cindy.pipeline.inputs import beside_the_law
-from cindy.pipeline.instrument import instrument_fault
+from cindy.pipeline.judgement import instrument_fault
 from cindy.pipeline.large import confirmed, screened, some_of
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.passes import Found, picked, search
@@ -56,13 +56,16 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     """The model that the search ends with, on all data, and what to say of it."""
     options = request.options(motion, problem)
     whole, look = _looked(request, request.narrowed(motion, problem), variance, options)
+    # Step 2. Kicks change the likelihood that terms are chosen by, hence before a rule picks.
     look, kicks = with_kicks(look, variance)
     here, found, more = look.motion, *_required(look, request, variance)
+    # Step 3.
     found = picked(request.selection, here, found)
     if here.samples < whole.samples or request.pieces.source.whole is None:
         here, found = confirmed(
             request, replace(whole, candidates=here.candidates, forcing=here.forcing), here, found
         )
+    # Step 4.
     last = LastPass.of(problem, here, found, request.callback)
     if request.selection.by_price and here is look.motion:
         last = shown_by_errors(last)
@@ -79,10 +82,13 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
 
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:
     """What is found in a part of the data, and the motion of all of them, in steps as fine as it asks for."""
+    # Step 1. Terms and steps are found on a part of much data; what is found is confirmed on all of them.
     whole, here = motion, screened(some_of(motion, request.seed), options, variance)
     found = search(here, options, variance)
     parts = _parts_for(here, found)
     if parts > motion.parts:
+        # Samples are too far apart for the law that was found: its integrals would make terms. The search
+        # goes on from that law, on instants between the samples.
         finer = request.form.motion(request.data, request.basis, instants=parts)
         assert finer is not None
         whole, here = finer, replace(some_of(finer, request.seed), candidates=here.candidates)
@@ -226,8 +232,7 @@ def _gradient(motion: Motion, fitted: Fitted) -> Floats | None:
         table = motion.table(white, fitted.law)
         record = white.linear.record
         back = record.grid.integrals_back(white.solved(table[:, -1] - table[:, :-1] @ fitted.coef))
-        points = np.concatenate([x, record.u], axis=2).reshape(-1, x.shape[2] + record.u.shape[2])
-        total += motion.basis.evaluate(points, motion.variables).T @ back.reshape(-1, d)
+        total += motion.basis.evaluate(record.points(x), motion.variables).T @ back.reshape(-1, d)
     return np.asarray(total.ravel()[motion.candidates])
 
 

@@ -32,12 +32,12 @@ from cindy.pipeline.hidden import (
 )
 from cindy.pipeline.judgement import beside_positions, judged, refusals_told
 from cindy.pipeline.libraries import Equations, check_agreement
-from cindy.pipeline.measured import check_settings, model_of, settled
+from cindy.pipeline.measured import model_of, reposed
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.passes import NEAR
 from cindy.pipeline.request import Pieces, Request, Stages, solve_with_samples
 from cindy.pipeline.sensors import identify_readouts, with_rare_state
-from cindy.pipeline.shortcuts import Settings
+from cindy.pipeline.shortcuts import Settings, check_settings
 from cindy.problem import Constraint, Names, Problem, Weights, at_samples
 from cindy.selection import Selection
 from cindy.solver import Correction, Step
@@ -195,8 +195,10 @@ class _Asked:
         if not (isinstance(hidden, int) and hidden == 0):
             return self._with_hidden(trajectories, passes, hire, hidden)
         form = self.settings.formulation
-        measured, clipped = _without_clipped(trajectories, form)
+        measured, clipped = _without_clipped(as_source(trajectories), form)
         source, data, basis, laws = _opened(measured, self.settings.basis, self.equations, form)
+        # What is said of single equations and what constraints say may contradict each other: better told
+        # before the fit.
         if laws:
             names = Names(basis, data[0].states, data[0].inputs, _rates(form, data[0]))
             check_agreement(laws, self.constraints, names)
@@ -208,6 +210,8 @@ class _Asked:
         told = _told(model, source, self.constraints, passes, self.device)
         told = replace(told, findings=(*clipped, *told.findings))
         compared = _compared(told, data, self.seed, self.stages)
+        # A second model, of positions alone, is for advice: it is made where nothing that a user said stands
+        # against it.
         free = not self.constraints and not laws and passes is None and source.whole is not None
         return beside_positions(compared, data, partial(self._of_positions, hire)) if free else compared
 
@@ -342,17 +346,16 @@ def _check_one_pass(form: Any) -> None:
         )
 
 
-def _without_clipped(trajectories: Any, form: Formulation) -> tuple[Any, list[Finding]]:
+def _without_clipped(source: Source, form: Formulation) -> tuple[Any, list[Finding]]:
     """The data with clipped values as missing ones, where they are in memory; and what to say of them.
 
     Maps step from sample to sample, and a limit may be a part of their law.
     """
-    whole = as_source(trajectories).whole
     discrete = isinstance(form, Formulation) and form.discrete
-    if whole is None or discrete:
-        return trajectories, []
-    kept, findings = without_clipped(whole)
-    return (kept, findings) if findings else (trajectories, [])
+    if source.whole is None or discrete:
+        return source, []
+    kept, findings = without_clipped(source.whole)
+    return (kept, findings) if findings else (source, [])
 
 
 def _opened(
@@ -369,8 +372,8 @@ def _opened(
     basis, laws = equations.resolved(
         basis, data[0], (*data[0].states, *_rates(form, data[0]), *data[0].inputs)
     )
-    data, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
-    return (source if source.whole is None else as_source(data)), data, basis, laws
+    more, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
+    return (source if more is data else as_source(more)), more, basis, laws
 
 
 def _rates(form: Any, like: Trajectory) -> tuple[str, ...]:
@@ -388,7 +391,7 @@ def _one_pass(request: Request, gather: Callable[..., Summary], run: Callable[[P
     problem = request.pose(gather(source, formulation=form))
     if request.selection.refits and form.leaves_noise:
         known = getattr(form, "feedback", None) is not None
-        problem = settled(problem, source, data, gather, drift_known=known)
+        problem = reposed(problem, source, data, gather, drift_known=known)
     return solve_with_samples(problem, data, run)
 
 

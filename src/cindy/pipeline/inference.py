@@ -31,7 +31,7 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy.findings import Finding
 from cindy.least_squares import LeastSquares, lengths
-from cindy.model import Denoised, Model, Path, Run
+from cindy.model import Denoised, Model, Path
 from cindy.pipeline.large import BLOCKS
 from cindy.pipeline.loop import Loop
 from cindy.pipeline.models_met import Search, white_candidates
@@ -39,7 +39,7 @@ from cindy.pipeline.passes import NEAR, Found
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit
 from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, rivals, within_radius
-from cindy.solver import Result, Step, conditional_gradient
+from cindy.solver import Result, Run, Step, conditional_gradient
 from cindy.states import NEARBY, Distortion, Fitted, Motion, distorted_rows
 
 __all__ = ["Estimates", "Inference", "LastPass", "not_significant", "plain_findings", "shown_by_errors"]

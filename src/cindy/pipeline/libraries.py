@@ -149,12 +149,14 @@ class Equations:
                 if match is None:
                     extra[text] = text
                 term, factor = match or (text, 1.0)
+                # A formula may name a term twice, as v + v does.
                 weights[term] = weights.get(term, 0.0) + sign * factor
             laws.append(KnownEquation(state, formula, tuple(weights.items())))
         for state, part in self.own.items():
             if state not in self.known:
                 laws.append(Library(state, part, like.inputs))
         if extra:
+            # Terms of a formula are meant for its equation: without this they were candidates in all others.
             others = [s for s in like.states if s not in self.known and s not in self.own]
             laws += [Library(state, basis, like.inputs) for state in others]
             basis = basis + Custom(extra)
@@ -232,6 +234,8 @@ def _multiple_of_term(
 ) -> tuple[str, float] | None:
     """The term that a summand is a multiple of, and the factor; None where there is none."""
     timed = variables if TIME in variables else (*variables, TIME)
+    # Compared by value, since x*y, y*x and "x y" are one term; away from zero, where logarithms and roots are
+    # defined.
     points = np.random.default_rng(0).uniform(0.5, 1.5, (_POINTS, len(timed)))
     constant = _number(text)
     value = (

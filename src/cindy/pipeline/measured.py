@@ -4,10 +4,10 @@ The terms are evaluated at the measurements, so that their noise makes errors in
 one pass over the data is enough, be they larger than memory, or fields.
 
 1. The rows are added up piece by piece (`accumulate`), and posed with the physics.
-2. A first model says how noise drifts through the terms, and how far integrals can be trusted (`settled`).
+2. A first model says how noise drifts through the terms, and how far integrals can be trusted (`reposed`).
 3. A rule picks a support (`selection.choose`), once more from what it picked where noise was taken out of all
-   terms (`Recalibrated`); the evidence may know better errors, and then terms that are
-   not worth their price leave (`AtMeasurements`).
+   terms (`Recalibrated`); the evidence may know better errors, and then terms that are not worth their price
+   leave (`AtMeasurements`).
 4. The model is inferred from the rows (`inference`).
 """
 
@@ -21,7 +21,6 @@ from typing import ClassVar, NamedTuple, cast
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy._check import integer, positive
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, some_segments
 from cindy.errors import DataError, NoModelError
@@ -30,13 +29,14 @@ from cindy.formulation import Integral, feedback_of_model
 from cindy.model import Model
 from cindy.pipeline.inference import Estimates, Inference, not_significant, plain_findings
 from cindy.pipeline.loop import Loop
+from cindy.pipeline.shortcuts import check_settings
 from cindy.problem import Problem, at_samples
 from cindy.regression import Refit
 from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance, Terms, choose
 from cindy.solver import Correction, Step
 from cindy.summary import Summary
 
-__all__ = ["Estimator", "check_settings", "model_of", "settled", "solve"]
+__all__ = ["Estimator", "model_of", "reposed", "solve"]
 
 
 Estimator = Callable[[Problem, Estimates], Estimates]
@@ -136,6 +136,7 @@ def _chosen(
 ) -> Model:
     """The model that a rule picks from the rows of a problem as they are."""
     choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
+    # A rule may keep nothing; where a model is wanted all the same, the most important term alone is one.
     chance = not np.any(choice.fit.x)
     if chance and least == "best":
         rule = Terms(1)
@@ -265,26 +266,7 @@ def _findings(problem: Problem, choice: Choice) -> list[Finding]:
     return found
 
 
-def check_settings(
-    rule: Selection,
-    correction: Correction | None,
-    tol: float,
-    max_iter: int,
-    callback: object,
-    seed: int = 0,
-) -> None:
-    if not isinstance(rule, Selection):
-        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
-    if correction is not None and not isinstance(correction, Correction):
-        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
-    if callback is not None and not callable(callback):
-        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
-    positive(tol, "solve: `tol`")
-    integer(max_iter, "solve: `max_iter`", least=1)
-    integer(seed, "identify: `seed`", least=0)
-
-
-def settled(
+def reposed(
     problem: Problem,
     source: Source,
     data: list[Trajectory],
@@ -305,14 +287,17 @@ def settled(
     exact = tuple(c for c in problem.constraints if not at_samples(c))
     look = replace(problem, constraints=exact)
     look.require_feasible()
+    # Least squares with a few terms tells the Jacobian well enough; the solver need not run for it.
     start = Candidates(look.regression, look.form.pilot, look.size)
     rows, size = look.regression.total.rows, int(np.prod(look.regression.shape))
     fit = start.refit(start.by_price(Significance().price(rows, size)))
     coef, noise = look.physical(fit.x), fit.left * look.size
+    # What a user gave stands, be it wrong: the docs show what it does.
     told = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
     if source.again and told != form.feedback:
         form = replace(form, feedback=told)
         problem = replace(problem, summary=gather(source, formulation=form))
+    # Exact data leave what quadrature and rounding make: without a floor terms would be kept to explain it.
     values = np.abs(np.concatenate([one.x for one in data]))
     floor = np.hypot(
         quadrature_error(form, basis, coef, data), EFFORT.measured_rounding * np.nanmax(values, axis=0)
@@ -339,6 +324,7 @@ def quadrature_error(form: Integral, basis: Basis, coef: Floats, data: Sequence[
     """
     fitted = form.fit_to(data)
     assert fitted.degree is not None
+    # Two degrees lower: on a symmetric window a single one changes nothing.
     coarser = replace(fitted, degree=max(fitted.degree - 2, 1))
     squares, count = np.zeros(coef.shape[1]), 0
     for segment in some_segments(data):

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, triangle
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.request import Options
@@ -24,7 +24,6 @@ from cindy.states import Motion
 
 __all__ = ["Move", "Moves"]
 
-Ints = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Values = dict[str, float]
 
@@ -121,6 +120,7 @@ class Moves:
         # nothing.
         forced = self.present & (self.group >= 0)
         every = np.ones(len(self.pairs), dtype=bool)
+        # The first is taken whatever it promises: χ² at these states is not yet the likelihood at its own.
         made = [self._move(forced, every, self.active)]
         made += self.without_a_group()
         for g in self.active:
@@ -129,6 +129,7 @@ class Moves:
                 made += [self._move(forced & ~one, ~one, self.active) for one in _each(mine)]
         for one in self._absent():
             g = self.group[np.argmax(one)]
+            # A group has one value for all of its terms, so its atoms at other values are out.
             others = (self.group == g) & (self.value != self.value[np.argmax(one)])
             made.append(self._move(forced | one, every & ~others, self.active))
         below = self.criterion
@@ -152,26 +153,20 @@ class Moves:
         """
         if len(self.options.rows):
             return []
-        p = len(self.met.fitted.law.unknown)
-        tangents, columns = self.factor[:, :p], self.factor[:, p:-1]
         usable = np.isin(self.group, [-1, *self.active])
         price = self.options.price * self.met.fitted.law.numbers
         made = []
         for out in np.flatnonzero(self.present):
+            # The last term of a group stays.
             if self.group[out] >= 0 and np.sum(self.present & (self.group == self.group[out])) == 1:
                 continue
             kept = self.present & (np.arange(len(self.pairs)) != out)
-            q = np.linalg.qr(np.concatenate([tangents, columns[:, kept]], axis=1))[0]
-            left = self.factor[:, -1] - q @ (q.T @ self.factor[:, -1])
-            beyond = columns - q @ (q.T @ columns)
-            size, whole = np.linalg.norm(beyond, axis=0), np.linalg.norm(columns, axis=0)
-            # What is left of a dependent column is rounding.
-            new = usable & ~self.present & (size > 1e-5 * np.where(whole > 0, whole, np.inf))
-            gain = np.where(new, (beyond.T @ left / np.where(new, size, 1.0)) ** 2, 0.0)
+            gain, left = self._gains(kept)
+            gain[~usable | self.present] = -1.0
             for best in np.argsort(-gain)[: EFFORT.moves_instead]:
-                if new[best]:
+                if gain[best] >= 0.0:
                     picked = np.sort(np.append(np.flatnonzero(kept), best))
-                    made.append(self._merged(picked, kept, float(left @ left) - float(gain[best]) + price))
+                    made.append(self._merged(picked, kept, left - float(gain[best]) + price))
         return sorted(made, key=lambda move: move.criterion)
 
     def fewer(self) -> list[Move]:
@@ -186,27 +181,38 @@ class Moves:
             columns = np.concatenate([self.factor[:, :p], self.factor[:, p:-1][:, places]], axis=1)
             size = np.linalg.norm(columns, axis=0)
             inverse = np.linalg.pinv(columns / np.where(size > 0, size, 1.0), rcond=1e-12)[p:]
+            # Rows of the pseudo-inverse give estimate and error of each coefficient, for white rows with
+            # noise of size 1.
             z = np.abs(inverse @ self.factor[:, -1]) / np.maximum(np.linalg.norm(inverse, axis=1), 1e-300)
             last = [g >= 0 and np.sum(kept & (self.group == g)) == 1 for g in self.group[places]]
             if np.all(last):
                 break
             least = int(np.argmin(np.where(last, np.inf, z)))
             kept[places[least]] = False
+            # Without a term χ² rises by the square of its z, and a price is saved.
             promised += float(z[least]) ** 2 - self.options.price
             made.append(self._merged(np.flatnonzero(kept), kept, promised))
         return made
 
-    def _absent(self) -> Iterator[Mask]:
-        """Terms with parameters that the model lacks, each at the value of largest gain."""
+    def _gains(self, kept: Mask) -> tuple[Floats, float]:
+        """(columns,) by how much each lowers χ² beside those kept and the tangents, −1 where it depends on
+        them; and the χ² without it.
+
+        With c⊥ what is left of a column c, and r of the target, that is (c⊥ᵀ r)² / ‖c⊥‖².
+        """
         p = len(self.met.fitted.law.unknown)
-        columns = self.factor[:, p:-1]
-        taken = np.concatenate([self.factor[:, :p], columns[:, self.present]], axis=1)
-        directions = np.linalg.qr(taken)[0]
-        beyond = columns - directions @ (directions.T @ columns)
-        left = self.factor[:, -1] - directions @ (directions.T @ self.factor[:, -1])
+        columns, target = self.factor[:, p:-1], self.factor[:, -1]
+        q = np.linalg.qr(np.concatenate([self.factor[:, :p], columns[:, kept]], axis=1))[0]
+        left, beyond = target - q @ (q.T @ target), columns - q @ (q.T @ columns)
         size, whole = np.linalg.norm(beyond, axis=0), np.linalg.norm(columns, axis=0)
+        # What is left of a dependent column is rounding.
         new = size > 1e-5 * np.where(whole > 0, whole, np.inf)
         gain = np.where(new, (beyond.T @ left / np.where(new, size, 1.0)) ** 2, -1.0)
+        return gain, float(left @ left)
+
+    def _absent(self) -> Iterator[Mask]:
+        """Terms with parameters that the model lacks, each at the value of largest gain."""
+        gain, _ = self._gains(self.present)
         gain[self.present | (self.group < 0)] = -1.0
         taken_pairs: set[int] = set()
         for column in np.argsort(-gain):
@@ -268,6 +274,7 @@ class Moves:
         values = self.met.fitted.law.values_of(self.met.fitted.coef)
         group, value = self.group[picked], self.value[picked]
         new = [int(g) for g in np.unique(group) if g >= 0 and g not in self.active]
+        # A group that comes in begins at the value of its heaviest atom, and pays for its parameters.
         for g in new:
             mine = np.flatnonzero(group == g)
             values.update(self.offered[g][value[mine[np.argmax(weight[mine])]]])
@@ -282,6 +289,7 @@ def _offered(group: Group, now: Values) -> tuple[Values, ...]:
     """The values at which terms of a group have columns: the fitted ones, or a few of those scanned."""
     if group.unknown[0].name in now:
         return ({one.name: now[one.name] for one in group.unknown},)
+    # Few values: what is absent needs a sign that it is worth a fit, which then finds its value.
     thin = max(-(-len(group.values) // EFFORT.moves_coarse), 1)
     return tuple(group.values[thin // 2 :: thin])
 

@@ -13,9 +13,8 @@ from itertools import islice, product
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.errors import DataError
 from cindy.model import between, outside_domain
 from cindy.pipeline.models_met import Met, Search
@@ -36,8 +35,6 @@ __all__ = [
     "starts_of",
     "values_of",
 ]
-
-Ints = NDArray[np.intp]
 
 
 @dataclass(eq=False)
@@ -149,6 +146,8 @@ class ParametricSearch(Search):
 
 def search_with_parameters(motion: Motion, options: Options, variance: Floats) -> tuple[Met, ...]:
     """All models that were met, the best first."""
+    # A measurement at which a term is undefined, by its noise, must not end the search before states are
+    # fitted.
     first = motion_inside(motion)
     state = ParametricSearch(motion, options, groups=groups_of(first))
     begin = Fitted(
@@ -174,6 +173,8 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
         ):
             break
     if not options.faithful:
+        # Starts are independent, and so are their mistakes: equations are mixed first, then single terms are
+        # tried.
         state.recombine()
         state.look_around()
     return tuple(state.models)
@@ -222,8 +223,7 @@ def _same(met: Met, other: Met) -> bool:
 def motion_inside(motion: Motion) -> Motion:
     """The same with the few measurements at which terms are undefined moved in between their neighbours:
     where states may begin."""
-    parts = [np.concatenate([r.y, r.u], axis=2) for r in motion.records]
-    flat = np.concatenate([part.reshape(-1, part.shape[2]) for part in parts])
+    flat = np.concatenate([record.points(record.y) for record in motion.records])
     outside = outside_domain(motion.basis, motion.variables, flat)
     if not outside.any():
         return motion
@@ -331,7 +331,8 @@ class _First:
             support = np.union1d(support, [best])
             if self.group[best] >= 0:
                 chosen[int(self.group[best])] = int(self.value[best])
-                pairs, chosen, _ = self._settled(np.unique(self.pairs[support]), chosen)
+                pairs = np.unique(self.pairs[support])
+                chosen, _ = self._at_best_values(pairs, chosen)
                 support = self._columns(pairs, chosen)
             made.append(support)
         return made
@@ -349,14 +350,17 @@ class _First:
                 # them; the heaviest is nearest.
                 heaviest = mine[np.argmax(np.abs(fit.x[mine]))]
                 chosen[int(g)] = int(self.value[fit.support[heaviest]])
-        pairs, chosen, profile = self._settled(np.unique(self.pairs[fit.support]), chosen)
+        pairs = np.unique(self.pairs[fit.support])
+        chosen, profile = self._at_best_values(pairs, chosen)
         yield from self._start(pairs, chosen)
         for g, loss in profile.items():
             second = self._second_valley(g, chosen[g], loss)
             if second is not None:
                 yield from self._start(pairs, {**chosen, g: second})
 
-    def _settled(self, pairs: Ints, chosen: dict[int, int]) -> tuple[Ints, dict[int, int], dict[int, Floats]]:
+    def _at_best_values(
+        self, pairs: Ints, chosen: dict[int, int]
+    ) -> tuple[dict[int, int], dict[int, Floats]]:
         """Values of least loss, one group after the other, and the loss over the values of each."""
         profile: dict[int, Floats] = {}
         for _ in range(EFFORT.parametric_sweeps if len(chosen) > 1 else 1):
@@ -370,7 +374,7 @@ class _First:
                 profile[g] = loss
             if chosen == before:
                 break
-        return pairs, chosen, profile
+        return chosen, profile
 
     def _columns(self, pairs: Ints, chosen: dict[int, int]) -> Ints:
         """Where the terms of a support stand, parameters at the values chosen."""

@@ -57,6 +57,7 @@ def identify_with_parameters(request: Request) -> Model:
     values, final = values_of(motion, met[0]), plain_motion(motion, met[0])
     plain = tuple(_plain(one, final) for one in met)
     found = Found(plain[0], plain, agreed=False, options=options)
+    # From here on parameters are numbers: the last pass is that of a basis without any.
     posed = replace(request, basis=basis.at(values)).problem(final)
     model = LastPass.of(posed, final, found, request.callback).model()
     return replace(_with_parameters(model, motion, met, options), settings=request.settings)
@@ -112,6 +113,7 @@ def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options
     near = [replace(own, coef=model.coef)]
     for other in model.near.models[1:]:
         flat = motion.widened(np.flatnonzero(other.coef)).tobytes()
+        # Its own parameters where it was fitted by itself, those of the best model otherwise.
         if flat in known:
             near.append(_fitted(other, motion, known[flat], _Joint.of(motion, known[flat], options)))
         else:
@@ -189,6 +191,7 @@ class _Joint:
         covariance = spread @ spread.T
         classical = np.sqrt(np.diagonal(covariance))
         size = np.ones(count)
+        # As for coefficients alone, errors are never below what the scatter between blocks of rows says.
         if len(blocks) > 1:
             clustered = refit(Regression(tuple(blocks), rows), np.arange(count)).error[:, 0]
             known = classical > 0

@@ -68,6 +68,8 @@ class Options:
         memory: how many samples count as one, for each coefficient: n log σ² counts every one of them
         """
         free = self.rows.equalities.freedom(support) if len(self.rows) else None
+        # Equalities make some of the coefficients functions of the others: only those that are free have a
+        # price.
         share = 1.0 if free is None or not len(support) else free.basis.shape[1] / len(support)
         return share * float(np.sum(memory * self.prices(support, likelihood=True)))
 
@@ -191,14 +193,16 @@ class Request:
         return motion.variances(every)
 
     def problem(self, motion: Motion) -> Problem:
-        """What the physics say of the names and the number of rows; the rows follow with the states."""
+        """What the physics say of the names and the number of rows; the rows follow with the states.
+
+        So the form needs none of the settings that rows at measured states are made by.
+        """
         like, terms = self.data[0], len(self.basis.names(motion.variables))
         skipped = len(self.data) - len({int(k) for record in motion.records for k in record.source})
+        # No rows yet: those of fitted states depend on the law that is sought.
         nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, motion.rows // motion.states)
-        form = self.form.fit_to(self.data)
-        return self.pose(
-            Summary((nothing,), ("all",), like.states, like.inputs, self.basis, form, motion.samples, skipped)
-        )
+        names = (like.states, like.inputs, self.basis, self.form)
+        return self.pose(Summary((nothing,), ("all",), *names, motion.samples, skipped))
 
     def narrowed(self, motion: Motion, problem: Problem) -> Motion:
         """The motion without coefficients that a constraint of their own says are zero: no candidates."""
@@ -259,6 +263,7 @@ def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[
     variables = problem.names.variables
     values = np.concatenate([s.values for one in data for s in one.segments()])
     terms = problem.summary.basis.evaluate(values, variables)
+    # A first few samples, spread over the data; the worst of the others come in round by round.
     held = np.unique(np.linspace(0, len(terms) - 1, EFFORT.tolerance_at_a_time).astype(int))
     while True:
         model = run(replace(problem, samples=terms[held]))

@@ -16,20 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Expression, Listed, Parameter, Plan, Term, term_name, term_parameters
 from cindy.errors import DataError
 from cindy.least_squares import Rows
 from cindy.selection import EFFORT
 from cindy.states import Motion
 
-__all__ = ["Atoms", "Group", "groups_of"]
+__all__ = ["Atoms", "Group", "fewest_values", "groups_of"]
 
-Ints = NDArray[np.intp]
 Values = dict[str, float]
 
-_LEAST = {1: 9, 2: 5, 3: 4}
-"""Values of a parameter at the least, by how many parameters are scanned together."""
+
+def fewest_values(together: int) -> int:
+    """Values of a parameter that are scanned at the least, where so many are scanned together."""
+    return {1: 9, 2: 5, 3: 4}.get(together, 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,7 @@ class Atoms:
         """values: for each group those to stand in the dictionary; none for one that is left out."""
         owner = {int(i): g for g, group in enumerate(groups) for i in group.terms}
         made: list[tuple[Term, int, int, int]] = []
+        # Plain terms come first and keep their order, then every group at each of its values.
         for i, term in enumerate(motion.basis.terms(motion.variables)):
             if i not in owner:
                 made.append((term, i, -1, -1))
@@ -132,6 +134,8 @@ def groups_of(motion: Motion) -> tuple[Group, ...]:
 def _scanned(motion: Motion, unknown: tuple[Parameter, ...], places: Ints) -> Group:
     points = _sample(motion)
     axes = [_axis(motion, unknown, k, places, points) for k in range(len(unknown))]
+    # Together the axes span a lattice, which grows with the number of parameters: the longest is thinned
+    # first.
     while np.prod([len(axis) for axis in axes], dtype=float) > EFFORT.scan_most:
         longest = max(range(len(axes)), key=lambda k: len(axes[k]))
         if len(axes[longest]) <= 2:
@@ -152,6 +156,8 @@ def _indices(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     if np.prod(sizes, dtype=float) <= 4 * EFFORT.scan_most:
         yield from cartesian(*(range(size) for size in sizes))
         return
+    # A lattice of many parameters is too large to go through; a draw from it is spread as evenly as is
+    # needed.
     rng = np.random.default_rng(0)
     for row in rng.integers(0, sizes, size=(EFFORT.scan_most, len(sizes))):
         yield tuple(int(i) for i in row)
@@ -161,7 +167,7 @@ def _axis(motion: Motion, unknown: tuple[Parameter, ...], which: int, places: In
     """Values of one parameter, the others in mid-range, close enough that neighbours are alike."""
     one = unknown[which]
     middle = {p.name: p.middle for p in unknown}
-    line = list(np.linspace(*one.places, _LEAST.get(len(unknown), 3)))
+    line = list(np.linspace(*one.places, fewest_values(len(unknown))))
     known: dict[float, list[Floats]] = {}
 
     def shape(place: float) -> list[Floats]:
@@ -190,14 +196,14 @@ def _shapes(motion: Motion, places: Ints, values: Values, points: Floats) -> lis
     every = motion.basis.at(values).terms(motion.variables)
     table = np.empty((len(points), len(places)), order="F")
     Plan.of([every[i] for i in places], motion.variables).run(points, table)
+    # A constant is nearly always among the terms: what a shape has in common with it tells nothing.
     table -= table.mean(axis=0)
     size = np.linalg.norm(table, axis=0)
     return [table[:, k] / size[k] if size[k] else table[:, k] for k in range(len(places))]
 
 
 def _sample(motion: Motion) -> Floats:
-    parts = [np.concatenate([r.y, r.u], axis=2).reshape(-1, len(motion.variables)) for r in motion.records]
-    points = np.concatenate(parts)
+    points = np.concatenate([record.points(record.y) for record in motion.records])
     return np.asarray(points[:: max(len(points) // EFFORT.scan_points, 1)])
 
 

@@ -88,11 +88,15 @@ with it 10 of 144 right laws are doubted (benchmark: wrong_noise)."""
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was found in a motion, and what there is to say about the measurements."""
+    """What was found in a motion, and what there is to say about the measurements.
+
+    usual: the options without what noise with memory adds to the price of a term; None: those of the search
+    """
 
     motion: Motion
     found: Found | None
     findings: tuple[Finding, ...] = ()
+    usual: Options | None = None
 
     def again(self, motion: Motion, variance: Floats, finding: Finding) -> Look:
         """The search once more, from where it ended."""
@@ -154,22 +158,25 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     motion, found = look.motion, look.found
     fitted = found.best.fitted
     inexact = (fitted.error * motion.step > _INEXACT * fitted.variance)[motion.sought]
-    white = all(one.white for one in sensor_memory(motion, fitted))
+    # Of three states one seems to have a memory by chance in a tenth of short records; the likelihood of an
+    # autoregressive process, its order paid for, must say so too.
+    white = all(one.white for one in sensor_memory(motion, fitted)) or autoregression(motion, fitted) >= 0.0
     if white and not inexact.any():
         return look
     # κ and the law depend on each other: the search is repeated until κ no longer grows.
     memory = np.ones(motion.states)
     other: Found | None = None
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         here = replace(motion, memory=memory)
-        strict = _beyond_doubt(found.options, here)
+        # Nothing is known of the memory at first: every term must be beyond doubt, so that none hides it.
+        strict = _beyond_doubt(found.options, here, memory - 1.0 if number else np.ones(motion.states))
         other = _exact_law(here, strict, variance, fitted, other)
         if other is None or not len(other.best.support):
             return look
         times = np.array([one.time for one in sensor_memory(here, other.best.fitted)])
         # Never shorter than before: the price would oscillate between two laws.
         longer = np.maximum(memory, np.where(motion.measured, times, times[motion.measured].max()))
-        if (longer <= _LONGER * memory).all():
+        if number and (longer <= _LONGER * memory).all():
             break
         memory = longer
     assert other is not None
@@ -181,14 +188,15 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
         return look
     told = [motion.variables[j] for j in np.flatnonzero((memory > _TOLD) & motion.measured)]
     if not told:
-        return Look(here, other, look.findings)
+        return Look(here, other, look.findings, usual=prices)
     message = (
         f"The noise of {listed(told)} is correlated over up to {memory[motion.measured].max():.3g} samples, "
         "as after a filter, an average or in a drifting sensor. CINDy assumes that the equations are exact, "
         "and the standard errors account for the correlation."
     )
     finding = Finding("noise-memory", message, {"states": told, "samples": memory.tolist()})
-    return Look(here, other, (*look.findings, finding, *_doubts(motion, left, memory)))
+    findings = (*look.findings, finding, *_doubts(motion, left, memory))
+    return Look(here, other, findings, usual=prices)
 
 
 def _exact_law(
@@ -228,15 +236,18 @@ def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
         )
 
 
-def _beyond_doubt(options: Options, motion: Motion) -> Options:
+def _beyond_doubt(options: Options, motion: Motion, doubt: Floats) -> Options:
     """The same where noise has a memory: a term must be beyond doubt, or matter beside what is left.
 
     In units of χ² with rows that repeat each other counted once, an equation has rows / κ of them.
+
+    doubt: (states,) samples of memory; what lasts less than one more bends the motion less
     """
     assert motion.memory is not None
     # The χ² of a term that explains this share of what its equation leaves.
     effect = _SHARE * motion.rows / motion.states / motion.memory
-    price = np.clip(effect, options.price, (np.sqrt(options.price) + _BEYOND) ** 2)
+    beyond = _BEYOND * np.clip(doubt, 0.0, 1.0)
+    price = np.clip(effect, options.price, (np.sqrt(options.price) + beyond) ** 2)
     more = np.tile(price - options.price, len(motion.basis.names(motion.variables)))
     return replace(options, surcharge=more if options.surcharge is None else options.surcharge + more)
 
@@ -248,17 +259,23 @@ def whole_criterion(motion: Motion, met: Met, options: Options) -> float:
 
 def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
     """What is found when rows are weighed by a diffusion that depends on the state; and the kicks, if any."""
-    if look.found is None or not len(look.found.best.support):
+    if look.found is None or has_finding(look.findings, "smooth-residual"):
         return look, None
-    if has_finding(look.findings, "smooth-residual"):
-        return look, None
-    kicks, fitted = _kicks(look, variance)
+    best = look.found.best
+    if len(best.support):
+        kicks, fitted = _kicks(look, best, variance)
+    else:
+        # A kicked oscillator may be no better than a walk while it is taken for an exact law.
+        refused = next((met for met in look.found.met if len(met.support)), None)
+        kicks, fitted = (None, best.fitted) if refused is None else _kicks_of_rates(look, refused, variance)
     if kicks is None:
         return look, None
     start = replace(fitted, error=kicks.error, settled=False)
-    found = search(kicks.motion, look.found.options, variance, start)
+    # Kicks leave white noise, unless the noise beside them has a memory of its own.
+    usual = look.found.options if kicks.motion.memory is not None else look.usual
+    found = search(kicks.motion, usual or look.found.options, variance, start)
     if found is None or not len(found.best.support):
-        return look, kicks
+        return look, kicks if len(best.support) else None
     again = estimate_kicks(kicks.motion, found.best.fitted)
     # Kicks take the place of noise with memory, where that was the reading before.
     findings = tuple(
@@ -267,29 +284,46 @@ def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
     return replace(look, motion=kicks.motion, found=found, findings=findings), again or kicks
 
 
-def _kicks(look: Look, variance: Floats) -> tuple[Kicks | None, Fitted]:
-    """The kicks that drive the best law, and the law refitted under kicks of one size."""
+def _kicks(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted]:
+    """The kicks that drive a law, and the law refitted under kicks of one size."""
     assert look.found is not None
-    best, options = look.found.best, look.found.options
-    motion, met = kicked_everywhere(look.motion, best.fitted), None
-    if motion is not None:
-        met = Search(motion, options).fit(replace(best.fitted, settled=False), ())
-    elif (rates := kicked_rates(look.motion, best.fitted, variance)) is not None:
-        motion, start = rates
-        met = Search(motion, options).fit(replace(start, settled=False), ())
-        least = whole_criterion(look.motion, best, options) - NEAR
-        if met is not None and whole_criterion(motion, met, options) > least:
-            met = None
-    if motion is None or met is None:
-        return None, best.fitted
-    return estimate_kicks(motion, met.fitted), met.fitted
+    motion = kicked_everywhere(look.motion, law.fitted)
+    if motion is None:
+        return _kicks_of_rates(look, law, variance)
+    met = Search(motion, look.found.options).fit(replace(law.fitted, settled=False), ())
+    return (None, law.fitted) if met is None else (estimate_kicks(motion, met.fitted), met.fitted)
+
+
+def _kicks_of_rates(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted]:
+    """The same where rates are kicked and positions alone are measured, if that is the likelier reading."""
+    assert look.found is not None
+    rates = kicked_rates(look.motion, law.fitted, variance)
+    if rates is None:
+        return None, law.fitted
+    motion, start = rates
+    usual = look.usual or look.found.options
+    # An exact law needs no damping, a kicked one does: terms are chosen again.
+    kicked = search(motion, usual, variance, replace(start, settled=False))
+    if kicked is None or not len(kicked.best.support):
+        return None, law.fitted
+    # What a law leaves that the data do not follow is motion, not noise with a memory.
+    best = look.found.best
+    left = (np.sqrt(best.fitted.variance) / motion.spread)[motion.measured]
+    followed = len(best.support) > 0 and bool(np.all(left < _FOLLOWED))
+    exact = best.deviance + usual.cost(best.support)
+    if followed:
+        exact += autoregression(look.motion, best.fitted)
+    if whole_criterion(motion, kicked.best, usual) > exact - NEAR:
+        return None, law.fitted
+    fitted = kicked.best.fitted
+    return estimate_kicks(motion, fitted), fitted
 
 
 def walk_of(look: Look, variance: Floats) -> str:
     """A sentence on data that are kicked and nothing else; empty where there is more or less to them."""
     if look.found is None or len(look.found.best.support):
         return ""
-    kicks, _ = _kicks(look, variance)
+    kicks, _ = _kicks(look, look.found.best, variance)
     if kicks is None:
         return ""
     motion, kicked = look.motion, kicks.diffusion.coef.any(axis=0)

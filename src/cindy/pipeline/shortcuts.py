@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from cindy._check import did_you_mean, short
+from cindy._check import did_you_mean, integer, positive, short
 from cindy.basis import Basis, Custom, Derivatives, Fourier, Polynomial, Trigonometric
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Formulation, Integral
@@ -16,8 +16,8 @@ from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, S
 from cindy.solver import Blended, Correction, Direct, FullyCorrective, Plain
 
 __all__ = [
-    "Settings", "basis_from_text", "choose", "correction_from_text", "formulation_from_text", "name_list",
-    "number", "selection_from_text", "weights_from_text", "whole",
+    "Settings", "basis_from_text", "check_settings", "choose", "correction_from_text",
+    "formulation_from_text", "name_list", "number", "selection_from_text", "weights_from_text", "whole",
 ]  # fmt: skip
 
 Made = TypeVar("Made")
@@ -64,6 +64,7 @@ def basis_from_text(
     >>> basis_from_text("poly:2 + trig:1@x")
     Polynomial(degree=2) + Trigonometric(degree=1).on('x')
     """
+    # No parentheses, hence no grammar: sums of products, as far as a command line should go.
     parts = [_product(part, where) for part in text.split("+")] if text.strip() else []
     if terms or parameters:
         parts.append(Custom(dict(terms or {}), dict(parameters or {})))
@@ -245,3 +246,23 @@ def choose(name: str, known: Mapping[str, Made], where: str) -> Made:
     if key not in known:
         raise DataError(f'{where}: there is no "{name.strip()}". {did_you_mean(key, known)}')
     return known[key]
+
+
+def check_settings(
+    rule: Selection,
+    correction: Correction | None,
+    tol: float,
+    max_iter: int,
+    callback: object,
+    seed: int = 0,
+) -> None:
+    """Refuse settings of the solver and its rule that are none, before any data are read."""
+    if not isinstance(rule, Selection):
+        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
+    if correction is not None and not isinstance(correction, Correction):
+        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
+    if callback is not None and not callable(callback):
+        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
+    positive(tol, "solve: `tol`")
+    integer(max_iter, "solve: `max_iter`", least=1)
+    integer(seed, "identify: `seed`", least=0)

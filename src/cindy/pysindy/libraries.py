@@ -198,6 +198,7 @@ def _parts(library: Any, variables: Variables) -> list[list[tuple[Any, Variables
     if not isinstance(library, theirs.GeneralizedLibrary):
         return None
     each = [(one, _some(inputs, i, variables)) for i, one in enumerate(library.libraries)]
+    # What is left out of the sum may still stand in products.
     sums = [[one] for i, one in enumerate(each) if i not in library.exclude_libraries]
     chosen = [np.flatnonzero(row) for row in library.tensor_array or ()]
     return sums + [[each[i] for i in row] for row in chosen]
@@ -315,6 +316,8 @@ def constraint_matrices(
     spread = np.zeros((len(place), len(features)))
     spread[[place[term] for term in features], np.arange(len(features))] = 1.0
     rows = [row for one in constraints for row in _rows_of(one, names)]
+    # pysindy has rows a·ξ ≤ b and a·ξ = b: a range becomes two of the first kind, and inequalities come
+    # first.
     upper = [(r, 1.0, r.upper) for r in rows if r.lower < r.upper and np.isfinite(r.upper)]
     lower = [(r, -1.0, -r.lower) for r in rows if r.lower < r.upper and np.isfinite(r.lower)]
     equal = [(r, 1.0, r.upper) for r in rows if r.lower == r.upper]

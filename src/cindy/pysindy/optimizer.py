@@ -24,11 +24,11 @@ from cindy._check import floats, integer, positive
 from cindy.errors import ConstraintError, DataError, SolverError
 from cindy.formulation import Differential, Discrete
 from cindy.least_squares import LeastSquares, Rows
-from cindy.model import Model, Run
+from cindy.model import Model
 from cindy.problem import Adaptive, StandardForm, Weights
 from cindy.pysindy.libraries import Order, basis_of, constraint_rows, constraint_texts, terms_of
 from cindy.selection import Beyond, Choice, Gap, Selection, Significance, choose
-from cindy.solver import Correction, Step
+from cindy.solver import Correction, Run, Step
 
 __all__ = ["ConditionalGradient", "difference_error", "from_pysindy"]
 

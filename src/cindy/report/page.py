@@ -251,7 +251,7 @@ def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
         yield (
             power(model.gap),
             "optimality gap",
-            "no coefficients within the radius explain more by a larger share",
+            "other coefficients within the radius explain at most this share more",
         )
     if model.constraints:
         yield (

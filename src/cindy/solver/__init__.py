@@ -6,7 +6,7 @@ from cindy.solver.linear_program import contradictory, oracle_for, smallest_radi
 from cindy.solver.loop import conditional_gradient, gap_at
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region
-from cindy.solver.result import Result, Status, Step
+from cindy.solver.result import Result, Run, Status, Step
 from cindy.solver.sampled_rows import DeviceRows, SampledRows
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Pursuit",
     "Region",
     "Result",
+    "Run",
     "SampledRows",
     "Status",
     "Step",

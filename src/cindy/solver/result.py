@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
+from cindy._files import json_number
 from cindy.least_squares import LeastSquares
 from cindy.solver.oracle import Atom, Line, Oracle
 from cindy.solver.region import Region
@@ -20,6 +21,7 @@ from cindy.solver.region import Region
 __all__ = [
     "Nonzeros",
     "Result",
+    "Run",
     "Sizes",
     "Snapshot",
     "Status",
@@ -332,3 +334,49 @@ def _rounding(
     # |x − s| ≤ |x − origin| + |origin| + |s|, and Σ each · |s| is at most radius · max each / weights.
     fixed = each @ (np.abs(origin) + np.abs(x.ravel() - origin))
     return Line(-float(fixed), float(np.max(each / region.weights)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """The certificate of a run, its counts and its history, without the coefficients.
+
+    gap, objective: relative to the loss of the zero model, in the history too
+    history: one `Step` (iteration, gap, objective, atoms, seconds) per iteration
+
+    >>> import numpy as np
+    >>> import cindy
+    >>> t = np.linspace(0, 6, 200)
+    >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
+    >>> run = cindy.identify(swing, "poly:2", passes=1).result
+    >>> run.status, run.gap < 1e-5
+    ('converged', True)
+    """
+
+    gap: float
+    objective: float
+    status: str
+    iterations: int
+    oracle_calls: int
+    seconds: float
+    history: tuple[Step, ...] = ()
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """The record of a solver's result."""
+        counts = (result.iterations, result.oracle_calls, result.seconds)
+        history = tuple(
+            step._replace(gap=step.gap / result.scale, objective=step.objective / result.scale)
+            for step in result.history
+        )
+        return cls(result.relative_gap, result.objective / result.scale, str(result.status), *counts, history)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        history = {name: [json_number(getattr(s, name)) for s in self.history] for name in Step._fields}
+        counts = {
+            "status": str(self.status),
+            "iterations": self.iterations,
+            "oracle_calls": self.oracle_calls,
+        }
+        numbers = {name: json_number(getattr(self, name)) for name in ("gap", "objective", "seconds")}
+        return {**counts, **numbers, "history": history}

@@ -30,11 +30,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.states.grid import Grid
 from cindy.states.linearised import Factor, Linearised
 
@@ -46,8 +45,6 @@ __all__ = [
     "inverse_at_steps",
     "inverse_blocks",
 ]
-
-Ints = NDArray[np.intp]
 
 _PROBES = 8
 """Random signs by which blocks of many states are estimated: their error is 1/√8 of the standard error that

@@ -201,7 +201,7 @@ def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Moti
     positions = np.arange(motion.states) < half
     if motion.states != 2 * half or not np.array_equal(motion.known, positions):
         return None
-    if not np.array_equal(motion.measured, positions) or motion.rows < FEW_ROWS:
+    if not np.array_equal(motion.measured, positions):
         return None
     if np.all(fitted.variance[:half] < _ROUGH * variance[:half]):
         return None

@@ -86,21 +86,22 @@ def sensor_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
     """
     if motion.measured.all():
         return noise_memory(motion, fitted)
-    left: list[list[Floats]] = [[] for _ in range(motion.states)]
-    for record, x in zip(motion.records, fitted.x, strict=True):
-        for j in np.flatnonzero(motion.measured):
-            for residual, missing in zip((record.y - x)[..., j], record.missing[..., j], strict=True):
-                left[j].append(residual[~missing])
-    return [memory(stretches) for stretches in left]
+    return [memory(stretches) for stretches in _noise(motion, fitted)]
 
 
 def autoregression(motion: Motion, fitted: Fitted) -> float:
     """The change of −2 log p by an autoregressive process on what a law leaves, its parameters paid for.
 
-    Rows of states that nobody measured hold no noise: what they leave is as smooth as the law.
+    If every sample measures every state, the white rows are one innovation per sample and state. With states
+    or instants that were not measured they are not: some rows hold no noise. For an exact law the residuals
+    y − x are the noise itself, and the process is fitted to them. For a kicked law they are not independent
+    of the kicks, and it gets no credit.
     """
-    left = zip(_left(motion, fitted), motion.measured, strict=False)
-    return sum(_autoregression(stretches) for stretches, measured in left if measured)
+    whole = motion.measured.all() and not any(record.missing.any() for record in motion.records)
+    if not whole and motion.kicked(fitted).any():
+        return 0.0
+    left = _left(motion, fitted) if whole else _noise(motion, fitted)
+    return sum(_autoregression(stretches) for stretches in left if stretches)
 
 
 def _autoregression(stretches: list[Floats]) -> float:
@@ -140,6 +141,16 @@ def _by_levinson(stretches: list[Floats]) -> float:
         left *= max(1.0 - reflection**2, 1e-12)
         best = min(best, rows * float(np.log(left)) + order * float(np.log(rows)))
     return best
+
+
+def _noise(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
+    """What a law leaves of the measurements, y − x, state by state; nothing of states without any."""
+    left: list[list[Floats]] = [[] for _ in range(motion.states)]
+    for record, x in zip(motion.records, fitted.x, strict=True):
+        for j in np.flatnonzero(motion.measured):
+            for residual, missing in zip((record.y - x)[..., j], record.missing[..., j], strict=True):
+                left[j].append(residual[~missing])
+    return left
 
 
 def _left(motion: Motion, fitted: Fitted) -> list[list[Floats]]:

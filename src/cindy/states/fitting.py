@@ -16,19 +16,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Parameter
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, lengths, quick_triangle, triangle
 from cindy.states.determinants import inverse_at_samples, inverse_at_steps
-from cindy.states.law import Law
+from cindy.states.linearised import Law
 from cindy.states.motion import Fitted, Motion, Whitened, shifted
 
 __all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "fit_states", "states_under"]
-
-Ints = NDArray[np.intp]
 
 # `python -m benchmarks constants` changes those below the levels on 12 data sets: terms stay, and errors of
 # coefficients move by a part in 1e5 at most.

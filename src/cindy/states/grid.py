@@ -19,14 +19,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.polynomial import legendre
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 
 __all__ = ["Grid", "grid_of", "map_grid"]
-
-Ints = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

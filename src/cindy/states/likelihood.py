@@ -128,10 +128,9 @@ def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
     for white in motion.whitened(fitted):
         if white is None:
             return fitted.law.support
-        u, x = white.linear.record.u, white.linear.x
-        off = _draw(white, fitted, rng)
-        here.append(np.concatenate([x, u], axis=2).reshape(-1, x.shape[2] + u.shape[2]))
-        moved.append(np.concatenate([x + off, u], axis=2).reshape(here[-1].shape))
+        record, x = white.linear.record, white.linear.x
+        here.append(record.points(x))
+        moved.append(record.points(x + _draw(white, fitted, rng)))
     every = np.concatenate(here)
     thin = max(len(every) // _POINTS, 1)
     with np.errstate(all="ignore"):

@@ -24,18 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import rounding_step
 from cindy.least_squares import LeastSquares, Rows, lengths, quick_triangle, triangle
 from cindy.states.determinants import determinant_slopes, estimated_slopes, inverse_blocks
-from cindy.states.law import Law
-from cindy.states.linearised import Factor, Forcing, Linearised
+from cindy.states.linearised import Factor, Forcing, Law, Linearised
 from cindy.states.record import Record
 
 __all__ = ["Fitted", "Motion", "Whitened"]
-
-Ints = NDArray[np.intp]
 
 _FEW_STATES = 8
 """States up to which the gradient of the determinants is exact: for 30 it takes 30 s where signs take 1."""

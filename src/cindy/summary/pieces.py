@@ -13,14 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cindy._arrays import Ints
 from cindy.data import Part, Trajectory, same_variables
 from cindy.formulation import Formulation
 
 __all__ = ["PORTION", "Load", "Opened", "Origin", "Piece", "Task", "tasks"]
-
-Ints = NDArray[np.int64]
 
 PORTION = 32_768
 """Samples in a task: much work for little traffic between processes, in little memory."""
