@@ -36,6 +36,7 @@ from cindy.model import Model
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.passes import NEAR, Found, search
 from cindy.pipeline.request import Options
+from cindy.selection import EFFORT
 from cindy.states import (
     Fitted,
     Kicks,
@@ -67,9 +68,6 @@ _ROUNDS = 4
 """Searches with the memory that the last one found; a bound on work."""
 _LONGER = 1.2
 """A memory that is not longer than this times the last is the same. Not varied yet."""
-_CONTRADICTED = 100.0
-"""Times the variance that another law leaves: noise of that size is none. On EMPS with sign(q') a law that
-leaves 85 mm gives way to one that leaves 3 (benchmarks/emps.py)."""
 _TOLD = 1.5
 """Samples from which a memory is told of."""
 _BEYOND, _SHARE = 3.0, 0.2
@@ -210,7 +208,9 @@ def _exact_law(
     found = search(motion, options, variance, None if last is None else last.best.fitted)
     if last is not None or found is None or not len(found.best.support):
         return found
-    if not np.any((found.best.fitted.variance > _CONTRADICTED * first.variance)[motion.measured]):
+    if not np.any(
+        (found.best.fitted.variance > EFFORT.second_look_contradicted * first.variance)[motion.measured]
+    ):
         return found
     again = search(motion, options, variance, first)
     if again is None or not len(again.best.support):
