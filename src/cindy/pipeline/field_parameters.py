@@ -73,7 +73,7 @@ class FieldSearch(Loop[Placed, Placed]):
 
     def model_on(self, start: Placed, *, near: bool) -> Placed:
         """The law that is chosen where the terms of the last one leave least."""
-        values = self._settled(start.model, start.values)
+        values = self._refined(start.model, start.values)
         return Placed(self.at(self.basis.at(values)), values)
 
     def following(self, met: Placed, seen: Set[bytes]) -> Placed | None:
@@ -100,7 +100,7 @@ class FieldSearch(Loop[Placed, Placed]):
             raise failed
         return min(scores, key=lambda pair: pair[0])[1]
 
-    def _settled(self, model: Model, values: Values) -> Values:
+    def _refined(self, model: Model, values: Values) -> Values:
         """Where the terms of a model leave least."""
         unknown = self.basis.unknowns()
         now = _Tangents.of(model, unknown, values, self.pose)

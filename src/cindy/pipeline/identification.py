@@ -32,7 +32,7 @@ from cindy.pipeline.hidden import (
 )
 from cindy.pipeline.judgement import beside_positions, judged, refusals_told
 from cindy.pipeline.libraries import Equations, check_agreement
-from cindy.pipeline.measured import model_of, settled
+from cindy.pipeline.measured import model_of, reposed
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.passes import NEAR
 from cindy.pipeline.request import Pieces, Request, Stages, solve_with_samples
@@ -391,7 +391,7 @@ def _one_pass(request: Request, gather: Callable[..., Summary], run: Callable[[P
     problem = request.pose(gather(source, formulation=form))
     if request.selection.refits and form.leaves_noise:
         known = getattr(form, "feedback", None) is not None
-        problem = settled(problem, source, data, gather, drift_known=known)
+        problem = reposed(problem, source, data, gather, drift_known=known)
     return solve_with_samples(problem, data, run)
 
 

@@ -4,7 +4,7 @@ The terms are evaluated at the measurements, so that their noise makes errors in
 one pass over the data is enough, be they larger than memory, or fields.
 
 1. The rows are added up piece by piece (`accumulate`), and posed with the physics.
-2. A first model says how noise drifts through the terms, and how far integrals can be trusted (`settled`).
+2. A first model says how noise drifts through the terms, and how far integrals can be trusted (`reposed`).
 3. A rule picks a support (`selection.choose`); the evidence may know better errors, and then terms that are
    not worth their price leave (`AtMeasurements`).
 4. The model is inferred from the rows (`inference`).
@@ -34,7 +34,7 @@ from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance,
 from cindy.solver import Correction, Step
 from cindy.summary import Summary
 
-__all__ = ["Estimator", "model_of", "settled", "solve"]
+__all__ = ["Estimator", "model_of", "reposed", "solve"]
 
 
 Estimator = Callable[[Problem, Estimates], Estimates]
@@ -200,7 +200,7 @@ def _findings(problem: Problem, choice: Choice) -> list[Finding]:
     return found
 
 
-def settled(
+def reposed(
     problem: Problem,
     source: Source,
     data: list[Trajectory],

@@ -331,7 +331,8 @@ class _First:
             support = np.union1d(support, [best])
             if self.group[best] >= 0:
                 chosen[int(self.group[best])] = int(self.value[best])
-                pairs, chosen, _ = self._settled(np.unique(self.pairs[support]), chosen)
+                pairs = np.unique(self.pairs[support])
+                chosen, _ = self._at_best_values(pairs, chosen)
                 support = self._columns(pairs, chosen)
             made.append(support)
         return made
@@ -349,14 +350,17 @@ class _First:
                 # them; the heaviest is nearest.
                 heaviest = mine[np.argmax(np.abs(fit.x[mine]))]
                 chosen[int(g)] = int(self.value[fit.support[heaviest]])
-        pairs, chosen, profile = self._settled(np.unique(self.pairs[fit.support]), chosen)
+        pairs = np.unique(self.pairs[fit.support])
+        chosen, profile = self._at_best_values(pairs, chosen)
         yield from self._start(pairs, chosen)
         for g, loss in profile.items():
             second = self._second_valley(g, chosen[g], loss)
             if second is not None:
                 yield from self._start(pairs, {**chosen, g: second})
 
-    def _settled(self, pairs: Ints, chosen: dict[int, int]) -> tuple[Ints, dict[int, int], dict[int, Floats]]:
+    def _at_best_values(
+        self, pairs: Ints, chosen: dict[int, int]
+    ) -> tuple[dict[int, int], dict[int, Floats]]:
         """Values of least loss, one group after the other, and the loss over the values of each."""
         profile: dict[int, Floats] = {}
         for _ in range(EFFORT.parametric_sweeps if len(chosen) > 1 else 1):
@@ -370,7 +374,7 @@ class _First:
                 profile[g] = loss
             if chosen == before:
                 break
-        return pairs, chosen, profile
+        return chosen, profile
 
     def _columns(self, pairs: Ints, chosen: dict[int, int]) -> Ints:
         """Where the terms of a support stand, parameters at the values chosen."""

@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.states.determinants import flow_factors
-from cindy.states.linearised import Linearised
+from cindy.states.determinants import log_volume
 from cindy.states.motion import Fitted, Motion, Whitened
 
 __all__ = ["blurred_terms", "deviance", "quadrature_error", "stiffness"]
@@ -38,7 +37,7 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
             return np.inf
         table = motion.table(white, fitted.law, fitted.coef)
         total += float(np.sum((table[:, -1] - table[:, :-1] @ fitted.coef) ** 2))
-        total += white.log_det - 2.0 * _log_volume(white.linear)
+        total += white.log_det - 2.0 * log_volume(white.linear)
         record = white.linear.record
         unseen = record.missing[:, record.grid.order :]
         if unseen.any():
@@ -89,16 +88,6 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
         step = float(np.mean(np.abs(record.grid.integral.sum(axis=1))))
         sizes.append(np.linalg.norm(jacobian, ord=2, axis=(1, 2)) * step)
     return float(np.quantile(np.concatenate(sizes), 0.9))
-
-
-def _log_volume(linear: Linearised) -> float:
-    """log |det B₂|, summed over the stretches."""
-    total = 0.0
-    for flow in flow_factors(linear):
-        if flow is None:
-            return -np.inf
-        total += float(np.sum(np.log(np.abs(flow.diagonal))))
-    return total
 
 
 _APART = 2.0

@@ -28,14 +28,12 @@ from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import rounding_step
 from cindy.least_squares import LeastSquares, Rows, lengths, quick_triangle, triangle
-from cindy.states.determinants import determinant_slopes, estimated_slopes, inverse_blocks
+from cindy.states.determinants import determinant_slopes, inverse_blocks
 from cindy.states.linearised import Factor, Forcing, Law, Linearised
 from cindy.states.record import Record
 
 __all__ = ["Fitted", "Motion", "Whitened"]
 
-_FEW_STATES = 8
-"""States up to which the gradient of the determinants is exact: for 30 it takes 30 s where signs take 1."""
 _QUIET = 0.02
 """Noise, in units of the spread, up to which measured states tell as much as fitted ones (chaotic)."""
 _STILL = 0.1
@@ -103,8 +101,6 @@ class Whitened:
 
         No candidate enters: one array serves the step of a law, the rows of all candidates and the errors.
         """
-        if len(self.variance) > _FEW_STATES:
-            return estimated_slopes(self.linear, self.factors, self.variance)
         return determinant_slopes(self.linear, self.variance, self.inverse[0])
 
     @cached_property
