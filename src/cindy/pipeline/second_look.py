@@ -161,6 +161,9 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     white = all(one.white for one in sensor_memory(motion, fitted)) or autoregression(motion, fitted) >= 0.0
     if white and not inexact.any():
         return look
+    prices = found.options
+    # Both readings at the same price of a term, so that only the likelihoods differ.
+    least = whole_criterion(motion, found.best, prices)
     # κ and the law depend on each other: the search is repeated until κ no longer grows.
     memory = np.ones(motion.states)
     other: Found | None = None
@@ -171,6 +174,10 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
         other = _exact_law(here, strict, variance, fitted, other)
         if other is None or not len(other.best.support):
             return look
+        criterion = whole_criterion(here, other.best, prices)
+        # A longer memory takes terms away: it saves no more than all of them cost.
+        if white and criterion - prices.cost(other.best.support) > least:
+            return look
         times = np.array([one.time for one in sensor_memory(here, other.best.fitted)])
         # Never shorter than before: the price would oscillate between two laws.
         longer = np.maximum(memory, np.where(motion.measured, times, times[motion.measured].max()))
@@ -178,11 +185,8 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
             break
         memory = longer
     assert other is not None
-    prices = found.options
-    # Both readings at the same price of a term, so that only the likelihoods differ.
-    likelier = whole_criterion(here, other.best, prices) < whole_criterion(motion, found.best, prices)
     left = (np.sqrt(other.best.fitted.variance) / motion.spread)[motion.measured]
-    if not (likelier or (not white and np.all(left < _FOLLOWED))):
+    if not (criterion < least or (not white and np.all(left < _FOLLOWED))):
         return look
     told = [motion.variables[j] for j in np.flatnonzero((memory > _TOLD) & motion.measured)]
     if not told:

@@ -15,9 +15,9 @@ so that the blocks M_m, which no candidate enters, serve all of them. K, the cov
 (`Forcing`), is kept as it is: the score stays unbiased, since E r rᵀ = S. As Σ → 0, g tends to q times
 Itô's correction; as q → 0 it vanishes. The blocks are found in time linear in the samples:
 
-1. S = L Lᵀ with L block bidiagonal, whose blocks the fit has at hand: from the last block to the first,
-   Z_kk = L_kk⁻ᵀ L_kk⁻¹ + Gᵀ Z_{k+1,k+1} G and Z_{k+1,k} = −Z_{k+1,k+1} G, G = L_{k+1,k} L_kk⁻¹, are the
-   blocks of S⁻¹ beside its diagonal (Takahashi, Fagan, Chin 1973).
+1. S = L Lᵀ with L banded, which the fit has at hand: from the last block of columns k to the first, with n
+   the rows below that it reaches and G = L_nk L_kk⁻¹, Z_nk = −Z_nn G and Z_kk = L_kk⁻ᵀ L_kk⁻¹ + Gᵀ Z_nn G are
+   the blocks of S⁻¹ near its diagonal (Takahashi, Fagan, Chin 1973).
 2. B₂ is block tridiagonal and has no such factor: its blocks are eliminated from the first to the last, and
    those of its inverse found on the way back in the same manner.
 3. Add up over the rows that look at a sample, with the weights of the grid.
@@ -25,9 +25,10 @@ Itô's correction; as q → 0 it vanishes. The blocks are found in time linear i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 
 import numpy as np
 from scipy.linalg import lapack
@@ -39,17 +40,15 @@ from cindy.states.linearised import Factor, Linearised
 
 __all__ = [
     "determinant_slopes",
-    "estimated_slopes",
-    "flow_factors",
     "inverse_at_samples",
     "inverse_at_steps",
     "inverse_blocks",
+    "log_volume",
 ]
 
-_PROBES = 8
-"""Random signs by which blocks of many states are estimated: their error is 1/√8 of the standard error that
-the determinants alone would give a coefficient. A bound on work, not varied."""
-
+_COLUMNS = 40
+"""Columns of L that are worked on at once, whole rows of the grid. Timed for 1 to 24 states: with fewer the
+loop takes long, with more the blocks of S⁻¹ hold what nobody asks for."""
 _WIDE = 24
 """Least width of the blocks of B₂: smaller ones take as long each, and there are more of them."""
 
@@ -63,64 +62,14 @@ def determinant_slopes(linear: Linearised, variance: Floats, near: Floats) -> Fl
         return 2.0 * (_of_the_flow(linear) - _of_the_noise(linear, variance, near))
 
 
-def estimated_slopes(linear: Linearised, factors: Sequence[Factor], variance: Floats) -> Floats:
-    """M as in `determinant_slopes`, estimated by random signs z: A_mm is the mean of (A z)_m z_mᵀ.
-
-    Exact blocks take time with the cube of the states, this with the square (Bekas, Kokiopoulou, Saad,
-    Appl. Numer. Math. 57, 2007). The same signs serve every stretch and every step, so that the order of
-    trajectories does not matter and iterations converge.
-
-    factors: of S, a stretch each
-    """
-    record = linear.record
-    grid, d = record.grid, record.states
-    rng = np.random.default_rng(0)
-    total = np.zeros((*linear.x.shape, d))
-    signs = rng.choice([-1.0, 1.0], size=(_PROBES, grid.samples, d))
-    moved = np.stack([grid.integrals(sign[None])[0] for sign in signs], axis=-1).reshape(-1, _PROBES)
-    for k, (flow, factor) in enumerate(zip(flow_factors(linear), factors, strict=True)):
-        if flow is None:
-            raise np.linalg.LinAlgError("B₂ is singular")
-        ahead = flow.solved(moved).reshape(grid.rows, d, _PROBES)
-        weighed = factor.whiten_back(factor.whiten(moved.copy())).reshape(grid.rows, d, _PROBES)
-        for p, sign in enumerate(signs):
-            back = grid.integrals_back(weighed[None, ..., p])
-            pulled = grid.differences_back(weighed[None, ..., p])[0]
-            pulled -= (back[0, :, None, :] @ linear.jacobian[k])[:, 0]
-            change = -record.spread[k] * variance * pulled
-            change[grid.order :] += ahead[..., p]
-            # E[(A z)_m z_mᵀ] = A_mm, since the signs of different samples are independent.
-            total[k] += change[:, :, None] * sign[:, None, :]
-    return 2.0 * total / _PROBES
-
-
-@dataclass(frozen=True, eq=False)
-class FlowFactor:
-    """The LU factors of B₂ of one stretch, in LAPACK's band storage."""
-
-    lu: Floats
-    pivots: Ints
-    below: int
-    above: int
-
-    @property
-    def diagonal(self) -> Floats:
-        return np.asarray(self.lu[self.below + self.above])
-
-    def solved(self, values: Floats) -> Floats:
-        """B₂⁻¹ values, (size, columns)."""
-        solution, _ = lapack.dgbtrs(self.lu, self.below, self.above, values, self.pivots)
-        return np.asarray(solution)
-
-
-def flow_factors(linear: Linearised) -> Iterator[FlowFactor | None]:
-    """Of B₂ = B without the columns of the first samples, for every stretch; None where it is singular."""
+def log_volume(linear: Linearised) -> float:
+    """log |det B₂|, summed over the stretches, B₂ being B without the columns of the first samples."""
     grid, d = linear.record.grid, linear.record.states
     k = np.arange(grid.rows)
     first = grid.start - grid.order
     before, behind = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
     kl, ku = (before + 1) * d - 1, (behind + 1) * d - 1
-    state = np.arange(d)
+    state, total = np.arange(d), 0.0
     for jacobian in linear.jacobian:
         band = np.zeros((2 * kl + ku + 1, grid.rows * d), order="F")
         for p in range(grid.width):
@@ -130,8 +79,11 @@ def flow_factors(linear: Linearised) -> Iterator[FlowFactor | None]:
             block[:, state, state] += grid.difference[inside, p, None]
             at = (row - column)[:, None, None] * d + state[:, None] - state + kl + ku
             band[at, (column * d)[:, None, None] + np.broadcast_to(state, (d, d))] = block
-        lu, pivots, info = lapack.dgbtrf(band, kl, ku, overwrite_ab=1)
-        yield None if info > 0 else FlowFactor(lu, pivots, kl, ku)
+        lu, _, info = lapack.dgbtrf(band, kl, ku, overwrite_ab=1)
+        if info > 0:
+            return -np.inf
+        total += float(np.sum(np.log(np.abs(lu[kl + ku]))))
+    return total
 
 
 def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Floats, Ints, Ints]:
@@ -139,12 +91,17 @@ def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Float
 
     factors: of S, a stretch each
     """
-    places = _covariance_places(linear.record.grid, linear.record.states)
-    blocks = [factor.blocks() for factor in factors]
-    diagonal, below = (np.stack(parts, axis=1) for parts in zip(*blocks, strict=True))
+    grid, d = linear.record.grid, linear.record.states
+    places = _covariance_places(grid)
+    group = max(min(_COLUMNS // d, grid.reach), 1)
+    reach = -(-grid.reach // group)
+    columns = np.stack([factor.columns(group * d, reach) for factor in factors], axis=1)
     with np.errstate(all="ignore"):
-        inverse = _inverse_of_product(diagonal, below)
-    return places.pairs.entries(inverse), places.rows, places.offsets
+        inverse = _inverse_of_product(columns)
+    shape = -1, len(factors), group, d, (reach + 1) * group, d
+    at, within = places.rows // group, places.rows % group
+    near = inverse.reshape(shape)[at, :, within, :, within + places.offsets]
+    return np.moveaxis(near, 0, 1), places.rows, places.offsets
 
 
 def inverse_at_samples(linear: Linearised, near: Floats) -> Floats:
@@ -154,7 +111,7 @@ def inverse_at_samples(linear: Linearised, near: Floats) -> Floats:
 
 def inverse_at_steps(linear: Linearised, near: Floats) -> Floats:
     """(stretches, rows, states, states): those of Aᵀ S⁻¹ A + Jᵀ S⁻¹ J h²/12, whose traces kicks have."""
-    own = near[:, _covariance_places(linear.record.grid, linear.record.states).offsets == 0]
+    own = near[:, _covariance_places(linear.record.grid).offsets == 0]
     forced = linear.forced
     if forced is None:
         return own
@@ -174,7 +131,7 @@ def _collected(grid: Grid, jacobian: Floats, near: Floats) -> Floats:
 def _sums(grid: Grid, near: Floats) -> tuple[Floats, Floats, Floats]:
     """(stretches, samples, d, d) each: the diagonal blocks of Dᵀ S⁻¹ D, Dᵀ S⁻¹ W and Wᵀ S⁻¹ W."""
     d = near.shape[-1]
-    places = _covariance_places(grid, d)
+    places = _covariance_places(grid)
     shape = grid.samples, len(near), d, d
     flat = np.moveaxis(near, 0, 1).reshape(len(places.offsets), -1)
     # Row k and row k + o at the samples of row k; the other half by symmetry.
@@ -192,6 +149,8 @@ def _of_the_noise(linear: Linearised, variance: Floats, near: Floats) -> Floats:
     """(Σ Bᵀ S⁻¹ W)_mm."""
     _, mixed, integral = _sums(linear.record.grid, near)
     pulled = mixed - np.swapaxes(linear.jacobian, -1, -2) @ integral
+    if linear.record.correlation is not None:
+        return np.asarray(linear.record.covariance(variance) @ pulled)
     return np.asarray((linear.record.spread * variance)[..., None] * pulled)
 
 
@@ -206,24 +165,25 @@ def _of_the_flow(linear: Linearised) -> Floats:
     return np.moveaxis((places.sums @ near).reshape(grid.samples, len(blocks), d, d), 0, 1)
 
 
-def _inverse_of_product(diagonal: Floats, below: Floats) -> Floats:
-    """(L Lᵀ)⁻¹ on its three block diagonals, as `_selected_inverse` gives it.
+def _inverse_of_product(columns: Floats) -> Floats:
+    """(count, stretches, wide, (reach + 1) wide): (L Lᵀ)⁻¹ from its diagonal blocks to the right.
 
-    diagonal, below: (count, stretches, wide, wide) the blocks of L
+    columns: (count, stretches, (reach + 1) wide, wide) those of L, from its diagonal blocks down
     """
-    count, stretches, wide = diagonal.shape[:3]
-    inverse = np.linalg.inv(diagonal)
-    down = below @ inverse
+    wide = columns.shape[-1]
+    inverse = np.linalg.inv(columns[..., :wide, :])
+    down = columns[..., wide:, :] @ inverse
     own = np.swapaxes(inverse, -1, -2) @ inverse
-    out = np.zeros((stretches, count, wide, 3 * wide))
-    left, middle, right = (out[..., i * wide : (i + 1) * wide] for i in range(3))
-    here = own[-1]
-    middle[:, -1] = here
-    for k in range(count - 2, -1, -1):
-        before = -here @ down[k]
-        after = np.swapaxes(before, -1, -2)
-        here = own[k] - after @ down[k]
-        left[:, k + 1], middle[:, k], right[:, k] = before, here, after
+    out = np.empty_like(np.swapaxes(columns, -1, -2))
+    # What is known of S⁻¹ around the next block: beyond the last row L is an identity, and reaches nothing.
+    window = np.zeros((*down.shape[1:-1], down.shape[-2]))
+    for k in range(len(columns) - 1, -1, -1):
+        below = -window @ down[k]
+        out[k, ..., wide:] = np.swapaxes(below, -1, -2)
+        out[k, ..., :wide] = own[k] - np.swapaxes(down[k], -1, -2) @ below
+        window[..., wide:, wide:] = window[..., :-wide, :-wide].copy()
+        window[..., :wide, :] = out[k, ..., :-wide]
+        window[..., wide:, :wide] = np.swapaxes(out[k, ..., wide:-wide], -1, -2)
     return out
 
 
@@ -235,21 +195,21 @@ def _selected_inverse(blocks: Floats) -> Floats:
     Z_{k+1,k} = −Z_{k+1,k+1} A_{k+1,k} P_k, Z_{k,k+1} = −P_k A_{k,k+1} Z_{k+1,k+1} and
     Z_kk = P_k − Z_{k,k+1} A_{k+1,k} P_k.
     """
-    count, wide = blocks.shape[1:3]
+    wide = blocks.shape[2]
     # Block by block in memory, all stretches of one together.
     left, middle, right = (
         np.ascontiguousarray(np.moveaxis(blocks[..., i * wide : (i + 1) * wide], 1, 0)) for i in range(3)
     )
     pivots, down = np.empty_like(middle), np.empty_like(middle[1:])
     pivots[0] = np.linalg.inv(middle[0])
-    for k in range(1, count):
+    for k in range(1, len(middle)):
         down[k - 1] = left[k] @ pivots[k - 1]
         pivots[k] = np.linalg.inv(middle[k] - down[k - 1] @ right[k - 1])
     up = pivots[:-1] @ right[:-1]
     out = np.zeros_like(blocks)
     before, on, after = (out[..., i * wide : (i + 1) * wide] for i in range(3))
     here = on[:, -1] = pivots[-1]
-    for k in range(count - 2, -1, -1):
+    for k in range(len(middle) - 2, -1, -1):
         beyond = up[k] @ here
         before[:, k + 1], after[:, k] = -here @ down[k], -beyond
         here = on[:, k] = pivots[k] + beyond @ down[k]
@@ -272,11 +232,11 @@ class _Blocks:
 
     def blocks(self, entries: Floats) -> Floats:
         """(stretches, count, wide, 3 wide) from entries (stretches, …); ones beyond the last row."""
-        count = -(-self.size // self.wide)
-        made = np.zeros((len(entries), count, self.wide, 3 * self.wide))
+        number = -(-self.size // self.wide)
+        made = np.zeros((len(entries), number, self.wide, 3 * self.wide))
         made[:, self.block, self.row, self.column] = entries
         # An identity beyond the last row keeps the last block invertible and changes nothing else.
-        padding = np.arange(self.size, count * self.wide) % self.wide
+        padding = np.arange(self.size, number * self.wide) % self.wide
         made[:, -1, padding, self.wide + padding] = 1.0
         return made
 
@@ -293,15 +253,13 @@ class _CovariancePlaces:
         the sums over the pairs at a sample
     """
 
-    pairs: _Blocks
     rows: Ints
     offsets: Ints
     products: tuple[csr_array, ...]
 
 
 @lru_cache(maxsize=16)
-def _covariance_places(grid: Grid, d: int) -> _CovariancePlaces:
-    size, wide = grid.rows * d, max((grid.reach + 1) * d - 1, 1)
+def _covariance_places(grid: Grid) -> _CovariancePlaces:
     offsets, k = np.nonzero(np.add.outer(np.arange(grid.reach + 1), np.arange(grid.rows)) < grid.rows)
     sums = []
     for products in grid.products:
@@ -312,12 +270,7 @@ def _covariance_places(grid: Grid, d: int) -> _CovariancePlaces:
                 csr_array((products[k, offsets].ravel(), grid.window[k].ravel(), pointers), shape=shape).T
             )
         )
-    return _CovariancePlaces(
-        _Blocks.of(*_of_states(k, k + offsets, d), size, wide),
-        k,
-        offsets,
-        tuple(sums),
-    )
+    return _CovariancePlaces(k, offsets, tuple(sums))
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,7 +294,9 @@ def _flow_places(grid: Grid, d: int) -> _FlowPlaces:
     row, place = np.nonzero(grid.window >= grid.order)
     sample = grid.window[row, place]
     column = sample - grid.order
-    size, wide = grid.rows * d, max((int(np.max(np.abs(column - row))) + 1) * d - 1, _WIDE)
+    # Rows at the ends look further than the others, and along one side: blocks need not be as wide for it.
+    group = next(g for g in count(-(-_WIDE // d)) if np.max(np.abs(column // g - row // g)) <= 1)
+    size, wide = grid.rows * d, group * d
     rows, columns = _of_states(row, column, d)
     weights = csr_array(
         (grid.integral[row, place], (sample, np.arange(len(row)))), shape=(grid.samples, len(row))

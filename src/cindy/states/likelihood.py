@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.states.determinants import flow_factors
-from cindy.states.linearised import Linearised
+from cindy.states.determinants import log_volume
 from cindy.states.motion import Fitted, Motion, Whitened
 
 __all__ = ["blurred_terms", "deviance", "quadrature_error", "stiffness"]
@@ -38,7 +37,7 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
             return np.inf
         table = motion.table(white, fitted.law, fitted.coef)
         total += float(np.sum((table[:, -1] - table[:, :-1] @ fitted.coef) ** 2))
-        total += white.log_det - 2.0 * _log_volume(white.linear)
+        total += white.log_det - 2.0 * log_volume(white.linear)
         record = white.linear.record
         unseen = record.missing[:, record.grid.order :]
         if unseen.any():
@@ -89,16 +88,6 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
         step = float(np.mean(np.abs(record.grid.integral.sum(axis=1))))
         sizes.append(np.linalg.norm(jacobian, ord=2, axis=(1, 2)) * step)
     return float(np.quantile(np.concatenate(sizes), 0.9))
-
-
-def _log_volume(linear: Linearised) -> float:
-    """log |det B₂|, summed over the stretches."""
-    total = 0.0
-    for flow in flow_factors(linear):
-        if flow is None:
-            return -np.inf
-        total += float(np.sum(np.log(np.abs(flow.diagonal))))
-    return total
 
 
 _APART = 2.0
@@ -155,9 +144,13 @@ def _draw(white: Whitened, fitted: Fitted, rng: np.random.Generator) -> Floats:
     """Errors of the fitted states, drawn: those of e − Σ Bᵀ S⁻¹ (B e + ε), covariance Σ − Σ Bᵀ S⁻¹ B Σ."""
     linear = white.linear
     variance = linear.record.spread * fitted.variance
-    noise = np.sqrt(variance) * rng.standard_normal(variance.shape)
+    record, signs = linear.record, rng.standard_normal(variance.shape)
+    if record.correlation is not None:
+        signs = np.where(record.missing, signs, signs @ np.linalg.cholesky(record.correlation).T)
+    noise = np.sqrt(variance) * signs
     rows = linear.moved(noise) + linear.drawn_kicks(fitted.error, rng)
-    return np.asarray(noise - variance * linear.noise_of(white.solved(white.white(rows[..., None])[:, 0])))
+    back = linear.noise_of(white.solved(white.white(rows[..., None])[:, 0]))
+    return np.asarray(noise - variance * back - record.shared(fitted.variance, back))
 
 
 def _least(values: Floats, change: Floats) -> tuple[float, Floats]:

@@ -225,17 +225,26 @@ class Factor:
                 strict=True,
             )
 
-    def blocks(self) -> tuple[Floats, Floats]:
-        """(count, width, width) each: the diagonal blocks of L, and those below them; ones beyond its end."""
-        diagonal, below = (np.stack(parts) for parts in zip(*self._blocks(), strict=True))
-        size, wide = self.band.shape[1], diagonal.shape[1]
-        beyond = np.arange(size - (len(diagonal) - 1) * wide, wide)
+    def columns(self, wide: int, reach: int) -> Floats:
+        """(count, (reach + 1) wide, wide): L by blocks of columns, from their diagonals down, ones beyond.
+
+        reach: blocks below the diagonal that hold the whole band
+        """
+        height, size = self.band.shape
+        count, tall = -(-size // wide), (reach + 1) * wide
+        flat = np.zeros((count * wide + 1) * height + tall)
+        flat[: height * size] = self.band.ravel(order="K")
+        item = flat.itemsize
+        seen = as_strided(flat, (count, tall, wide), (wide * height * item, item, (height - 1) * item))
+        row, column = np.ogrid[:tall, :wide]
+        inside = (row >= column) & (row - column < height)
+        made = np.where(inside, seen, 0.0)
         # The band goes on below the last row, and what it holds there means nothing.
-        below[-2:-1, beyond] = 0.0
-        below[-1] = 0.0
-        diagonal[-1, beyond] = 0.0
-        diagonal[-1, beyond, beyond] = 1.0
-        return np.tril(diagonal), below
+        row, column = np.arange(count)[:, None] * wide + np.arange(tall), np.arange(count * wide)
+        made[row >= size] = 0.0
+        beyond = column[size:]
+        made[-1, beyond % wide, beyond % wide] = 1.0
+        return made
 
     def whiten(self, values: Floats) -> Floats:
         """L⁻¹ values, (size, columns) row by row in memory, written over them."""
@@ -412,10 +421,13 @@ class Linearised:
         and only J changes: S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
         """
         grid, d = self.record.grid, self.record.states
-        sigma = self.record.spread * variance
-        js = self.jacobian * sigma[..., None, :]
+        sigma, record = self.record.covariance(variance), self.record
+        if record.correlation is None:
+            js = self.jacobian * (record.spread * variance)[..., None, :]
+        else:
+            js = self.jacobian @ sigma
         feedback = js @ np.swapaxes(self.jacobian, -1, -2)
-        kinds = np.stack([sigma[..., None] * np.eye(d), -np.swapaxes(js, -1, -2), -js, feedback])
+        kinds = np.stack([sigma, -np.swapaxes(js, -1, -2), -js, feedback])
         kinds = kinds.reshape(*kinds.shape[:3], d * d)
         band = grid.banded(kinds)
         if self.forced is None:
