@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -41,10 +41,6 @@ class _Start:
     """How far outside the range of the data a start may lie, in widths of that range."""
     exact: float = 1e-5
     """Of the spread: a solution that misses no sample by more is not improved by one of limited tolerance."""
-    many: int = 12
-    """States beyond which differences are taken once per horizon and then brought up to date by Broyden's
-    rule: a round by differences takes a simulation for each state, which was 43 of 111 s for a model of 50
-    (`python -m benchmarks large`)."""
     smooth_curve: int = 300
     """Points of a curve that looks smooth in a figure."""
     degree: int = 6
@@ -85,14 +81,14 @@ def fitted_start(
     lower = np.concatenate([low - _START.beyond * width, -free])[: len(scale)]
     upper = np.concatenate([high + _START.beyond * width, free])[: len(scale)]
 
-    def missed(samples: int, start: Floats) -> Floats:
-        """(samples · states,) in units of the spread; where the solution has ended, three of them."""
+    @cache
+    def beside(samples: int, start: bytes) -> Floats:
         piece = ahead.part(0, samples)
-        solution = _solved(model, start, piece, driven, _LIMITS)
-        # A solution that blew up must be worse than any that follows, yet finite, or there were no slope.
-        result = np.full(piece.x.shape, 3.0)
-        result[: len(solution)] = (solution.x - piece.x[: len(solution)]) / spread
-        return np.ravel(np.clip(result, -1e3, 1e3))
+        return _off(_solved(model, np.frombuffer(start).copy(), piece, driven, _LIMITS), piece, spread)
+
+    def missed(samples: int, start: Floats) -> Floats:
+        # Several questions are asked of one solution.
+        return beside(samples, start.tobytes())
 
     def improved(samples: int, start: Floats) -> Floats:
         if np.max(np.abs(missed(samples, start))) <= _START.exact:
@@ -123,15 +119,25 @@ def fitted_start(
     return best
 
 
+def _off(solution: Trajectory, piece: Trajectory, spread: Floats) -> Floats:
+    """(samples · states,) in units of the spread; where the solution has ended, three of them."""
+    # A solution that blew up must be worse than any that follows, yet finite, or there were no slope.
+    result = np.full(piece.x.shape, 3.0)
+    result[: len(solution)] = (solution.x - piece.x[: len(solution)]) / spread
+    return np.ravel(np.clip(result, -1e3, 1e3))
+
+
 def _improved(
     start: Floats, missed: Callable[[Floats], Floats], scale: Floats, lower: Floats, upper: Floats
 ) -> Floats:
-    """Levenberg-Marquardt within bounds, a few rounds."""
+    """Levenberg-Marquardt within bounds, a few rounds.
+
+    Slopes by differences take a simulation for each state: they are taken once, and then brought up to date
+    by Broyden's rule.
+    """
     left = missed(start)
-    damping, slope = 1e-3, np.zeros((len(left), 0))
+    damping, slope = 1e-3, _slope(start, left, missed, scale, upper)
     for _ in range(_START.rounds):
-        if slope.shape[1] == 0 or len(start) <= _START.many:
-            slope = _slope(start, left, missed, scale, upper)
         if not np.all(np.isfinite(slope)):
             return start
         before = float(left @ left)
@@ -146,7 +152,7 @@ def _improved(
             there = missed(tried)
             # Broyden's rule: the slope that differs least and explains what was seen (Math. Comp. 19, 1965).
             taken = (tried - start) / scale
-            if len(start) > _START.many and np.any(taken):
+            if np.any(taken):
                 slope += np.outer(there - left - slope @ taken, taken / (taken @ taken))
             if float(there @ there) < before:
                 start, left, damping = tried, there, damping / 10

@@ -259,9 +259,7 @@ class LastPass(Inference):
     ) -> LastPass:
         """Solved as the user asked for."""
         options, best = found.options, found.best
-        blocks = motion.objectives(best.fitted, motion.candidates, blocks=1)
-        assert blocks is not None
-        form = Search(motion, options).form(blocks)
+        form = found.form(motion)
         result = conditional_gradient(
             form.objective,
             form.oracle,

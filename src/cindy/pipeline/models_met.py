@@ -9,7 +9,8 @@ A model on a support S is fitted by maximum likelihood: states, noise, model err
 2. `posed`      the convex problem of the white rows of all candidates at the fitted states
 3. `choose`     the path of the conditional gradient on these rows, the best support on it by price, and the
                 moves from there and from the present support
-4. `clearer`    where only noise tells terms apart, the law without the noisiest of them
+4. `following`  where the support came back and motion may be kicked, the same with the determinants
+5. `clearer`    where only noise tells terms apart, the law without the noisiest of them
 """
 
 from __future__ import annotations
@@ -63,9 +64,18 @@ class Posed:
     columns: flat indices of the coefficients that have a column
     """
 
+    fitted: Fitted
     columns: Ints
     form: StandardForm
     supports: Supports
+
+    @property
+    def sharp(self) -> bool:
+        """Whether Cholesky's method has kept eight digits, so that rows need not be factored by QR again."""
+        factors = [block.factor for block in self.form.blocks]
+        left = [np.min(np.abs(np.diagonal(one)) / lengths(one), initial=1.0) for one in factors]
+        # A share of 1e-16 / 1e-4² is lost at most.
+        return bool(min(left) > 1e-4 and all(len(one) == one.shape[1] for one in factors))
 
     def places(self, support: Ints) -> Ints:
         """The columns of the coefficients of a support."""
@@ -84,7 +94,7 @@ class Search(Loop[Fitted, Met]):
 
     met: by where they started; None where the states do not settle
     bound: whether a path was all that terms could come from
-    kept: the problem posed at the states of the best model so far, which is asked for again
+    kept: what is posed at the states of the best model so far, which is asked for again
     restricted: the constraints over the coefficients of a support, which every step asks for
     """
 
@@ -92,7 +102,7 @@ class Search(Loop[Fitted, Met]):
     options: Options
     met: dict[bytes, Met | None] = field(default_factory=dict)
     bound: bool = False
-    kept: tuple[Fitted, Posed] | None = None
+    kept: Posed | None = None
     restricted: dict[bytes, Rows] = field(default_factory=dict)
 
     rounds: ClassVar[int] = 12
@@ -190,14 +200,37 @@ class Search(Loop[Fitted, Met]):
         return fit.x
 
     def support(self, start: Fitted) -> bytes:
+        # A support that has come back is new once more: with the determinants.
+        return start.law.support.tobytes() + (b"" if start.heeded else b"without determinants")
+
+    def key(self, start: Fitted) -> bytes:
         return start.law.support.tobytes()
 
     def model_on(self, start: Fitted, *, near: bool) -> Met | None:
-        return self.fit(start, NEARBY if near else LEVELS)
+        met = self.fit(start, NEARBY if near else LEVELS)
+        if met is None or met.fitted.heeded or self.worse_than_unkicked(met):
+            return met
+        return self.fit(replace(met.fitted, heeded=True), ())
+
+    def worse_than_unkicked(self, met: Met) -> bool:
+        """Whether a law without kicks explains more, so that the kicks of this one are what it lacks.
+
+        Only where there is none may motion be kicked, and a way without the determinants lead to another law
+        or to none (benchmark: kicks).
+        """
+        return any(
+            one.criterion < met.criterion and not self.motion.kicked(one.fitted).any() for one in self.models
+        )
 
     def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
         """States and coefficients on the support of a start; None where they do not settle."""
         key = self.key(start)
+        known = self.met.get(key)
+        first = known is not None and start.heeded and not known.fitted.heeded
+        if known is not None and first and self.motion.may_be_kicked(known.fitted):
+            # It was fitted on the way, where determinants are left out.
+            del self.met[key]
+            start, levels = replace(known.fitted, heeded=True), ()
         if key not in self.met:
             if self.options.met is not None:
                 self.options.met()
@@ -217,7 +250,8 @@ class Search(Loop[Fitted, Met]):
 
     def again(self, met: Met) -> Met:
         """The same from its own states on, as its rivals are, where noise and model error gain by that."""
-        fitted = fit_states(self.motion, replace(met.fitted, settled=False), self.solve, levels=NEARBY)
+        start = replace(met.fitted, settled=False, heeded=True)
+        fitted = fit_states(self.motion, start, self.solve, levels=NEARBY)
         if fitted.converged:
             met = min(met, self.priced(fitted, deviance(self.motion, fitted)), key=self.rank)
             self.met[self.key(met.fitted)] = met
@@ -239,17 +273,17 @@ class Search(Loop[Fitted, Met]):
 
     def posed(self, fitted: Fitted) -> Posed | None:
         """The convex problem of the rows at fitted states."""
-        if self.kept is not None and self.kept[0] is fitted:
-            return self.kept[1]
+        if self.kept is not None and self.kept.fitted is fitted:
+            return self.kept
         columns = self.candidates_at(fitted)
         blocks = None if columns is None else self.motion.objectives(fitted, columns, blocks=1, apart=1e-6)
         if columns is None or blocks is None:
             return None
         form = self.form(blocks, columns)
-        posed = Posed(columns, form, Supports.of_form(form, self.options.prices(columns)))
+        posed = Posed(fitted, columns, form, Supports.of_form(form, self.options.prices(columns)))
         models = self.models
         if models and models[0].fitted is fitted:
-            self.kept = fitted, posed
+            self.kept = posed
         return posed
 
     def choose(self, fitted: Fitted) -> Fitted | None:
@@ -285,11 +319,14 @@ class Search(Loop[Fitted, Met]):
 
     def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
         chosen = self.choose(met.fitted)
-        # The support came back. Before the search ends there, a term that only noise tells apart is tried
-        # without.
-        if chosen is None or chosen.law.support.tobytes() in seen:
-            chosen = self.clearer(met)
-        return chosen
+        back = chosen is None or np.array_equal(chosen.law.support, met.support)
+        if chosen is not None and not back and self.support(chosen) not in seen:
+            return chosen
+        # The support came back. Now the determinants have their say, and where they do not matter a term that
+        # only noise tells apart is tried without.
+        if not met.fitted.heeded and self.motion.may_be_kicked(met.fitted):
+            return replace(met.fitted, heeded=True)
+        return self.clearer(met)
 
 
 def white_candidates(form: StandardForm, result: Result, noise: Floats | None = None) -> Candidates:

@@ -10,7 +10,8 @@ and has local minima. A start that is right in most terms leads to the right law
    itself, by the path of the conditional gradient, backward elimination and regrowth; then models of the
    path that are smaller and larger than its best. Two guesses of how noise drifts give two such lists.
 2. From each start the states are fitted and terms chosen at them, until the support comes back
-   (`Search.follow`). The search ends when two starts have led to one model that nothing met is better than.
+   (`Search.follow`); where motion may be kicked, then once more with the determinants. The search ends when
+   two starts have led to one model that nothing met is better than.
 3. Models that explain the rows of the best almost as well are fitted with states of their own, as their rows
    may favour the model that they were made at (`_with_rivals`).
 4. A random walk without any law must be worse (`_fit_nothing`).
@@ -31,8 +32,9 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.least_squares import Rows
-from cindy.pipeline.models_met import Met, Search, white_candidates
+from cindy.pipeline.models_met import Met, Posed, Search, white_candidates
 from cindy.pipeline.request import Options
+from cindy.problem import StandardForm
 from cindy.selection import (
     EFFORT,
     Selection,
@@ -71,12 +73,24 @@ class Found:
 
     best: the model of least criterion; met: all that were fitted, best first
     options: those of the search; another price than asked for where what is left is no noise
+    posed: what was posed last, mostly at the states of the best
     """
 
     best: Met
     met: tuple[Met, ...]
     agreed: bool
     options: Options
+    posed: Posed | None = None
+
+    def form(self, motion: Motion) -> StandardForm:
+        """The convex problem of all candidates at the states of the best, to at least eight digits."""
+        posed, fitted = self.posed, self.best.fitted
+        here = posed is not None and posed.fitted is fitted
+        if posed is not None and here and np.array_equal(posed.columns, motion.candidates) and posed.sharp:
+            return posed.form
+        blocks = motion.objectives(fitted, motion.candidates, blocks=1)
+        assert blocks is not None
+        return Search(motion, self.options).form(blocks)
 
 
 def search(
@@ -104,8 +118,10 @@ def search(
             return smooth
         starts = chain([] if begin is None else [begin], starts)
     reached, agreed = _reached(state, starts, first, sure=quiet or motion.work > EFFORT.passes_costly)
+    _heed_determinants(state)
     if reached and not state.bound and not options.faithful:
-        _with_rivals(state, min(reached, key=state.rank))
+        best = min(reached, key=state.rank)
+        _with_rivals(state, state.met[state.key(best.fitted)] or best)
     # A random walk describes noise with memory well; with the law exact it is no measure of a model.
     if not (quiet and reached) and motion.memory is None:
         _fit_nothing(state, variance)
@@ -117,7 +133,7 @@ def search(
     elif every and not len(every[0].support):
         # Nothing that can be told apart is worth more than none: then what cannot be, if that clearly is.
         every.sort(key=lambda m: m.criterion + NEAR * m.blurred)
-    return Found(every[0], tuple(every), agreed, options) if every else None
+    return Found(every[0], tuple(every), agreed, options, state.kept) if every else None
 
 
 def _reached(
@@ -150,6 +166,14 @@ def _reached(
         ):
             break
     return reached, agreed
+
+
+def _heed_determinants(state: Search) -> None:
+    """Fit the best models once more with the determinants, where motion may be kicked."""
+    models = state.models
+    for met in models:
+        if met.criterion < models[0].criterion + NEAR:
+            state.fit(replace(met.fitted, heeded=True), ())
 
 
 def _fit_nothing(state: Search, variance: Floats) -> None:
@@ -190,7 +214,8 @@ class Picking(Search):
 
     def begun(self, met: Met, support: Ints, coef: Floats) -> Fitted:
         """The fitted states with what the rule picked."""
-        return replace(met.fitted, law=self.motion.law(support), coef=coef, settled=False)
+        law = self.motion.law(support)
+        return replace(met.fitted, law=law, coef=coef, settled=False, heeded=True)
 
     def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
         """What the rule picks from the white rows there."""
@@ -231,7 +256,7 @@ def picked(rule: Selection, motion: Motion, found: Found) -> Found:
         return found
     state = Picking(motion, found.options, rule=rule)
     state.met[state.key(found.best.fitted)] = found.best
-    best = state.follow(found.best.fitted) or found.best
+    best = state.follow(replace(found.best.fitted, heeded=True)) or found.best
     return Found(best, (best,), found.agreed, found.options)
 
 
@@ -250,7 +275,8 @@ def _with_rivals(state: Search, best: Met) -> None:
             best = state.again(best)
         now = best
         for fit in others:
-            now = state.better(now, state.fit(posed.start(best.fitted, fit), NEARBY)) or now
+            start = replace(posed.start(best.fitted, fit), heeded=True)
+            now = state.better(now, state.fit(start, NEARBY)) or now
         if now is best:
             return
         best = now
@@ -298,7 +324,8 @@ def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]
                 continue
             seen.add(fit.support.tobytes())
             coef = fit.x * form.unit.ravel()[fit.support]
-            yield start_of(motion, state.columns[fit.support], coef, variance)
+            start = start_of(motion, state.columns[fit.support], coef, variance)
+            yield replace(start, heeded=False)
 
 
 def _first_choice(state: Search, supports: Supports, path: list[Ints]) -> SupportFit | None:

@@ -163,10 +163,11 @@ class StandardForm:
         """
         total = self.objective
         terms, width = self.regression.shape
-        # Small beside every direction that data determine, and much larger than rounding.
-        ridge = _RIDGE * float(np.linalg.norm(total.design, 2))
         if self.ridge is not None:
             ridge = self.ridge * float(np.sqrt(total.rows))
+        else:
+            # Small beside every direction that data determine, and much larger than rounding.
+            ridge = _RIDGE * float(np.linalg.norm(total.design, 2))
         # A ridge is a further block of rows, √λ ξ = 0, so that the same fit serves.
         extra = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
         eased = Regression((total, extra), self.scaled_rows)

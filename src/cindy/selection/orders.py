@@ -62,9 +62,20 @@ def eliminated(supports: Supports, first: Sequence[int] | Ints = ()) -> SupportF
     start = supports.possible(_independent(supports, first))
     if start is None:
         return None
-    stages = way_down(supports, start)
-    best = min(stages, key=lambda stage: supports.value(stage.loss, supports.cost(stage.support, stage.free)))
-    return supports.possible(best.support)
+    return supports.possible(_best_below(supports, start))
+
+
+def _best_below(supports: Supports, start: SupportFit) -> Ints:
+    """The support of least criterion on the way down from a start."""
+    best, least = start.support, np.inf
+    for stage in way_down(supports, start):
+        # χ² rises all the way: where it alone is too much, all that follows is worse.
+        if supports.value(stage.loss, 0.0) > least:
+            break
+        value = supports.value(stage.loss, supports.cost(stage.support, stage.free))
+        if value < least:
+            best, least = stage.support, value
+    return best
 
 
 def _independent(supports: Supports, first: Sequence[int] | Ints) -> Ints:
@@ -82,7 +93,7 @@ def _independent(supports: Supports, first: Sequence[int] | Ints) -> Ints:
     return np.sort(keep.astype(np.intp))
 
 
-def way_down(supports: Supports, start: SupportFit) -> list[Stage]:
+def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
     """Supports from a start down to what constraints need, the cheapest coefficient leaving first.
 
     With S the root of the covariance, a coefficient leaves by a reflection that turns its row s_i onto one
@@ -91,35 +102,38 @@ def way_down(supports: Supports, start: SupportFit) -> list[Stage]:
     """
     names, x, spread, loss = start.support, start.x.copy(), start.spread.copy(), start.loss
     error = np.linalg.norm(spread, axis=1)
-    stages = [Stage(names, loss, spread.shape[1], names[:0], 0.0)]
+    yield Stage(names, loss, spread.shape[1], names[:0], 0.0)
     fixed = np.isin(names, supports.required)
+    # As many directions as coefficients: none is tied to another.
+    each_for_itself = spread.shape[0] == spread.shape[1]
     while spread.shape[1]:
-        size = np.linalg.norm(spread, axis=1)
-        movable = (size > 0) & ~fixed
+        squares = np.einsum("ij,ij->i", spread, spread)
+        movable = (squares > 0) & ~fixed
         if not movable.any():
             break
         # z² of every coefficient: what χ² would rise by if it left.
         rise = np.full(len(x), np.inf)
-        np.divide(x**2, size**2, out=rise, where=movable)
-        i = int(np.argmin(rise - supports.price[names]))
+        np.divide(x**2, squares, out=rise, where=movable)
+        i = int((rise - supports.price[names]).argmin())
         # Least squares under x_i = 0: move along the i-th row of the covariance until x_i vanishes.
-        axis = spread[i] / size[i]
+        size = float(np.sqrt(squares[i]))
+        axis = spread[i] / size
         loss += float(rise[i])
-        x = x - spread @ axis * (x[i] / size[i])
-        axis = axis.copy()
+        x = x - spread @ axis * (x[i] / size)
         # Householder: reflect row i of the root onto the first axis, and cut that axis off. The sign avoids
         # cancellation.
         axis[0] += np.copysign(1.0, axis[0])
         turned = spread @ axis * (2.0 / float(axis @ axis))
         spread = spread[:, 1:] - turned[:, None] * axis[1:]
-        # What is tied to it has neither value nor freedom any more.
-        gone = (np.linalg.norm(spread, axis=1) <= 1e-7 * error) & (np.abs(x) <= 1e-6 * error) & ~fixed
+        gone = np.zeros(len(x), dtype=bool)
+        if not each_for_itself:
+            # What is tied to it has neither value nor freedom any more.
+            gone = (np.linalg.norm(spread, axis=1) <= 1e-7 * error) & (np.abs(x) <= 1e-6 * error) & ~fixed
         gone[i] = True
-        stages.append(
-            Stage(names[~gone], loss, spread.shape[1], names[gone], float(np.sqrt(max(rise[i], 0.0))))
-        )
-        names, x, spread, error, fixed = (v[~gone] for v in (names, x, spread, error, fixed))
-    return stages
+        left, stays = names[gone], ~gone
+        names, x, fixed = names[stays], x[stays], fixed[stays]
+        spread, error = spread[stays], error[stays]
+        yield Stage(names, loss, spread.shape[1], left, float(np.sqrt(max(rise[i], 0.0))))
 
 
 class Growth:
@@ -154,10 +168,9 @@ class Growth:
 
     def take(self, place: int) -> Ints | None:
         """Add a term, and what equalities connect to it: the coefficients added; None where that fails."""
-        names = np.setdiff1d(self.supports.connected_to(place), self.support)
-        larger = np.union1d(self.support, names)
-        if self.supports.coupled or len(names) > 1:
-            fit = self.supports.possible(larger)
+        if self.supports.coupled:
+            names = np.setdiff1d(self.supports.connected_to(place), self.support)
+            fit = self.supports.possible(np.union1d(self.support, names))
             if fit is None:
                 return None
             self._begin(fit)
@@ -165,15 +178,16 @@ class Growth:
         column = self.supports.design[:, place]
         for _ in range(2):
             # Once more: what the first projection leaves of a long column is not quite orthogonal.
-            column = column - self._directions @ (self._directions.T @ column)
-        column = column / np.linalg.norm(column)
+            column = column - self._directions @ (column @ self._directions)
+        column = column / np.sqrt(column @ column)
         along, amount = column @ self.supports.design, float(column @ self._left)
         self._beyond = self._beyond - along**2
         self._pull = self._pull - amount * along
         self._left = self._left - amount * column
-        self._directions = np.column_stack([self._directions, column])
-        self.support, self.loss, self.free = larger, self.loss - amount**2, self.free + 1
-        return names
+        self._directions = np.concatenate([self._directions, column[:, None]], axis=1)
+        self.support = np.insert(self.support, self.support.searchsorted(place), place)
+        self.loss, self.free = self.loss - amount**2, self.free + 1
+        return np.array([place])
 
 
 def greedy(supports: Supports, most: int) -> SupportFit | None:
@@ -205,8 +219,9 @@ def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
     agreed = len(fits) > 1 and all(np.array_equal(one.support, fit.support) for one in fits)
     if agreed or supports.coupled or supports.size > EFFORT.orders_eliminated:
         return fit
+    seen: set[bytes] = set()
     while True:
-        best = min(_regrowths(supports, fit), key=supports.criterion, default=fit)
+        best = min(_regrowths(supports, fit, seen), key=supports.criterion, default=fit)
         if not supports.criterion(best) < supports.criterion(fit) - 1e-9 * abs(supports.criterion(fit)):
             return fit
         fit = supports.settle(best)
@@ -239,13 +254,16 @@ def equation_by_equation(
     return fit if fit is None or not supports.coupled else supports.settle(fit)
 
 
-def _regrowths(supports: Supports, fit: SupportFit) -> Iterator[SupportFit]:
+def _regrowths(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterator[SupportFit]:
+    """Supports grown from what is left of a fit without a term, and from single terms, then shrunk.
+
+    seen: those that were shrunk before
+    """
     for place in np.argsort(fit.z)[: EFFORT.orders_weakest]:
         less = supports.possible(np.delete(fit.support, place))
         if less is not None and len(less.support) < len(fit.support):
-            yield from _shrunk(
-                supports, _grown(supports, less, EFFORT.orders_others, without=int(fit.support[place]))
-            )
+            grown = _grown(supports, less, EFFORT.orders_others, without=int(fit.support[place]))
+            yield from _shrunk(supports, grown, seen)
     if len(fit.support) > EFFORT.orders_longest:
         return
     nothing = supports.possible(())
@@ -253,7 +271,7 @@ def _regrowths(supports: Supports, fit: SupportFit) -> Iterator[SupportFit]:
     for first in np.argsort(-gain)[: EFFORT.orders_first]:
         start = supports.possible([first]) if gain[first] > 0 else None
         if start is not None:
-            yield from _shrunk(supports, _grown(supports, start, len(fit.support)))
+            yield from _shrunk(supports, _grown(supports, start, len(fit.support)), seen)
 
 
 def _grown(supports: Supports, fit: SupportFit, count: int, without: int = -1) -> SupportFit:
@@ -267,11 +285,12 @@ def _grown(supports: Supports, fit: SupportFit, count: int, without: int = -1) -
     return supports.possible(growth.support) or fit
 
 
-def _shrunk(supports: Supports, fit: SupportFit) -> Iterator[SupportFit]:
-    """The best support on the way down from a grown one."""
-    stages = way_down(supports, fit)
-    best = min(stages, key=lambda stage: supports.value(stage.loss, supports.cost(stage.support, stage.free)))
-    refit = supports.possible(best.support)
+def _shrunk(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterator[SupportFit]:
+    """The best support on the way down from a grown one, unless that was gone before."""
+    if fit.support.tobytes() in seen:
+        return
+    seen.add(fit.support.tobytes())
+    refit = supports.possible(_best_below(supports, fit))
     if refit is not None:
         yield refit
 
@@ -307,7 +326,7 @@ def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, F
     Those of a support come first, the last to leave it leading; then those that it would take in, one
     after the other, up to `most` in all.
     """
-    stages = way_down(supports, through)
+    stages = list(way_down(supports, through))
     inside = [(stage.left, stage.strength) for stage in stages[1:]][::-1]
     held = stages[-1].support
     order, strength = [held], [np.full(len(held), np.inf)]

@@ -317,7 +317,7 @@ class Supports:
         """The same rows with the noise taken for known, of this variance."""
         here = replace(self, known=True, price=self.price * scale)
         # What depends on the columns alone is the same.
-        for name in ("lengths", "group", "required", "coupled", "pinned"):
+        for name in ("lengths", "group", "required", "coupled", "pinned", "_dependent", "_has_equalities"):
             here.__dict__[name] = getattr(self, name)
         return here
 
@@ -350,11 +350,17 @@ class Supports:
     def gains_by(self, support: Ints, beyond: Floats, pull: Floats) -> Floats:
         """The same from what is left of every column beyond a support, and its product with the residual."""
         # What is left of a dependent column is rounding, and its gain would be noise over noise.
-        new = beyond > (EFFORT.supports_dependent * np.where(self.lengths > 0, self.lengths, np.inf)) ** 2
-        gain = np.where(new, pull**2 / np.where(new, beyond, 1.0), 0.0)
+        gain = np.zeros(self.size)
+        np.divide(pull**2, beyond, out=gain, where=beyond > self._dependent)
         gain[support] = 0.0
-        gain[self.pinned] = 0.0
-        return np.asarray(gain)
+        if len(self.pinned):
+            gain[self.pinned] = 0.0
+        return gain
+
+    @cached_property
+    def _dependent(self) -> Floats:
+        """(coefficients,) square of what is left of a column where it depends on others."""
+        return np.asarray((EFFORT.supports_dependent * np.where(self.lengths > 0, self.lengths, np.inf)) ** 2)
 
     def connected_to(self, place: int) -> Ints:
         """A coefficient and what equalities connect to it."""

@@ -77,7 +77,7 @@ def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[
 
     solve: coefficients from the white rows of a support; where constraints act
     """
-    now = start
+    now = start = replace(start, heeded=start.heeded or motion.forcing is not None)
     # Kicks that are known to be there need not be taken away first.
     for level in levels if motion.forcing is None else ():
         # A large model error first: rows then hold whatever the states are, and the problem is nearly
@@ -93,21 +93,17 @@ def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[
         # much as a law, and the likelihood has two maxima, the lower of which is the law's.
         if now.settled and motion.rows >= FEW_ROWS and motion.memory is None:
             break
-    heeded = motion.forcing is not None
+    # What has settled without them begins with them.
+    heeded = motion.forcing is not None or (start.heeded and start.converged and start.settled and not levels)
     for _ in range(2 * _STEPS.most):
         now = _step(motion, now, solve, _separate if motion.memory is None else _exact, heeded=heeded)
-        if not now.alive or (now.converged and now.settled and (heeded or not _may_be_kicked(motion, now))):
+        done = heeded or not (start.heeded and motion.may_be_kicked(now))
+        if not now.alive or (now.converged and now.settled and done):
             break
         # The determinants take longer than ten steps. Most laws met on the way are left unexplained by more
         # than noise while they are fitted, and only what is left in the end tells whether they matter.
         heeded |= now.converged and now.settled
     return now
-
-
-def _may_be_kicked(motion: Motion, now: Fitted) -> bool:
-    """Whether the determinants may move the coefficients of a law; one with parameters inside has none."""
-    asked = motion.memory is None and len(now.law.support) > 0 and not now.law.unknown
-    return asked and bool(motion.kicked(now).any())
 
 
 def states_under(
@@ -183,7 +179,7 @@ def _step(
         if motion.held:
             kept.append((white, table))
     objective = LeastSquares(factor, factor.shape[1] - 1, rows)
-    if heeded and _may_be_kicked(motion, now):
+    if heeded and motion.may_be_kicked(now):
         gradient = motion.determinants(now, now.law)
         if gradient is None:
             return replace(now, alive=False)
