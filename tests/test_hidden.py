@@ -8,8 +8,10 @@ from scipy.integrate import solve_ivp
 
 import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
-from cindy.data import as_source
-from cindy.pipeline.hidden import with_forecasts
+from cindy.data import as_source, noise_variance
+from cindy.pipeline.hidden import _ranked, with_hidden
+from cindy.pipeline.hidden_starts import starts_in_gauges
+from cindy.pipeline.judgement import _weighted_median, with_forecasts
 from cindy.pipeline.request import Pieces, Request
 from cindy.pipeline.sensors import _guesses, _rare_state
 
@@ -127,7 +129,8 @@ def test_the_sparsest_gauge_is_chosen_and_said():
     """Where x' = w with w = −y − z the law has nine terms, and seven with w = −z."""
     t = np.arange(300) * 0.08
     data = [
-        Trajectory(t, x[:, :2], ("x", "y")) for x in runs(roessler, [[1, 1, 1], [-5, 3, 0.5]], t, noise=0.005)
+        Trajectory(t, x[:, :2], ("x", "y"))
+        for x in runs(roessler, [[1, 1, 1], [-5, 3, 0.5]], t, noise=0.005, seed=1)
     ]
     model = cindy.identify(data, Polynomial(2), hidden=1)
     wanted = {("y", "x"): -1, ("w", "x"): 1, ("x", "y"): 1, ("y", "y"): 0.2}
@@ -148,10 +151,6 @@ def test_a_state_that_is_not_needed_is_left_out():
 
 def test_a_state_that_is_rarely_measured_has_its_equation():
     """Rows complete in all states lie 50 samples apart, and say nothing of noise and bending."""
-
-    def lorenz(s):
-        return [10 * (s[1] - s[0]), s[0] * (28 - s[2]) - s[1], s[0] * s[1] - 8 / 3 * s[2]]
-
     t = np.arange(400) * 0.02
     data = []
     for x in runs(lorenz, [[-8, 8, 27], [5, 3, 20]], t):
@@ -163,6 +162,56 @@ def test_a_state_that_is_rarely_measured_has_its_equation():
     assert terms == set(lorenz_terms)
 
 
+def lorenz(s):
+    return [10 * (s[1] - s[0]), s[0] * (28 - s[2]) - s[1], s[0] * s[1] - 8 / 3 * s[2]]
+
+
+def asked_for(data, basis):
+    """What `identify` asks for by default."""
+    how = (Integral(), Problem, Significance(), None, 1e-6, 10_000, None, 0)
+    return Request(Pieces(as_source(data)), data, basis, *how)
+
+
+def ranked_starts(data, names):
+    """The first starts of hidden states, the most likely first, and the noise of the data."""
+    request = asked_for(with_hidden(data, names), Polynomial(2))
+    motion, noise = request.motion(), noise_variance(data)
+    options = request.options(motion, request.problem(motion))
+    starts = starts_in_gauges(motion, names, np.sqrt(noise), {})
+    return starts, _ranked(motion, options, starts, noise)
+
+
+def test_the_start_in_the_gauge_of_the_law_is_the_most_likely():
+    """z' = y w − 8/3 z with w = x. In the gauges y' = w and z' = w the law has no equation in the library."""
+    t = np.arange(500) * 0.02
+    data = [Trajectory(t, x[:, 1:], ("y", "z")) for x in runs(lorenz, [[-8, 8, 27], [5, 3, 20]], t)]
+    _, [best, *_] = ranked_starts(data, ("w",))
+    assert [(pin.equation, pin.factor) for pin in best.pins] == [("z", "y")]
+
+
+def test_first_values_along_a_random_walk_follow_states_that_a_quotient_does_not_tell():
+    """Rössler's z is near zero for most of the time; w1 = x − 5.7 and w2 = −y − z make it spike."""
+    t, first = np.arange(600) * 0.05, [[1, 1, 1], [-5, 3, 0.5]]
+    data = [Trajectory(t, x[:, 2:], ("z",)) for x in runs(roessler, first, t)]
+    truth = np.stack(list(runs(roessler, first, t, noise=0)))
+    raw, ranked = ranked_starts(data, ("w1", "w2"))
+    gauge = [("z", "z"), ("w1", "1")]
+    before, after = (
+        next(s for s in starts if [(pin.equation, pin.factor) for pin in s.pins] == gauge)
+        for starts in (raw, ranked)
+    )
+    assert after is ranked[0]
+    for k, state in enumerate((truth[..., 0], -truth[..., 1] - truth[..., 2])):
+        told = [np.corrcoef(s.values[0][..., k].ravel(), state.ravel())[0, 1] for s in (before, after)]
+        assert told[1] > max(told[0], 0.8)
+
+
+def test_what_is_forecast_counts_by_how_much_moves():
+    """Nine stretches in which nothing happens do not outweigh the one with the motion."""
+    assert _weighted_median([(1.0, 0.01)] * 9 + [(-3.0, 1.0)]) == -3.0
+    assert _weighted_median([(0.9, 1.0), (1.0, 1.0), (-5.0, 1.0)]) == 0.9
+
+
 def test_a_rare_state_begins_where_the_law_of_a_hidden_one_says():
     t = np.arange(300) * 0.05
     data = []
@@ -170,19 +219,7 @@ def test_a_rare_state_begins_where_the_law_of_a_hidden_one_says():
         x[np.arange(300) % 100 > 0, 1] = np.nan
         data.append(Trajectory(t, x, ("q", "v")))
     assert _rare_state(data) == "v"
-    asked = Request(
-        Pieces(as_source(data)),
-        data,
-        Polynomial(1),
-        Integral(),
-        Problem,
-        Significance(),
-        None,
-        1e-6,
-        10_000,
-        None,
-        0,
-    )
+    asked = asked_for(data, Polynomial(1))
     for guess, truth in zip(
         _guesses(asked, "v"), runs(oscillator, [[1, 0], [0, 2]], t, noise=0), strict=True
     ):

@@ -1,11 +1,15 @@
 """Read-outs: sensors that measure combinations of states."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.linalg import expm
 
 import cindy
 from cindy.model import Readouts
+from cindy.states import Fitted, deviance
 from cindy.systems import lotka_volterra
 
 
@@ -39,7 +43,68 @@ def test_a_sum_and_one_state_give_the_law_of_both(model):
     assert measured().states == ("x", "y")
     found = {(model.terms[i], model.states[j]) for i, j in np.argwhere(model.coef)}
     assert found == {("x", "x"), ("x y", "x"), ("y", "y"), ("x y", "y")}
+    # Errors of fitted states allow for the noise that states share; those of measured ones do not.
+    assert "shared-readouts" not in {finding.code for finding in model.findings}
+
+
+def test_states_that_are_not_fitted_have_errors_for_independent_noise_and_a_finding_says_so(sums):
+    model = cindy.identify(sums, cindy.Polynomial(2), observe={"total": "x + y"}, passes=1)
     assert "shared-readouts" in {finding.code for finding in model.findings}
+    averaged = Readouts.of({"a": "x", "b": "x"}, ("a", "b", "y"))
+    assert averaged.correlation(np.ones(3)) is None
+
+
+def linear_law(seed):
+    """total = x + y and x of a damped oscillator, 2 % noise each; (x, y)' = A (x, y)."""
+    law = np.array([[-0.3, 2.0], [-2.0, -0.3]])
+    t = np.linspace(0, 6, 120)
+    states = np.stack([expm(law * time) @ [1.0, 0.5] for time in t])
+    columns = np.stack([states.sum(axis=1), states[:, 0]], axis=1)
+    noise = 0.02 * np.random.default_rng(seed).standard_normal(columns.shape)
+    return cindy.Trajectory(t, columns + noise, ("total", "x")), law
+
+
+def test_a_law_is_as_likely_in_states_as_in_the_columns_they_are_worked_out_from():
+    """p(states) = p(columns) |det H|: the noise of states must be that of columns in other coordinates."""
+    data, law = linear_law(0)
+    readouts = Readouts.of({"total": "x + y"}, data.states)
+    there, noise = np.array([[1.0, 1.0], [1.0, 0.0]]), np.array([0.03, 0.02])
+    order = [("x", "y").index(name) for name in readouts.states]
+    there, law = there[:, order], law[np.ix_(order, order)]
+    back = np.linalg.inv(there)
+    found = []
+    for one, matrix, variance, shared in (
+        (data, there @ law @ back, noise**2, None),
+        (*readouts.of_data([data]), law, back**2 @ noise**2, readouts.correlation(noise)),
+    ):
+        motion = cindy.Integral().motion([one], cindy.Polynomial(1, bias=False))
+        motion = motion.part([replace(record, correlation=shared) for record in motion.records])
+        states = tuple(record.y for record in motion.records)
+        fitted = Fitted(motion.law(np.arange(4)), states, matrix.T.ravel(), variance, 1e-9 * variance)
+        found.append(deviance(motion, fitted))
+        [record] = motion.records
+        values = np.random.default_rng(1).standard_normal(record.y.shape)
+        weighted = (record.covariance(variance) @ values[..., None])[..., 0]
+        np.testing.assert_allclose(
+            sum(record.varied(variance, values, i) for i in range(2)), weighted, atol=1e-15
+        )
+        np.testing.assert_allclose(
+            record.spread * variance * values + record.shared(variance, values), weighted, atol=1e-15
+        )
+    rows = len(data) - 1
+    volume = 2 * rows * np.log(abs(np.linalg.det(there)))
+    np.testing.assert_allclose(found[0] - found[1], volume, atol=1e-3)
+
+
+def test_intervals_of_states_that_share_a_read_out_hold_the_truth():
+    inside = []
+    for seed in range(20):
+        data, law = linear_law(seed)
+        model = cindy.identify(data, cindy.Polynomial(1, bias=False), observe={"total": "x + y", "x": "x"})
+        order = [("x", "y").index(name) for name in model.states]
+        inside.append(np.abs(model.coef.T - law[np.ix_(order, order)]) < 1.96 * model.coef_error.T)
+    # 95 % of 80 are 76; 68 or fewer have a probability below 0.001.
+    assert np.sum(inside) > 68
 
 
 def test_a_model_takes_read_outs_wherever_it_takes_data_and_scores_them(model, sums, tmp_path):

@@ -15,8 +15,9 @@ Read-outs are sensors that measure combinations of states, y = H x with H known,
    S = total − ES follows. What data leave open of a hidden state is said in `pipeline/hidden.py`.
 
 A model remembers H. Data in the columns that it was identified from are turned into states wherever it meets
-data again, and `score` compares read-outs. The noise of states that share a read-out is correlated. Estimates
-stay consistent, but errors take the noise of the states for independent; a finding says so.
+data again, and `score` compares read-outs. The noise of states that share a read-out is correlated, and the
+rows of fitted states know by how much (`Record.correlation`). Where states are not fitted errors take the
+noise for independent; a finding says so.
 """
 
 from __future__ import annotations
@@ -166,17 +167,25 @@ class Readouts:
             )
             values = {"told": list(self.states), "hidden": list(self.hidden), "follow": self.derived}
             yield Finding("partial-readouts", message, values)
-        if self.shared:
-            message = (
-                "States were computed from several read-outs and share their noise, but the standard errors "
-                "assume independent noise."
-            )
-            yield Finding("shared-readouts", message, {"observe": dict(self.formulas)})
 
-    @property
-    def shared(self) -> bool:
-        """Whether a state is worked out from several read-outs."""
-        return bool((np.count_nonzero(_inverse(self.matrix)[0], axis=1) > 1).any())
+    def correlation(self, noise: Floats) -> Floats | None:
+        """(states, states) of the noise of states, from that of the columns (columns,); None if independent.
+
+        States follow from the columns as A⁺ y, so that their noise has the covariance A⁺ diag(noise²) A⁺ᵀ.
+        """
+        shares = _inverse(self.matrix)[0] * noise
+        shares = shares / np.linalg.norm(shares, axis=1, keepdims=True)
+        correlation = shares @ shares.T
+        np.fill_diagonal(correlation, 1.0)
+        return correlation if np.any(np.abs(correlation - np.eye(len(correlation))) > _DETERMINED) else None
+
+    def shared_noise(self) -> Finding:
+        """That states share noise, and the errors do not know of it."""
+        message = (
+            "States were computed from several read-outs and share their noise, but the standard errors "
+            "assume independent noise."
+        )
+        return Finding("shared-readouts", message, {"observe": dict(self.formulas)})
 
     def aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The columns at the middle of their exposures; where these differ, each at instants of its own."""

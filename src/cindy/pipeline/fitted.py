@@ -89,7 +89,7 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
     if parts > motion.parts:
         # Samples are too far apart for the law that was found: its integrals would make terms. The search
         # goes on from that law, on instants between the samples.
-        finer = request.form.motion(request.data, request.basis, instants=parts)
+        finer = request.motion(instants=parts)
         assert finer is not None
         whole, here = finer, replace(some_of(finer, request.seed), candidates=here.candidates)
         assert found is not None

@@ -27,10 +27,9 @@ from cindy.pipeline.hidden import (
     hidden_names,
     identify_with_hidden,
     not_needed,
-    with_forecasts,
     with_hidden,
 )
-from cindy.pipeline.judgement import beside_positions, judged, refusals_told
+from cindy.pipeline.judgement import beside_positions, judged, refusals_told, with_forecasts
 from cindy.pipeline.libraries import Equations, check_agreement
 from cindy.pipeline.measured import model_of, reposed
 from cindy.pipeline.parametric_model import identify_with_parameters
@@ -132,6 +131,8 @@ class _Asked:
     device: Any
     stages: Stages
     least: str
+    shared: Floats | None = None
+    """The correlation of the noise of states that share read-outs."""
 
     def __post_init__(self) -> None:
         one_of(self.least, ("significant", "best"), "identify: `least`")
@@ -184,7 +185,7 @@ class _Asked:
             data,
             observe,
             hidden,
-            lambda states, w: self.of_trajectories(states, passes, hire, w),
+            lambda states, w, shared: replace(self, shared=shared).of_trajectories(states, passes, hire, w),
             fitted=fitted,
         )
 
@@ -218,7 +219,9 @@ class _Asked:
     def _of_positions(self, hire: Callable[..., Any], positions: list[Trajectory]) -> Model:
         """The same of x'' = F(x, x'), from positions alone."""
         settings = self.settings._replace(formulation=Integral(order=2, rates=True))
-        return replace(self, settings=settings, callback=None).of_trajectories(positions, None, hire)
+        return replace(self, settings=settings, callback=None, shared=None).of_trajectories(
+            positions, None, hire
+        )
 
     def _with_hidden(
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any
@@ -279,7 +282,7 @@ class _Asked:
         self, pieces: Pieces, data: list[Trajectory], basis: Basis, laws: tuple[Constraint, ...]
     ) -> Request:
         rule, correction = self.settings.selection, self.settings.correction
-        how = (rule, correction, self.tol, self.max_iter, self.callback, self.seed, self.least)
+        how = (rule, correction, self.tol, self.max_iter, self.callback, self.seed, self.least, self.shared)
         return Request(pieces, data, basis, self.settings.formulation, self.pose(laws), *how)
 
 

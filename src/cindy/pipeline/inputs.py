@@ -108,7 +108,7 @@ def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding
             # A band-limited input needs even steps.
             continue
         # The model at hand is the fit with the hold that was given.
-        motion = None if hold == first.hold else request.form.motion(held, request.basis)
+        motion = None if hold == first.hold else request.motion(held)
         if motion is None:
             continue
         start = start_of(motion, best.support, best.fitted.coef, variance)
@@ -142,11 +142,8 @@ def _noisy_inputs(request: Request, look: Look) -> tuple[Finding, ...]:
         if unmeasured(name):
             continue
         rough = [_roughness(one, k) for one in request.data]
-        bare = request.form.motion(
-            [_less(one, k, v) for one, v in zip(request.data, rough, strict=True)],
-            request.basis,
-            instants=motion.parts,
-        )
+        less = [_less(one, k, v) for one, v in zip(request.data, rough, strict=True)]
+        bare = request.motion(less, instants=motion.parts)
         if bare is None or [r.u.shape for r in bare.records] != [r.u.shape for r in motion.records]:
             continue
         factor = _triangle_with(motion, fitted, partial(_of_roughness, fitted, bare))

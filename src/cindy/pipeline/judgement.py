@@ -23,7 +23,7 @@ from cindy.pipeline.passes import NEAR, Found
 from cindy.selection import Supports
 from cindy.states import Distortion, Motion, distorted_rows
 
-__all__ = ["beside_positions", "instrument_fault", "judged", "refusals_told"]
+__all__ = ["beside_positions", "instrument_fault", "judged", "refusals_told", "with_forecasts"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,28 @@ class _Looks:
 
 
 _LOOKS = _Looks()
+
+
+@dataclass(frozen=True)
+class _Forecasts:
+    """How a law with hidden states is tried on the data that it was found from."""
+
+    runs: int = 3
+    each: int = 3
+    """Runs, and stretches of each: a bound on work."""
+    begins: float = 0.2
+    """Of a run: the samples that tell the states from which it is predicted."""
+    share: float = 0.5
+    """Of the time over which solutions from states fitted to all samples follow the data: for so long the
+    rest is predicted. States fitted to earlier samples alone are worse, and chaos makes more of it."""
+    least: int = 20
+    """Samples to begin with, and to predict."""
+    enough: float = 0.95
+    """R² of the median stretch, over what noise leaves of it; right laws have 0.97 and more at 5 % noise
+    (benchmark: hidden)."""
+
+
+_FORECASTS = _Forecasts()
 
 
 @contextmanager
@@ -232,6 +254,64 @@ def beside_positions(
         values={**told.values, "equations": text, "terms": int(np.count_nonzero(alone.coef))},
     )
     return replace(model, findings=tuple(also if one is told else one for one in model.findings))
+
+
+def with_forecasts(model: Model, measured: Sequence[Trajectory]) -> Model:
+    """The model that says so where it does not predict stretches of its own data from what was before them.
+
+    Estimates of hidden states bend to all samples, those to be predicted included: a law that leaves no more
+    than noise need not predict. Here states are fitted to the samples before a stretch alone, and the
+    solution from the last of them is compared with it.
+    """
+    whole = np.nanvar(np.concatenate([one.x for one in measured]), axis=0)
+    span = model.explained.get("span", np.inf) if model.explained else np.inf
+    explained, ahead = [], 0
+    for one in spread_over(measured, _FORECASTS.runs):
+        begun = max(int(_FORECASTS.begins * len(one)), _FORECASTS.least)
+        steps = _FORECASTS.share * span / float(np.median(np.diff(one.t)))
+        ahead = max(int(min(steps, len(one) - begun)), _FORECASTS.least)
+        for k in range(min(len(one) // (begun + ahead), _FORECASTS.each)):
+            first = k * (begun + ahead)
+            explained.append(_predicted(model, one.part(first, first + begun + ahead), begun, whole))
+    value = _weighted_median(explained) if explained else np.inf
+    noise = [model.noise[model.states.index(name)] for name in measured[0].states]
+    allowed = float(np.min(1.0 - np.minimum(np.square(noise) / np.where(whole > 0, whole, np.inf), 1.0)))
+    if value > _FORECASTS.enough * allowed:
+        return model
+    message = (
+        f"From states fitted to earlier samples alone the equations predict the next {ahead} with "
+        f"R² = {value:.2g}, the median of {len(explained)} stretches of the data. So few samples do not tell "
+        f"{listed(model.hidden)} well enough, or the law is wrong: do not predict with it before you have "
+        "tried fresh data."
+    )
+    said = Finding("not-forecast", message, {"explained": value, "samples": ahead})
+    return replace(model, findings=(said, *model.findings))
+
+
+def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
+    """The median of (value, weight): of a state that is still for most of the time, the motion counts."""
+    ordered = sorted(values)
+    share = np.cumsum([weight for _, weight in ordered])
+    return ordered[int(np.searchsorted(share, share[-1] / 2.0))][0]
+
+
+def _predicted(model: Model, stretch: Trajectory, begun: int, whole: Floats) -> tuple[float, float]:
+    """R² of the worst column along the solution from states that are fitted to the first samples alone.
+
+    And how much there is to predict: the variance within the stretch, in units of that of all data.
+    """
+    later = stretch.part(begun - 1, len(stretch))
+    weight = float(np.nanmax(np.nanvar(later.x, axis=0) / np.where(whole > 0, whole, np.inf)))
+    try:
+        [first] = model.smooth(stretch.part(0, begun))
+        solved = model.simulate(first.x[-1], later.t, later.u)
+    except CindyError:
+        return -np.inf, weight
+    if len(solved) < len(later):
+        return -np.inf, weight
+    places = [model.states.index(name) for name in later.states]
+    left = np.nanmean((solved.x[:, places] - later.x) ** 2, axis=0)
+    return float(np.min(1.0 - np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0))), weight
 
 
 _MOST_STATES = 12

@@ -6,9 +6,10 @@ The criterion of a law with support S, its states, noise and model error at thei
 
 and has local minima. A start that is right in most terms leads to the right law; so several are followed.
 
-1. Starts (`_starts`): at measured states, with noise taken for white, the best support of each equation for
-   itself, by the path of the conditional gradient, backward elimination and regrowth; then models of the
-   path that are smaller and larger than its best. Two guesses of how noise drifts give two such lists.
+1. Starts (`first_starts`): at measured states, with noise taken for white, the best support of each
+   equation for itself, by the path of the conditional gradient, backward elimination and regrowth; then
+   models of the path that are smaller and larger than its best. Two guesses of how noise drifts give two
+   such lists.
 2. From each start the states are fitted and terms chosen at them, until the support comes back
    (`Search.follow`); where motion may be kicked, then once more with the determinants. The search ends when
    two starts have led to one model that nothing met is better than.
@@ -61,7 +62,7 @@ from cindy.states import (
     start_of_nothing,
 )
 
-__all__ = ["NEAR", "Found", "Picking", "picked", "search"]
+__all__ = ["NEAR", "Found", "Picking", "first_starts", "picked", "search"]
 
 NEAR = 14.0
 """Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
@@ -110,7 +111,7 @@ def search(
         state.met[state.key(first)] = state.priced(known.fitted, known.deviance)
     quiet = motion.quiet(variance)
     # Step 1, a generator: later starts are only made if earlier ones do not agree.
-    starts = _starts(state, variance, noisy=not quiet)
+    starts = first_starts(state, variance, noisy=not quiet)
     if quiet and first is None and options.likely is None and motion.memory is None:
         begin = next(starts, None)
         smooth = None if begin is None else _searched_beside_a_smooth_error(state, begin, variance)
@@ -292,7 +293,7 @@ def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floa
     return found if found is not None and len(found.best.support) else None
 
 
-def _starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]:
+def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]:
     """Models along the first paths: the best, smaller and larger ones.
 
     Without much noise first the best with terms added and dropped; with it, that is no start of its own.

@@ -150,6 +150,7 @@ class Request:
     pose: the problem that sums over the data make with the physics, the radius and the weights asked for
     seed: of the part of much data that is looked at first
     least: "significant", or "best" where a model is wanted that is no better than chance
+    correlation: of the noise of the first states, where these share read-outs; None where it is independent
     """
 
     pieces: Pieces
@@ -164,10 +165,21 @@ class Request:
     callback: Callable[[Step], bool | None] | None
     seed: int
     least: str = "significant"
+    correlation: Floats | None = None
 
-    def motion(self) -> Motion | None:
-        """The equations with the states unknown; None where the form takes them as measured."""
-        return self.form.motion(self.data, self.basis) if isinstance(self.form, Formulation) else None
+    def motion(self, data: list[Trajectory] | None = None, instants: int | None = None) -> Motion | None:
+        """The equations with the states unknown; None where the form takes them as measured.
+
+        data: others than those asked for; instants: into how many parts steps are divided
+        """
+        given = self.data if data is None else data
+        fits = isinstance(self.form, Formulation)
+        motion = self.form.motion(given, self.basis, instants=instants) if fits else None
+        if motion is None or self.correlation is None:
+            return motion
+        shared, told = np.eye(motion.states), min(len(self.correlation), self.data[0].dimension)
+        shared[:told, :told] = self.correlation[:told, :told]
+        return motion.part([replace(record, correlation=shared) for record in motion.records])
 
     def price(self, motion: Motion) -> float:
         """What a parameter must lower −2 log p by."""

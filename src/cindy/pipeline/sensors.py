@@ -73,13 +73,14 @@ def identify_readouts(
     data: list[Trajectory],
     observe: Any,
     hidden: Any,
-    identify: Callable[[list[Trajectory], Any], Model],
+    identify: Callable[[list[Trajectory], Any, Floats | None], Model],
     *,
     fitted: bool,
 ) -> Model:
     """The model of what columns measure.
 
-    identify: the model of trajectories of states, some of which are hidden; fitted: whether it fits states
+    identify: the model of trajectories of states, some of which are hidden, and whose noise is correlated
+    fitted: whether it fits states
     """
     readouts = Readouts.of(observe, data[0].states, _wanted(hidden))
     if any(readouts.exposure) and not fitted:
@@ -91,10 +92,13 @@ def identify_readouts(
     columns = readouts.aligned(data)
     if readouts.apart(columns):
         readouts = readouts.in_columns()
-    model = identify(readouts.of_aligned(columns), hidden)
-    findings: list[Finding] = []
+    noise = np.array([_noise(columns, j) for j in range(len(readouts.formulas))])
+    shared = readouts.correlation(noise)
+    model = identify(readouts.of_aligned(columns), hidden, shared)
+    findings: list[Finding] = [] if shared is None or model.denoised else [readouts.shared_noise()]
     if any(readouts.exposure):
-        model, change = _without_averages(readouts, columns, model, lambda states: identify(states, hidden))
+        again = lambda states: identify(states, hidden, shared)  # noqa: E731
+        model, change = _without_averages(readouts, columns, noise, model, again)
         if change > _AVERAGES.still:
             findings.append(_too_long(readouts, change))
     settings = {**model.settings, "observe": dict(readouts.formulas)}
@@ -104,6 +108,7 @@ def identify_readouts(
 def _without_averages(
     readouts: Readouts,
     measured: list[Trajectory],
+    noise: Floats,
     model: Model,
     identify: Callable[[list[Trajectory]], Model],
 ) -> tuple[Model, float]:
@@ -114,7 +119,6 @@ def _without_averages(
             "for that, or too short. Give passes=2, or fewer terms."
         )
     columns, change = measured, np.inf
-    noise = np.array([_noise(measured, j) for j in range(len(readouts.formulas))])
     for _ in range(_AVERAGES.most - 1):
         states = readouts.of_aligned(columns)
         smooth = model.smoothed or model.smooth(states)
@@ -245,7 +249,8 @@ def _guesses(request: Request, rare: str) -> list[Floats] | None:
     others = [k for k in range(request.data[0].dimension) if k != place]
     states = tuple(request.data[0].states[k] for k in others)
     without = [replace(one, x=one.x[:, others], states=states) for one in request.data]
-    hidden = identify_with_hidden(replace(request, data=with_hidden(without, (rare,))), (rare,), None, {})
+    alone = replace(request, data=with_hidden(without, (rare,)), correlation=None)
+    hidden = identify_with_hidden(alone, (rare,), None, {})
     if hidden is None or hidden.model.fitted is None:
         return None
     found = hidden.model.fitted.states

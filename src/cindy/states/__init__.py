@@ -19,7 +19,16 @@ from cindy.states.first import (
     start_of,
     start_of_nothing,
 )
-from cindy.states.fitting import FEW_ROWS, LEVELS, NEARBY, fit_states, states_under
+from cindy.states.fitting import (
+    FEW_ROWS,
+    LEVELS,
+    NEARBY,
+    Solve,
+    along_walks,
+    at_level,
+    fit_states,
+    states_under,
+)
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness
 from cindy.states.linearised import Forcing
@@ -38,7 +47,10 @@ __all__ = [
     "Kicks",
     "Motion",
     "Record",
+    "Solve",
     "Whitened",
+    "along_walks",
+    "at_level",
     "autoregression",
     "blurred_terms",
     "deviance",

@@ -149,6 +149,8 @@ def _of_the_noise(linear: Linearised, variance: Floats, near: Floats) -> Floats:
     """(Σ Bᵀ S⁻¹ W)_mm."""
     _, mixed, integral = _sums(linear.record.grid, near)
     pulled = mixed - np.swapaxes(linear.jacobian, -1, -2) @ integral
+    if linear.record.correlation is not None:
+        return np.asarray(linear.record.covariance(variance) @ pulled)
     return np.asarray((linear.record.spread * variance)[..., None] * pulled)
 
 

@@ -398,9 +398,7 @@ class _Evidence:
                 columns[..., place] = linear.kicked(only)
             back = linear.noise_of(z)
             for place, i in enumerate(noisy.tolist(), start=len(places)):
-                only = np.zeros_like(back)
-                seen = np.where(linear.record.missing, 0.0, linear.record.spread)[..., i]
-                only[..., i] = fitted.variance[i] * seen * back[..., i]
+                only = linear.record.varied(fitted.variance, back, i)
                 columns[..., place] = linear.moved(only)
             table = white.white(columns)
             information += 0.5 * table.T @ table

@@ -25,7 +25,7 @@ from cindy.states.determinants import inverse_at_samples, inverse_at_steps
 from cindy.states.linearised import Law
 from cindy.states.motion import Fitted, Motion, Whitened, shifted
 
-__all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "fit_states", "states_under"]
+__all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "along_walks", "at_level", "fit_states", "states_under"]
 
 # `python -m benchmarks constants` changes those below the levels on 12 data sets: terms stay, and errors of
 # coefficients move by a part in 1e5 at most.
@@ -82,11 +82,7 @@ def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[
     for level in levels if motion.forcing is None else ():
         # A large model error first: rows then hold whatever the states are, and the problem is nearly
         # convex. Each level starts at the states of the one before.
-        now = replace(now, error=motion.errors(level, now.variance))
-        for _ in range(_STEPS.most):
-            now = _step(motion, now, solve, _shared)
-            if now.moved < _STEPS.slow or not now.alive:
-                break
+        now = at_level(motion, now, solve, level)
         if not now.alive:
             return now
         # Less is not asked for: down there a wrong law would only climb back. Of few rows a walk explains as
@@ -103,6 +99,26 @@ def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[
         # The determinants take longer than ten steps. Most laws met on the way are left unexplained by more
         # than noise while they are fitted, and only what is left in the end tells whether they matter.
         heeded |= now.converged and now.settled
+    return now
+
+
+def at_level(motion: Motion, start: Fitted, solve: Solve, level: float) -> Fitted:
+    """States, coefficients and noise at one level of the model error."""
+    now = replace(start, error=motion.errors(level, start.variance))
+    for _ in range(_STEPS.most):
+        now = _step(motion, now, solve, _shared)
+        if now.moved < _STEPS.slow or not now.alive:
+            break
+    return now
+
+
+def along_walks(motion: Motion, start: Fitted, solve: Solve, errors: Iterable[Floats]) -> Fitted:
+    """States and coefficients under one model error after the other, the noise as it is."""
+    now = start
+    for error in errors:
+        now = replace(now, error=error)
+        for _ in range(_STEPS.most // 3):
+            now = _step(motion, now, solve, _kept) if now.alive else now
     return now
 
 
@@ -231,7 +247,7 @@ def _moved(
         # z = S⁻¹ r, and the noise that is most likely under the law is ê = Σ Bᵀ z.
         z = white.solved(table[:, -1] - table[:, :-1] @ coef)
         back = white.linear.noise_of(z)
-        new = record.y - record.spread * now.variance * back
+        new = record.y - record.spread * now.variance * back - record.shared(now.variance, back)
         states.append(new)
         shift += float(np.sum((new - x) ** 2 / (record.spread * now.variance)))
         quadratic += _sizes(white, now, z, back)
@@ -268,8 +284,8 @@ def _traces(white: Whitened) -> Floats:
     """
     linear, near = white.linear, white.inverse[0]
     record = linear.record
-    seen = np.where(record.missing, 0.0, record.spread) * white.variance
-    noise = np.einsum("smi,smii->i", seen, inverse_at_samples(linear, near))
+    sigma = np.where(record.missing[..., None], 0.0, record.covariance(white.variance))
+    noise = np.einsum("smij,smji->i", sigma, inverse_at_samples(linear, near))
     assert linear.forced is not None
     kicks = np.einsum("skij,skji->i", linear.forced.covariance(white.error), inverse_at_steps(linear, near))
     return np.concatenate([noise, kicks])
@@ -280,6 +296,7 @@ def _sizes(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
     record = white.linear.record
     seen = np.where(record.missing, 0.0, record.spread)
     noise = now.variance * np.sum(seen * back**2, axis=(0, 1))
+    noise += np.sum(back * record.shared(now.variance, back), axis=(0, 1))
     if white.linear.forced is None:
         error = now.error * np.sum(record.grid.step[:, None] * z**2, axis=(0, 1))
     else:
@@ -291,12 +308,7 @@ def _sizes(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
 def _information(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
     """(2 d, 2 d): inner products of L⁻¹ v_i S_i z."""
     linear, record, d = white.linear, white.linear.record, len(now.variance)
-    seen = np.where(record.missing, 0.0, record.spread)
-    columns = []
-    for i in range(d):
-        only = np.zeros_like(back)
-        only[..., i] = now.variance[i] * seen[..., i] * back[..., i]
-        columns.append(linear.moved(only))
+    columns = [linear.moved(record.varied(now.variance, back, i)) for i in range(d)]
     kicks = linear.kicks_of(z)
     weighted = linear.weighted(now.error, kicks)
     for i in range(d):

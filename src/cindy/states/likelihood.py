@@ -144,9 +144,13 @@ def _draw(white: Whitened, fitted: Fitted, rng: np.random.Generator) -> Floats:
     """Errors of the fitted states, drawn: those of e − Σ Bᵀ S⁻¹ (B e + ε), covariance Σ − Σ Bᵀ S⁻¹ B Σ."""
     linear = white.linear
     variance = linear.record.spread * fitted.variance
-    noise = np.sqrt(variance) * rng.standard_normal(variance.shape)
+    record, signs = linear.record, rng.standard_normal(variance.shape)
+    if record.correlation is not None:
+        signs = np.where(record.missing, signs, signs @ np.linalg.cholesky(record.correlation).T)
+    noise = np.sqrt(variance) * signs
     rows = linear.moved(noise) + linear.drawn_kicks(fitted.error, rng)
-    return np.asarray(noise - variance * linear.noise_of(white.solved(white.white(rows[..., None])[:, 0])))
+    back = linear.noise_of(white.solved(white.white(rows[..., None])[:, 0]))
+    return np.asarray(noise - variance * back - record.shared(fitted.variance, back))
 
 
 def _least(values: Floats, change: Floats) -> tuple[float, Floats]:

@@ -421,10 +421,13 @@ class Linearised:
         and only J changes: S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
         """
         grid, d = self.record.grid, self.record.states
-        sigma = self.record.spread * variance
-        js = self.jacobian * sigma[..., None, :]
+        sigma, record = self.record.covariance(variance), self.record
+        if record.correlation is None:
+            js = self.jacobian * (record.spread * variance)[..., None, :]
+        else:
+            js = self.jacobian @ sigma
         feedback = js @ np.swapaxes(self.jacobian, -1, -2)
-        kinds = np.stack([sigma[..., None] * np.eye(d), -np.swapaxes(js, -1, -2), -js, feedback])
+        kinds = np.stack([sigma, -np.swapaxes(js, -1, -2), -js, feedback])
         kinds = kinds.reshape(*kinds.shape[:3], d * d)
         band = grid.banded(kinds)
         if self.forced is None:

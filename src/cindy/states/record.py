@@ -154,6 +154,8 @@ class Record:
     u: (stretches, samples, inputs)
     source: (stretches,) number of the trajectory that each stretch is from; offset: its first sample there
     held: (inputs,) which inputs keep each value until the next sample; None: none of them
+    correlation: (states, states) of the noise of states that are worked out from the same read-outs; None
+        where it is independent
     """
 
     grid: Grid
@@ -163,6 +165,7 @@ class Record:
     source: NDArray[np.intp]
     offset: NDArray[np.intp]
     held: NDArray[np.bool_] | None = None
+    correlation: Floats | None = None
 
     @property
     def stretches(self) -> int:
@@ -181,6 +184,43 @@ class Record:
     def missing(self) -> NDArray[np.bool_]:
         """Entries without a measurement."""
         return self.spread >= MISSING
+
+    def covariance(self, variance: Floats) -> Floats:
+        """(stretches, samples, states, states): Σ, of the noise at each instant."""
+        sigma = self.spread * variance
+        blocks = sigma[..., None] * np.eye(self.states)
+        if self.correlation is None:
+            return blocks
+        size = np.where(self.missing, 0.0, np.sqrt(sigma))
+        return np.asarray(blocks + size[..., None] * self._beside * size[..., None, :])
+
+    def shared(self, variance: Floats, values: Floats) -> Floats:
+        """Σ values without the diagonal of Σ, for values (stretches, samples, states)."""
+        if self.correlation is None:
+            return np.broadcast_to(0.0, values.shape)
+        size = np.where(self.missing, 0.0, np.sqrt(self.spread * variance))
+        return np.asarray(size * ((size * values) @ self._beside))
+
+    def varied(self, variance: Floats, values: Floats, i: int) -> Floats:
+        """The derivative of Σ values by the logarithm of the variance of state i; nothing of what is missing.
+
+        Covariances go as √(v_i v_j): half of row i of Σ, and half of its column i.
+        """
+        only = np.zeros_like(values)
+        only[..., i] = values[..., i]
+        others = self.shared(variance, only)
+        seen = np.where(self.missing[..., i], 0.0, self.spread[..., i])
+        only[..., i] = variance[i] * seen * values[..., i]
+        if self.correlation is None:
+            return only
+        only[..., i] += self.shared(variance, values)[..., i] / 2.0
+        return np.asarray(only + others / 2.0)
+
+    @property
+    def _beside(self) -> Floats:
+        """The correlations without their diagonal."""
+        assert self.correlation is not None
+        return self.correlation - np.eye(self.states)
 
     def unmeasured(self, count: int) -> Record:
         """The same with the values of so many of the last states as first values, and no measurements."""
@@ -238,6 +278,7 @@ class Record:
             self.source[which],
             self.offset[which],
             self.held,
+            self.correlation,
         )
 
 
