@@ -27,7 +27,7 @@ from cindy.solver import Blended, Direct, Region, basis_pursuit, conditional_gra
 
 __all__ = ["Exact", "faults", "problem", "run"]
 
-FIRST, PROBLEMS = 10_000, 1_000
+FIRST, PROBLEMS = 20_000, 1_000
 TOL = 1e-8
 """Of every run, relative to the loss at zero: what `basis_pursuit` says its two ends hold to."""
 OUTSIDE = Fraction(1, 10**9)

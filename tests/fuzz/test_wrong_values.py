@@ -4,6 +4,7 @@ Each argument of each call is replaced by each wrong value in turn. The call may
 for one argument is right for another; if it fails, it fails with an error of this library.
 """
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable
@@ -85,6 +86,11 @@ SWING = cindy.Trajectory(T, np.column_stack([np.cos(T), -np.sin(T)]), ("x", "v")
 MODEL = cindy.identify(SWING, cindy.Polynomial(1), passes=1)
 FIELD = cindy.Field(u=np.sin(np.arange(8.0)[:, None] - T), x=np.arange(8.0), t=T)
 SUMMARY = cindy.accumulate(SWING, cindy.Polynomial(1))
+FITTED = cindy.identify(SWING, cindy.Polynomial(1), passes=2)
+DRIVEN = cindy.Model(np.ones((4, 2)), cindy.Polynomial(1), ("x", "v"), inputs=("u",))
+FIELD_MODEL = cindy.Model(
+    np.array([[0.0], [-1.0], [0.0]]), cindy.Derivatives(1, 1, axes=("x",)), ("u",), formulation=cindy.Weak()
+)
 
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "fix": (cindy.fix, {"state": "x", "term": "y", "value": 1.0}),
@@ -156,6 +162,14 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "seed": 0,
         },
     ),
+    "simulate a field": (
+        FIELD_MODEL.simulate,
+        {"x0": FIELD, "t": T[:3], "boundary": "held", "limits": None},
+    ),
+    "simulate with inputs": (MODEL.simulate, {"x0": [1.0, 0.0], "t": T[:5], "u_t": None}),
+    "input_jacobian": (DRIVEN.input_jacobian, {"x": SWING.x, "u": T[:, None], "t": None}),
+    "smooth": (FITTED.smooth, {"trajectories": SWING}),
+    "to_text": (MODEL.to_text, {"errors": False}),
     "to_latex": (MODEL.to_latex, {"errors": False}),
     "to_modelica": (MODEL.to_modelica, {"name": "A", "x0": None}),
     "to_sbml": (MODEL.to_sbml, {"x0": [1.0, 0.0]}),
@@ -171,9 +185,14 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "noise": [0.1, 0.1],
         },
     ),
+    "slab": (FIELD.slab, {"name": "u", "start": 0, "stop": 3}),
     "merged": (cindy.Trajectory.merged, {"sensors": [SWING]}),
     "with_values": (FIELD.with_values, {"t": T, "values": {"u": FIELD["u"]}, "stopped": None}),
-    "evaluate": (cindy.Polynomial(2).evaluate, {"x": SWING.x, "variables": ("x", "v")}),
+    "evaluate": (cindy.Polynomial(2).evaluate, {"x": SWING.x, "variables": ("x", "v"), "out": None}),
+    "derivative": (cindy.Polynomial(2).derivative, {"x": SWING.x, "variables": ("x", "v")}),
+    "names": (cindy.Polynomial(2).names, {"variables": ("x", "v")}),
+    "on": (lambda variable: cindy.Polynomial(2).on(variable), {"variable": "x"}),
+    "on_axes": (cindy.Derivatives(2, 2).on_axes, {"axes": ("x",)}),
     "accumulate": (
         cindy.accumulate,
         {
@@ -249,6 +268,26 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "michaelis_menten": (systems.michaelis_menten, {"binding": 0.1, "release": 1.0, "catalysis": 1.0}),
     "lorenz": (systems.lorenz, {"sigma": 10.0, "rho": 28.0, "beta": 2.0}),
     "duffing": (systems.duffing, {"linear": -1.0, "cubic": 1.0, "damping": 0.3}),
+    "rossler": (systems.rossler, {"a": 0.2, "b": 0.2, "c": 5.7}),
+    "sir": (systems.sir, {"infection": 0.5, "recovery": 0.1}),
+    "van_der_pol": (systems.van_der_pol, {"damping": 1.0}),
+    "lotka_volterra": (
+        systems.lotka_volterra,
+        {"growth": 1.0, "predation": 0.5, "gain": 0.5, "death": 1.0},
+    ),
+    "System.simulate": (
+        systems.duffing().simulate,
+        {
+            "seed": 0,
+            "noise": 0.1,
+            "trajectories": 1,
+            "points": 5,
+            "horizon": 0.1,
+            "times": None,
+            "initial": None,
+            "spread": "pooled",
+        },
+    ),
     "Problem": (
         Problem,
         {
@@ -260,10 +299,73 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "floor": None,
         },
     ),
+    "Problem.violation": (Problem(SUMMARY).violation, {"coef": np.zeros((3, 2))}),
+    "LeastSquares.residual": (OBJECTIVE.residual, {"x": np.zeros((3, 1))}),
     "LeastSquares.value": (OBJECTIVE.value, {"x": np.zeros((3, 1))}),
     "LeastSquares.gradient": (OBJECTIVE.gradient, {"x": np.zeros((3, 1))}),
     "LeastSquares.empty": (cindy.LeastSquares.empty, {"terms": 2, "targets": 1}),
 }
+
+
+OF_EACH_OTHER = {
+    "Basis": "terms to_dict unknowns parameter_names asks_for apart_from on_device",
+    "Constraint": "rows",
+    "Correction": "begin",
+    "Formulation": (
+        "at_samples compared edges fit_to given_noise matrix motion nearby on_device rows to_dict unweighted "
+        "variables with_window"
+    ),
+    "LeastSquares": "scaled",
+    "Limits": "steps_per_sample",
+    "Problem": "physical require_feasible",
+    "Selection": "nothing_kept pick price priced quantile score surcharge tolerance",
+    "Trajectory": "on_device",
+    "Weights": "of",
+}
+"""Methods that parts of the library call with what they made: the doors have checked it."""
+MADE_HERE = {"Basis", "Constraint", "Formulation", "Path", "Plain", "Run", "Selection", "Step", "Summary"}
+MADE_HERE |= {"Uniform", "Weights", "BIC", "Discrete", "LeastSquares"}
+"""Kinds that a user does not make, makes without an argument, or by a function that is tried."""
+ELSEWHERE = {
+    "Field": "Field part coordinate period uniform with_inputs_of",
+    "Lazy": "Lazy",
+    "Model": "save to_fmu",
+    "Summary": "load save",
+    "Trajectory": "Trajectory part step refined plot",
+    "load": "load",
+    "read": "read",
+}
+"""By the last tests of this file, of figures, and in test_wrong_types.py."""
+
+
+def test_every_public_name_with_an_argument_is_tried():
+    tried = {name.rpartition(".")[2].split()[0] for name in CALLS}
+    missing = []
+    for name in cindy.__all__:
+        kind = getattr(cindy, name)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            continue
+        known = {*tried, *ELSEWHERE.get(name, "").split()}
+        if name not in known | MADE_HERE:
+            missing.append(name)
+        if isinstance(kind, type) and name not in ("Path", "Run", "Step"):
+            of_each_other = {m for base in kind.__mro__ for m in OF_EACH_OTHER.get(base.__name__, "").split()}
+            with_arguments = {method for method in vars_of(kind) if takes_arguments(kind, method)}
+            missing += [f"{name}.{method}" for method in sorted(with_arguments - known - of_each_other)]
+    assert missing == []
+
+
+def vars_of(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def takes_arguments(kind: type, method: str) -> bool:
+    """Whether a user has something to give to it, beside the object itself."""
+    static = inspect.getattr_static(kind, method)
+    of_the_kind = isinstance(static, (classmethod, staticmethod))
+    if not of_the_kind and not inspect.isfunction(static):
+        return False
+    return len(inspect.signature(getattr(kind, method)).parameters) > (0 if of_the_kind else 1)
 
 
 def foreign(call: Callable[..., Any], arguments: dict[str, Any]) -> list[str]:

@@ -1,12 +1,14 @@
 """No certificate is false: small problems whose optima are known in rational numbers."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from benchmarks.certificates import Exact, faults
+from benchmarks.certificates import Exact, faults, problem
 
 from cindy.errors import InfeasibleError
 from cindy.least_squares import LeastSquares
-from cindy.solver import Region, basis_pursuit, conditional_gradient, oracle_for
+from cindy.solver import Region, Status, basis_pursuit, conditional_gradient, oracle_for
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -49,3 +51,36 @@ def test_a_bound_that_nothing_reaches_is_refused_with_the_least_loss(seed):
     with pytest.raises(InfeasibleError, match="whatever the radius") as caught:
         basis_pursuit(objective, rows, 0.4 * least)
     assert float(str(caught.value).split()[-1].rstrip(".")) == pytest.approx(least, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", [10_110, 10_192, 10_289, 10_367])
+def test_atoms_obey_rows_whose_entries_differ_by_many_orders(seed):
+    """HiGHS drops entries below 1e-9 unless it is told not to, and then solves another program."""
+    _, region, _ = problem(seed)
+    oracle, rng = oracle_for(region), np.random.default_rng(seed)
+    for _ in range(20):
+        gradient = rng.normal(size=region.size) * 10.0 ** rng.uniform(-9, 9, region.size)
+        for atom in (oracle(gradient), oracle.proved(gradient)[0]):
+            assert region.outside(atom.point()) <= 1e-11
+
+
+@pytest.mark.parametrize("seed", [10_110, 10_275, 10_854])
+def test_no_certificate_is_false_where_units_differ_by_twelve_orders(seed):
+    assert faults(seed)[0] == []
+
+
+def test_a_region_that_is_empty_by_a_part_in_ten_billion_is_called_empty():
+    objective, region, _ = problem(10_881)
+    assert Exact.of(objective, region).least_loss(Fraction(region.radius)) is None
+    with pytest.raises(InfeasibleError, match=r"smallest feasible radius is 524288\.0000\d"):
+        conditional_gradient(objective, oracle_for(region))
+
+
+def test_an_objective_that_rises_and_falls_by_turns_makes_no_progress():
+    """A run on such digits went on to its last iteration; see `_Patience`."""
+    objective, region, _ = problem(10_807)
+    ends: list[Status] = []
+    for radius in (8189.35695993, 8190.26557331):
+        oracle = oracle_for(region.with_radius(radius))
+        ends.append(conditional_gradient(objective, oracle, tol=1e-15, quiet=True).status)
+    assert Status.ITERATIONS not in ends

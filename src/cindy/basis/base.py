@@ -177,7 +177,7 @@ class Basis(ABC):
 
     @abstractmethod
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
-        """The terms, distinct and in order."""
+        """The terms, distinct and in order, of variables whose names were checked, as `names` does."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -208,9 +208,9 @@ class Basis(ABC):
         if out is None:
             # columns are written, and later factorised, one after the other
             out = np.empty(shape, order="F")
-        elif out.shape != shape or out.dtype != np.float64:
+        elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != np.float64:
             raise DataError(
-                f"evaluate: `out` must be a float array of shape {shape}, but has {out.shape}, {out.dtype}."
+                f"evaluate: `out` must be a float array of shape {shape}, but is {_check.short(out)}."
             )
         dictionary.plan.run(values, out)
         return out

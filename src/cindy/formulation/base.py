@@ -38,6 +38,7 @@ class Formulation(ABC):
     A formulation cuts a gap-free segment into stretches of consecutive samples,
     and makes the rows of any run of stretches from those samples and a few
     neighbours; so a segment can be taken in pieces of any size, with the same rows.
+    Its methods are given segments that were checked when trajectories were made, and check nothing.
 
     >>> import cindy
     >>> isinstance(cindy.Discrete(), cindy.Formulation), cindy.Integral(order=2).order

@@ -212,7 +212,7 @@ class Equations:
         if u is None and expected:
             time = ", and the time as `t`" if TIME in expected else ""
             raise DataError(f"{where}: the model has the inputs {names}; pass their values as `u`{time}.")
-        array = np.asarray(np.empty((rows, 0)) if u is None else u, dtype=np.float64)
+        array = numbers(np.empty((rows, 0)) if u is None else u, f"{where}: u")
         if array.ndim < 2:
             # One number for one row, or one input for many rows: both are meant by a flat array.
             array = array.reshape(rows, -1) if array.size % rows == 0 else np.atleast_2d(array)
@@ -222,13 +222,22 @@ class Equations:
                 f"{names}, but has shape {array.shape}."
             )
         if apart:
-            times = np.broadcast_to(np.asarray(t, dtype=np.float64), (rows,))
+            times = numbers(np.empty(0) if t is None else t, f"{where}: t")
+            if times.shape not in ((), (1,), (rows,)):
+                raise DataError(
+                    f"{where}: t must be one time, or one for each of the {rows} rows of x, but has shape "
+                    f"{times.shape}."
+                )
+            times = np.broadcast_to(times, (rows,))
             array = np.insert(array, self.inputs.index(TIME), times, axis=1)
         return floats(array, f"{where}: u", ndim=2)
 
     @cached_property
     def rhs(self) -> Callable[..., list[float]]:
-        """F compiled, as (t, x) → a list, or (t, x, u) with inputs: ready for scipy.integrate."""
+        """F compiled, as (t, x) → a list, or (t, x, u) with inputs: ready for scipy.integrate.
+
+        An integrator calls it a million times, so that it checks nothing; `predict` does.
+        """
         # Rates are integrated with the states, and so belong to x; only what is measured beside them is u.
         given = len(self.states) + len(self.rates)
         return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)

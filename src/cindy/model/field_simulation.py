@@ -18,7 +18,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats, one_thread
-from cindy._check import floats
+from cindy._check import floats, one_of, short
 from cindy.basis import Factor, Term, call, differentiate
 from cindy.calculus import derivative_weights
 from cindy.data import Field
@@ -262,6 +262,9 @@ def simulate_field(
             f"simulate: the model is about {', '.join(model.states)}, but the field holds "
             f"{', '.join(start.states)}."
         )
+    one_of(boundary, ("reflecting", "held"), "simulate: `boundary`")
+    if progress is not None and not callable(progress):
+        raise DataError(f"simulate: `progress` must be a function of two numbers, but is {short(progress)}.")
     times = floats(t, "simulate: t", ndim=1)
     if not len(times) or (np.diff(times) <= 0).any():
         raise DataError("simulate: t must hold increasing times.")

@@ -94,6 +94,8 @@ class Row:
 class Constraint(ABC):
     """Linear rows on the coefficients; its text is how it was written.
 
+    What a constraint says is checked when it is made; `rows` is for a `Problem`, which knows the names.
+
     >>> import cindy
     >>> law = cindy.bound("x", "y", lower=0.0)
     >>> isinstance(law, cindy.Constraint), str(law)

@@ -33,7 +33,7 @@ _STEEPEST = 1e6
 
 
 class Weights(ABC):
-    """How the weights follow from a pilot estimate of the scaled coefficients.
+    """How the weights follow from a pilot estimate of the scaled coefficients, which a `Problem` makes.
 
     adapts: whether the path that they make leads to the terms that matter, so that more may be asked of it
 

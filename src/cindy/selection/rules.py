@@ -38,6 +38,8 @@ __all__ = [
 class Selection(ABC):
     """A rule that picks a support out of the candidates.
 
+    The search calls the methods of a rule with what it made itself; they do not check what they are given.
+
     refits: whether the coefficients are fitted anew on the support, or kept as the solver left them
     by_price: whether a price says all: the search itself then goes by it
     repeats: whether a rule without one picks again at the states that belong to what it picked

@@ -116,6 +116,7 @@ def basis_pursuit(
     # Newton's method only approaches a root, from below: it aims a little beneath the bound to cross it.
     aim = max(epsilon - 0.5 * tol * scale, 0.0)
     run = partial(_solve, objective, correction=correction, tol=0.25 * tol, max_iter=max_iter)
+    stalled = 0
     for _ in range(max_radii):
         oracle = oracle_for(region.with_radius(radius))
         result = run(oracle, point, aim)
@@ -130,13 +131,12 @@ def basis_pursuit(
         # Step 3, by a bound that holds in spite of rounding: no radius below the root of this line meets
         # epsilon.
         line = floor(objective, oracle, point)
-        # A short column may need a far larger radius: the bound on every radius must exclude that too.
-        if inside and _root(line, epsilon) > _SEARCH.beyond * radius:
+        if inside and _hopeless(_root(line, epsilon), radius, result):
             raise _unreachable(epsilon, result)
         least = max(least, _root(line, epsilon))
-        # Where rounding has the upper hand, a little more room is what brings the loss down.
-        more = 1e-8 if result.status is Status.STALLED else 1e-12
-        radius = min(max(_root(line, aim), (1.0 + more) * radius), _SEARCH.furthest * radius)
+        stalled += result.status is Status.STALLED
+        further = max(_root(line, aim), (1.0 + _creep(result, stalled)) * radius)
+        radius = min(further, _SEARCH.furthest * radius)
     raise SolverError(
         f"basis_pursuit: after {max_radii} radii the loss is {result.objective:g}, still above "
         f"epsilon = {epsilon:g}. Raise `max_radii`, or loosen `tol`."
@@ -157,6 +157,19 @@ def _checked(pursuit: Pursuit, region: Region) -> Pursuit:
 def _root(line: Line, epsilon: float) -> float:
     """The radius at which a line falls to epsilon, or a little less."""
     return (line.level - epsilon) / line.slope * (1.0 - _ROUNDING) if line.slope > 0.0 else 0.0
+
+
+def _hopeless(root: float, radius: float, result: Result) -> bool:
+    """Whether no larger radius will help a minimiser that does not touch the ball; root: of its bound."""
+    # A short column may need a far larger radius, so that the bound on every radius must exclude that too.
+    # Where it does not even ask for more than this radius, rounding is all that hides the answer.
+    return root > _SEARCH.beyond * radius or (result.status is Status.STALLED and root <= radius)
+
+
+def _creep(result: Result, stalled: int) -> float:
+    """By what part a radius must grow. Where rounding has the upper hand more room is what brings the loss
+    down: twice as much each time."""
+    return 1e-8 * 2.0**stalled if result.status is Status.STALLED else 1e-12
 
 
 def _unreachable(epsilon: float, result: Result) -> CindyError:

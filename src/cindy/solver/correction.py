@@ -25,7 +25,10 @@ Start = list[tuple[Atom, float]]
 
 
 class Correction(ABC):
-    """A variant of the method: how an iterate is kept and what is done with a new atom."""
+    """A variant of the method: how an iterate is kept and what is done with a new atom.
+
+    `conditional_gradient` checks what it is given and calls `begin`, which does not check it again.
+    """
 
     @abstractmethod
     def begin(

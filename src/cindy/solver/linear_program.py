@@ -24,6 +24,10 @@ class _Precision:
 
     tolerance: float = 1e-10
     """HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms."""
+    smallest: float = 1e-12
+    """Entries below it HiGHS drops, and solves another program: 1e-9 unless told, and this is its least."""
+    uneven: float = 1e-5
+    """Where the entries of a row differ by more, coefficients get units in which they do not (`_balance`)."""
     dual: int = 1
     primal: int = 4
     most_steps: int = 1_000
@@ -74,6 +78,7 @@ def _quiet_model(rows: scipy.sparse.csr_array, low: Floats, high: Floats) -> hig
         ("simplex_strategy", _PRECISION.primal),
         ("presolve", "off"),
         ("simplex_iteration_limit", _PRECISION.most_steps * sum(rows.shape)),
+        ("small_matrix_value", _PRECISION.smallest),
         ("primal_feasibility_tolerance", _PRECISION.tolerance),
         ("dual_feasibility_tolerance", _PRECISION.tolerance),
     ):
@@ -82,12 +87,42 @@ def _quiet_model(rows: scipy.sparse.csr_array, low: Floats, high: Floats) -> hig
     return highs
 
 
+def _balance(matrix: scipy.sparse.csr_array) -> Floats:
+    """(columns,) at most one: what to multiply columns by for the entries of each row to be alike.
+
+    By turns rows and columns are divided by the geometric mean of their least and largest entries, as
+    Curtis and Reid (On the automatic scaling of matrices for Gaussian elimination, 1972) have it with all
+    entries; rounded to powers of two, which change no digit. All ones where the rows are alike already.
+    """
+    entries = scipy.sparse.coo_array(abs(matrix))
+    row, column = entries.row.astype(np.intp), entries.col.astype(np.intp)
+    size = np.log2(entries.data)
+
+    def middle(place: Ints, count: int, values: Floats) -> Floats:
+        low, high = np.full(count, np.inf), np.full(count, -np.inf)
+        np.minimum.at(low, place, values)
+        np.maximum.at(high, place, values)
+        low[np.isinf(low)] = high[np.isinf(high)] = 0.0
+        return np.asarray(0.5 * (low + high))
+
+    largest = np.full(matrix.shape[0], -np.inf)
+    np.maximum.at(largest, row, size)
+    if np.min(size - largest[row], initial=0.0) > np.log2(_PRECISION.uneven):
+        return np.ones(matrix.shape[1])
+    scale = np.zeros(matrix.shape[1])
+    for _ in range(_PRECISION.rounds):
+        rows = middle(row, matrix.shape[0], size + scale[column])
+        scale = -middle(column, matrix.shape[1], size - rows[row])
+    return np.asarray(np.exp2(np.maximum(np.round(scale - scale.max()), -32.0)))
+
+
 class _Program:
-    """A region as a linear program in v = (p, q, rows, norm) with x_i = (p_i − q_i) radius / weights_i.
+    """A region as a linear program in v = (p, q, rows, norm) with x_i = (p_i − q_i) unit_i.
 
-        half p − half q − rows = 0,   Σ p + Σ q − norm = 0,   low ≤ v ≤ high
+        half p − half q − rows = 0,   Σ share · (p + q) − norm = 0,   low ≤ v ≤ high
 
-    `half` is the matrix over coefficients of unit size, each row with a largest entry of one. Rows have
+    A unit is share_i · radius / weights_i, with a share of one unless rows have entries of very different
+    size (`_balance`). `half` is the matrix over these units, each row with a largest entry of one. Rows have
     columns of their own, so that these may have costs and bounds as the others do. The last basis starts the
     next call: with only the costs changed it stays primal feasible, and the primal simplex method goes on.
 
@@ -99,26 +134,29 @@ class _Program:
     2. If that shows in a row's own units, solve for the correction: the same program with the bounds taken
        from the solution and enlarged, so that what was below the tolerance is now far above it.
 
+    unit, share: (size,) what a column of one adds to its coefficient, and to the norm over the radius
     row_scale: (rows,) what the rows of the region were multiplied by
     low, high: of the columns
     """
 
     def __init__(self, region: Region, *, budget: float) -> None:
         size, rows = region.size, region.rows
-        self.corner = region.radius / region.weights
+        corner = region.radius / region.weights
+        self.share = _balance(scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(corner)))
+        self.unit = corner * self.share
         # HiGHS has absolute tolerances, so that coefficients and rows are scaled for one to be a natural
         # size in each.
-        half = scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(self.corner))
+        half = scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(self.unit))
         largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if rows else np.zeros(0)
         self.row_scale = 1.0 / np.where(largest > 0, largest, 1.0)
         self._half: Any = scipy.sparse.csr_array(scipy.sparse.diags_array(self.row_scale) @ half)
-        # The norm Σ p + Σ q is a column too: bounded by the budget here, and the cost where the least norm
+        # The norm is a column too: bounded by the budget here, and the cost where the least norm
         # is sought.
-        ones: Any = scipy.sparse.csr_array(np.ones((1, size)))
+        norm: Any = scipy.sparse.csr_array(self.share[None])
         less: Any = scipy.sparse.csr_array([[-1.0]])
         self.matrix = scipy.sparse.csr_array(
             scipy.sparse.block_array(
-                [[self._half, -self._half, -scipy.sparse.eye_array(rows), None], [ones, ones, None, less]]
+                [[self._half, -self._half, -scipy.sparse.eye_array(rows), None], [norm, norm, None, less]]
             )
         )
         self.low = np.concatenate([np.zeros(2 * size), region.lower * self.row_scale, [0.0]])
@@ -175,7 +213,7 @@ class _Program:
 
     def point(self, values: Floats) -> Floats:
         """(size,): the coefficients."""
-        return np.asarray((values[: self._size] - values[self._size : 2 * self._size]) * self.corner)
+        return np.asarray((values[: self._size] - values[self._size : 2 * self._size]) * self.unit)
 
     def _worked_out(self, values: Floats) -> tuple[Floats, float]:
         """Rows and norm as p and q make them, and by how much they leave their bounds where that matters."""
@@ -184,7 +222,7 @@ class _Program:
         # x = p − q has many representations; the one with p q = 0 has the least norm, which is that of x.
         both = np.minimum(halves[:size], halves[size:])
         halves -= np.concatenate([both, both])
-        total, x = float(halves.sum()), halves[:size] - halves[size:]
+        total, x = float(self.share @ (halves[:size] + halves[size:])), halves[:size] - halves[size:]
         outcome = np.concatenate([halves, self._half @ x, [total]])
         sizes = np.append(abs(self._half) @ np.abs(x), total)
         low, high, at = self.low[2 * size :], self.high[2 * size :], outcome[2 * size :]
@@ -208,8 +246,9 @@ class _Program:
             return self._answer(status)
         program, halves = self.highs.getLp(), 2 * self._size
         low, high = np.array(program.col_lower_), np.array(program.col_upper_)
-        room = high[-1] - float(low[:halves].sum())
-        self._bound(low, np.concatenate([low[:halves] + room, high[halves:]]))
+        share = np.concatenate([self.share, self.share])
+        room = high[-1] - float(share @ low[:halves])
+        self._bound(low, np.concatenate([low[:halves] + room / share, high[halves:]]))
         try:
             return self._answer(self.status())
         finally:
@@ -265,7 +304,7 @@ class LinearProgram(Oracle):
                 break
             # In units of the largest wrong reduced cost, HiGHS hears what was below its tolerance in the
             # round before.
-            values, more = self._solved(np.clip(reduced / unit, -_PRECISION.steepest, _PRECISION.steepest))
+            values, more = self._solved(self._cut(reduced / unit))
             prices = prices + unit * more
             line = lower_bound(region, gradient, self.origin, prices[:-1] * program.row_scale)
             trial = self._atom(values)
@@ -283,15 +322,29 @@ class LinearProgram(Oracle):
         return atom, best
 
     def _cost(self, gradient: Floats) -> Floats:
-        # In units of the corners of the ball, in which all columns are alike to HiGHS.
-        cost = gradient * self._program.corner
+        # In units of the columns, which are alike to HiGHS.
+        cost = gradient * self._program.unit
         return np.concatenate([cost, -cost, np.zeros(self.region.rows + 1)])
+
+    def _cut(self, reduced: Floats) -> Floats:
+        """Reduced costs without those that are far larger than the rest."""
+        cost = np.clip(reduced, -_PRECISION.steepest, _PRECISION.steepest)
+        # The costs of p, q and the norm sum to zero if all three grow together. What is cut must not make
+        # that worth while: p and q would fill the ball, and x = p − q would lose its digits.
+        both = cost[: self.region.size] + cost[self.region.size : 2 * self.region.size]
+        cost[-1] = max(cost[-1], -0.5 * float(np.min(both / self._program.share)))
+        return cost
 
     def _solved(self, cost: Floats) -> tuple[Floats, Floats]:
         try:
             return self._program.solve(cost)
         except InfeasibleError as error:
             raise InfeasibleError(_why_infeasible(self.region)) from error
+        except SolverError as error:
+            # A region may be empty by less than HiGHS sees; prices of the rows prove it.
+            if nearest_to_zero(self.region)[1] > self.region.radius:
+                raise InfeasibleError(_why_infeasible(self.region)) from error
+            raise
 
     def _atom(self, values: Floats, point: Floats | None = None) -> Atom:
         displacement = (self._program.point(values) if point is None else point) - self.origin
@@ -305,9 +358,11 @@ def _why_infeasible(region: Region) -> str:
         least, _ = smallest_radius(region)
     except InfeasibleError as error:
         return str(error)
+    # As many digits as it takes to tell the two radii apart.
+    digits = next((n for n in range(6, 17) if f"{least:.{n}g}" != f"{region.radius:.{n}g}"), 17)
     return (
-        f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g} "
-        f"(HiGHS: infeasible).\nThe smallest feasible radius is {least:.6g}."
+        f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:.{digits}g} "
+        f"(HiGHS: infeasible).\nThe smallest feasible radius is {least:.{digits}g}."
     )
 
 

@@ -103,10 +103,11 @@ def conditional_gradient(
 
 @dataclass
 class _Patience:
-    """Steps in a row without measurable progress, and the narrowest gap so far."""
+    """Steps in a row without measurable progress; the narrowest gap and the lowest objective so far."""
 
     idle: int = 0
     narrowest: float = np.inf
+    lowest: float = np.inf
 
     @property
     def strained(self) -> bool:
@@ -117,7 +118,9 @@ class _Patience:
         """Progress is judged between two exact objectives, and not where one is a sample's estimate."""
         if estimated or iterate.estimated:
             return
-        moves = gap < self.narrowest or _falls(iterate.objective, step.objective)
+        # Beside the lowest so far, not the last: rounding lets the objective rise and fall by turns.
+        self.lowest = min(self.lowest, step.objective)
+        moves = gap < self.narrowest or _falls(iterate.objective, self.lowest)
         self.idle, self.narrowest = 0 if moves else self.idle + 1, min(self.narrowest, gap)
 
 

@@ -100,10 +100,9 @@ class System:
             all, spread evenly over [0, horizon]
         initial: initial states (trajectories, states) in place of random ones
         """
-        if spread not in ("pooled", "trajectory"):
-            raise DataError(f'simulate: `spread` must be "pooled" or "trajectory", but is {spread!r}.')
-        if not (np.isfinite(noise) and noise >= 0):
-            raise DataError(f"simulate: `noise` must be a number of at least 0, but is {noise!r}.")
+        _check.one_of(spread, ("pooled", "trajectory"), "simulate: `spread`")
+        _check.non_negative(noise, "simulate: `noise`")
+        _check.integer(seed, "simulate: `seed`", least=0)
         # Two streams: other initial states do not change the noise, nor the other way round.
         draws, noises = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
         start, grids = self._plan(draws, trajectories, points, horizon, times, initial)
@@ -125,18 +124,28 @@ class System:
         initial: Floats | None,
     ) -> tuple[Floats, list[Floats]]:
         """Initial states (count, states) and a time grid for each."""
+        listed = isinstance(times, (Sequence, np.ndarray)) and not isinstance(times, (str, bytes))
+        one_number = isinstance(times, np.ndarray) and times.ndim == 0
+        if times is not None and (one_number or not listed or not len(times)):
+            raise DataError(
+                f"simulate: `times` must be a grid of times or a list of them, but is {_check.short(times)}."
+            )
+        if initial is not None:
+            initial = _check.floats(initial, "simulate: `initial`", ndim=2)
+        if points is not None:
+            _check.integer(points, "simulate: `points`", least=2, most=10**9)
         single = times is not None and np.ndim(times[0]) == 0
         count = _check.integer(
             trajectories if trajectories is not None
             else len(initial) if initial is not None
             else len(times) if times is not None and not single
             else self.trajectories,
-            "simulate: `trajectories`", least=1,
+            "simulate: `trajectories`", least=1, most=10**9,
         )  # fmt: skip
         if initial is None:
             start = self.initial(draws, count)
         else:
-            start = _check.floats(initial, "simulate: `initial`", ndim=2)
+            start = initial
         if start.shape != (count, len(self.states)):
             raise DataError(
                 f"simulate: `initial` must have shape {(count, len(self.states))}, but has {start.shape}."
