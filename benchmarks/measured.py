@@ -1,13 +1,13 @@
 """Measured benchmarks of nonlinear identification by their official splits, published results beside.
 
-`python -m benchmarks measured --data FOLDER`: the folder holds silverbox, emps, cascaded_tanks and weakident,
-and docs/measured.md says where they are from; `--names silverbox` measures one of them.
+`python -m benchmarks measured --data FOLDER`: the folder holds silverbox, emps, cascaded_tanks, weakident and
+sindy_pi, and docs/measured.md says where they are from; `--names silverbox` measures one of them.
 """
 
 from pathlib import Path
 from typing import Any
 
-from benchmarks import emps, silverbox, tanks, weakident
+from benchmarks import emps, silverbox, sindy_pi, tanks, weakident
 from benchmarks.cells import Subset
 from benchmarks.table import write
 
@@ -18,29 +18,35 @@ PARTS = (0, 24_000, 48_000)
 
 
 def run(subset: Subset) -> None:
-    """Three machines by free simulation, then WeakIDENT's data sets by their coefficients."""
+    """Three machines by free simulation, then SINDy-PI's and WeakIDENT's data by their coefficients."""
     if subset.data is None or not subset.data.is_dir():
-        raise SystemExit("--data: name the folder that holds silverbox, emps, cascaded_tanks and weakident.")
+        raise SystemExit(
+            "--data: name the folder that holds silverbox, emps, cascaded_tanks, weakident, sindy_pi."
+        )
     machines = {"silverbox": _silverbox, "emps": _emps, "tanks": _tanks}
-    unknown = [
-        n for n in subset.names if n not in (*machines, *weakident.SYSTEMS, *weakident.FIELDS, "weakident")
-    ]
+    sets = (*weakident.SYSTEMS, *weakident.FIELDS, "weakident")
+    unknown = [n for n in subset.names if n not in (*machines, *sets, "sindy_pi")]
     if unknown:
-        raise SystemExit(f"--names: no {unknown[0]!r} here; there are: {', '.join(machines)}, weakident.")
+        raise SystemExit(
+            f"--names: no {unknown[0]!r} here; there are: {', '.join(machines)}, weakident, sindy_pi."
+        )
     rows: list[dict[str, Any]] = []
     for name, measure in machines.items():
         if not subset.names or name in subset.names:
             rows += measure(subset.data)
-    write(
-        "measured",
-        "Measured benchmarks",
-        rows,
-        "Root mean square of free simulations on the official test parts. Silverbox: multisine / arrow / "
-        "arrow without extrapolation, the law from 2,048 of 65,062 training samples. "
-        "Published: arXiv 2405.10779.",
-        folder=subset.out,
-    )
-    if not subset.names or set(subset.names) - set(machines):
+    if rows:
+        write(
+            "measured",
+            "Measured benchmarks",
+            rows,
+            "Root mean square of free simulations on the official test parts. Silverbox: multisine / arrow / "
+            "arrow without extrapolation, the law from 2,048 of 65,062 training samples. "
+            "Published: arXiv 2405.10779.",
+            folder=subset.out,
+        )
+    if not subset.names or "sindy_pi" in subset.names:
+        sindy_pi.compare(subset, subset.data / "sindy_pi")
+    if not subset.names or set(subset.names) & set(sets):
         weakident.compare(subset, subset.data / "weakident")
 
 

@@ -11,7 +11,7 @@ import cindy
 file = Path(cindy.__file__).parents[2] / "examples" / "measured" / "sunspots.csv"
 [measured] = cindy.read(file)
 
-# The root makes fluctuations of high and of low years alike; its mean is the rest position.
+# The root makes fluctuations of high and low years alike; its mean is at rest.
 root = np.sqrt(measured.x[:, 0])
 data = cindy.Trajectory(measured.t, root - root.mean(), states=("s",))
 
@@ -28,9 +28,8 @@ print(f"a period of {period:.1f} years, forgotten after {2 / damping:.1f} years"
 s = data.x[:, 0]
 one, two = np.linalg.lstsq(np.stack([s[1:-1], s[:-2]], axis=1), s[2:], rcond=None)[0]
 root = np.log(np.roots([1, -one, -two]).astype(complex))[0]
-print(
-    f"by autoregression: {2 * np.pi / abs(root.imag):.1f} years, {-1 / root.real:.1f} years"
-)
+turn = 2 * np.pi / abs(root.imag)
+print(f"by autoregression: {turn:.1f} years, {-1 / root.real:.1f} years")
 
 fig, ax = plt.subplots(figsize=(8, 3.5), layout="constrained")
 recent = cindy.Trajectory(data.t[-110:], s[-110:], states=("s",))

@@ -292,3 +292,9 @@ def test_five_hidden_states_are_estimated_for_another_run(one_mass):
     [begun] = one_mass.smooth(Trajectory(t[:150], seen[:150, :1], ("p",)))
     solved = one_mass.simulate(begun.x[0], t).x[:, 0]
     assert 1 - np.var(solved - truth[:, 0]) / np.var(truth[:, 0]) > 0.95
+
+
+def test_states_may_become_as_large_as_other_data_say(positions):
+    """First values of a fifth derivative may be a tenth of it; then the truth would count as run away."""
+    motion = Integral().motion(positions, Polynomial(1))
+    assert (replace(motion, sizes=motion.bounds).bounds == 10 * motion.bounds).all()

@@ -5,12 +5,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+from benchmarks.pde_systems import pde_systems
 
 import cindy
 from cindy.basis import Factor
 from cindy.data import grid_noise, shared_by_neighbours
 from cindy.evidence import WeakRows, modes, modes_of
-from cindy.evidence.noise_in_terms import Unbiased, hermite
+from cindy.evidence.noise_in_terms import Unbiased, calibration, hermite
+from cindy.least_squares import LeastSquares
 
 N, T = 128, np.linspace(0, 2, 81)
 X = np.linspace(0, 2 * np.pi, N, endpoint=False)
@@ -65,6 +67,24 @@ def test_calibration_takes_the_bias_of_noise_away():
             estimates[calibrated].append(np.linalg.lstsq(rows[:, used], rows[:, -1])[0])
     with_noise, without = (np.abs(np.mean(estimates[c], axis=0) - [-1.0, 0.1]) for c in (False, True))
     assert (without < 0.4 * with_noise).all()
+
+
+def test_noise_is_taken_out_of_a_few_terms_as_if_there_were_no_others():
+    summary = cindy.accumulate(noisy(0.5), cindy.Derivatives(3, 3))
+    few = np.array([summary.terms.index(name) for name in ("u_x", "u_xx", "(u^2)_x")])
+    places = np.append(few, len(summary.terms))
+    alone = tuple(LeastSquares(b.factor[:, places], len(few), b.rows) for b in summary.blocks)
+    expected = calibration(alone, summary.spurious[np.ix_(places, places)])
+    got = summary.of_terms(few).calibration
+    assert got[np.ix_(places, places)] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert not np.delete(got, places, axis=1).any()
+
+
+def test_a_library_of_141_terms_has_no_false_ones_in_a_tenth_of_noise():
+    [system] = [one for one in pde_systems() if one.name == "nonlinear Schrödinger"]
+    model = cindy.identify(system.simulate(0, noise=0.1), cindy.Derivatives(5, 6))
+    terms = [{model.terms[i] for i in np.flatnonzero(column)} for column in model.coef.T]
+    assert terms == [{"u^2 v", "v^3", "v_xx"}, {"u^3", "u v^2", "u_xx"}]
 
 
 def test_errors_are_as_large_as_the_scatter_over_draws_of_the_noise():

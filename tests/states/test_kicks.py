@@ -9,7 +9,7 @@ from scipy.linalg import block_diag, expm
 from cindy import Custom, DataError, Integral, Model, NoModelError, Polynomial, Trajectory, identify, load
 from cindy.model import Solution, band, densities
 from cindy.model.ensemble import RandomPath, many_paths
-from cindy.states import Diffusion, Fitted, Forcing
+from cindy.states import Diffusion, Fitted, Forcing, fit_states, start_of
 from cindy.states.determinants import inverse_at_samples, inverse_at_steps, inverse_blocks, log_volume
 
 
@@ -79,6 +79,39 @@ def test_blocks_of_both_inverses_are_those_of_dense_matrices_for_any_number_of_s
             change[states:] += np.linalg.solve(b[:, states:], integral)
             own = change.reshape(samples, states, samples, states)[range(samples), :, range(samples)]
             np.testing.assert_allclose(white.slopes[s], 2.0 * own, atol=1e-9 * np.abs(own).max())
+
+
+def test_nine_states_of_kicked_chaos_have_their_coefficients_and_kicks():
+    def three_lorenz(t, x):
+        x, y, z = x.reshape(3, 3).T
+        return np.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], axis=1).ravel()
+
+    names = tuple(f"{name}{i}" for i in range(3) for name in "xyz")
+    start = [1.0, 2.0, 25.0, -3.0, 1.0, 20.0, 5.0, 5.0, 18.0]
+    data = kicked(three_lorenz, [2.0] * 9, start, step=0.01, samples=600, seed=7, noise=0.02, states=names)
+    motion, terms = Integral().motion([data], Polynomial(2)), Polynomial(2).names(names)
+    motion = replace(motion, forcing=Forcing.everywhere(names))
+    truth = {}
+    for i in range(3):
+        x, y, z = names[3 * i : 3 * i + 3]
+        for equation, law in enumerate(
+            ({x: -10, y: 10}, {x: 28, y: -1, f"{x} {z}": -1}, {z: -8 / 3, f"{x} {y}": 1})
+        ):
+            truth |= {terms.index(term) * 9 + 3 * i + equation: value for term, value in law.items()}
+    support = np.array(sorted(truth))
+    exact = np.array([truth[place] for place in support])
+    begin = start_of(motion, support, exact, (0.02 * data.x.std(axis=0)) ** 2)
+    triangles = []
+
+    def solve(objective, support):
+        triangles.append(objective.design)
+        return np.linalg.lstsq(objective.design, objective.target[:, 0], rcond=None)[0]
+
+    fitted = fit_states(motion, replace(begin, error=np.full(9, 4.0)), solve)
+    assert fitted.alive
+    spread = np.sqrt(np.diagonal(np.linalg.inv(triangles[-1].T @ triangles[-1])))
+    assert np.sqrt(np.mean(((fitted.coef - exact) / spread) ** 2)) < 1.5
+    np.testing.assert_allclose(fitted.error, 4.0, rtol=0.4)
 
 
 def test_errors_of_a_drift_are_those_of_the_exact_density():

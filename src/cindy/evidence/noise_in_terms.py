@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Factor, Term, call
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, lengths, triangle
@@ -191,17 +191,23 @@ class Whitened:
         return np.asarray(white @ (white.T @ (right / self.size[:, None])) / self.size[:, None])
 
 
-def calibration(blocks: tuple[LeastSquares, ...], spurious: Floats) -> Floats:
+def calibration(blocks: tuple[LeastSquares, ...], spurious: Floats, among: Ints | None = None) -> Floats:
     """(terms + states, terms + states): the matrix that takes the bias of noise out of blocks of rows.
 
+    G is that of finitely many rows. Directions that hold nothing but noise have shares of noise that scatter
+    about one, the more the more terms there are, and what is clipped there stays in: fewer terms do better.
+
     spurious: C, what noise adds to the Gram matrix of all blocks
+    among: the terms that there are; the columns of others become zero; None: all
     """
     terms = blocks[0].terms
+    among = np.arange(terms) if among is None else among
     total = triangle(np.vstack([b.factor for b in blocks]))
-    whitened = Whitened(total[: min(terms, len(total)), :terms])
-    matrix = np.eye(total.shape[1])
-    matrix[:terms, :terms] = whitened.without_noise(spurious[:terms, :terms])
-    matrix[:terms, terms:] = -whitened.solve(spurious[:terms, terms:])
+    whitened = Whitened(triangle(total[:, among]))
+    matrix = np.zeros((total.shape[1],) * 2)
+    matrix[terms:, terms:] = np.eye(total.shape[1] - terms)
+    matrix[np.ix_(among, among)] = whitened.without_noise(spurious[np.ix_(among, among)])
+    matrix[among, terms:] = -whitened.solve(spurious[among, terms:])
     return matrix
 
 

@@ -261,7 +261,9 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
     if motion is None:
         return None
     if unseen:
-        motion = motion.part([one.unmeasured(unseen) for one in motion.records])
+        # First values of hidden states may be far too small: a fifth derivative of a short noisy record is.
+        records = tuple(one.unmeasured(unseen) for one in motion.records)
+        motion = replace(motion, records=records, sizes=model.scale)
     support = np.flatnonzero(model.coef)
     # The noise and the unexplained forcing are those of identification, so that nothing is tuned to the new
     # data.

@@ -103,7 +103,8 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
         )
     if not {"equations", "solutions", "span", "through"} <= set(known):
         return
-    span, solutions, through = known["span"], known["solutions"], known["through"]
+    solutions, through = known["solutions"], known["through"]
+    span = f"{known['span']:,.0f}" if known["span"] >= 1000 else f"{known['span']:.3g}"
     if np.isnan(solutions):
         return
     of = (
@@ -114,13 +115,13 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
         yield "R² of solutions", f"none: the solutions blow up{of}"
     # No restart was needed: one figure says it all.
     elif solutions == through:
-        over = f"over up to {span:.3g} time units"
+        over = f"over up to {span} time units"
         yield "R² of solutions", f"{determination(solutions)}{allowed}, {over}{of}"
     else:
         whole = f"R² is {determination(through)}" if np.isfinite(through) else "the solutions blow up"
         yield (
             "R² of solutions",
-            f"{determination(solutions)}{allowed}, started afresh every {span:.3g} time units; "
+            f"{determination(solutions)}{allowed}, started afresh every {span} time units; "
             f"without that {whole}{of}",
         )
 

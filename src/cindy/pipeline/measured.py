@@ -5,8 +5,9 @@ one pass over the data is enough, be they larger than memory, or fields.
 
 1. The rows are added up piece by piece (`accumulate`), and posed with the physics.
 2. A first model says how noise drifts through the terms, and how far integrals can be trusted (`reposed`).
-3. A rule picks a support (`selection.choose`); the evidence may know better errors, and then terms that are
-   not worth their price leave (`AtMeasurements`).
+3. A rule picks a support (`selection.choose`), once more from what it picked where noise was taken out of all
+   terms (`Recalibrated`); the evidence may know better errors, and then terms that are not worth their price
+   leave (`AtMeasurements`).
 4. The model is inferred from the rows (`inference`).
 """
 
@@ -14,14 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, some_segments
-from cindy.errors import DataError
+from cindy.errors import DataError, NoModelError
 from cindy.findings import Finding
 from cindy.formulation import Integral, feedback_of_model
 from cindy.model import Model
@@ -114,6 +116,25 @@ def model_of(
     check_settings(rule, correction, tol, max_iter, callback)
     if not isinstance(problem, Problem):
         raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
+    chosen = partial(_chosen, correction=correction, tol=tol, max_iter=max_iter, callback=callback)
+    search = Recalibrated(problem, rule, partial(chosen, rule=rule, least=least, estimator=estimator))
+    model = search.follow(np.arange(len(problem.summary.terms)))
+    assert model is not None
+    return model
+
+
+def _chosen(
+    problem: Problem,
+    *,
+    rule: Selection,
+    correction: Correction | None,
+    tol: float,
+    max_iter: int,
+    callback: Callable[[Step], bool | None] | None,
+    least: str,
+    estimator: Estimator | None,
+) -> Model:
+    """The model that a rule picks from the rows of a problem as they are."""
     choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
     # A rule may keep nothing; where a model is wanted all the same, the most important term alone is one.
     chance = not np.any(choice.fit.x)
@@ -137,6 +158,51 @@ def model_of(
             "tol": rule.tolerance(tol),
         },
     )
+
+
+@dataclass(eq=False)
+class Recalibrated(Loop[Ints, Model]):
+    """The loop over the terms that noise is taken out of: first all of them, then those that were chosen.
+
+    Of very many terms noise is taken out badly: of 190 it makes four false ones in an equation of three, at
+    18 standard errors in 10 % of noise (benchmark: measured, the nonlinear Schrödinger equation). What was
+    chosen is therefore chosen from once more, with noise taken out of these terms alone, until all of them
+    stay. A start is the terms to choose from.
+    """
+
+    problem: Problem
+    rule: Selection
+    run: Callable[[Problem], Model]
+
+    rounds: ClassVar[int] = 4
+    """Two are typical: a bound on work."""
+
+    def support(self, start: Ints) -> bytes:
+        return start.tobytes()
+
+    def model_on(self, start: Ints, *, near: bool) -> Model | None:
+        if not near:
+            return self.run(self.problem)
+        try:
+            return self.run(replace(self.problem, summary=self.problem.summary.of_terms(start)))
+        except NoModelError:
+            return None
+
+    def following(self, met: Model, seen: Set[bytes]) -> Ints | None:
+        terms = np.flatnonzero(met.coef.any(axis=1))
+        # Without noise to take out there is nothing to do; constraints may need terms that were not chosen.
+        known = self.problem.summary.spurious is None or self.problem.constraints or not self.rule.by_price
+        return None if known or len(terms) < 2 else terms
+
+    def better(self, first: Model | None, second: Model | None) -> Model | None:
+        """The later one where it has fewer terms; otherwise the first, which was chosen beside all others."""
+        if first is None or second is None:
+            return first or second
+        if np.count_nonzero(second.coef) >= np.count_nonzero(first.coef):
+            return first
+        told = [one for one in first.findings if one.code == "dependent-terms"]
+        rest = [one for one in second.findings if one.code != "dependent-terms"]
+        return replace(second, findings=(*told, *rest))
 
 
 class Chosen(NamedTuple):

@@ -36,6 +36,7 @@ from cindy.model import Model
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.passes import NEAR, Found, search
 from cindy.pipeline.request import Options
+from cindy.selection import EFFORT
 from cindy.states import (
     Fitted,
     Kicks,
@@ -170,7 +171,7 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
         here = replace(motion, memory=memory)
         # Nothing is known of the memory at first: every term must be beyond doubt, so that none hides it.
         strict = _beyond_doubt(found.options, here, memory - 1.0 if number else np.ones(motion.states))
-        other = search(here, strict, variance, None if other is None else other.best.fitted)
+        other = _exact_law(here, strict, variance, fitted, other)
         if other is None or not len(other.best.support):
             return look
         criterion = whole_criterion(here, other.best, prices)
@@ -198,6 +199,27 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     finding = Finding("noise-memory", message, {"states": told, "samples": memory.tolist()})
     findings = (*look.findings, finding, *_doubts(motion, left, memory))
     return Look(here, other, findings, usual=prices)
+
+
+def _exact_law(
+    motion: Motion, options: Options, variance: Floats, first: Fitted, last: Found | None
+) -> Found | None:
+    """The search with the law held exact, from where the last one ended.
+
+    Its likelihood has many maxima. One that leaves far more than the law of white noise does is contradicted
+    by the data, which follow that law more closely: that law is then a start as well, and the better counts.
+    """
+    found = search(motion, options, variance, None if last is None else last.best.fitted)
+    if last is not None or found is None or not len(found.best.support):
+        return found
+    if not np.any(
+        (found.best.fitted.variance > EFFORT.second_look_contradicted * first.variance)[motion.measured]
+    ):
+        return found
+    again = search(motion, options, variance, first)
+    if again is None or not len(again.best.support):
+        return found
+    return min(found, again, key=lambda one: one.best.criterion)
 
 
 def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ __all__ = [
 _COLUMNS = 40
 """Columns of L that are worked on at once, whole rows of the grid. Timed for 1 to 24 states: with fewer the
 loop takes long, with more the blocks of S⁻¹ hold what nobody asks for."""
-_WIDE = 24
+_WIDE = 12
 """Least width of the blocks of B₂: smaller ones take as long each, and there are more of them."""
 
 

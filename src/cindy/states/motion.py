@@ -157,6 +157,8 @@ class Motion:
     parts: int = 1
     memory: Floats | None = None
     forcing: Forcing | None = None
+    sizes: Floats | None = None
+    """(states,) that states are known to reach, from other data; None where first values tell it."""
     _recent: _Recent = field(default_factory=_Recent, init=False, repr=False)
 
     def law(self, support: Ints) -> Law:
@@ -262,7 +264,8 @@ class Motion:
     @cached_property
     def bounds(self) -> Floats:
         """(states,): beyond these sizes states have run away."""
-        return np.asarray(10.0 * np.max([np.abs(r.y).max(axis=(0, 1)) for r in self.records], axis=0))
+        reached = np.max([np.abs(r.y).max(axis=(0, 1)) for r in self.records], axis=0)
+        return np.asarray(10.0 * (reached if self.sizes is None else np.maximum(reached, self.sizes)))
 
     @cached_property
     def spread(self) -> Floats:

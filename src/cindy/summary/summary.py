@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy._check import file_path
 from cindy._files import whole_file
 from cindy.basis import Basis, basis_from_dict
@@ -91,6 +91,13 @@ class Summary:
     def calibration(self) -> Floats | None:
         """(terms + states, terms + states) what takes that bias away, times the rows; None: nothing does."""
         return None if self.spurious is None else calibration(self.blocks, self.spurious)
+
+    def of_terms(self, terms: Ints) -> Summary:
+        """The same where noise is taken out of these terms as if there were no others, which become zero."""
+        some = replace(self)
+        if self.spurious is not None:
+            some.__dict__["calibration"] = calibration(self.blocks, self.spurious, terms)
+        return some
 
     @cached_property
     def total(self) -> LeastSquares:
