@@ -319,6 +319,7 @@ OF_EACH_OTHER = {
     "Limits": "steps_per_sample",
     "Problem": "physical require_feasible",
     "Selection": "nothing_kept pick price priced quantile score surcharge tolerance",
+    "Summary": "of_terms",
     "Trajectory": "on_device",
     "Weights": "of",
 }
