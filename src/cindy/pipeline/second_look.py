@@ -156,10 +156,10 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     motion, found = look.motion, look.found
     fitted = found.best.fitted
     inexact = (fitted.error * motion.step > _INEXACT * fitted.variance)[motion.sought]
+    white = all(one.white for one in sensor_memory(motion, fitted))
     # Of three states one seems to have a memory by chance in a tenth of short records; the likelihood of an
     # autoregressive process, its order paid for, must say so too.
-    white = all(one.white for one in sensor_memory(motion, fitted)) or autoregression(motion, fitted) >= 0.0
-    if white and not inexact.any():
+    if not inexact.any() and (white or autoregression(motion, fitted) >= 0.0):
         return look
     prices = found.options
     # Both readings at the same price of a term, so that only the likelihoods differ.
