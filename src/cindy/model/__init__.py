@@ -10,7 +10,14 @@ from cindy.model.comparison import (
     residuals,
 )
 from cindy.model.denoised import Denoised, completed, matched
-from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
+from cindy.model.diagnostics import (
+    Diagnostics,
+    FieldComparison,
+    MeasuredRows,
+    compare_fields,
+    diagnose,
+    diagnose_fields,
+)
 from cindy.model.ensemble import Density, band, densities
 from cindy.model.equations import Estimate
 from cindy.model.matching import (
@@ -37,6 +44,7 @@ __all__ = [
     "Estimate",
     "FieldComparison",
     "Limits",
+    "MeasuredRows",
     "Model",
     "Path",
     "Readouts",
