@@ -19,17 +19,6 @@ from cindy.basis.plan import Dictionary
 from cindy.basis.term import Term, renamed
 from cindy.errors import DataError
 
-__all__ = [
-    "Basis",
-    "Functions",
-    "Parameter",
-    "basis_from_dict",
-    "check_size",
-    "from_dict",
-    "merged",
-    "read_parameters",
-]
-
 Functions = Mapping[str, Callable[..., Any]]
 
 MOST_TERMS = 200_000
@@ -348,7 +337,6 @@ def _within_floating_point(largest: float, dictionary: Dictionary) -> None:
 
 @lru_cache(maxsize=64)
 def _dictionary(basis: Basis, variables: tuple[str, ...]) -> Dictionary:
-    _check.unique_names(variables, "variables")
     return Dictionary.of(basis.terms(variables), variables, repr(basis))
 
 
@@ -372,10 +360,9 @@ def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
         )
     rest = {key: value for key, value in data.items() if key != "basis"}
     try:
-        result = kind._read(rest, functions, depth)
+        return kind._read(rest, functions, depth)
     except (KeyError, TypeError) as error:
         raise DataError(f"basis: the description of a {data['basis']} is damaged ({error}).") from error
-    return result
 
 
 def check_size(count: int, basis: Basis) -> None:

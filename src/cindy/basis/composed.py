@@ -12,13 +12,11 @@ from cindy.basis.base import Basis, Functions, Parameter, check_size, from_dict,
 from cindy.basis.term import Factor, Term, product
 from cindy.errors import DataError
 
-__all__ = ["RUN", "PerRun", "Product", "Subset", "Sum", "Without", "is_run"]
-
 RUN = "[]"
 """What a basis asks for that must know the run."""
 
 
-class Composed(Basis, abstract=True):
+class _Composed(Basis, abstract=True):
     """A basis made of others: what is asked of it is asked of its parts."""
 
     @property
@@ -50,7 +48,7 @@ class Composed(Basis, abstract=True):
 
 
 @dataclass(frozen=True)
-class Sum(Composed):
+class Sum(_Composed):
     """The terms of several bases, each term once, in order of first occurrence; usually written a + b."""
 
     parts: tuple[Basis, ...]
@@ -84,7 +82,7 @@ class Sum(Composed):
 
 
 @dataclass(frozen=True)
-class Product(Composed):
+class Product(_Composed):
     """Every product of a term of `left` and a term of `right`, each once; usually written a * b."""
 
     left: Basis
@@ -121,7 +119,7 @@ class Product(Composed):
 
 
 @dataclass(frozen=True)
-class Wrapped(Composed, abstract=True):
+class _Wrapped(_Composed, abstract=True):
     """A composition of one basis."""
 
     basis: Basis
@@ -139,7 +137,7 @@ class Wrapped(Composed, abstract=True):
 
 
 @dataclass(frozen=True)
-class Subset(Wrapped):
+class Subset(_Wrapped):
     """A basis in some of the variables, in the order given; usually written basis.on("x", "y")."""
 
     variables: tuple[str, ...]
@@ -179,7 +177,7 @@ class Subset(Wrapped):
 
 
 @dataclass(frozen=True)
-class Without(Wrapped):
+class Without(_Wrapped):
     """A basis in all variables but some."""
 
     hidden: tuple[str, ...]
@@ -208,7 +206,7 @@ def is_run(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class PerRun(Wrapped):
+class PerRun(_Wrapped):
     """The terms of a basis with a coefficient of its own for every trajectory; all others are shared.
 
     Eleven balls that fall with one g and a drag each: `Polynomial(0) + PerRun(Custom({"v": "v"}))`. The term

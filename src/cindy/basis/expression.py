@@ -19,9 +19,6 @@ from cindy._arrays import Floats
 from cindy._check import did_you_mean
 from cindy.errors import DataError
 
-__all__ = ["COMPARISONS", "CONSTANTS", "FUNCTIONS", "SEVERAL", "Expression", "check_finite", "parse"]
-
-
 FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "sin": np.sin,
     "cos": np.cos,

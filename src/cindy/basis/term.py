@@ -11,28 +11,6 @@ from typing import Any, Literal
 from cindy.basis.expression import Expression, number, symbol
 from cindy.errors import DataError
 
-__all__ = [
-    "GREEK",
-    "TIME",
-    "Factor",
-    "Term",
-    "axis_label",
-    "differentiate",
-    "differentiate_by_parameter",
-    "equation_label",
-    "listed",
-    "pretty",
-    "product",
-    "renamed",
-    "shortest",
-    "spatial",
-    "term_label",
-    "term_name",
-    "term_parameters",
-    "term_variables",
-    "variable_label",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Factor:

@@ -50,8 +50,6 @@ from cindy.formulation.scales import (
 )
 from cindy.states import Motion, grid_of, instants_for, records_of
 
-__all__ = ["Integral"]
-
 _LONGEST_OPERATOR = 160
 """Samples in a window up to which one dense operator for all windows is the faster way."""
 
