@@ -22,9 +22,6 @@ from cindy.evidence import calibrated, calibration
 from cindy.formulation import Formulation, formulation_from_dict
 from cindy.least_squares import LeastSquares, stacked
 
-__all__ = ["Summary"]
-
-
 _FORMAT = "cindy-summary"
 _VERSION = 1
 
