@@ -397,12 +397,6 @@ class Refit:
     free: int
     left: Floats
 
-    @property
-    def weakest(self) -> float:
-        """The least coefficient in units of its error; infinite where nothing is free."""
-        known = self.error > 0
-        return float(np.min(np.abs(self.x[known]) / self.error[known])) if known.any() else np.inf
-
 
 def binding(regression: Regression, support: Ints) -> Regression:
     """The regression with those inequalities as equalities that bind at the optimum on the support."""
