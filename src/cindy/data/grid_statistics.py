@@ -23,8 +23,6 @@ import numpy as np
 from cindy._arrays import Floats
 from cindy.calculus import divided_differences
 
-__all__ = ["corner", "grid_noise", "shared_by_neighbours", "white_level", "without_noise"]
-
 
 @dataclass(frozen=True)
 class _Level:

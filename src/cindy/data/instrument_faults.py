@@ -35,8 +35,6 @@ from cindy.data.time_scales import rough_noise, rounding_step
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
 
-__all__ = ["derived_rates", "without_clipped"]
-
 
 @dataclass(frozen=True)
 class _Pile:

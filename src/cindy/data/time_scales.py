@@ -13,24 +13,6 @@ from cindy._arrays import Floats
 from cindy.calculus import derivative_weights
 from cindy.data.trajectory import Trajectory
 
-__all__ = [
-    "LOOK",
-    "LOOK_SAMPLES",
-    "Roughness",
-    "beginning",
-    "excerpt",
-    "looked_at",
-    "noise_level",
-    "noise_variance",
-    "pauses",
-    "periods",
-    "rough_noise",
-    "rounding_step",
-    "some_segments",
-    "spread_over",
-]
-
-
 T = TypeVar("T")
 
 LOOK = 12

@@ -35,8 +35,6 @@ from cindy.data.inputs import (
 from cindy.data.moments import seconds
 from cindy.errors import DataError, require
 
-__all__ = ["Trajectory", "is_pair", "same_variables"]
-
 
 @dataclass(frozen=True)
 class _Grid:
@@ -128,7 +126,9 @@ class Trajectory:
             times, values, known = at_common_times(times, values, own, known, hold, where)
         state_names = _names(states, "x", values.shape[1], f"{where}: `states`")
         count = 0 if known is None else known.shape[1]
-        input_names = _names(_unless_empty(inputs), "u", count, f"{where}: `inputs`")
+        # An empty list of names, as `replace` hands it on, stands for the names by default.
+        given = None if isinstance(inputs, (tuple, list)) and not inputs else inputs
+        input_names = _names(given, "u", count, f"{where}: `inputs`")
         unique_names(state_names + input_names, f"{where}: `states` and `inputs` together")
         fields = {
             "t": _kept(times, t),
@@ -256,8 +256,6 @@ class Trajectory:
         given: Sequence[Any] = sensors if isinstance(sensors, (list, tuple)) else [sensors]
         for sensor in given:
             instance(sensor, Trajectory, "Trajectory.merged: a sensor", "a Trajectory")
-        if not given:
-            raise DataError("Trajectory.merged: there is no sensor.")
         return _merged([sensor.aligned() for sensor in given])
 
     def part(self, start: int, stop: int) -> Trajectory:
@@ -315,7 +313,7 @@ class Trajectory:
 def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
     where = "Trajectory.merged"
     if not sensors:
-        raise DataError(f"{where}: there is nothing to merge. Give one trajectory for each sensor.")
+        raise DataError(f"{where}: there is no sensor. Give a trajectory for each.")
     for what in ("hold", "time_unit"):
         given = {getattr(one, what) for one in sensors if what != "hold" or one.inputs}
         if len(given) > 1:
@@ -468,10 +466,6 @@ def _times_of_inputs(t: Any, u_t: Any, u: Any, where: str) -> Floats:
         raise DataError(f"{where}: `t` and `u_t` must both be numbers, or both dates or durations.")
     both = seconds(np.concatenate([np.ravel(t)[:1], np.ravel(u_t)])) if dates[0] else None
     return times if both is None else both[1:]
-
-
-def _unless_empty(names: Any) -> Any:
-    return None if isinstance(names, (tuple, list)) and not names else names
 
 
 def _must_have_a_scale(t: Floats, where: str, name: str) -> None:
