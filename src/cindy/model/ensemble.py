@@ -40,8 +40,6 @@ from cindy.model.simulation import Limits, RightHandSide, all_inputs, without_ti
 from cindy.model.solution import Solution
 from cindy.states import Diffusion
 
-__all__ = ["Density", "Drift", "RandomPath", "band", "densities", "many_paths"]
-
 Drift = Callable[[float, Floats], Floats]
 """(time, (paths, states)) → F at the states of all paths."""
 

@@ -38,17 +38,6 @@ from cindy.errors import CindyError, DataError
 from cindy.findings import Finding
 from cindy.model.equations import Equations
 
-__all__ = [
-    "Readouts",
-    "as_states",
-    "between",
-    "inside_domain",
-    "outside_domain",
-    "run_names",
-    "unmeasured",
-    "with_inputs",
-]
-
 _NAME = re.compile(r"[^\W\d]\w*")
 _MEAN = re.compile(r"\s*mean\((.*?)(?:,([^,()]*))?\)\s*")
 _NUMBER = re.compile(r"\b\d+(\.\d*)?([eE][-+]?\d+)?")

@@ -29,8 +29,6 @@ from cindy.model.story import difference, facts, shown, shown_models, told
 from cindy.solver import Run
 from cindy.states import Diffusion
 
-__all__ = ["FORMAT", "VERSION", "Model", "Path"]
-
 FORMAT = "cindy-model"
 VERSION = 1
 

@@ -21,8 +21,6 @@ from cindy.model.model import FORMAT, VERSION, Model, Path
 from cindy.solver import Run, Step
 from cindy.states import Diffusion
 
-__all__ = ["from_dict", "load"]
-
 
 def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any]] | None = None) -> Model:
     """The model that `Model.save` wrote. Nothing in the file is executed.

@@ -12,19 +12,6 @@ import numpy as np
 from cindy.basis import Language, factor_code, variable_label
 from cindy.model.equations import Equations
 
-__all__ = [
-    "SURE",
-    "definitions",
-    "determination",
-    "difference",
-    "facts",
-    "shown",
-    "shown_models",
-    "spoken",
-    "told",
-]
-
-
 _WRITTEN = Language(prefix="", end="", module="")
 
 

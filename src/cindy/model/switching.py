@@ -30,8 +30,6 @@ import numpy as np
 from cindy._arrays import Floats
 from cindy.basis import COMPARISONS, Expression, Factor, Term, compile_rhs
 
-__all__ = ["SwitchedMotion", "Switches", "longest_step", "switched_flow"]
-
 Compiled = Callable[[float, Any, Any], list[float]]
 Signal = Callable[[float], Sequence[float]]
 
