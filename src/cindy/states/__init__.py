@@ -30,7 +30,7 @@ from cindy.states.fitting import (
     states_under,
 )
 from cindy.states.grid import Grid, grid_of, map_grid
-from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness
+from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness, with_unknown_sizes
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.record import Record, instants_for, principal_motion, records_of, smoothed
@@ -78,5 +78,6 @@ __all__ = [
     "start_of_nothing",
     "states_under",
     "stiffness",
+    "with_unknown_sizes",
     "without_outliers",
 ]
