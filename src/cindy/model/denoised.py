@@ -25,7 +25,7 @@ from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, Rows
 from cindy.model.equations import Equations, reordered
-from cindy.model.matching import as_states, unmeasured, with_inputs
+from cindy.model.matching import as_states, shared_noise, unmeasured, with_inputs
 from cindy.states import Fitted, Motion, smoothed, states_under
 
 _MOST_COLUMNS = 300
@@ -249,6 +249,7 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
     motion = model.formulation.motion(data, model.basis)
     if motion is None:
         return None
+    motion = motion.sharing(shared_noise(model))
     if unseen:
         # First values of hidden states may be far too small: a fifth derivative of a short noisy record is.
         records = tuple(one.unmeasured(unseen) for one in motion.records)
