@@ -1,6 +1,6 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
-from cindy.basis.base import Basis, Functions, Parameter, basis_from_dict
+from cindy.basis.base import Basis, Functions, Parameter
 from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
 from cindy.basis.composed import RUN, PerRun, Product, Subset, Sum, is_run
 from cindy.basis.custom import Custom
@@ -53,7 +53,6 @@ __all__ = [
     "Term",
     "Trigonometric",
     "axis_label",
-    "basis_from_dict",
     "call",
     "compile_rhs",
     "differentiate",
