@@ -2,7 +2,7 @@
 
 from cindy.basis.base import Basis, Functions, Parameter
 from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
-from cindy.basis.composed import RUN, PerRun, Product, Subset, Sum, is_run
+from cindy.basis.composed import RUN, PerRun, Sum, is_run
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.families import Derivatives, Fourier, Listed, Polynomial, Trigonometric
@@ -47,8 +47,6 @@ __all__ = [
     "PerRun",
     "Plan",
     "Polynomial",
-    "Product",
-    "Subset",
     "Sum",
     "Term",
     "Trigonometric",
