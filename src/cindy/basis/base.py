@@ -170,7 +170,7 @@ class Basis(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready description, read back by `basis_from_dict`."""
+        """A JSON-ready description, read back by `from_dict`."""
 
     @classmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
@@ -302,8 +302,13 @@ class Basis(ABC):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
-        """The basis that `to_dict` described; `functions` gives back the Python functions of `Custom`."""
-        return basis_from_dict(data, functions)
+        """The basis that `to_dict` described; never executes what it reads.
+
+        functions: by name, the Python functions of `Custom`, which a file cannot hold
+        """
+        if functions is not None:
+            _check.instance(functions, Mapping, "basis: `functions`", "a mapping from names to functions")
+        return from_dict(data, functions or {}, 0)
 
     def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Dictionary]:
         values = _check.floats(x, "evaluate: x", ndim=2)
@@ -338,16 +343,6 @@ def _within_floating_point(largest: float, dictionary: Dictionary) -> None:
 @lru_cache(maxsize=64)
 def _dictionary(basis: Basis, variables: tuple[str, ...]) -> Dictionary:
     return Dictionary.of(basis.terms(variables), variables, repr(basis))
-
-
-def basis_from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
-    """The basis that `to_dict` described; never executes what it reads.
-
-    functions: by name, the Python functions of `Custom`, which a file cannot hold
-    """
-    if functions is not None:
-        _check.instance(functions, Mapping, "basis: `functions`", "a mapping from names to functions")
-    return from_dict(data, functions or {}, 0)
 
 
 def from_dict(data: Any, functions: Functions, depth: int) -> Basis:

@@ -279,8 +279,8 @@ def _try_elsewhere(file: Path) -> None:
 def _classic(file: Path, time: str | None, where: str) -> dict[str, Any]:
     from scipy.io import netcdf_file  # 30 ms to import
 
-    with netcdf_file(file, "r", mmap=True) as found:
-        contents: Any = found
+    with netcdf_file(file, "r", mmap=True) as opened:
+        contents: Any = opened
         start = contents._mm_buf.__array_interface__["data"][0]
         disk = np.memmap(file, dtype=np.uint8, mode="r")
         stored = {

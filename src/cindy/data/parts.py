@@ -235,7 +235,10 @@ class _Named:
 
 def named_after(label: str, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
     """The trajectories with the name of where they come from before their own."""
-    return [replace(one, name=f"{label}, {one.name}" if one.name else label) for one in trajectories]
+    return [
+        replace(trajectory, name=f"{label}, {trajectory.name}" if trajectory.name else label)
+        for trajectory in trajectories
+    ]
 
 
 def parts_of(data: Any) -> tuple[_Computed, ...]:

@@ -315,19 +315,19 @@ def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
     if not sensors:
         raise DataError(f"{where}: there is no sensor. Give a trajectory for each.")
     for what in ("hold", "time_unit"):
-        given = {getattr(one, what) for one in sensors if what != "hold" or one.inputs}
+        given = {getattr(sensor, what) for sensor in sensors if what != "hold" or sensor.inputs}
         if len(given) > 1:
             raise DataError(f"{where}: all sensors must have the same `{what}`, but they have {given}.")
-    every = np.sort(np.concatenate([one.t for one in sensors]))
-    steps = [float(np.min(np.diff(one.t))) for one in sensors if len(one) > 1]
+    every = np.sort(np.concatenate([sensor.t for sensor in sensors]))
+    steps = [float(np.min(np.diff(sensor.t))) for sensor in sensors if len(sensor) > 1]
     # Times that differ by rounding are one time: 10 / 100 and 7 / 70 s need not be equal to the last bit.
     t = every[np.append(True, np.diff(every) > _GRID.one_time * min(steps, default=1.0))]
-    states = tuple(dict.fromkeys(name for one in sensors for name in one.states))
-    inputs = tuple(dict.fromkeys(name for one in sensors for name in one.inputs))
+    states = tuple(dict.fromkeys(name for sensor in sensors for name in sensor.states))
+    inputs = tuple(dict.fromkeys(name for sensor in sensors for name in sensor.inputs))
     x, u = np.full((len(t), len(states)), np.nan), np.full((len(t), len(inputs)), np.nan)
-    for one in sensors:
-        rows = np.searchsorted(t, one.t, side="right") - 1
-        for name, column in zip(one.states, one.x.T, strict=True):
+    for sensor in sensors:
+        rows = np.searchsorted(t, sensor.t, side="right") - 1
+        for name, column in zip(sensor.states, sensor.x.T, strict=True):
             j, seen = states.index(name), np.isfinite(column)
             twice = rows[seen][np.isfinite(x[rows[seen], j])]
             if len(twice):
@@ -336,10 +336,10 @@ def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
                     f'of their own, and say what they measure: observe={{"{name}2": "{name}"}}.'
                 )
             x[rows[seen], j] = column[seen]
-        signal = one.signal()
+        signal = sensor.signal()
         if signal is not None:
-            u[:, [inputs.index(name) for name in one.inputs]] = signal.at(t)
-    held: Hold = next((one.hold for one in sensors if one.inputs), "linear")
+            u[:, [inputs.index(name) for name in sensor.inputs]] = signal.at(t)
+    held: Hold = next((sensor.hold for sensor in sensors if sensor.inputs), "linear")
     first = sensors[0]
     return replace(
         first, t=t, x=x, states=states, u=u if inputs else None, inputs=inputs, hold=held, stopped=None

@@ -3,7 +3,7 @@
 from cindy.model.comparison import Comparison, compare, explained_rows, matched_fields, residuals
 from cindy.model.denoised import Denoised, completed, matched
 from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
-from cindy.model.ensemble import Density, band, densities
+from cindy.model.ensemble import band, densities
 from cindy.model.equations import Estimate
 from cindy.model.matching import (
     Readouts,
@@ -24,7 +24,6 @@ from cindy.model.story import definitions, determination, difference, facts, spo
 __all__ = [
     "Comparison",
     "Denoised",
-    "Density",
     "Diagnostics",
     "Estimate",
     "FieldComparison",

@@ -421,18 +421,18 @@ def reordered(
     data: list[Trajectory], states: tuple[str, ...], inputs: tuple[str, ...], where: str
 ) -> list[Trajectory]:
     """The trajectories with these states and inputs, in this order; what else they hold is left out."""
-    found = []
-    for one in data:
-        if (one.states, one.inputs) != (states, inputs):
-            lacks = [name for name in states + inputs if name not in one.variables]
+    matching = []
+    for trajectory in data:
+        if (trajectory.states, trajectory.inputs) != (states, inputs):
+            lacks = [name for name in states + inputs if name not in trajectory.variables]
             if lacks:
                 raise DataError(
                     f"{where}: the model is about {', '.join(states + inputs)}, but the data hold "
-                    f"{', '.join(one.variables)}. Give the trajectories the names of the model."
+                    f"{', '.join(trajectory.variables)}. Give the trajectories the names of the model."
                 )
-            place = {name: k for k, name in enumerate(one.variables)}
-            x, u = (one.values[:, [place[name] for name in names]] for names in (states, inputs))
+            place = {name: k for k, name in enumerate(trajectory.variables)}
+            x, u = (trajectory.values[:, [place[name] for name in names]] for names in (states, inputs))
             known = u if inputs else None
-            one = replace(one.aligned(), x=x, states=states, u=known, inputs=inputs)
-        found.append(one)
-    return found
+            trajectory = replace(trajectory.aligned(), x=x, states=states, u=known, inputs=inputs)
+        matching.append(trajectory)
+    return matching

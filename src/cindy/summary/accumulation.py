@@ -145,14 +145,14 @@ class _Factoring:
         samples = skipped = read = 0
         # Step 2: a triangle for each run of samples that the receiver must be able to tell apart.
         running, origin = self._begin(), None
-        for one in opened.tasks:
-            for rows in chain.from_iterable(map(self._rows, one.pieces)):
+        for portion in opened.tasks:
+            for rows in chain.from_iterable(map(self._rows, portion.pieces)):
                 running.add(rows)
-            samples, skipped, read = samples + one.samples, skipped + one.skipped, read + one.read
-            if one.origin is not None:
-                origin = one.origin if origin is None else origin + one.origin
-            if one.closes or not opened.joined:
-                factors.append((_finite(running, origin), running.rows, origin, one.closes))
+            samples, skipped, read = samples + portion.samples, skipped + portion.skipped, read + portion.read
+            if portion.origin is not None:
+                origin = portion.origin if origin is None else origin + portion.origin
+            if portion.closes or not opened.joined:
+                factors.append((_finite(running, origin), running.rows, origin, portion.closes))
                 running, origin = self._begin(), None
         return _Factored(tuple(factors), samples, skipped, read, opened.variables, opened.where)
 
@@ -185,16 +185,16 @@ def _finite(running: _RunningTriangle | DeviceTriangle, origin: Origin | None) -
 
 def _glimpsed(part: Part) -> list[Trajectory]:
     """The beginnings of the first trajectories of a part: enough to choose settings by."""
-    return [_beginning(one) for one in islice(glimpse(part, _LOTS.glimpse), LOOK)]
+    return [_beginning(trajectory) for trajectory in islice(glimpse(part, _LOTS.glimpse), LOOK)]
 
 
-def _beginning(one: Trajectory) -> Trajectory:
+def _beginning(trajectory: Trajectory) -> Trajectory:
     """At most so many samples, in memory of their own: the rest of a long one is not to be kept for them."""
-    if len(one) <= _LOTS.glimpse:
-        return one
+    if len(trajectory) <= _LOTS.glimpse:
+        return trajectory
     few = slice(0, _LOTS.glimpse)
-    known = None if one.u is None else one.u[few].copy()
-    return replace(one, t=one.t[few].copy(), x=one.x[few].copy(), u=known)
+    known = None if trajectory.u is None else trajectory.u[few].copy()
+    return replace(trajectory, t=trajectory.t[few].copy(), x=trajectory.x[few].copy(), u=known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,11 +216,11 @@ class _Gathering:
         self.origin: Origin | None = None
         self.samples = self.skipped = 0
 
-    def add(self, made: _Factored) -> None:
+    def add(self, factored: _Factored) -> None:
         """Take in what became of a task; tasks come in order."""
-        self.samples += made.samples
-        self.skipped += made.skipped
-        for factor, rows, origin, closes in made.factors:
+        self.samples += factored.samples
+        self.skipped += factored.skipped
+        for factor, rows, origin, closes in factored.factors:
             if origin is not None:
                 self.parts.append(LeastSquares(factor, self.terms, rows))
                 self.origin = origin if self.origin is None else self.origin + origin
@@ -324,10 +324,10 @@ def accumulate(
         gathering = _Gathering(aim, terms, stream=source.whole is None)
         total = None if source.whole is None else sum(map(len, source.whole))
         done = 0
-        for _, made in map_in_order(factoring, _work(source, fitted, aim, factoring.portion), hands):
-            _check_same(first, made)
-            gathering.add(made)
-            done += made.read
+        for _, factored in map_in_order(factoring, _work(source, fitted, aim, factoring.portion), hands):
+            _check_same(first, factored)
+            gathering.add(factored)
+            done += factored.read
             if progress is not None:
                 progress(done, total)
     return gathering.summary(first, basis, fitted)
@@ -361,7 +361,7 @@ def _check_arguments(basis: Basis, formulation: Formulation, progress: Progress 
             f"but is {formulation!r}."
         )
     if basis.unknowns():
-        names = ", ".join(one.name for one in basis.unknowns())
+        names = ", ".join(parameter.name for parameter in basis.unknowns())
         raise DataError(
             f"accumulate: the terms of {basis!r} hold {names}, whose value is not known. `identify` finds "
             "such parameters; or give them values with basis.at({…})."
@@ -384,15 +384,16 @@ def _work(source: Source, formulation: Formulation, aim: int, portion: int) -> I
     if source.apart:
         parts = tuple(source.parts)
         return (Load(part, k, -(-aim // len(parts)), portion) for k, part in enumerate(parts))
-    sizes = None if source.whole is None else [len(one) for one in source.whole]
+    sizes = None if source.whole is None else [len(trajectory) for trajectory in source.whole]
     return tasks(iter(source), formulation, aim, sizes, portion)
 
 
-def _check_same(first: Trajectory, made: _Factored) -> None:
+def _check_same(first: Trajectory, factored: _Factored) -> None:
     """Parts that were loaded elsewhere must have the variables of the first."""
-    if made.variables is not None and made.variables != (first.states, first.inputs):
-        states, inputs = made.variables
+    if factored.variables is not None and factored.variables != (first.states, first.inputs):
+        states, inputs = factored.variables
         raise DataError(
             f"All trajectories must have the same variables, but the first has {', '.join(first.variables)} "
-            f"and {made.where} has {', '.join(states + inputs)}. Give all the same names in the same order."
+            f"and {factored.where} has {', '.join(states + inputs)}. "
+            "Give all the same names in the same order."
         )

@@ -90,7 +90,7 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, stream: io.BytesIO, inherit: tuple[Any, ...]) -> None:
         super().__init__(stream, protocol=5)
-        self._number = {id(one): i for i, one in enumerate(inherit)}
+        self._number = {id(shared): i for i, shared in enumerate(inherit)}
 
     def persistent_id(self, obj: Any) -> int | None:
         return self._number.get(id(obj))

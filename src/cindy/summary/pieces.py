@@ -128,10 +128,12 @@ class Load:
         if not trajectories:
             return _Opened((), joined=True)
         named = [
-            one if one.name else replace(one, name=f"part {self.number}, {k}")
-            for k, one in enumerate(trajectories)
+            trajectory if trajectory.name else replace(trajectory, name=f"part {self.number}, {k}")
+            for k, trajectory in enumerate(trajectories)
         ]
-        work = tasks(iter(named), formulation, self.aim, [len(one) for one in named], self.portion)
+        work = tasks(
+            iter(named), formulation, self.aim, [len(trajectory) for trajectory in named], self.portion
+        )
         return _Opened(work, True, (trajectories[0].states, trajectories[0].inputs), named[0].name)
 
 
@@ -152,12 +154,14 @@ def tasks(
     """
     pending = _Pending()
     seen = 0
-    for i, one in enumerate(trajectories):
-        seen += len(one)
-        name = one.name or f"trajectory {i}"
-        groups, skipped = _groups(one, formulation, _parts(i, len(one), seen, aim, sizes), portion)
+    for i, trajectory in enumerate(trajectories):
+        seen += len(trajectory)
+        name = trajectory.name or f"trajectory {i}"
+        groups, skipped = _groups(
+            trajectory, formulation, _parts(i, len(trajectory), seen, aim, sizes), portion
+        )
         pending.skipped += skipped
-        pending.read += len(one)
+        pending.read += len(trajectory)
         for k, group in enumerate(groups):
             whole = len(groups) == 1
             for piece in group:
@@ -216,10 +220,10 @@ def _complete(i: int, held: int, seen: int, aim: int, sizes: Sequence[int] | Non
 
 
 def _groups(
-    one: Trajectory, formulation: Formulation, parts: int, most: int
+    trajectory: Trajectory, formulation: Formulation, parts: int, most: int
 ) -> tuple[list[list[Piece]], int]:
     """The pieces of a trajectory in that many contiguous groups, and how many segments were too short."""
-    segments = one.segments()
+    segments = trajectory.segments()
     usable = [s for s in segments if len(s) >= formulation.min_samples]
     total = sum(len(s) for s in usable)
     groups: dict[int, list[Piece]] = {}
