@@ -12,9 +12,9 @@ from typing import Any
 
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.setting import measure, prepare
-from benchmarks.table import append_row, mend, read_table, shown, write_table
+from benchmarks.table import alone, append_row, mend, read_table, shown, write_table
 from cindy import __version__
-from cindy._files import alone, make_folder
+from cindy._files import make_folder
 
 __all__ = ["COLUMNS", "Case", "CaseProgress", "run"]
 

@@ -10,15 +10,8 @@ from cindy.model.comparison import (
     residuals,
 )
 from cindy.model.denoised import Denoised, completed, matched
-from cindy.model.diagnostics import (
-    Diagnostics,
-    FieldComparison,
-    MeasuredRows,
-    compare_fields,
-    diagnose,
-    diagnose_fields,
-)
-from cindy.model.ensemble import Density, band, densities
+from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
+from cindy.model.ensemble import band, densities
 from cindy.model.equations import Estimate
 from cindy.model.matching import (
     Readouts,
@@ -39,12 +32,10 @@ from cindy.model.story import definitions, determination, difference, facts, spo
 __all__ = [
     "Comparison",
     "Denoised",
-    "Density",
     "Diagnostics",
     "Estimate",
     "FieldComparison",
     "Limits",
-    "MeasuredRows",
     "Model",
     "Path",
     "Readouts",

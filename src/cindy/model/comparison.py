@@ -36,23 +36,6 @@ from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions, solved_along, stretches_of
 from cindy.summary import accumulate
 
-__all__ = [
-    "KINDS",
-    "Comparison",
-    "Residual",
-    "autocorrelation",
-    "compare",
-    "compare_few",
-    "excerpt_of",
-    "explained_rows",
-    "field_rows_of",
-    "matched_fields",
-    "residuals",
-    "score",
-    "score_fields",
-    "solved_field",
-]
-
 
 def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
     """Whatever a user may hold, as fields with the variables of the model; or an error."""
@@ -66,7 +49,7 @@ def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
     return fields
 
 
-def score_fields(model: Equations, data: Any, kind: str, *, window: int | None) -> float:
+def _score_fields(model: Equations, data: Any, kind: str, *, window: int | None) -> float:
     """R², the mean over the fields; see `Model.score`."""
     fields = matched_fields(model, data, "score")
     if kind == "derivative":
@@ -340,7 +323,7 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
     """R², the mean over the states, or over the read-outs that data are; see `Model.score`."""
     one_of(kind, KINDS, "score: `kind`")
     if model.formulation.for_fields:
-        return score_fields(model, trajectories, kind, window=window)
+        return _score_fields(model, trajectories, kind, window=window)
     measured, readouts = as_states(model, as_trajectories(trajectories))
     data = inside_domain(model, completed(model, matched(model, measured, "score")))[0]
     if kind == "trajectory":

@@ -12,19 +12,6 @@ import numpy as np
 from cindy.basis import Language, factor_code, variable_label
 from cindy.model.equations import Equations
 
-__all__ = [
-    "SURE",
-    "definitions",
-    "determination",
-    "difference",
-    "facts",
-    "shown",
-    "shown_models",
-    "spoken",
-    "told",
-]
-
-
 _WRITTEN = Language(prefix="", end="", module="")
 
 
@@ -60,8 +47,8 @@ def told(model: Equations) -> str:
         lines = textwrap.wrap(text, _WORDS.width - width - 4) or [""]
         parts.append(f"  {name:<{width}}  {lines[0]}")
         parts += [" " * (width + 4) + line for line in lines[1:]]
-    notes = [one.message for one in model.findings if one.note]
-    warnings = [one.message for one in model.findings if not one.note]
+    notes = [finding.message for finding in model.findings if finding.note]
+    warnings = [finding.message for finding in model.findings if not finding.note]
     parts += ["", "Warnings" if warnings else "No warnings.", *_bullets(warnings)]
     parts += ["", "Notes", *_bullets(notes)] if notes else []
     return "\n".join(parts)
@@ -247,8 +234,8 @@ def shown(model: Equations, known: Sequence[tuple[str, str]]) -> str:
     rows += [definition(name, *estimate) for name, estimate in model.parameters.items()]
     known = known if model.warnings else [*known, ("warnings", "none")]
     facts_told = [(f"<b>{escape(name)}</b>", escape(text)) for name, text in known]
-    warned = _listed("Warnings", [one.message for one in model.findings if not one.note])
-    noted = _listed("Notes", [one.message for one in model.findings if one.note])
+    warned = _listed("Warnings", [finding.message for finding in model.findings if not finding.note])
+    noted = _listed("Notes", [finding.message for finding in model.findings if finding.note])
     return f"<div>{_table(rows, '115%')}{_table(facts_told, '90%')}{warned}{noted}</div>"
 
 
@@ -263,12 +250,12 @@ def shown_models(models: Sequence[Equations], scores: Sequence[float], chosen: i
     rows: list[tuple[str, ...]] = [
         (f"<b>{escape(head)}</b>", "<b>terms</b>", "<b>compared with the chosen model</b>")
     ]
-    for k, (one, score) in enumerate(zip(models, scores, strict=True)):
+    for k, (model, score) in enumerate(zip(models, scores, strict=True)):
         if k == (chosen or 0):
-            rows.append((f"<b>{score:.4g}</b>", f"<b>{one.size}</b>", "<b>chosen</b>"))
+            rows.append((f"<b>{score:.4g}</b>", f"<b>{model.size}</b>", "<b>chosen</b>"))
         elif k < 3 * _WORDS.most:  # a table as long as a page is not read
-            change = escape(difference(reference, one) or "the same terms")
-            rows.append((f"{score:.4g}", str(one.size), change))
+            change = escape(difference(reference, model) or "the same terms")
+            rows.append((f"{score:.4g}", str(model.size), change))
     left_out = len(models) + 1 - len(rows)
     if left_out:
         rows.append((f"… {left_out} more", "", ""))
