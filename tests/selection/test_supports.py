@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-import scipy.linalg
 from scipy.sparse import csr_array
 
 from cindy.least_squares import Rows
@@ -35,16 +34,41 @@ class Rows12:
         )
 
     def loss(self, support) -> float:
-        """By an elimination of the equalities and numpy's least squares; infinite where they cannot hold."""
-        chosen = list(support)
-        columns, sides = self.design[:, chosen], self.matrix[:, chosen]
-        offset = np.linalg.lstsq(sides, self.goal, rcond=None)[0] if len(self.goal) else np.zeros(len(chosen))
-        if len(self.goal) and np.abs(sides @ offset - self.goal).max() > 1e-9:
-            return np.inf
-        null = scipy.linalg.null_space(sides) if len(self.goal) and chosen else np.eye(len(chosen))
-        rest = self.target - columns @ offset
-        change = np.linalg.lstsq(columns @ null, rest, rcond=None)[0]
-        return float(np.sum((rest - columns @ null @ change) ** 2))
+        """χ² of one support; infinite where the equalities cannot hold."""
+        return float(self.losses(np.array([support], dtype=np.intp))[0])
+
+    def losses(self, supports: np.ndarray) -> np.ndarray:
+        """(supports,) χ² of supports of one size, by pseudo-inverses, the one equality eliminated."""
+        columns = np.moveaxis(self.design[:, supports], 1, 0)
+        if not len(self.goal):
+            return _left(columns, np.broadcast_to(self.target, (len(supports), ROWS)))
+        (goal,) = self.goal
+        sides = self.matrix[0][supports]
+        size = np.sum(sides**2, axis=1)
+        bound = size > 0
+        found = np.full(len(supports), np.inf)
+        if goal == 0 and not bound.all():
+            found[~bound] = _left(columns[~bound], np.broadcast_to(self.target, (int((~bound).sum()), ROWS)))
+        if bound.any():
+            # One point where the equality holds, and the directions along which it stays so.
+            normal = sides[bound] / np.sqrt(size[bound])[:, None]
+            offset = normal * (goal / np.sqrt(size[bound]))[:, None]
+            along = np.eye(supports.shape[1]) - normal[:, :, None] * normal[:, None, :]
+            rest = self.target - np.einsum("kri,ki->kr", columns[bound], offset)
+            found[bound] = _left(columns[bound] @ along, rest)
+        return found
+
+
+def _left(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """(many,) the squares that least squares leave: (many, rows, terms) columns, (many, rows) targets."""
+    shares = np.einsum("kir,kr->ki", np.linalg.pinv(columns, rcond=1e-12), target)
+    return np.asarray(np.sum((target - np.einsum("kri,ki->kr", columns, shares)) ** 2, axis=1))
+
+
+def of_size(size: int) -> np.ndarray:
+    """(supports, size) all supports of so many terms."""
+    every = list(combinations(range(TERMS), size))
+    return np.array(every, dtype=np.intp).reshape(len(every), size)
 
 
 @cache
@@ -75,12 +99,14 @@ def drawn(family: str, seed: int) -> Rows12:
 def enumerated(family: str, seed: int) -> dict[tuple[int, ...], float]:
     """The criterion of every support of independent columns: χ² + price · terms."""
     data = drawn(family, seed)
-    return {
-        support: data.loss(support) + PRICE * size
-        for size in range(TERMS + 1)
-        for support in combinations(range(TERMS), size)
-        if np.linalg.matrix_rank(data.design[:, support]) == size
-    }
+    values = {}
+    for size in range(TERMS + 1):
+        every = of_size(size)
+        if size:
+            every = every[np.linalg.matrix_rank(np.moveaxis(data.design[:, every], 1, 0)) == size]
+        losses = data.losses(every) + PRICE * size
+        values |= dict(zip(map(tuple, every.tolist()), losses.tolist(), strict=True))
+    return values
 
 
 def some_supports(seed, count=25):
@@ -197,9 +223,10 @@ def test_under_equalities_the_best_of_all_supports_is_where_it_stays(family):
         supports = data.supports()
         values = {}
         for size in range(TERMS + 1):
-            for support in combinations(range(TERMS), size):
-                tied = np.linalg.matrix_rank(data.matrix[:, support]) if size else 0
-                values[support] = data.loss(support) + PRICE * (size - tied)
+            every = of_size(size)
+            tied = data.matrix[0][every].any(axis=1)
+            losses = data.losses(every) + PRICE * (size - tied)
+            values |= dict(zip(map(tuple, every.tolist()), losses.tolist(), strict=True))
         best = min(values, key=values.__getitem__)
         end = supports.settle(supports.fit(best))
         assert supports.criterion(end) == pytest.approx(values[best], abs=1e-8)

@@ -319,6 +319,14 @@ class Motion:
     def part(self, records: Sequence[Record]) -> Motion:
         return replace(self, records=tuple(records))
 
+    def sharing(self, correlation: Floats | None) -> Motion:
+        """The same where the noise of the first states is correlated; None where it is independent."""
+        if correlation is None:
+            return self
+        shared, told = np.eye(self.states), len(correlation)
+        shared[:told, :told] = correlation
+        return self.part([replace(record, correlation=shared) for record in self.records])
+
     def whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
         """Each record around the fitted states; None where its covariance is not positive."""
         if not self.held:
