@@ -36,7 +36,6 @@ __all__ = [
     "Estimate",
     "FieldComparison",
     "Limits",
-    "MeasuredRows",
     "Model",
     "Path",
     "Readouts",
