@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.setting import measure, prepare
-from benchmarks.table import append_row, mend, read_table, shown, write_table
-from cindy._files import alone, make_folder
+from benchmarks.table import alone, append_row, mend, read_table, shown, write_table
+from cindy._files import make_folder
 
 __all__ = ["COLUMNS", "Case", "CaseProgress", "run"]
 

@@ -408,12 +408,6 @@ class Refit:
     free: int
     left: Floats
 
-    @property
-    def weakest(self) -> float:
-        """The least coefficient in units of its error; infinite where nothing is free."""
-        known = self.error > 0
-        return float(np.min(np.abs(self.x[known]) / self.error[known])) if known.any() else np.inf
-
 
 def binding(regression: Regression, support: Ints) -> Regression:
     """The regression with those inequalities as equalities that bind at the optimum on the support."""
@@ -424,11 +418,7 @@ def binding(regression: Regression, support: Ints) -> Regression:
     fits = [regression.fit(support[np.isin(support % regression.shape[1], g)], g) for g in regression.groups]
     at = np.concatenate([f.support for f in fits])
     x = np.concatenate([f.x for f in fits])
-    spread = np.zeros((len(at), sum(f.free for f in fits)))
-    row = column = 0
-    for f in fits:
-        spread[row : row + len(f.x), column : column + f.free] = f.spread
-        row, column = row + len(f.x), column + f.free
+    spread = scipy.linalg.block_diag(*(f.spread for f in fits))
     active, values = _active(rows, loose, at, x, spread)
     if not len(active):
         return regression
@@ -445,20 +435,19 @@ def _active(rows: Rows, loose: Ints, at: Ints, x: Floats, spread: Floats) -> tup
 
     matrix = rows.matrix[loose][:, at].toarray()
     value, slope = matrix @ x, matrix @ spread
-    sides = [(slope, rows.lower[loose] - value, loose, rows.lower[loose])]
-    sides.append((-slope, value - rows.upper[loose], loose, rows.upper[loose]))
-    keep = [np.isfinite(side[1]) for side in sides]
-    slopes = np.vstack([side[0][k] for side, k in zip(sides, keep, strict=True)])
-    needs = np.concatenate([side[1][k] for side, k in zip(sides, keep, strict=True)])
-    number = np.concatenate([side[2][k] for side, k in zip(sides, keep, strict=True)])
-    level = np.concatenate([side[3][k] for side, k in zip(sides, keep, strict=True)])
+    lower, upper = rows.lower[loose], rows.upper[loose]
+    # slopes z ≥ needs: each row twice, once for either bound; without those that are infinite.
+    needs, level = np.concatenate([lower - value, value - upper]), np.concatenate([lower, upper])
+    bounded = np.isfinite(needs)
+    slopes, number = np.vstack([slope, -slope])[bounded], np.tile(loose, 2)[bounded]
+    needs, level = needs[bounded], level[bounded]
     # The unconstrained optimum is feasible: nothing binds.
     if (needs <= 0).all():
         return np.zeros(0, dtype=np.intp), np.zeros(0)
     size = np.linalg.norm(slopes, axis=1)
     # A row that equalities hold fast moves with none of its coefficients, however little those vary.
     reach = np.abs(matrix) @ np.linalg.norm(spread, axis=1)
-    stuck = size <= 1e-9 * np.concatenate([reach[k] for k in keep])
+    stuck = size <= 1e-9 * np.tile(reach, 2)[bounded]
     if (needs[stuck] > 1e-9).any():
         raise InfeasibleError("an inequality cannot be met with the terms that are left.")
     slopes, needs = slopes[~stuck] / size[~stuck, None], needs[~stuck] / size[~stuck]

@@ -1,6 +1,7 @@
 """The runner: it resumes, repeats itself, and turns failures into rows."""
 
 import csv
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from benchmarks.paper import methods, reproduce, studies
 from benchmarks.paper.methods import METHODS, Method
 from benchmarks.paper.runner import Case, run
 from benchmarks.paper.tables import anchors_table
-from benchmarks.table import read_table
+from benchmarks.table import alone, read_table
 
 from cindy.cli.app import main
 from cindy.errors import DataError
@@ -230,3 +231,19 @@ def test_the_front_table_has_a_line_for_every_method_and_tells_exact_supports(tm
     assert set(lines) == {m.label for m in METHODS.values()}
     assert lines["true support"].count("exact") == 1
     assert "–" in lines["FISTA"]
+
+
+def test_a_second_run_into_the_same_table_is_refused_until_the_first_ends(tmp_path):
+    table = tmp_path / "table.csv"
+    again = (
+        "import sys, pathlib; from benchmarks.table import alone\n"
+        "with alone(pathlib.Path(sys.argv[1])): print('in')"
+    )
+    with alone(table):
+        held = subprocess.run(
+            [sys.executable, "-c", again, table], capture_output=True, text=True, check=False
+        )
+    free = subprocess.run([sys.executable, "-c", again, table], capture_output=True, text=True, check=False)
+    assert "Another run is writing" in held.stderr
+    assert free.stdout == "in\n"
+    assert list(tmp_path.iterdir()) == []

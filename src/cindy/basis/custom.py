@@ -16,8 +16,6 @@ from cindy.basis.expression import CONSTANTS, check_finite, number, parse
 from cindy.basis.term import Factor, Term
 from cindy.errors import DataError
 
-__all__ = ["Custom"]
-
 
 @dataclass(frozen=True)
 class Custom(Basis):
@@ -228,7 +226,7 @@ def _from_function(name: str, function: Callable[..., Any], variables: tuple[str
     if known and not missing and leading == known:
         return Factor("call", tuple(known), function=function, name=name)
     if not known and len(missing) == 1:
-        return Factor("call", variables, function=Stacked(function), name=name)
+        return Factor("call", variables, function=_Stacked(function), name=name)
     taken = ", ".join(p for p, _ in wanted)
     raise DataError(
         f"Custom: the function {name!r} takes ({taken}), which are not all variables. "
@@ -249,7 +247,7 @@ def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]] | None:
 
 
 @dataclass(frozen=True)
-class Stacked:
+class _Stacked:
     """A function of one array (samples, variables), as a function of its columns."""
 
     function: Callable[..., Any]

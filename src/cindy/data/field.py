@@ -16,9 +16,6 @@ from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
 from cindy.errors import DataError
 
-__all__ = ["Field", "as_fields"]
-
-
 _DIMENSIONS = 3
 """Of space."""
 _UNEVEN = 1e-6

@@ -18,8 +18,6 @@ from cindy.data.time_scales import noise_level, periods, rounding_step, some_seg
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
 
-__all__ = ["lack_of_fit", "oddities", "roughness", "unknown_rates", "unknown_steps"]
-
 _TURNS = {"2π": 2 * np.pi, "360": 360.0}
 
 

@@ -22,8 +22,6 @@ from cindy.errors import DataError
 from cindy.formulation.scales import derivative_window, single_steps, split
 from cindy.states import Motion, map_grid, records_of
 
-__all__ = ["STRETCH", "Differential", "Discrete", "Formulation", "Pair", "Weak", "formulation_from_dict"]
-
 Pair = tuple[Floats, Floats]
 
 STRETCH = 64

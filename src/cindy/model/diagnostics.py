@@ -38,8 +38,6 @@ from cindy.model.model import Model
 from cindy.model.story import SURE
 from cindy.summary import accumulate
 
-__all__ = ["Diagnostics", "FieldComparison", "MeasuredRows", "compare_fields", "diagnose", "diagnose_fields"]
-
 
 @dataclass(frozen=True)
 class _Limits:
@@ -88,7 +86,7 @@ _AT = _Limits()
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredRows:
+class _MeasuredRows:
     """Rows with the terms at measured states, the same for every equation."""
 
     total: LeastSquares
@@ -123,7 +121,7 @@ class Diagnostics:
     """
 
     formulation: Formulation
-    rows: MeasuredRows | Denoised
+    rows: _MeasuredRows | Denoised
     loss: Floats
     residuals: list[Residual]
     rms: Floats
@@ -152,7 +150,7 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         return _at_denoised_states(model, data, known)
     data = inside_domain(model, data)[0]
     form = model.formulation.fit_to(data)
-    rows = MeasuredRows(accumulate(data, model.basis, formulation=form, blocks=1).total)
+    rows = _MeasuredRows(accumulate(data, model.basis, formulation=form, blocks=1).total)
     left = residuals(model, data)
     rms, correlation, band = _statistics(left)
     size = np.sqrt(np.mean(np.vstack([part.x for one in data for part in one.segments()]) ** 2, axis=0))
@@ -269,7 +267,7 @@ def _unsure(model: Model) -> Iterator[Finding]:
         )
 
 
-def _alike(model: Model, rows: MeasuredRows | Denoised) -> Iterator[Finding]:
+def _alike(model: Model, rows: _MeasuredRows | Denoised) -> Iterator[Finding]:
     """Collinear terms: pairs that move together, and terms that the others of an equation imitate."""
     pairs: dict[tuple[int, int], float] = {}
     inflated: list[Finding] = []
@@ -429,7 +427,7 @@ class FieldComparison:
 def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
     """The rows and what the equations leave of them; fields have no residuals in time alone."""
     form, total = field_rows_of(model, fields)
-    rows, nothing = MeasuredRows(total), np.full(len(model.states), np.nan)
+    rows, nothing = _MeasuredRows(total), np.full(len(model.states), np.nan)
     return Diagnostics(
         formulation=form,
         rows=rows,

@@ -38,17 +38,6 @@ from cindy.errors import CindyError, DataError
 from cindy.findings import Finding
 from cindy.model.equations import Equations
 
-__all__ = [
-    "Readouts",
-    "as_states",
-    "between",
-    "inside_domain",
-    "outside_domain",
-    "run_names",
-    "unmeasured",
-    "with_inputs",
-]
-
 _NAME = re.compile(r"[^\W\d]\w*")
 _MEAN = re.compile(r"\s*mean\((.*?)(?:,([^,()]*))?\)\s*")
 _NUMBER = re.compile(r"\b\d+(\.\d*)?([eE][-+]?\d+)?")
@@ -348,12 +337,26 @@ def _weights(name: str, text: str, states: tuple[str, ...]) -> Floats:
 
 def as_states(model: Equations, data: list[Trajectory]) -> tuple[list[Trajectory], Readouts | None]:
     """The data as trajectories of states, and what their columns are where they are a model's read-outs."""
-    observe = model.settings.get("observe")
     names = data[0].states
-    if not isinstance(observe, Mapping) or set(names) != set(observe) or set(names) <= set(model.states):
-        return data, None
-    readouts = Readouts.of({name: observe[name] for name in names}, names)
-    return readouts.of_data(data), readouts
+    readouts = None if set(names) <= set(model.states) else _readouts(model, names)
+    return (data, None) if readouts is None else (readouts.of_data(data), readouts)
+
+
+def shared_noise(model: Equations) -> Floats | None:
+    """The correlation of the noise of the states that read-outs tell; None where it is independent."""
+    columns = model.settings.get("column_noise")
+    if not isinstance(columns, Mapping):
+        return None
+    readouts = _readouts(model, tuple(columns))
+    return None if readouts is None else readouts.correlation(np.array([float(v) for v in columns.values()]))
+
+
+def _readouts(model: Equations, columns: tuple[str, ...]) -> Readouts | None:
+    """What columns measure, where they are those that a model was identified from."""
+    observe = model.settings.get("observe")
+    if not isinstance(observe, Mapping) or set(columns) != set(observe):
+        return None
+    return Readouts.of({name: observe[name] for name in columns}, columns)
 
 
 def unmeasured(name: str) -> bool:

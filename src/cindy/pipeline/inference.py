@@ -40,7 +40,7 @@ from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit
 from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, rivals, within_radius
 from cindy.solver import Result, Run, Step, conditional_gradient
-from cindy.states import NEARBY, Distortion, Fitted, Motion, distorted_rows
+from cindy.states import NEARBY, Distortion, Fitted, Motion, distorted_rows, with_unknown_sizes
 
 __all__ = ["Estimates", "Inference", "LastPass", "not_significant", "plain_findings", "shown_by_errors"]
 
@@ -133,7 +133,7 @@ class Inference:
                 (model, *others),
                 tuple(one.above for one in beside),
                 0,
-                "−2 log p + z² k, less that of the best",
+                "criterion (−2 log p + z² k), above the best",
             ),
             path=self._path(model),
             result=Run.of(self.result),
@@ -227,7 +227,7 @@ class Inference:
     @property
     def scored_by(self) -> str:
         """What the scores of the path are."""
-        return "χ² + z² k at the denoised states, per row"
+        return "criterion (χ² + z² k) per row, at the denoised states"
 
 
 def _terms(fit: SupportFit) -> bytes:
@@ -351,19 +351,22 @@ class LastPass(Inference):
         return sum(blocks, LeastSquares.empty(blocks[0].terms, blocks[0].targets))
 
     def _covariance(self) -> tuple[Floats, Floats]:
-        """(k, k) covariance of the coefficients, and (terms, states) errors: never below what blocks say."""
+        """(k, k) covariance of the coefficients, and (terms, states) errors."""
         own, best, options = self.own, self.found.best, self.found.options
         unit = self.form.unit.ravel()[own.support]
         covariance = (own.spread * unit[:, None]) @ (own.spread * unit[:, None]).T
         classical = np.sqrt(np.diagonal(covariance))
-        blocks = self.motion.objectives(best.fitted, best.support, blocks=BLOCKS)
+        if self.motion.forcing is not None and self.motion.memory is None and not best.fitted.law.unknown:
+            # Blocks say nothing here: determinants mend the scores of kicked rows on the whole, not in each.
+            covariance, blocks = with_unknown_sizes(self.motion, best.fitted, covariance), None
+        else:
+            blocks = self.motion.objectives(best.fitted, best.support, blocks=BLOCKS)
         size = np.ones(len(classical))
         if blocks is not None and len(blocks) > 1 and len(best.support):
             rows = replace(options.rows, matrix=options.rows.matrix[:, best.support])
             fit = refit(Regression(blocks, rows), np.arange(len(best.support)))
             known = classical > 0
-            # Errors by the white rows assume that the noise is as modelled; where blocks scatter more, they
-            # are enlarged, correlations staying as they are.
+            # The white rows' errors take the noise for what is modelled. They grow where blocks scatter more.
             size[known] = np.maximum(fit.error[:, 0][known] / classical[known], 1.0)
         covariance = covariance * size[:, None] * size + self._by_averages()
         errors = np.zeros(self.form.unit.size)

@@ -27,8 +27,6 @@ from cindy.regression import Regression
 from cindy.solver import Oracle, Region, Result, contradictory, gap_at, oracle_for, smallest_radius
 from cindy.summary import Summary
 
-__all__ = ["Adaptive", "Problem", "StandardForm", "Uniform", "Weights"]
-
 _STEEPEST = 1e6
 """Ratio of the largest weight to the smallest: beyond it a term is as good as forbidden."""
 

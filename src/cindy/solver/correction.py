@@ -11,13 +11,10 @@ from cindy._arrays import Floats
 from cindy._check import integer, positive
 from cindy.least_squares import LeastSquares
 from cindy.solver.hull import Corral
-from cindy.solver.iterate import ActiveSet, Iterate, Walk, accelerated, accelerated_strongly, project
+from cindy.solver.iterate import ActiveSet, Iterate, Walk, accelerated, project
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region
 from cindy.solver.sampled_rows import LocalModel
-
-__all__ = ["Advance", "Blended", "Correction", "Direct", "FullyCorrective", "Plain", "Start"]
-
 
 # Takes the atom that the oracle found and the gap, and gives the iterate to go on with.
 Advance = Callable[[Atom, float], Iterate]
@@ -284,12 +281,10 @@ def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
     convexity = 2.0 * min(group.smallest for group in groups)
     # Below that the bound on the least curvature is rounding, and the rate that it promises is worth
     # nothing.
-    if convexity > 1e-12 * smoothness:
-        point = accelerated_strongly(
-            gradient, projection, base, smoothness=smoothness, convexity=convexity, steps=steps, done=done
-        )
-    else:
-        point = accelerated(gradient, projection, base, smoothness=smoothness, steps=steps, done=done)
+    convexity = convexity if convexity > 1e-12 * smoothness else 0.0
+    point = accelerated(
+        gradient, projection, base, smoothness=smoothness, convexity=convexity, steps=steps, done=done
+    )
     active.propose(point * costs)
 
 

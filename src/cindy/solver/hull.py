@@ -10,9 +10,6 @@ from cindy.solver.iterate import Group, Iterate
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Nonzeros, Snapshot, way_back
 
-__all__ = ["Corral", "GrowingQR", "Pool"]
-
-
 DEPENDENT = 1e-12
 """A column that lies in the span of the others up to this part of its length is taken to lie in it: what is
 left of it is rounding."""
