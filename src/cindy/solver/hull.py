@@ -247,9 +247,8 @@ class Corral(Iterate):
     The gradient is taken from the factors, −2 Aᵀ(rest + ν tilt): of the images
     only those of a changed group are computed again.
 
-    Where calls of the oracle are costly, atoms are remembered when they leave.
-    Seen from its corners a thin region is all detail, and without that thousands
-    of calls find the same few hundred atoms again.
+    Where calls of the oracle are costly, atoms that leave are remembered: in a
+    thin region thousands of calls would find the same few hundred atoms again.
     """
 
     def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:
