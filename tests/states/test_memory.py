@@ -1,5 +1,9 @@
 """Noise with a memory: the law is found beside it, and right models raise no alarm."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from benchmarks.attempt import truth_of
@@ -7,6 +11,8 @@ from benchmarks.wrong_noise import DOUBTS, KINDS, LAWS
 
 import cindy
 from cindy import systems
+from cindy.pipeline.models_met import Met, Search
+from cindy.states import start_of
 from cindy.states.doubts import _autoregression, _by_levinson
 
 
@@ -47,6 +53,21 @@ def test_what_a_filter_bends_makes_no_terms_and_is_in_the_errors(kind: str, leve
     assert np.array_equal(model.coef != 0, law.coef != 0)
     here = law.coef != 0
     assert (np.abs(model.coef - law.coef)[here] < 3.0 * model.coef_error[here]).all()
+
+
+def test_a_law_whose_noise_the_roughness_of_the_data_contradicts_loses() -> None:
+    t = np.linspace(0, 10, 200)
+    data = cindy.Trajectory(t, np.cos(t), ("x",))
+    motion = cindy.Integral().motion([data], cindy.Polynomial(1))
+    options: Any = SimpleNamespace()
+    state = Search(motion, options, rough=np.array([1e-6]))
+    start = start_of(motion, np.array([1]), np.zeros(1), np.array([1e-6]))
+    # Standard deviations of 0.05 and 0.2, where the data are rough by 0.001.
+    near, far = (
+        Met(replace(start, variance=np.array([v])), 0.0, c) for v, c in ((2.5e-3, 9.0), (4e-2, -9.0))
+    )
+    assert state.better(near, far) is near
+    assert Search(motion, options).better(near, far) is far
 
 
 def test_white_noise_of_a_short_record_is_not_taken_for_a_memory_by_chance() -> None:

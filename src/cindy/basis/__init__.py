@@ -2,7 +2,7 @@
 
 from cindy.basis.base import Basis, Functions, Parameter
 from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
-from cindy.basis.composed import RUN, PerRun, Sum, is_run
+from cindy.basis.composed import RUN, Averaged, PerRun, Sum, is_run
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.families import Derivatives, Fourier, Listed, Polynomial, Trigonometric
@@ -33,6 +33,7 @@ __all__ = [
     "GREEK",
     "RUN",
     "TIME",
+    "Averaged",
     "Basis",
     "Custom",
     "Derivatives",

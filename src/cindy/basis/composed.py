@@ -9,6 +9,7 @@ from typing import Any
 
 from cindy import _check
 from cindy.basis.base import Basis, Functions, Parameter, check_size, from_dict, merged
+from cindy.basis.expression import Expression
 from cindy.basis.term import Factor, Term, product
 from cindy.errors import DataError
 
@@ -79,6 +80,37 @@ class Sum(_Composed):
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))
+
+
+@dataclass(frozen=True)
+class Averaged(_Composed, abstract=True):
+    """The terms of a basis with their jumps spread over two steps; made for rows, not to be saved.
+
+    widths: switching functions, and what each changes by within a step where it changes its sign
+    """
+
+    part: Basis
+    widths: tuple[tuple[Expression, float], ...]
+
+    @property
+    def _bases(self) -> tuple[Basis, ...]:
+        return (self.part,)
+
+    def _of(self, bases: tuple[Basis, ...]) -> Basis:
+        return Averaged(bases[0], self.widths)
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        widths = dict(self.widths)
+        return tuple(tuple(_averaged(f, widths) for f in term) for term in self.part.terms(variables))
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.part.to_dict()
+
+
+def _averaged(factor: Factor, widths: Mapping[Expression, float]) -> Factor:
+    if factor.expression is None or factor.symbolic is not None:
+        return factor
+    return replace(factor, expression=factor.expression.averaged(widths))
 
 
 @dataclass(frozen=True)

@@ -330,6 +330,10 @@ def _letters(element: str) -> str:
 
 
 def _dotted(head: str, dots: str) -> str:
+    letter = _letters(head)
+    # Fonts without a table of mathematics set the dot into a tall letter, unless that is made taller.
+    if letter.isupper() or letter in "bdfhklt":
+        head = f'<mpadded height="0.9em">{head}</mpadded>'
     return f'<mover accent="true">{head}<mo stretchy="false">{dots}</mo></mover>'
 
 

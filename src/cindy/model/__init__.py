@@ -1,6 +1,14 @@
 """Equations and what can be done with them: simulate, score, diagnose, save."""
 
-from cindy.model.comparison import Comparison, compare, explained_rows, matched_fields, residuals
+from cindy.model.comparison import (
+    Comparison,
+    compare,
+    compare_few,
+    excerpt_of,
+    explained_rows,
+    matched_fields,
+    residuals,
+)
 from cindy.model.denoised import Denoised, completed, matched
 from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
 from cindy.model.ensemble import band, densities
@@ -37,6 +45,7 @@ __all__ = [
     "band",
     "between",
     "compare",
+    "compare_few",
     "compare_fields",
     "completed",
     "definitions",
@@ -46,6 +55,7 @@ __all__ = [
     "diagnose_fields",
     "difference",
     "drawn",
+    "excerpt_of",
     "explained_rows",
     "facts",
     "inside_domain",

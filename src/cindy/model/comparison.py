@@ -14,7 +14,17 @@ import numpy as np
 from cindy._arrays import Floats, one_thread
 from cindy._check import integer, one_of
 from cindy.calculus import derivative
-from cindy.data import Field, Trajectory, as_fields, as_trajectories, is_fields, noise_level
+from cindy.data import (
+    Field,
+    Trajectory,
+    as_fields,
+    as_trajectories,
+    beginning,
+    excerpt,
+    is_fields,
+    noise_level,
+    spread_over,
+)
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
 from cindy.least_squares import LeastSquares
@@ -174,6 +184,13 @@ class _Horizon:
     ten."""
     tries: int = 3
     """Halvings of the window: an eighth of the time over which solutions seem to follow."""
+    most_samples: int = 20_000
+    """Of all runs, that residuals are looked at: more would not change what is said of a model."""
+    most_looked_at: int = 300
+    """Runs, likewise: of very many short ones each costs as much as a long one."""
+    most_runs: int = 2
+    most_solved: int = 200
+    """Runs, and samples of each, whose R² a summary and a report state: a fraction of a second."""
 
 
 _HORIZON = _Horizon()
@@ -238,6 +255,20 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
             length //= 2
     span = max((float(one.measured.t[-1] - one.measured.t[0]) for one in found), default=np.nan)
     return Comparison(found, window, span, explained, through, stopped, allowed)
+
+
+def excerpt_of(data: Sequence[Trajectory]) -> list[Trajectory]:
+    """The part of the data that models are judged by."""
+    return excerpt(spread_over(data, _HORIZON.most_looked_at), _HORIZON.most_samples)
+
+
+def compare_few(model: Equations, data: Sequence[Trajectory]) -> tuple[Comparison, int]:
+    """Solutions beside the beginnings of a few runs, and how many runs these are.
+
+    The summary, the command line and the report all state the R² of this comparison.
+    """
+    few = completed(model, spread_over(excerpt_of(data), _HORIZON.most_runs))
+    return compare(model, [beginning(one, _HORIZON.most_solved) for one in few]), len(few)
 
 
 def _follows(one: Solution) -> int:

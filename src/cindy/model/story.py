@@ -19,7 +19,7 @@ _WRITTEN = Language(prefix="", end="", module="")
 class _Words:
     """How much a summary says, and when it calls models close."""
 
-    width: int = 100
+    width: int = 80
     """Of a line, in characters."""
     close: float = 6.0
     """Units of −2 log p: a model that is so much worse is twenty times less likely."""
@@ -131,9 +131,13 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
         count = int(np.sum(above <= _WORDS.close))
         if count:
             others = "1 other model explains" if count == 1 else f"{count} other models explain"
-            yield "near", f"{others} the data almost as well: see model.near"
+            yield "near", f"{others} the data almost as well; see model.near"
         else:
-            yield "near", f"the next best model is worse by {above[0]:.1f} in −2 log p: see model.near"
+            yield (
+                "near",
+                f"the criterion of the next best model is {above[0]:.1f} higher (10: clearly worse); "
+                "see model.near",
+            )
 
 
 def _probability(model: Equations, i: int, j: int) -> str:

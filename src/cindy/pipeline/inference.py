@@ -133,7 +133,7 @@ class Inference:
                 (model, *others),
                 tuple(one.above for one in beside),
                 0,
-                "−2 log p + z² k, less that of the best",
+                "criterion (−2 log p + z² k), above the best",
             ),
             path=self._path(model),
             result=Run.of(self.result),
@@ -227,7 +227,7 @@ class Inference:
     @property
     def scored_by(self) -> str:
         """What the scores of the path are."""
-        return "χ² + z² k at the denoised states, per row"
+        return "criterion (χ² + z² k) per row, at the denoised states"
 
 
 def _terms(fit: SupportFit) -> bytes:

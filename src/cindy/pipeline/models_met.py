@@ -96,6 +96,8 @@ class Search(Loop[Fitted, Met]):
     bound: whether a path was all that terms could come from
     kept: what is posed at the states of the best model so far, which is asked for again
     restricted: the constraints over the coefficients of a support, which every step asks for
+    rough: (states,) variance of the noise as the roughness of the data tells it, where it ranks models; None
+        elsewhere
     """
 
     motion: Motion
@@ -104,6 +106,7 @@ class Search(Loop[Fitted, Met]):
     bound: bool = False
     kept: Posed | None = None
     restricted: dict[bytes, Rows] = field(default_factory=dict)
+    rough: Floats | None = None
 
     rounds: ClassVar[int] = 12
     """Passes from one start; three are typical, 8 not unheard of (benchmark: chaotic). With 2, terms are the
@@ -119,8 +122,19 @@ class Search(Loop[Fitted, Met]):
         return sorted((met for met in self.met.values() if met is not None), key=self.rank)
 
     def rank(self, met: Met) -> Any:
-        """What can be told apart comes first, and among that the least criterion."""
-        return met.blurred, met.criterion
+        """What can be told apart comes first, then what the data do not contradict, then the least criterion.
+
+        With the law held exact the likelihood has many maxima. One whose noise is a hundred times what the
+        data's own roughness says is contradicted by them.
+        """
+        return met.blurred, self.contradicted(met), met.criterion
+
+    def contradicted(self, met: Met) -> bool:
+        """Whether the noise of a law is far more than the roughness of the data."""
+        if self.rough is None:
+            return False
+        least = EFFORT.second_look_contradicted**2 * np.maximum(self.rough, self.motion.floor)
+        return bool(np.any((met.fitted.variance > least)[self.motion.measured]))
 
     def better(self, first: Met | None, second: Met | None) -> Met | None:
         if first is None or second is None:

@@ -105,7 +105,7 @@ def search(
 
     first: a model that is tried before, fitted to much the same data; known: the same, fitted to these
     """
-    state = Search(motion, options)
+    state = Search(motion, options, rough=None if motion.memory is None else variance)
     if known is not None:
         first = known.fitted
         state.met[state.key(first)] = state.priced(known.fitted, known.deviance)

@@ -33,7 +33,7 @@ from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness, with_unknown_sizes
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
-from cindy.states.record import Record, instants_for, principal_motion, records_of, smoothed
+from cindy.states.record import Record, averaged, instants_for, principal_motion, records_of, smoothed
 
 __all__ = [
     "FEW_ROWS",
@@ -52,6 +52,7 @@ __all__ = [
     "along_walks",
     "at_level",
     "autoregression",
+    "averaged",
     "blurred_terms",
     "deviance",
     "deviance_of_nothing",
