@@ -388,7 +388,7 @@ def _left_over(model: Model, samples: int, form: Formulation, beyond: Floats) ->
 def _correlated(
     model: Model, form: Formulation, correlation: Floats, band: float, matters: NDArray[np.bool_]
 ) -> Iterator[Finding]:
-    """Residuals that remember: only where the form does not itself make neighbours alike."""
+    """Residuals that are correlated in time, in forms that do not correlate neighbours themselves."""
     if not form.integrates or len(correlation) < 2:
         return
     first = correlation[1]
