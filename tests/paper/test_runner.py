@@ -13,6 +13,7 @@ from benchmarks.paper.runner import Case, run
 from benchmarks.paper.tables import anchors_table
 from benchmarks.table import alone, read_table
 
+import cindy
 from cindy.cli.app import main
 from cindy.errors import DataError
 from cindy.systems import fput
@@ -230,6 +231,7 @@ def test_the_front_table_has_a_line_for_every_method_and_tells_exact_supports(tm
     lines = {line.split("|")[1].strip(): line for line in text.splitlines()[2:]}
     assert set(lines) == {m.label for m in METHODS.values()}
     assert lines["true support"].count("exact") == 1
+    assert lines["true support"].endswith(f"| 1 ({cindy.__version__}) |")
     assert "–" in lines["FISTA"]
 
 

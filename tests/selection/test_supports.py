@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from cindy.least_squares import Rows
-from cindy.selection.orders import Growth, eliminated, rivals
+from cindy.selection.orders import Growth, eliminated, reselected, rivals
 from cindy.selection.supports import Supports
 
 TERMS, ROWS, PRICE = 12, 40, 9.0
@@ -292,3 +292,34 @@ def test_a_support_that_grows_has_the_gains_and_the_loss_of_one_fitted_anew(fami
         assert growth.criterion == pytest.approx(supports.criterion(fit))
         np.testing.assert_allclose(growth.gains(), supports.gains(fit), rtol=1e-6, atol=1e-6)
         assert growth.take(int(np.argmax(growth.gains()))) is not None
+
+
+@pytest.mark.parametrize("family", ["apart", "correlated"])
+@pytest.mark.parametrize("seed", range(4))
+def test_terms_chosen_anew_are_the_best_of_all_combinations(family, seed):
+    rows, start = drawn(family, seed), (0, 2, 5)
+    supports = rows.supports()
+    found = reselected(supports, supports.fit(start), [np.arange(TERMS)])
+    least = min(
+        rows.loss(chosen) + PRICE * len(chosen) for k in (1, 2, 3) for chosen in combinations(range(TERMS), k)
+    )
+    assert supports.criterion(found) <= least + 1e-6
+
+
+def test_terms_that_must_change_all_at_once_are_chosen_anew():
+    # On a narrow range of three states all monomials mimic each other, and the moves of `settle` get stuck.
+    rng, noise = np.random.default_rng(2), 3e-3
+    x = 0.35 + 0.1 * rng.uniform(-1, 1, (400, 3))
+    powers = [one for one in product(range(4), repeat=3) if sum(one) <= 3]
+    design = np.stack([np.prod(x**one, axis=1) for one in powers], axis=1)
+    true = [powers.index(one) for one in ((0, 0, 1), (0, 0, 2), (0, 1, 1), (1, 0, 1))]
+    target = design[:, true] @ [1.0, -1.0, -0.7, -1.2] + noise * rng.standard_normal(400)
+    count = len(powers)
+    supports = Supports(
+        design / noise, target / noise, 400, Rows.none(count), np.full(count, PRICE), known=True
+    )
+    starts = [np.sort(rng.choice(count, 4, replace=False)) for _ in range(8)]
+    ends = [supports.settle(supports.fit(start)) for start in starts]
+    assert any(not np.array_equal(end.support, np.sort(true)) for end in ends)
+    for end in ends:
+        assert np.array_equal(reselected(supports, end, [np.arange(count)]).support, np.sort(true))

@@ -34,7 +34,7 @@ _STEEPEST = 1e6
 class Weights(ABC):
     """How the weights follow from a pilot estimate of the scaled coefficients, which a `Problem` makes.
 
-    adapts: whether the path that they make leads to the terms that matter, so that more may be asked of it
+    adapts: whether terms that are large in the pilot come first on the path
 
     >>> import numpy as np
     >>> issubclass(Uniform, Weights), Uniform().of(np.zeros((2, 1))).tolist()

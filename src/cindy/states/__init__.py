@@ -9,6 +9,7 @@ from cindy.states.doubts import (
     growing,
     leaves_noise,
     sensor_memory,
+    with_memory,
     without_outliers,
 )
 from cindy.states.first import (
@@ -79,6 +80,7 @@ __all__ = [
     "start_of_nothing",
     "states_under",
     "stiffness",
+    "with_memory",
     "with_unknown_sizes",
     "without_outliers",
 ]
