@@ -301,6 +301,7 @@ def test_only_the_command_line_prints():
     assert not wrong, "\n".join(["", *wrong])
 
 
+@cache
 def exported(module: str) -> list[str]:
     for node in tree(module).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)

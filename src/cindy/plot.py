@@ -172,8 +172,7 @@ def density(
 def field(
     data: Field, model: Model | None = None, *, states: Sequence[str] | None = None, smooth: bool = True
 ) -> NDArray[np.object_]:
-    """Fields over space and time: a row a field; the data, and with a model its solution and their
-    difference.
+    """Fields over space and time, a row each: the data, and with a model its solution and their difference.
 
     In one dimension of space the picture has time upwards; in more it shows the last time, at the middle of
     further axes. Returns the axes, (fields, panels).

@@ -94,6 +94,17 @@ class Regression:
         factor = stacked([b.factor for b in self.blocks])
         return LeastSquares(factor, self.blocks[0].terms, sum(b.rows for b in self.blocks))
 
+    @cached_property
+    def _products(self) -> Floats:
+        """(terms, terms + targets): Aᵀ[A B] of all blocks."""
+        terms = self.total.terms
+        return np.asarray(self.total.design[:terms].T @ self.total.factor[:terms])
+
+    def products(self, target: int) -> tuple[Floats, Floats, float]:
+        """AᵀA, Aᵀb of a target, and the variance of its noise."""
+        terms = self.total.terms
+        return self._products[:, :terms], self._products[:, terms + target], float(self.noise[target]) ** 2
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.total.terms, self.total.targets
@@ -214,17 +225,17 @@ class Regression:
 
     @cached_property
     def _stack(self) -> tuple[Floats, Floats]:
-        """The factors of all blocks, padded to one height: (blocks, height, terms), (…, targets)."""
+        """The factors of all blocks by columns, of one height: (terms, blocks, height), (targets, …)."""
         height = max(len(b.factor) for b in self.blocks)
-        stack = np.zeros((len(self.blocks), height, sum(self.shape)))
+        stack = np.zeros((sum(self.shape), len(self.blocks), height))
         for k, block in enumerate(self.blocks):
-            stack[k, : len(block.factor)] = block.factor
-        return stack[:, :, : self.shape[0]], stack[:, :, self.shape[0] :]
+            stack[:, k, : len(block.factor)] = block.factor.T
+        return stack[: self.shape[0]], stack[self.shape[0] :]
 
     def grams(self, terms: Ints) -> Floats:
         """(blocks, k, k): AᵀA of each block, for some of the terms."""
-        design = self._stack[0][:, :, terms]
-        return np.asarray(design.transpose(0, 2, 1) @ design)
+        design = self._stack[0][terms].transpose(1, 0, 2)
+        return np.asarray(design @ design.transpose(0, 2, 1))
 
     def scores(self, x: Floats, support: Ints) -> Floats:
         """(blocks, k): what each block pulls some coefficients towards, at flat coefficients x."""
@@ -235,8 +246,8 @@ class Regression:
         for j in np.unique(targets):
             here = np.flatnonzero(targets == j)
             used = np.flatnonzero(table[:, j])
-            left = target[:, :, j] - design[:, :, used] @ table[used, j]
-            scores[:, here] = (left[:, None, :] @ design[:, :, terms[here]])[:, 0]
+            left = target[j] - np.tensordot(table[used, j], design[used], 1)
+            scores[:, here] = (design[terms[here]].transpose(1, 0, 2) @ left[:, :, None])[:, :, 0]
         return scores
 
     def _freedom(self, support: Ints, targets: Ints) -> Freedom:

@@ -1,6 +1,6 @@
 """Least squares on supports and the moves between them, against all 4,096 supports of twelve terms."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
 
@@ -258,6 +258,28 @@ def test_a_repeated_term_is_an_equal_model():
     same = tuple(sorted({4: 11, 11: 4}.get(term, term) for term in best))
     near = {tuple(r.fit.support.tolist()): r.above for r in rivals(supports, supports.fit(best), 6.0)}
     assert near[same] == pytest.approx(0.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.01])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_products_of_columns_give_the_gains_that_columns_give(family, unit):
+    data = drawn(family, 3)
+    supports = data.supports()
+    known = replace(
+        supports, products=(unit * data.design.T @ data.design, unit * data.target @ data.design, unit)
+    )
+    for support in independent(data, some_supports(3)):
+        fit = supports.fit(support)
+        for old, new in zip(supports.products_at(fit), known.products_at(fit), strict=True):
+            np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-9)
+        rescaled = known.in_units_of(4.0)
+        np.testing.assert_allclose(rescaled.gains(rescaled.fit(support)), supports.gains(fit) / 4, atol=1e-7)
+    growths = [Growth(one, one.fit(())) for one in (supports, known)]
+    for _ in range(5):
+        gains = [one.gains() for one in growths]
+        np.testing.assert_allclose(gains[1], gains[0], rtol=1e-7, atol=1e-7)
+        for one in growths:
+            one.take(int(np.argmax(gains[0])))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -88,9 +88,6 @@ class Custom(Basis):
             return self
         return Custom(self.functions, self.parameters, {**self._found(), **values})
 
-    def _current(self) -> dict[str, float]:
-        return {parameter.name: parameter.middle for parameter in self._ranges()} | self._found()
-
     def _found(self) -> dict[str, float]:
         assert isinstance(self.found, tuple)
         return dict(self.found)
@@ -101,7 +98,7 @@ class Custom(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         names: dict[Factor, str] = {}
-        current = self._current()
+        current = {parameter.name: parameter.middle for parameter in self._ranges()} | self._found()
         for name in current:
             if name in variables:
                 raise DataError(f"Custom: {name!r} is a variable of the data, and cannot be a parameter too.")

@@ -82,7 +82,8 @@ def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
     begin, end = min(one.t[0] for one in data), max(one.t[-1] for one in data)
     section("Data")
     many = f"{len(data)} trajectories, " if len(data) > 1 else ""
-    plain(f"{', '.join(files)}: {many}{samples:,} samples over t = {begin:g} … {end:g}")
+    unit = f" {data[0].time_unit}" if data[0].time_unit else ""
+    plain(f"{', '.join(files)}: {many}{samples:,} samples over t = {begin:g} … {end:g}{unit}")
     states = f"states {', '.join(data[0].states)}"
     inputs = f"; inputs {', '.join(data[0].inputs)}" if data[0].inputs else ""
     plain(states + inputs + (f"; {missing:,} samples with missing values" if missing else ""))
@@ -116,10 +117,10 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
     yield line
 
 
-def show_model(model: Model, said: Sequence[str] = ()) -> None:
+def show_model(model: Model, said: Sequence[str] = (), hint: str = "") -> None:
     """Equations, how sure they are, the models compared, and last what to beware of.
 
-    said: further sentences, from the run itself
+    said: further sentences, from the run itself; hint: what may help where there are warnings
     """
     show_equations(model)
     show_certificate(model)
@@ -128,6 +129,8 @@ def show_model(model: Model, said: Sequence[str] = ()) -> None:
     out.print()
     if sentences:
         show_warnings(sentences)
+        if hint:
+            _say("Hint: ", "bold", hint)
     else:
         plain("No warnings.")
     for finding in model.findings:

@@ -1,5 +1,4 @@
-"""What values on a grid say about themselves: the noise, whether neighbours share it, how fast the signal
-varies.
+"""Estimates from values on a grid alone: the noise, whether neighbours share it, the bandwidth of the signal.
 
 The noise is measured in two steps.
 

@@ -1,4 +1,4 @@
-"""What measurements betray before any model.
+"""Signs of faulty data in the measurements alone, before any model.
 
 Wrapped angles, rounded and interpolated values, runs that are listed twice, samples that are too
 coarse for a motion, rates computed from positions, states that are missing. Each test looks at the samples

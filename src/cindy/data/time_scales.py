@@ -1,4 +1,4 @@
-"""What data say about themselves: their noise, how often they swing, where they pause; excerpts of them."""
+"""Estimates from the samples alone: their noise, how often they swing, where they pause; and excerpts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cindy.data.trajectory import Trajectory
 T = TypeVar("T")
 
 LOOK = 12
-"""Segments looked at, spread over the data: the settings need no more, and no second pass."""
+"""Segments, spread over the data, that settings are chosen by: more of them would not change the choice."""
 LOOK_SAMPLES = 4000
 """Samples of a segment that are looked at."""
 

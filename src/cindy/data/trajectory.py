@@ -47,7 +47,7 @@ class _Grid:
     one_time: float = 1e-6
     """Of the shortest step of a sensor: times that are closer are one time."""
     most_refined: int = 10**9
-    """Samples: more are a slip of the pen."""
+    """Samples of a refined trajectory: more are asked for by mistake only."""
     longest: float = 1e60
     """Of times, and of the inverse of a step: local polynomials raise both to the fifth power."""
 

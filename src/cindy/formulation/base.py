@@ -323,8 +323,7 @@ class Discrete(Formulation):
 
 @dataclass(frozen=True)
 class Weak(Formulation):
-    """∫ φ ∂_t^r u = Σ ξ_k ∫ φ D^{a_k} g_k(u) with smooth test functions φ of compact support in space and
-    time.
+    """∫ φ ∂_t^r u = Σ ξ_k ∫ φ D^{a_k} g_k(u) with smooth test functions φ of compact support.
 
     Derivatives are moved onto φ, so a term costs no derivative of the data; powers are taken without the
     bias of the noise, and what noise adds to the Gram matrix is known and taken off (Hermite polynomials,
@@ -425,6 +424,5 @@ class Weak(Formulation):
 def _for_fields() -> DataError:
     return DataError(
         "Weak() is for fields on a grid of space and time, cindy.Field. Trajectories take Integral(), "
-        "which is weak in "
-        "time as well."
+        "which is weak in time as well."
     )

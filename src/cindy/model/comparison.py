@@ -140,16 +140,13 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
         for segment in one.segments():
             if len(segment) >= form.min_samples:
                 # A weight says how much a row counts, not how large its residual is.
-                windows = _windows(model, form, replace(segment, weight=1.0))
+                plain = replace(segment, weight=1.0)
+                measured, modelled = form.compared(plain, model.basis, model.coef)
+                windows = form.at_samples(plain, measured - modelled)
                 windows_left.extend(Residual(i, t, values) for t, values in windows)
     if not windows_left:
         raise DataError("residuals: no trajectory has enough complete samples in a row.")
     return windows_left
-
-
-def _windows(model: Equations, form: Formulation, segment: Trajectory) -> Iterator[tuple[Floats, Floats]]:
-    measured, modelled = form.compared(segment, model.basis, model.coef)
-    return form.at_samples(segment, measured - modelled)
 
 
 def autocorrelation(found: Sequence[Residual], lags: int) -> Floats:

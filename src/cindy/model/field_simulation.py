@@ -167,8 +167,7 @@ class Lines:
 
 
 def _along(x: Floats, order: int, period: float | None, boundary: Boundary) -> scipy.sparse.csr_array:
-    """(n, n): the derivative along one axis; beyond its ends it goes on periodically, or as its mirror
-    image."""
+    """(n, n): the derivative along an axis; beyond its ends values are periodic, or their mirror image."""
     half = min(_HALF + order // 2, (len(x) - 1) // 2)
     if period is None and boundary == "held":
         return scipy.sparse.csr_array(derivative_weights(x, order=order, degree=2 * half, half_width=half))

@@ -86,7 +86,9 @@ class Readouts:
         formulas = {name: observe.get(name, name) for name in columns}
         # Step 1.
         parsed = {name: _averaged(name, text) for name, text in formulas.items()}
-        named = tuple(dict.fromkeys(n for text, _ in parsed.values() for n in _names_in(text)))
+        named = tuple(
+            dict.fromkeys(n for text, _ in parsed.values() for n in _NAME.findall(_NUMBER.sub(" ", text)))
+        )
         matrix = np.array([_weights(name, text, named) for name, (text, _) in parsed.items()])
         exposure = tuple(seconds for _, seconds in parsed.values())
         _check_names(formulas, named, matrix, exposure)
@@ -149,9 +151,10 @@ class Readouts:
             yield Finding("separate-readouts", message, {"told": list(self.states), "follow": self.derived})
         if self.hidden:
             follow = "".join(f" {state} is {formula}." for state, formula in self.derived.items())
+            were = "was" if len(self.hidden) == 1 else "were"
             message = (
                 f"The read-outs {', '.join(self.formulas)} determine {listed(self.states)} and no more of "
-                f"the states {listed(self.named)}. {listed(self.hidden)} {_was(self.hidden)} found as "
+                f"the states {listed(self.named)}. {listed(self.hidden)} {were} found as "
                 f"hidden, only up to a change of unit and zero and of what is added of the others.{follow}"
             )
             values = {"told": list(self.states), "hidden": list(self.hidden), "follow": self.derived}
@@ -232,19 +235,6 @@ def _inverse(matrix: Floats) -> tuple[Floats, Any]:
     return np.asarray(inverse, dtype=np.float64), np.abs(np.diagonal(inverse @ matrix) - 1.0) < _DETERMINED
 
 
-def _sentence(error: CindyError) -> str:
-    text = str(error).removeprefix("Custom: ")
-    return text[:1].upper() + text[1:]
-
-
-def _was(names: Sequence[str]) -> str:
-    return "was" if len(names) == 1 else "were"
-
-
-def _names_in(text: str) -> list[str]:
-    return _NAME.findall(_NUMBER.sub(" ", text))
-
-
 def _averaged(column: str, text: str) -> tuple[str, float]:
     """The formula inside a mean, and its exposure; 0 where there is no mean."""
     found = _MEAN.fullmatch(text)
@@ -322,9 +312,10 @@ def _weights(name: str, text: str, states: tuple[str, ...]) -> Floats:
     try:
         values = np.asarray(Custom({name: text}).evaluate(np.concatenate([points, probe]), states))[:, 0]
     except CindyError as error:
+        why = str(error).removeprefix("Custom: ")
         raise DataError(
             f'identify: the read-out {name!r} must be a linear combination of states such as "S + 2*ES", but '
-            f"{text!r} is none. {_sentence(error)}"
+            f"{text!r} is none. {why[:1].upper()}{why[1:]}"
         ) from error
     weights = values[1 : len(states) + 1] - values[0]
     if abs(values[0]) > 1e-12 or not np.allclose(probe @ weights, values[len(states) + 1 :], atol=1e-9):

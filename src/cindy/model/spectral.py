@@ -62,8 +62,7 @@ class Spectral:
         return waves
 
     def multiplier(self, orders: Sequence[int]) -> Complexes:
-        """What a derivative multiplies the modes with; odd ones leave the fastest mode, which has no
-        phase, out."""
+        """What a derivative multiplies the modes with; odd ones leave out the fastest, which has no phase."""
         total = np.ones([1] * len(self.shape), dtype=complex)
         for k, order in enumerate(orders):
             if order:
@@ -325,8 +324,7 @@ def spectral_solution(
 
 
 def _extrapolation(rows: int) -> Floats:
-    """Weights of the results of 1, 2, …, rows times as many steps that cancel the errors h⁴, …, h^(rows +
-    2)."""
+    """Weights of the results of 1, 2, …, rows times as many steps, which cancel errors h⁴ to h^(rows + 2)."""
     h = 1.0 / np.arange(1, rows + 1)
     # Richardson: weights that sum to one and cancel h⁴, h⁵, …
     powers = np.vstack([np.ones(rows), *(h ** (4 + j) for j in range(rows - 1))])

@@ -33,8 +33,8 @@ _WORDS = _Words()
 
 
 SURE = 0.95
-"""Inclusion below which a term is called less sure: what chance has added, in one data set of 20, is told
-in 19 of 20 such cases (benchmark: honesty, closed orbit)."""
+"""Inclusion below which a term is called less sure. Chance adds a term in one data set of 20, and in 19 of 20
+such cases its inclusion is lower than this (benchmark: honesty, closed orbit)."""
 
 
 def told(model: Equations) -> str:

@@ -185,6 +185,7 @@ class Growth:
         |c_j|² beyond ← |c_j|² beyond − (qᵀ c_j)²,   c_jᵀ r ← c_jᵀ r − (qᵀ r)(qᵀ c_j),   χ² ← χ² − (qᵀ r)²
 
     for all columns j: one product with the design a term, where a new fit takes as many as the support has.
+    Of very many columns the products with each other are known, and with them qᵀ c_j without the design.
     Under equalities, which bring several columns at a time, the support is fitted anew.
     """
 
@@ -193,11 +194,10 @@ class Growth:
         self._begin(fit)
 
     def _begin(self, fit: SupportFit) -> None:
-        design = self.supports.design
         self.support, self.loss, self.free = fit.support, fit.loss, fit.free
-        self._directions, self._left = fit.directions, fit.left
-        self._beyond = self.supports.lengths**2 - np.sum((fit.directions.T @ design) ** 2, axis=0)
-        self._pull = fit.left @ design
+        self._directions, self._left = fit.directions.T, fit.left
+        self._inside, self._pull = self.supports.products_at(fit)
+        self._beyond = self.supports.lengths**2 - np.sum(self._inside**2, axis=0)
 
     @property
     def criterion(self) -> float:
@@ -217,18 +217,29 @@ class Growth:
             self._begin(fit)
             return names
         column = self.supports.design[:, place]
+        shares = np.zeros(self.free)
         for _ in range(2):
             # Once more: what the first projection leaves of a long column is not quite orthogonal.
-            column = column - self._directions @ (column @ self._directions)
-        column = column / np.sqrt(column @ column)
-        along, amount = column @ self.supports.design, float(column @ self._left)
+            share = self._directions @ column
+            column, shares = column - share @ self._directions, shares + share
+        size = float(np.sqrt(column @ column))
+        column = column / size
+        along, amount = self._products(place, column, shares, size), float(column @ self._left)
         self._beyond = self._beyond - along**2
         self._pull = self._pull - amount * along
         self._left = self._left - amount * column
-        self._directions = np.concatenate([self._directions, column[:, None]], axis=1)
+        self._directions = np.concatenate([self._directions, column[None]])
+        self._inside = np.concatenate([self._inside, along[None]])
         self.support = np.insert(self.support, self.support.searchsorted(place), place)
         self.loss, self.free = self.loss - amount**2, self.free + 1
         return np.array([place])
+
+    def _products(self, place: int, direction: Floats, shares: Floats, size: float) -> Floats:
+        """(coefficients,) of a direction with all columns: it is a column without its shares of others."""
+        if self.supports.products is None:
+            return np.asarray(direction @ self.supports.design)
+        columns, _, unit = self.supports.products
+        return np.asarray((columns[place] / unit - shares @ self._inside) / size)
 
 
 def greedy(supports: Supports, most: int) -> SupportFit | None:

@@ -295,9 +295,7 @@ def least_squares_within(objective: LeastSquares, region: Region) -> Floats | No
     """
     rows = region.matrix[np.flatnonzero(region.equality)]
     goal = region.lower[region.equality]
-    # The solution of least norm where terms depend on each other, which is the likeliest to fit into the
-    # ball.
-    x: Floats = np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0], dtype=float)
+    x = _least_squares(objective)
     if rows.shape[0]:
         corrected = _onto(objective, x, rows.toarray(), goal)
         if corrected is None:
@@ -305,6 +303,19 @@ def least_squares_within(objective: LeastSquares, region: Region) -> Floats | No
         x = corrected
     flat = np.asarray(x, dtype=np.float64).ravel()
     return flat if region.violation(flat) <= 1e-12 * region.radius else None
+
+
+def _least_squares(objective: LeastSquares) -> Floats:
+    """(terms, targets): by the triangle where its columns are surely independent.
+
+    Otherwise the solution of least norm, which is the likeliest to fit into the ball.
+    """
+    terms = objective.terms
+    triangle = objective.design[:terms]
+    square = len(triangle) == terms > 0 and not np.tril(objective.design, -1).any()
+    if square and scipy.linalg.lapack.dtrcon(triangle)[0] > 1e-8:
+        return np.asarray(scipy.linalg.solve_triangular(triangle, objective.target[:terms]), dtype=np.float64)
+    return np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0], dtype=np.float64)
 
 
 def _onto(objective: LeastSquares, x: Floats, rows: Floats, goal: Floats) -> Floats | None:

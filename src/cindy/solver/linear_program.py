@@ -36,13 +36,11 @@ class _Precision:
     exact: float = 1e-12
     """What a row may miss its bound by, in units of its own terms; more is corrected."""
     rounds: int = 8
-    """Of refinement. Each brings nine or ten digits, so that costs and bounds from 1e-30 to 1 are all
-    heard."""
+    """Of refinement. Each brings nine or ten digits, so that costs and bounds from 1e-30 to 1 all count."""
     largest: float = 1e15
     """Factor of the bounds of a correction: what HiGHS takes for infinite, 1e20, is far beyond."""
     steepest: float = 1e7
-    """Costs beyond this many times the one that matters are cut: their columns stay out of the basis
-    anyway."""
+    """Costs beyond this many times the one that matters are cut: their columns stay out of the basis."""
 
 
 _PRECISION = _Precision()

@@ -12,8 +12,9 @@ that a kick has already moved, and least squares takes that for drift. The gradi
          = Σ_m Σ_j ∂ψ_k/∂x_j(x_m) M_m[j, i],   M_m = 2 (B₂⁻¹ W)_mm − 2 (Σ Bᵀ S⁻¹ W)_mm ,
 
 so that the blocks M_m, which no candidate enters, serve all of them. K, the covariance of kicks
-(`Forcing`), is kept as it is: the score stays unbiased, since E r rᵀ = S. As Σ → 0, g tends to q times
-Itô's correction; as q → 0 it vanishes. The blocks are found in time linear in the samples:
+(`Forcing`), is kept as it is: the score stays unbiased, since E r rᵀ = S, unless K depends on the states
+(`weight_lean`). As Σ → 0, g tends to q times Itô's correction; as q → 0 it vanishes. The blocks are found in
+time linear in the samples:
 
 1. S = L Lᵀ with L banded, which the fit has at hand: from the last block of columns k to the first, with n
    the rows below that it reaches and G = L_nk L_kk⁻¹, Z_nk = −Z_nn G and Z_kk = L_kk⁻ᵀ L_kk⁻¹ + Gᵀ Z_nn G are

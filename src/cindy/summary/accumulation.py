@@ -207,7 +207,7 @@ class _Block:
 
 
 class _Gathering:
-    """Blocks as they come in; of a stream without end never more than twice as many as wanted."""
+    """Collects blocks as they come in; of a stream it holds at most twice as many as wanted."""
 
     def __init__(self, aim: int, terms: int, *, stream: bool) -> None:
         self.aim, self.terms, self.stream = aim, terms, stream

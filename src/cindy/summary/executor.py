@@ -107,7 +107,7 @@ R = TypeVar("R")
 _IN_FLIGHT = 2
 """Tasks handed out per worker: one at work, one waiting, so that a stream is not read ahead."""
 _ATTEMPTS = 3
-"""So often in a row may processes die without a result: once is an accident, thrice is the task."""
+"""Deaths in a row after which work is given up: one may be an accident, three are due to the task."""
 
 
 @contextmanager
