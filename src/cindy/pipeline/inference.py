@@ -314,7 +314,7 @@ class LastPass(Inference):
         """The model that the search found."""
         motion, best = self.motion, self.found.best
         coef, findings = self._within_radius()
-        covariance, error = self._covariance()
+        covariance, error = self._covariance
         return replace(
             self.inferred(Estimates(coef, error, covariance)),
             noise=self._of_measured(motion.noise(best.fitted), np.nan),
@@ -350,6 +350,7 @@ class LastPass(Inference):
         blocks = self.form.blocks
         return sum(blocks, LeastSquares.empty(blocks[0].terms, blocks[0].targets))
 
+    @cached_property
     def _covariance(self) -> tuple[Floats, Floats]:
         """(k, k) covariance of the coefficients, and (terms, states) errors: never below what blocks say."""
         own, best, options = self.own, self.found.best, self.found.options
@@ -373,7 +374,7 @@ class LastPass(Inference):
     @property
     def errors(self) -> Floats:
         """(k,) standard errors of the coefficients of the best model."""
-        return np.sqrt(np.diagonal(self._covariance()[0]))
+        return np.sqrt(np.diagonal(self._covariance[0]))
 
     def _by_averages(self) -> Floats:
         """(k, k) what the coefficients are less certain by if each channel may be an average over some time.

@@ -173,7 +173,9 @@ class Supports:
 
     def fit(self, support: Iterable[int]) -> SupportFit:
         """Least squares under the equalities; raises InfeasibleError where they cannot be met."""
-        chosen = np.unique(np.asarray(support if isinstance(support, np.ndarray) else list(support), np.intp))
+        chosen = np.asarray(support if isinstance(support, np.ndarray) else list(support), np.intp)
+        if not (chosen[1:] > chosen[:-1]).all():
+            chosen = np.unique(chosen)
         if len(self.required):
             # A constraint such as ξ ≥ 1 excludes zero; its coefficients are in every support.
             chosen = np.union1d(chosen, self.required)
@@ -226,19 +228,43 @@ class Supports:
 
     def best(self, supports: Sequence[Ints], *, most: int = 200) -> SupportFit | None:
         """The fit of least criterion among supports of at most so many terms."""
-        best: tuple[float, SupportFit] | None = None
         cheapest = float(self.price.min(initial=np.inf))
         fewer = int(self.constraints.equality.sum())
-        for support in sorted(supports, key=len):
-            # Supports come by size: once even a perfect fit would cost more than the best so far, no larger
-            # one can win.
-            bound = self.value(self.least, cheapest * max(len(support) - fewer, 0))
-            if best is not None and bound > best[0]:
+        offered = [np.unique(support) for support in sorted(supports, key=len) if len(support) <= most]
+        quickly, values, least = self._quick_criterion(offered), list[float](), np.inf
+        for support in offered:
+            # By size: once even a perfect fit would cost more than the best so far, no larger one can win.
+            if self.value(self.least, cheapest * max(len(support) - fewer, 0)) > least:
                 break
-            fit = self.possible(support) if len(support) <= most else None
-            if fit is not None and (best is None or self.criterion(fit) < best[0]):
-                best = self.criterion(fit), fit
-        return None if best is None else best[1]
+            values.append(quickly(support))
+            least = min(least, values[-1])
+        # Those that eight digits cannot tell from the best are fitted.
+        near = least + 1e-6 * (self.rows + abs(least))
+        fits = [self.possible(one) for one, value in zip(offered, values, strict=False) if value <= near]
+        return min((fit for fit in fits if fit is not None), key=self.criterion, default=None)
+
+    def _quick_criterion(self, supports: Sequence[Ints]) -> Callable[[Ints], float]:
+        """The criterion of any of these supports: to eight digits by Cholesky's method, ten times as fast.
+
+        By a fit where columns are too close or constraints have a say; infinite where none is possible.
+        """
+        names = np.unique(np.concatenate([*supports, self.required]))
+        columns = np.column_stack([self.design[:, names], self.target])
+        size = column_lengths(columns)
+        gram = (columns / size).T @ (columns / size)
+        plain = not (self._has_equalities or len(self.required))
+
+        def criterion(support: Ints) -> float:
+            at = np.append(names.searchsorted(support), len(names))
+            r, info = scipy.linalg.lapack.dpotrf(gram[np.ix_(at, at)], lower=0, clean=0)
+            pivots = np.diagonal(r)  # what is left of a unit column beyond those before; last the target's
+            if plain and not info and pivots.min() > 1e-4:
+                loss = float(pivots[-1] * size[-1]) ** 2 + self.rest
+                return self.value(loss, self.cost(support, len(support)))
+            fit = self.possible(support)
+            return np.inf if fit is None else self.criterion(fit)
+
+        return criterion
 
     @cached_property
     def least(self) -> float:
@@ -448,13 +474,16 @@ class Supports:
         A column a outside the support that is Σ a_i c_i over the columns c_i inside may take c times its
         share from each of them; where c is x_i / a_i for several i, these are not needed any more.
         """
-        beyond = self.design - fit.directions @ (fit.directions.T @ self.design)
-        inside = (np.linalg.norm(beyond, axis=0) <= EFFORT.supports_dependent * self.lengths) & (
-            self.lengths > 0
+        shares = fit.directions.T @ self.design
+        beyond = self.lengths**2 - np.einsum("ij,ij->j", shares, shares)
+        # Squares tell which columns may depend on those inside, to half of the digits.
+        may = np.setdiff1d(
+            np.flatnonzero((beyond <= 1e-8 * self.lengths**2) & (self.lengths > 0)), fit.support
         )
-        inside[fit.support] = False
+        left = self.design[:, may] - fit.directions @ shares[:, may]
+        inside = may[np.linalg.norm(left, axis=0) <= EFFORT.supports_dependent * self.lengths[may]]
         error = np.linalg.norm(fit.spread, axis=1)
-        for place in np.flatnonzero(inside):
+        for place in inside:
             share = fit.spread @ (fit.directions.T @ self.design[:, place])
             # The combination of terms inside that equals the column outside: sin² + cos² for 1.
             used = np.flatnonzero(np.abs(share) > 1e-6 * np.abs(share).max(initial=0.0))

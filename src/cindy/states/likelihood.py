@@ -35,8 +35,7 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
     for white in motion.whitened(fitted):
         if white is None:
             return np.inf
-        table = motion.table(white, fitted.law, fitted.coef)
-        total += float(np.sum((table[:, -1] - table[:, :-1] @ fitted.coef) ** 2))
+        total += float(np.sum(white.white(motion.residual(white, fitted)[..., None]) ** 2))
         total += white.log_det - 2.0 * log_volume(white.linear)
         record = white.linear.record
         unseen = record.missing[:, record.grid.order :]

@@ -346,6 +346,12 @@ class Motion:
             rows[..., -1] += tangents @ coef[free:]
         return white.white(rows)
 
+    def residual(self, white: Whitened, fitted: Fitted) -> Floats:
+        """(stretches, rows, states): what the law leaves of the rows of a record, not yet white."""
+        linear, law = white.linear, fitted.law
+        now, coef = law.at(fitted.coef), fitted.coef[: len(law.support)]
+        return linear.target - linear.record.integrated(linear.x, now.values) @ now.table(coef)
+
     def counted_once(self, table: Floats) -> Floats:
         """White rows (size, columns), written over, of which those that repeat each other count once.
 
