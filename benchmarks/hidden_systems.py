@@ -193,7 +193,13 @@ CASES = {
         {"I": Z},
         cindy.Polynomial(2),
         hidden=2,
-        laws=(_pairs("I: w1; w1: w1, I w2; w2: I, I w2"),),
+        laws=(
+            _pairs("I: w1; w1: w1, I w2; w2: I, I w2"),
+            _pairs("I: w1; w1: I, w1, I w2; w2: I w2"),
+            _pairs("I: I, w1; w1: w1, I w2; w2: I w2"),
+            _pairs("I: I, w1; w1: I w2; w2: I, I w2"),
+            _pairs("I: I, w1; w1: I, I w2; w2: I w2"),
+        ),
     ),
     "Lotka-Volterra by sum and prey": Case(
         LOTKA_VOLTERRA,

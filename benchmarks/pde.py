@@ -6,16 +6,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import cindy
-from benchmarks.cells import Subset
+from benchmarks.cells import Subset, measured
 from benchmarks.pde_systems import FieldSystem, pde_systems
 from benchmarks.table import write
 
@@ -24,12 +22,9 @@ __all__ = ["run"]
 Floats = NDArray[np.float64]
 
 NOISE = (0.01, 0.1, 0.25, 0.5, 1.0)
-SEEDS = tuple(range(300, 305))
+SEEDS = tuple(range(430, 435))
 PEERLESS = ("sine-Gordon", "porous medium")
 """A second derivative by time and (u²)_xx are not among the peer's terms."""
-HEAVY = ("vorticity", "λ-ω reaction-diffusion", "porous medium", "sine-Gordon")
-PROCESSES = 1
-"""Each counts its own processor time; more only shorten the wait."""
 WIDTHS = (1 / 40, 1 / 20, 1 / 12, 1 / 8, 1 / 6, 1 / 4)
 """Half-widths of the peer's domains, as shares of each axis."""
 PLANE_WIDTHS = (1 / 12, 1 / 8, 1 / 6)
@@ -43,56 +38,96 @@ DRAWS = 20
 
 
 def run(subset: Subset) -> None:
-    systems = [s for s in pde_systems() if not subset.names or s.name in subset.names]
+    """The twelve equations, short records, and the peer; `--methods cindy` leaves the peer out."""
+    systems = {s.name: s for s in pde_systems() if not subset.names or s.name in subset.names}
     levels, seeds = subset.pick("noise", NOISE), subset.pick("seeds", SEEDS)
-    # The longest first; every process counts its own processor time.
-    queue = sorted(systems, key=lambda s: s.name not in HEAVY)
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        parts = {s.name: pool.submit(_equation, s.name, levels, seeds) for s in queue}
-        rows, every, besides = zip(*(parts[s.name].result() for s in systems), strict=True)
-    rows = list(rows)
-    total = {f"{noise:.0%}": sum(o.right for found in every for o in found[noise]) for noise in levels}
-    outcomes = [o for found in every for part in found.values() for o in part]
-    z = np.concatenate([o.z for o in outcomes])
-    rows.append({"equation": "all", "terms": "", **total, "z": _size(outcomes)})
+    cells = [
+        {"equation": name, "noise": noise, "draw": seed}
+        for name in systems
+        for noise in levels
+        for seed in seeds
+    ]
+
+    def fitted(equation: str, noise: float, draw: int) -> dict[str, Any]:
+        return _cell(_ours(systems[equation], noise, draw))
+
+    every = [
+        cell
+        for cell in measured("pde_cells", cells, fitted, subset)
+        if cell["equation"] in systems and cell["noise"] in levels and cell["draw"] in seeds
+    ]
+    rows = [
+        _row(system, [cell for cell in every if cell["equation"] == name]) for name, system in systems.items()
+    ]
+    total = {f"{level:.0%}": sum(c["right"] for c in every if c["noise"] == level) for level in levels}
+    rows.append({"equation": "all", "terms": "", **total, "z": _z(every)})
+    within = sum(c["within"] for c in every) / max(sum(c["coefficients"] for c in every), 1)
     notes = (
-        f"Right terms exactly, of {len(seeds)} draws of the noise ({len(seeds) * len(systems)} in the last "
-        "row), and the median relative error of the coefficients. No setting changes between equations. z: "
-        "root mean square of the coefficients' errors in units of their standard errors, all levels "
-        f"together; {np.mean(np.abs(z) < 2):.0%} of them lie within 2."
+        f"Right terms exactly, of {len(seeds)} draws of the noise ({min(seeds)} to {max(seeds)}; "
+        f"{len(seeds) * len(systems)} in the last row), and the median relative error of the coefficients, "
+        f"cindy {cindy.__version__}. No setting changes between equations. z: root mean square of the "
+        "coefficients' errors in units of their standard errors, all levels together; "
+        f"{within:.0%} of them lie within 2."
     )
     write("pde", "Partial differential equations in noise", rows, notes, folder=subset.out)
-    _short_records(subset)
+    methods = subset.pick("methods", ("cindy", "pysindy"))
+    if "cindy" in methods and not subset.seeds:
+        _short_records(subset)
+    if "pysindy" in methods:
+        _peers_beside(subset, systems, levels, seeds[0])
+
+
+def _peers_beside(subset: Subset, systems: dict[str, FieldSystem], levels: list[float], seed: int) -> None:
+    cells = []
+    for name in systems:
+        some = [] if name in PEERLESS else [noise for noise in levels if noise in PEERED_NOISE]
+        cells += [{"equation": name, "noise": noise, "draw": seed} for noise in some[name in IN_THE_PLANE :]]
+
+    def beside(equation: str, noise: float, draw: int) -> dict[str, Any]:
+        return _peer_row(systems[equation], noise, draw)
+
     write(
         "pde_peers",
         "Beside pysindy's WeakPDELibrary",
-        [row for part in besides for row in part],
-        f"One draw of the noise ({seeds[0]}), in the same run. pysindy with STLSQ is given the true terms to "
+        measured("pde_peers", cells, beside, subset),
+        "One draw of the noise, in the same run. pysindy with STLSQ is given the true terms to "
         f"choose the best of {len(WIDTHS)} widths and {len(THRESHOLDS)} thresholds by, {DOMAINS} domains, "
         "monomials to degree 3 and derivatives to order 4; in the plane (vorticity and λ-ω), where its rows "
         f"take long to make, {len(PLANE_WIDTHS)} widths, two levels of noise, and the degree and order that "
         "cindy has there. cindy chooses for itself. Sine-Gordon and porous medium cannot be said in its "
-        "terms. Seconds: of one run, and for pysindy of the whole sweep.",
+        "terms. Seconds: of one run, and for pysindy of the whole sweep. Version: that of cindy.",
         folder=subset.out,
     )
 
 
-def _equation(
-    name: str, levels: tuple[float, ...], seeds: tuple[int, ...]
-) -> tuple[dict[str, Any], dict[float, list[_Outcome]], list[dict[str, Any]]]:
-    """One row of the table, what is behind it, and the rows beside the peer."""
-    [system] = [s for s in pde_systems() if s.name == name]
+def _row(system: FieldSystem, cells: list[dict[str, Any]]) -> dict[str, Any]:
+    """One row of the table, from the cells of an equation."""
     row: dict[str, Any] = {"equation": system.name, "terms": system.coef.shape[0]}
-    found = {noise: [_ours(system, noise, seed) for seed in seeds] for noise in levels}
-    for noise, outcomes in found.items():
-        row[f"{noise:.0%}"] = sum(o.right for o in outcomes)
-        row[f"error {noise:.0%}"] = float(np.median([o.error for o in outcomes]))
-    each = [o for outcomes in found.values() for o in outcomes]
-    row["z"] = _size(each)
-    row["s"] = float(np.median([o.seconds for o in each]))
-    print(row, flush=True)
-    some = [] if name in PEERLESS else [noise for noise in levels if noise in PEERED_NOISE]
-    return row, found, [_peer_row(system, noise, seeds[0]) for noise in some[name in IN_THE_PLANE :]]
+    for noise in sorted({cell["noise"] for cell in cells}):
+        here = [cell for cell in cells if cell["noise"] == noise]
+        row[f"{noise:.0%}"] = sum(cell["right"] for cell in here)
+        row[f"error {noise:.0%}"] = float(np.median([cell["error"] for cell in here]))
+    row["z"] = _z(cells)
+    row["s"] = float(np.median([cell["s"] for cell in cells]))
+    return row
+
+
+def _z(cells: list[dict[str, Any]]) -> float:
+    """Root mean square of the errors of coefficients in units of their standard errors."""
+    count = sum(cell["coefficients"] for cell in cells)
+    return float(np.sqrt(sum(cell["squares"] for cell in cells) / count)) if count else float("nan")
+
+
+def _cell(outcome: _Outcome) -> dict[str, Any]:
+    z = outcome.z[np.isfinite(outcome.z)]
+    return {
+        "right": int(outcome.right),
+        "error": outcome.error,
+        "coefficients": len(z),
+        "squares": float(np.sum(z**2)),
+        "within": int(np.sum(np.abs(z) < 2)),
+        "s": outcome.seconds,
+    }
 
 
 @dataclass(frozen=True)
@@ -239,9 +274,7 @@ def _peer_row(system: FieldSystem, noise: float, seed: int) -> dict[str, Any]:
         apart = np.sqrt(sum((found.get(k, 0.0) - wanted.get(k, 0.0)) ** 2 for k in both))
         error = float(apart / np.sqrt(sum(v**2 for v in wanted.values())))
         best = min(best, (set(found) != set(wanted), error))
-    row = {
-        "equation": system.name,
-        "noise": f"{noise:.0%}",
+    return {
         "cindy right": mine.right,
         "cindy error": mine.error,
         "cindy s": mine.seconds,
@@ -249,9 +282,8 @@ def _peer_row(system: FieldSystem, noise: float, seed: int) -> dict[str, Any]:
         "pysindy error": best[1],
         "pysindy s": float(np.median(seconds)),
         "sweep s": time.process_time() - began,
+        "version": cindy.__version__,
     }
-    print(row, flush=True)
-    return row
 
 
 def _peers(

@@ -1,18 +1,21 @@
 """Timing on one thread, and tables as csv and markdown: read, extended by a row, written whole."""
 
 import csv
+import errno
 import gc
 import io
+import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cindy._files import make_folder, write_text
 from cindy.errors import DataError
 
-__all__ = ["RESULTS", "append_row", "best_of", "mend", "read_table", "shown", "write", "write_table"]
+__all__ = ["RESULTS", "alone", "append_row", "best_of", "mend", "read_table", "shown", "write", "write_table"]
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -116,3 +119,45 @@ def _lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, header:
 
 def _text(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """While the block lasts no other process enters it for the same file; a second one is refused at once.
+
+    The lock is the system's own, on a file beside `path`, and ends with the process however that ends.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        stream = lock.open("ab")
+    except OSError as error:
+        raise DataError(f"Cannot write to {path.parent}: {error.strerror or error}.") from error
+    with stream:
+        if not _locked(stream) or not _same(stream, lock):
+            raise DataError(f"Another run is writing to {path}. Wait for it, or choose another folder.")
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _same(stream: BinaryIO, lock: Path) -> bool:
+    """Whether others would open the same file: who held it before may just have removed it."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), lock.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _locked(stream: BinaryIO) -> bool:
+    """Whether this process holds the lock now; True where the system has no locks."""
+    try:
+        import fcntl
+    except ImportError:  # not a Unix
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # A network file system may refuse locks altogether, and then nothing can be told.
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True

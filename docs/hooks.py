@@ -30,6 +30,7 @@ SHIM = "https://unpkg.com/iframe-worker/shim"
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
 )
+SHORT_CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>([^<]{1,12})</td>")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -82,7 +83,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         markdown = re.sub(r"\]\((notebooks/\w+)\.ipynb\)", r"](\1.md)", markdown)
     # The site has all tables on one page.
     markdown = re.sub(
-        r"\]\(\.\./benchmarks/results/\w+\.md\)", "](benchmarks.md)", markdown
+        r"\]\(\.\./benchmarks/results/\w+\.md\)", "](tables.md)", markdown
     )
     if "<!-- names -->" in markdown:
         markdown = re.sub(
@@ -105,7 +106,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """MathML in place of LaTeX: browsers draw it by themselves."""
+    """MathML in place of LaTeX, which browsers draw by themselves; short cells of tables on one line."""
+    content = SHORT_CELL.sub(r'<td\1 class="short">\2</td>', content)
     return FORMULA.sub(_mathml, content)
 
 

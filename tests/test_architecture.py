@@ -301,6 +301,7 @@ def test_only_the_command_line_prints():
     assert not wrong, "\n".join(["", *wrong])
 
 
+@cache
 def exported(module: str) -> list[str]:
     for node in tree(module).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
@@ -309,10 +310,40 @@ def exported(module: str) -> list[str]:
     pytest.fail(f"{module} has no __all__")
 
 
-def test_a_module_says_what_it_is_and_what_it_offers():
+def is_door(module: str) -> bool:
+    """Whether others take names from it: the `__init__` of a room, or a room that is one module."""
+    path = MODULES[module]
+    return path.name == "__init__.py" or path.parent == SOURCE
+
+
+def test_a_module_says_what_it_is_and_a_door_what_it_offers():
     silent = [module for module, _ in modules() if not ast.get_docstring(tree(module))]
-    twice = [module for module, _ in modules() if len(set(exported(module))) < len(exported(module))]
-    assert (silent, twice) == ([], []), "modules without a docstring, modules with a name twice in __all__"
+    doors = [module for module, _ in modules() if is_door(module)]
+    twice = [module for module in doors if len(set(exported(module))) < len(exported(module))]
+    assert (silent, twice) == ([], []), "modules without a docstring, doors with a name twice in __all__"
+
+
+def words(folder: Path) -> dict[Path, set[str]]:
+    return {path: set(re.findall(r"\w+", path.read_text(encoding="utf-8"))) for path in folder.rglob("*.py")}
+
+
+def test_what_a_module_keeps_to_itself_has_an_underscore():
+    known = {
+        path: said for folder in ("src", "tests", "benchmarks") for path, said in words(ROOT / folder).items()
+    }
+    wrong = []
+    for module, _ in modules():
+        own = [n for n in tree(module).body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+        lists = any(
+            isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__" for n in tree(module).body
+        )
+        for node in [] if lists else own:
+            elsewhere = (
+                path for path, said in known.items() if node.name in said and path != MODULES[module]
+            )
+            if not node.name.startswith("_") and next(elsewhere, None) is None:
+                wrong.append(f"{module}.{node.name}")
+    assert not wrong, "\n".join(["", *wrong])
 
 
 FAMILIES = {"Basis", "Constraint", "Correction", "Formulation", "Oracle", "Selection", "Weights"}

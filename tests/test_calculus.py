@@ -7,14 +7,11 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 
 from cindy.calculus import (
-    central_differences,
     cumulative,
     derivative,
     derivative_weights,
     interval_weights,
     reach,
-    simpson_weights,
-    trapezoid_weights,
 )
 from cindy.errors import DataError
 
@@ -110,12 +107,12 @@ def test_integrating_twice_reproduces_cubic_motions(seed):
     assert np.allclose(twice, exact, rtol=1e-9, atol=1e-9 * np.max(np.abs(exact)))
 
 
-def test_the_comparison_rules_are_the_textbook_ones():
-    t = np.linspace(0, 1, 5)
-    assert np.allclose(trapezoid_weights(t).toarray()[1], [0, 0.125, 0.125, 0, 0])
-    assert np.allclose(simpson_weights(t).toarray()[:2].sum(axis=0), np.array([1, 4, 1, 0, 0]) / 12)
-    assert np.allclose(central_differences(t).toarray()[1], [-2, 0, 2, 0, 0])
-    assert np.allclose(central_differences(t, order=2).toarray()[1], [16, -32, 16, 0, 0])
+def test_parabolas_through_three_samples_give_the_textbook_rules():
+    t, parabola = np.linspace(0, 1, 5), {"degree": 2, "half_width": 1}
+    simpson = interval_weights(t, **parabola).toarray()[:2].sum(axis=0)
+    assert np.allclose(simpson, np.array([1, 4, 1, 0, 0]) / 12)
+    assert np.allclose(derivative_weights(t, order=1, **parabola).toarray()[1], [-2, 0, 2, 0, 0])
+    assert np.allclose(derivative_weights(t, order=2, **parabola).toarray()[1], [16, -32, 16, 0, 0])
 
 
 @given(

@@ -341,6 +341,35 @@ def test_simulate_takes_inputs_from_a_file(cli, tmp_path):
     assert cli("simulate", "m.json", "--x0", "0", "--t", "0:3:1", "--inputs", "u.csv")[0] == 2
 
 
+def test_simulate_names_the_inputs_that_are_missing_and_takes_the_name_of_their_time(cli, tmp_path):
+    driven = Model(np.array([[0.0], [-1.0], [1.0]]), cindy.Polynomial(1), ("x",), inputs=("u",))
+    driven.save(tmp_path / "m.json")
+    status, _, err = cli("simulate", "m.json", "--x0", "0", "--t", "0:2:1")
+    assert status == 2
+    assert "the inputs u." in err
+    assert "--inputs" in err
+    (tmp_path / "u.csv").write_text("Zeit,u\n0,0\n2,2\n")
+    arguments = ("simulate", "m.json", "--x0", "0", "--t", "0:2:1", "--inputs", "u.csv")
+    assert "--time" in cli(*arguments)[2]
+    assert cli(*arguments, "--time", "Zeit")[0] == 0
+
+
+def test_fit_tells_units_of_time_and_hints_at_inputs_where_something_is_wrong(cli, tmp_path):
+    t = np.arange(200)
+    u = np.where(t // 40 % 2, 1.0, 0.0)
+    x = [0.0]
+    for value in u[:-1]:
+        x.append(x[-1] + 0.05 * (value - x[-1]))
+    x += 0.01 * np.random.default_rng(0).standard_normal(200)
+    rows = [f"2026-01-01 00:{k // 60:02}:{k % 60:02},{a:.3f},{b:g}" for k, a, b in zip(t, x, u, strict=True)]
+    (tmp_path / "oven.csv").write_text("\n".join(["time,x,u", *rows]))
+    _, out, err = cli("fit", "oven.csv", "--basis", "poly:1")
+    assert "200 samples over t = 0 … 199 s" in out
+    assert "--inputs" in err
+    _, _, err = cli("fit", "oven.csv", "--basis", "poly:1", "--inputs", "u", "--hold", "zero")
+    assert "--inputs" not in err
+
+
 # ── fit and demo ──
 
 

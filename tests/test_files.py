@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy._files import alone, whole_file, write_text
+from cindy._files import whole_file, write_text
 from cindy.errors import DataError
 from cindy.model import Model
 from cindy.summary.summary import Summary
@@ -108,22 +108,6 @@ def test_a_block_that_fails_leaves_the_old_file(tmp_path):
         fail()
     assert (tmp_path / "file").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_second_run_into_the_same_table_is_refused_until_the_first_ends(tmp_path):
-    table = tmp_path / "table.csv"
-    again = (
-        "import sys, pathlib; from cindy._files import alone\n"
-        "with alone(pathlib.Path(sys.argv[1])): print('in')"
-    )
-    with alone(table):
-        held = subprocess.run(
-            [sys.executable, "-c", again, table], capture_output=True, text=True, check=False
-        )
-    free = subprocess.run([sys.executable, "-c", again, table], capture_output=True, text=True, check=False)
-    assert "Another run is writing" in held.stderr
-    assert free.stdout == "in\n"
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,31 @@ def test_first_values_along_a_random_walk_follow_states_that_a_quotient_does_not
         assert told[1] > max(told[0], 0.8)
 
 
+def test_first_values_follow_a_factor_that_is_zero_elsewhere_than_its_state():
+    """Of x alone Rössler's equations are x' = w1, w1' = (x − 5.5) w2 + …, w2 = −z − 1: not x but x − 5.5."""
+    t, first = np.arange(600) * 0.05, [[1, 1, 1], [-5, 3, 0.5]]
+    data = [Trajectory(t, x[:, :1], ("x",)) for x in runs(roessler, first, t)]
+    truth = np.stack(list(runs(roessler, first, t, noise=0)))
+    _, [best, *_] = ranked_starts(data, ("w1", "w2"))
+    assert [(pin.equation, pin.factor) for pin in best.pins] == [("x", "1"), ("w1", "x")]
+    told = np.corrcoef(best.values[0][..., 1].ravel(), -truth[..., 2].ravel())[0, 1]
+    # Over x alone it is 0.6.
+    assert told > 0.9
+
+
+def test_an_epidemic_is_found_from_the_infected_alone():
+    """First comes I' = I w1 with six terms, which leave but noise; from its states the right five."""
+    t, first = np.arange(300) * 0.25, [[0.99, 0.005, 0.005], [0.8, 0.01, 0.1]]
+    data = [Trajectory(t, x[:, 2:], ("I",)) for x in runs(seir, first, t, seed=1)]
+    model = cindy.identify(data, Polynomial(2), hidden=2)
+    terms = {(model.terms[i], model.states[j]) for i, j in np.argwhere(model.coef)}
+    assert terms == {("w1", "I"), ("w1", "w1"), ("I w2", "w1"), ("I", "w2"), ("I w2", "w2")}
+
+
+def seir(s):
+    return [-0.9 * s[0] * s[2], 0.9 * s[0] * s[2] - 0.3 * s[1], 0.3 * s[1] - 0.2 * s[2]]
+
+
 def test_what_is_forecast_counts_by_how_much_moves():
     """Nine stretches in which nothing happens do not outweigh the one with the motion."""
     assert _weighted_median([(1.0, 0.01)] * 9 + [(-3.0, 1.0)]) == -3.0

@@ -54,6 +54,14 @@ def test_states_that_are_not_fitted_have_errors_for_independent_noise_and_a_find
     assert averaged.correlation(np.ones(3)) is None
 
 
+def test_states_of_other_data_are_estimated_with_the_noise_that_read_outs_share(model, sums, tmp_path):
+    model.save(tmp_path / "model.json")
+    [again] = cindy.load(tmp_path / "model.json").smooth(sums)
+    [own] = model.smooth(sums)
+    # For independent noise they differ by 0.015 of it.
+    assert np.max(np.abs(again.x - own.x) / model.noise) < 1e-4
+
+
 def linear_law(seed):
     """total = x + y and x of a damped oscillator, 2 % noise each; (x, y)' = A (x, y)."""
     law = np.array([[-0.3, 2.0], [-2.0, -0.3]])

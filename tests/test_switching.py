@@ -159,3 +159,40 @@ def test_equations_without_a_switch_do_not_ask_for_any():
     assert Model([[0.0], [-1.0]], Polynomial(1), ("x",)).switches is None
     unused = Model([[0.0], [-1.0]], Custom({"a": "sign(x)", "b": "x"}), ("x",))
     assert unused.switches is None
+
+
+@pytest.mark.parametrize("late", [-0.5, -0.2, 0.0, 0.3, 0.5])
+@pytest.mark.parametrize("formula", ["sign(v)", "2*(v > 0) - 1", "where(v <= 0, -1, 1)"])
+def test_the_means_of_a_jump_at_samples_add_up_to_its_integral(formula, late):
+    v = np.arange(-6.0, 7.0) + late
+    [[factor]] = Custom({"f": formula}).terms(("v",))
+    [surface] = factor.expression.switches()
+    spread = factor.expression.averaged({surface: 1.0})
+    # v passes zero at −late: of thirteen steps so many lie before and behind it.
+    assert np.isclose(np.sum(spread.evaluate({"v": v})), 2 * late, atol=1e-12)
+    slope = spread.derivative("v").evaluate({"v": v})
+    assert np.all(slope[np.abs(v) < 0.9] > 0)
+    assert np.all(slope[np.abs(v) > 1] == 0)
+
+
+def test_a_jump_of_an_input_and_a_branch_without_values_stay_as_they_are():
+    basis = Custom({"on": "sign(u)", "root": "where(x > 0, sqrt(abs(x)), x)", "corner": "abs(x)"})
+    t = np.linspace(0, 10, 200)
+    data = cindy.Trajectory(t, np.sin(t), ("x",), u=np.sign(np.sin(3 * t)), inputs=("u",))
+    motion = cindy.Integral().motion([data], basis)
+    assert motion is not None
+    assert motion.basis.terms(("x", "u")) == basis.terms(("x", "u"))
+
+
+def test_dry_friction_is_found_where_the_velocity_passes_zero_within_a_step():
+    basis = Custom({"x": "x", "v": "v", "sign(v)": "sign(v)"})
+    model = Model([[0.0, -4.0], [1.0, 0.0], [0.0, -0.3]], basis, ("x", "v"))
+    exact = model.simulate([2.0, 0.0], np.linspace(0, 8, 200))
+    noise = 2e-4 * exact.x.std(axis=0) * np.random.default_rng(1).standard_normal(exact.x.shape)
+    data = cindy.Trajectory(exact.t, exact.x + noise, ("x", "v"))
+    found = cindy.identify(data, Polynomial(1) + Custom({"sign(v)": "sign(v)"}))
+    assert found.size == 3
+    place = found.place("v", "sign(v)")
+    assert abs(found.coef[place] + 0.3) < 3 * found.coef_error[place]
+    assert found.coef_error[place] < 1e-4
+    assert not found.findings

@@ -403,3 +403,11 @@ def test_terms_that_depend_on_each_other_are_told_and_the_shorter_form_is_kept()
     model = cindy.identify(cindy.Field(**fields, x=X, t=T, periodic="x"), cindy.Derivatives(1, 2))
     assert any(finding.code == "dependent-terms" for finding in model.findings)
     assert np.count_nonzero(model.coef[:, 0]) == 2
+
+
+@pytest.mark.parametrize("seed", [420, 424])
+def test_a_model_that_leaves_more_than_noise_gives_way_to_one_near_it_that_does_not(seed):
+    """(u³)_xx stands for u³ and u_xx where rows overlap, and leaves twice what noise makes."""
+    [system] = [one for one in pde_systems() if one.name == "Allen-Cahn"]
+    model = cindy.identify(system.simulate(seed, noise=1.0), system.basis)
+    assert set(found(model)) == {"u", "u^3", "u_xx"}

@@ -7,14 +7,7 @@ import numpy as np
 
 from benchmarks.paper.figures import subplots
 from cindy._arrays import Floats
-from cindy.calculus import (
-    central_differences,
-    cumulative,
-    derivative_weights,
-    interval_weights,
-    simpson_weights,
-    trapezoid_weights,
-)
+from cindy.calculus import cumulative, derivative_weights, interval_weights
 from cindy.data import Trajectory
 from cindy.formulation import Differential
 from cindy.systems import fput, integrate
@@ -82,13 +75,14 @@ def _errors(t: Floats, y: Floats, v: Floats, a: Floats, gamma: Floats) -> list[t
         assert form.half_width is not None
         local = derivative_weights(t, order=order, degree=form.degree, half_width=form.half_width)
         for rule, weights in (
-            ("central differences", central_differences(t, order=order)),
+            ("central differences", derivative_weights(t, order=order, degree=2, half_width=1)),
             ("local polynomial", local),
         ):
             found.append((name, rule, _relative(np.array([weights @ run for run in y]), truth)))
-    rules = {
-        "trapezoid": trapezoid_weights(t),
-        "Simpson": simpson_weights(t),
+    steps, samples = np.diff(t)[:, None], len(t)
+    rules: dict[str, Any] = {
+        "trapezoid": steps / 2 * (np.eye(samples - 1, samples) + np.eye(samples - 1, samples, 1)),
+        "Simpson": interval_weights(t, degree=2, half_width=1),
         "local polynomial": interval_weights(t, degree=6, half_width=3),
     }
     for rule, weights in rules.items():

@@ -12,8 +12,9 @@ from typing import Any
 
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.setting import measure, prepare
-from benchmarks.table import append_row, mend, read_table, shown, write_table
-from cindy._files import alone, make_folder
+from benchmarks.table import alone, append_row, mend, read_table, shown, write_table
+from cindy import __version__
+from cindy._files import make_folder
 
 __all__ = ["COLUMNS", "Case", "CaseProgress", "run"]
 
@@ -34,6 +35,7 @@ VALUES = (
     "edge",
     "note",
     "error",
+    "version",
 )
 COLUMNS = KEY + VALUES
 
@@ -74,6 +76,7 @@ def run(
 
     Rows are appended as they come, and what the file holds already is not repeated. A second run into the
     same file while this one lasts is refused.
+    Each row has the version of the library that made it.
     At the end the file is sorted, so two runs give the same file. Seconds of the
     processor are beside it, in `NAME.seconds.csv`, since no two runs share those.
     """
@@ -211,7 +214,8 @@ def _samples(system: str) -> int:
 
 
 def _row(key: Record, **values: Any) -> Record:
-    return {**dict.fromkeys(COLUMNS, ""), **key, **{k: shown(v) for k, v in values.items()}}
+    told = {k: shown(v) for k, v in values.items()}
+    return {**dict.fromkeys(COLUMNS, ""), **key, **told, "version": __version__}
 
 
 def _sentence(error: Exception) -> str:

@@ -23,35 +23,40 @@ def front_table(rows: Sequence[Record], seconds: Sequence[Record]) -> str:
     """Markdown: E_R/η, S_E + S_M, and seconds, medians over the repetitions, a line for each method.
 
     Methods that failed in every repetition show the word "failed", those that took
-    no part a dash; a star marks tuned values at an end of their range.
+    no part a dash; a star marks tuned values at an end of their range. The last column has the
+    repetitions and the version of the library that ran them, by form where these differ.
     """
     clock: dict[tuple[str, str], list[float]] = {}
     for row in seconds:
         if float(row["noise"]) == FRONT_NOISE:
             clock.setdefault((row["method"], row["formulation"]), []).append(float(row["seconds"]))
     lines = [
-        "| method | " + " | ".join(f"{head}: E_R/η | terms | s" for head in GROUPS) + " |",
-        "|---|" + "--:|:-:|--:|" * len(GROUPS),
+        "| method | " + " | ".join(f"{head}: E_R/η | terms | s" for head in GROUPS) + " | repetitions |",
+        "|---|" + "--:|:-:|--:|" * len(GROUPS) + ":-:|",
     ]
     for name, method in METHODS.items():
-        cells = []
+        cells, counts = [], []
         for group in GROUPS.values():
             own = [f for f in group if f in method.formulations] or [group[0]]
-            cells.append(_cells(rows, clock, name, own[0]))
+            mine = [row for row in rows if _at_front(row, name, own[0])]
+            cells.append(_cells(mine, clock.get((name, own[0]), [np.nan])))
+            counts += [_repetitions(mine)] if mine else []
+        cells.append(" / ".join(dict.fromkeys(counts)))
         lines.append(f"| {method.label} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _cells(
-    rows: Sequence[Record],
-    clock: dict[tuple[str, str], list[float]],
-    name: str,
-    formulation: str,
-) -> str:
-    mine = [
-        r for r in rows
-        if r["method"] == name and r["formulation"] == formulation and float(r["noise"]) == FRONT_NOISE
-    ]  # fmt: skip
+def _at_front(row: Record, method: str, formulation: str) -> bool:
+    own = row["method"] == method and row["formulation"] == formulation
+    return own and float(row["noise"]) == FRONT_NOISE
+
+
+def _repetitions(mine: Sequence[Record]) -> str:
+    versions = sorted({row["version"] for row in mine})
+    return f"{len(mine)} ({', '.join(versions)})"
+
+
+def _cells(mine: Sequence[Record], spent: Sequence[float]) -> str:
     if not mine:
         return "– | – | –"
     good = [r for r in mine if not r["error"]]
@@ -60,8 +65,7 @@ def _cells(
     error = float(np.median([float(r["recovery"]) for r in good])) / FRONT_NOISE
     extra, missing = (float(np.median([int(r[k]) for r in good])) for k in ("extra", "missing"))
     star = "\\*" if any(r["edge"] for r in good) else ""
-    spent = float(np.median(clock.get((name, formulation), [np.nan])))
-    return f"{error:.3g}{star} | {_terms(extra, missing)} | {spent:.2f}"
+    return f"{error:.3g}{star} | {_terms(extra, missing)} | {float(np.median(spent)):.2f}"
 
 
 def _terms(extra: float, missing: float) -> str:

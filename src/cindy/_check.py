@@ -33,8 +33,8 @@ __all__ = [
 def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:
     """`values` as a contiguous float array of `ndim` dimensions, finite throughout.
 
-    A masked entry is a missing value. Complex numbers and moments are refused: to drop an imaginary part, or
-    to take a date for a number, would be to read what nobody wrote.
+    A masked entry is a missing value. Complex numbers, dates and durations are refused, since a float would
+    hold only a part of what they say.
     """
     try:
         given = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)

@@ -1,6 +1,5 @@
 """Files are written whole: a temporary file beside the target, then a rename. JSON holds every number."""
 
-import errno
 import math
 import os
 import secrets
@@ -16,7 +15,6 @@ from cindy._check import file_path
 from cindy.errors import DataError
 
 __all__ = [
-    "alone",
     "is_file",
     "json_number",
     "json_value",
@@ -82,48 +80,6 @@ def make_folder(folder: str | os.PathLike[str]) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"Cannot make the folder {folder}: {error.strerror or error}.") from error
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """While the block lasts no other process enters it for the same file; a second one is refused at once.
-
-    The lock is the system's own, on a file beside `path`, and ends with the process however that ends.
-    """
-    lock = path.with_name(f".{path.name}.lock")
-    try:
-        stream = lock.open("ab")
-    except OSError as error:
-        raise DataError(f"Cannot write to {path.parent}: {error.strerror or error}.") from error
-    with stream:
-        if not _locked(stream) or not _same(stream, lock):
-            raise DataError(f"Another run is writing to {path}. Wait for it, or choose another folder.")
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def _same(stream: BinaryIO, lock: Path) -> bool:
-    """Whether others would open the same file: who held it before may just have removed it."""
-    try:
-        return os.path.samestat(os.fstat(stream.fileno()), lock.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _locked(stream: BinaryIO) -> bool:
-    """Whether this process holds the lock now; True where the system has no locks."""
-    try:
-        import fcntl
-    except ImportError:  # not a Unix
-        return True
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        # A network file system may refuse locks altogether, and then nothing can be told.
-        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True
 
 
 def _destination(target: Path) -> tuple[Path, int | None]:

@@ -22,7 +22,6 @@ from cindy.errors import DataError
 __all__ = [
     "Operator",
     "apply_alike",
-    "central_differences",
     "cumulative",
     "derivative",
     "derivative_weights",
@@ -33,8 +32,6 @@ __all__ = [
     "onto_samples",
     "reach",
     "running_sums",
-    "simpson_weights",
-    "trapezoid_weights",
     "uniform_step",
     "whitened",
     "whitened_differences",
@@ -82,22 +79,6 @@ def cumulative(values: Floats, weights: Operator) -> Floats:
     result = np.zeros_like(values)
     np.cumsum(weights @ values, axis=0, out=result[1:])
     return result
-
-
-def central_differences(t: Floats, *, order: int = 1) -> Operator:
-    """(n, n) three-point differences, kept for comparison."""
-    return derivative_weights(t, order=order, degree=2, half_width=1)
-
-
-def simpson_weights(t: Floats) -> Operator:
-    """(n − 1, n) Simpson's rule on any grid, kept for comparison."""
-    return interval_weights(t, degree=2, half_width=1)
-
-
-def trapezoid_weights(t: Floats) -> Operator:
-    """(n − 1, n) trapezoid rule, kept for comparison."""
-    half = np.diff(t) / 2
-    return _assemble(np.column_stack([half, half]), np.arange(len(half)), len(t))
 
 
 def derivative(
@@ -266,17 +247,25 @@ def without_polynomials(stack: Floats, t: Floats, count: int) -> Floats:
         root = np.sqrt(length)
         shared = (stack[:, 1:].sum(axis=1) + (1 + root) * stack[:, 0]) / (length + root)
         return np.asarray((stack[:, 1:] - shared[:, None]).reshape(-1, stack.shape[2]))
+    for j, mirror in enumerate(_mirrors(t, count)):
+        rest = stack[:, j:]
+        rest -= mirror[:, :, None] * (mirror[:, None, :] @ rest)
+    return stack[:, count:].reshape(len(stack) * (length - count), stack.shape[2])
+
+
+def _mirrors(t: Floats, count: int) -> list[Floats]:
+    """(windows, length − j) for j < count: Householder's vectors, of length √2, for {1, …, t^(count − 1)}."""
     half = (t[:, -1:] - t[:, :1]) / 2
-    scaled = (t - (t[:, -1:] + t[:, :1]) / 2) / half
-    powers = scaled[:, :, None] ** np.arange(count)
-    # Householder's reflections, with the sign that avoids cancellation in the first entry.
+    powers = ((t - (t[:, -1:] + t[:, :1]) / 2) / half)[:, :, None] ** np.arange(count)
+    mirrors = []
     for j in range(count):
         mirror = powers[:, j:, j].copy()
+        # The sign that avoids cancellation in the first entry.
         mirror[:, 0] += np.copysign(np.linalg.norm(mirror, axis=1), mirror[:, 0])
         mirror *= (np.sqrt(2.0) / np.linalg.norm(mirror, axis=1))[:, None]
-        for part in (stack[:, j:], powers[:, j:]):
-            part -= mirror[:, :, None] * (mirror[:, None, :] @ part)
-    return stack[:, count:].reshape(len(stack) * (length - count), stack.shape[2])
+        powers[:, j:] -= mirror[:, :, None] * (mirror[:, None, :] @ powers[:, j:])
+        mirrors.append(mirror)
+    return mirrors
 
 
 def onto_samples(rows: Floats, t: Floats, count: int) -> Floats:
@@ -284,18 +273,9 @@ def onto_samples(rows: Floats, t: Floats, count: int) -> Floats:
 
     rows: (length − count, columns) in the basis of the complement; t: (length,)
     """
-    half = (t[-1] - t[0]) / 2
-    powers = ((t - (t[-1] + t[0]) / 2) / half)[:, None] ** np.arange(count)
-    mirrors = []
-    for j in range(count):
-        mirror = powers[j:, j].copy()
-        mirror[0] += np.copysign(np.linalg.norm(mirror), mirror[0])
-        mirror *= np.sqrt(2.0) / np.linalg.norm(mirror)
-        powers[j:] -= np.outer(mirror, mirror @ powers[j:])
-        mirrors.append(mirror)
     result = np.vstack([np.zeros((count, rows.shape[1])), rows])
-    for j in reversed(range(count)):
-        result[j:] -= np.outer(mirrors[j], mirrors[j] @ result[j:])
+    for j, (mirror,) in reversed(list(enumerate(_mirrors(t[None], count)))):
+        result[j:] -= np.outer(mirror, mirror @ result[j:])
     return result
 
 

@@ -106,7 +106,9 @@ class LeastSquares:
         x = x if isinstance(x, np.ndarray) else numbers(x, "LeastSquares: `x`")
         if x.shape != shape:
             raise DataError(f"LeastSquares: `x` must have shape {shape}, but has {x.shape}.")
-        return self.design @ x - self.target
+        # Of very many terms few are used, and only their columns are read.
+        used = np.flatnonzero(x.any(axis=1)) if self.terms >= _WIDE else slice(None)
+        return self.design[:, used] @ x[used] - self.target
 
     def value(self, x: Floats) -> float:
         """‖A x − B‖² at x of shape (terms, targets)."""

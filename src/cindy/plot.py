@@ -103,25 +103,25 @@ def trajectories(
     states: which to draw; all if not given
     window: solutions start afresh after this many samples; a chaotic one follows the data only so long
     """
-    found = as_trajectories(data) if model is None else matched(model, data, "plot")
-    columns = _columns(found[0].states, states)
+    runs = as_trajectories(data) if model is None else matched(model, data, "plot")
+    columns = _columns(runs[0].states, states)
     ax = _axes(ax)
     alone = len(columns) == 1
-    for one in found:
+    for run in runs:
         for j in columns:
             colour = _MUTED if model and alone else _colour(j)
-            ax.plot(one.t, one.x[:, j], color=colour, **(_dots(one) if model else {"lw": 1.4}))
+            ax.plot(run.t, run.x[:, j], color=colour, **(_dots(run) if model else {"lw": 1.4}))
     if model is not None:
-        for solved in solutions(model, found, window=window):
+        for solved in solutions(model, runs, window=window):
             _solution(ax, model, solved, columns)
-    handles = [_line(pretty(found[0].states[j]), color=_colour(j), lw=1.4) for j in columns if not alone]
+    handles = [_line(pretty(runs[0].states[j]), color=_colour(j), lw=1.4) for j in columns if not alone]
     if model:
         handles.append(_line("data", color=_MUTED, marker=".", ls="none"))
         handles.append(_line("model", color=_colour(columns[0]) if alone else _MUTED, lw=1.4))
         if model.diffusion is not None:
             handles.append(_line("90 % with kicks", color=handles[-1].get_color(), alpha=0.25, lw=6))
     _legend(ax, handles)
-    names = [found[0].states[j] for j in columns]
+    names = [runs[0].states[j] for j in columns]
     # One axis serves several states: it has a unit where all of them share one.
     same = {(units or {}).get(name, "") for name in names}
     unit = f" ({next(iter(same))})" if len(same) == 1 and same != {""} else ""
@@ -153,15 +153,15 @@ def density(
     """
     if model.diffusion is None:
         raise DataError("density: no random kicks drive this model, and `model.diffusion` is None.")
-    found = matched(model, data, "plot")
+    runs = matched(model, data, "plot")
     (j,) = _columns(model.states, None if state is None else [state])[:1]
-    every = densities(model, completed(model, found))
+    every = densities(model, completed(model, runs))
     if not every:
         raise DataError("density: no sample of the data has values of all states.")
-    ax, one = _axes(ax), every[j]
-    middle, width = (one.edges[1:] + one.edges[:-1]) / 2, np.diff(one.edges)
-    bars = ax.bar(middle, one.data, width, color=_MUTED, alpha=0.5, lw=0, label="data")
-    (line,) = ax.plot(middle, one.model, color=_colour(j), lw=1.6, label="model")
+    ax, histogram = _axes(ax), every[j]
+    middle, width = (histogram.edges[1:] + histogram.edges[:-1]) / 2, np.diff(histogram.edges)
+    bars = ax.bar(middle, histogram.data, width, color=_MUTED, alpha=0.5, lw=0, label="data")
+    (line,) = ax.plot(middle, histogram.model, color=_colour(j), lw=1.6, label="model")
     _legend(ax, [bars, line])
     ax.set_xlabel(axis_label(model.states[j], units))
     ax.set_ylabel("density")
@@ -172,8 +172,7 @@ def density(
 def field(
     data: Field, model: Model | None = None, *, states: Sequence[str] | None = None, smooth: bool = True
 ) -> NDArray[np.object_]:
-    """Fields over space and time: a row a field; the data, and with a model its solution and their
-    difference.
+    """Fields over space and time, a row each: the data, and with a model its solution and their difference.
 
     In one dimension of space the picture has time upwards; in more it shows the last time, at the middle of
     further axes. Returns the axes, (fields, panels).
@@ -194,8 +193,8 @@ def field(
         if solved is not None:
             # A solution that blew up ends early; the picture keeps its length.
             missing = np.full((*shown.shape[:-1], shown.shape[-1] - len(solved)), np.nan)
-            found = np.concatenate([solved[state], missing], axis=-1)
-            images += [(f"{pretty(state)}, model", found), ("difference", shown - found)]
+            modelled = np.concatenate([solved[state], missing], axis=-1)
+            images += [(f"{pretty(state)}, model", modelled), ("difference", shown - modelled)]
         # Without the outermost hundredth: one outlier would leave a picture without contrast.
         low, high = np.nanpercentile(shown, [0.5, 99.5])
         for ax, (title, values) in zip(row, images, strict=True):
@@ -239,16 +238,16 @@ def phase(
     ax: Axes | None = None,
 ) -> Axes:
     """One state against another, the first two if not given: data as dots, the model's solutions as lines."""
-    found = as_trajectories(data) if model is None else matched(model, data, "plot")
-    names = found[0].states[:2] if states is None else tuple(states)
+    runs = as_trajectories(data) if model is None else matched(model, data, "plot")
+    names = runs[0].states[:2] if states is None else tuple(states)
     if len(names) != 2:
         raise DataError(f"phase: `states` must name two states, but names {len(names)}: {', '.join(names)}.")
-    i, j = _columns(found[0].states, names)
+    i, j = _columns(runs[0].states, names)
     ax = _axes(ax, (5.2, 5.0))
-    for one in found:
+    for run in runs:
         colour = _MUTED if model else COLOURS[0]
-        ax.plot(one.x[:, i], one.x[:, j], color=colour, **(_dots(one) if model else {"lw": 1.1}))
-    for curve in _curves(model, found, window):
+        ax.plot(run.x[:, i], run.x[:, j], color=colour, **(_dots(run) if model else {"lw": 1.1}))
+    for curve in _curves(model, runs, window):
         ax.plot(curve.x[:, i], curve.x[:, j], color=COLOURS[0], lw=1.2)
     if model:
         dots = _line("data", color=_MUTED, marker=".", ls="none")
@@ -339,9 +338,9 @@ def residuals(
     columns = _columns(model.states, states)
     ax = _axes(ax)
     ax.axhline(0, color=_MUTED, lw=0.8, zorder=0)
-    for one in residuals_of(model, data):
+    for window in residuals_of(model, data):
         for j in columns:
-            ax.plot(one.t, one.values[:, j], color=_colour(j), **_dots(one.t))
+            ax.plot(window.t, window.values[:, j], color=_colour(j), **_dots(window.t))
     names = [model.states[j] for j in columns]
     if len(columns) > 1:
         _legend(
@@ -402,9 +401,9 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
 def _axes(ax: Axes | None, size: tuple[float, float] = (6.8, 4.0)) -> Axes:
     if ax is not None:
         return ax
-    _, made = pyplot.subplots(figsize=size, layout="constrained")
-    made.spines[["top", "right"]].set_visible(False)
-    return made
+    _, axes = pyplot.subplots(figsize=size, layout="constrained")
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
 
 
 def _columns(known: tuple[str, ...], wanted: Sequence[str] | None) -> list[int]:

@@ -94,6 +94,17 @@ class Regression:
         factor = stacked([b.factor for b in self.blocks])
         return LeastSquares(factor, self.blocks[0].terms, sum(b.rows for b in self.blocks))
 
+    @cached_property
+    def _products(self) -> Floats:
+        """(terms, terms + targets): Aᵀ[A B] of all blocks."""
+        terms = self.total.terms
+        return np.asarray(self.total.design[:terms].T @ self.total.factor[:terms])
+
+    def products(self, target: int) -> tuple[Floats, Floats, float]:
+        """AᵀA, Aᵀb of a target, and the variance of its noise."""
+        terms = self.total.terms
+        return self._products[:, :terms], self._products[:, terms + target], float(self.noise[target]) ** 2
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.total.terms, self.total.targets
@@ -214,17 +225,17 @@ class Regression:
 
     @cached_property
     def _stack(self) -> tuple[Floats, Floats]:
-        """The factors of all blocks, padded to one height: (blocks, height, terms), (…, targets)."""
+        """The factors of all blocks by columns, of one height: (terms, blocks, height), (targets, …)."""
         height = max(len(b.factor) for b in self.blocks)
-        stack = np.zeros((len(self.blocks), height, sum(self.shape)))
+        stack = np.zeros((sum(self.shape), len(self.blocks), height))
         for k, block in enumerate(self.blocks):
-            stack[k, : len(block.factor)] = block.factor
-        return stack[:, :, : self.shape[0]], stack[:, :, self.shape[0] :]
+            stack[:, k, : len(block.factor)] = block.factor.T
+        return stack[: self.shape[0]], stack[self.shape[0] :]
 
     def grams(self, terms: Ints) -> Floats:
         """(blocks, k, k): AᵀA of each block, for some of the terms."""
-        design = self._stack[0][:, :, terms]
-        return np.asarray(design.transpose(0, 2, 1) @ design)
+        design = self._stack[0][terms].transpose(1, 0, 2)
+        return np.asarray(design @ design.transpose(0, 2, 1))
 
     def scores(self, x: Floats, support: Ints) -> Floats:
         """(blocks, k): what each block pulls some coefficients towards, at flat coefficients x."""
@@ -235,8 +246,8 @@ class Regression:
         for j in np.unique(targets):
             here = np.flatnonzero(targets == j)
             used = np.flatnonzero(table[:, j])
-            left = target[:, :, j] - design[:, :, used] @ table[used, j]
-            scores[:, here] = (left[:, None, :] @ design[:, :, terms[here]])[:, 0]
+            left = target[j] - np.tensordot(table[used, j], design[used], 1)
+            scores[:, here] = (design[terms[here]].transpose(1, 0, 2) @ left[:, :, None])[:, :, 0]
         return scores
 
     def _freedom(self, support: Ints, targets: Ints) -> Freedom:
@@ -397,12 +408,6 @@ class Refit:
     free: int
     left: Floats
 
-    @property
-    def weakest(self) -> float:
-        """The least coefficient in units of its error; infinite where nothing is free."""
-        known = self.error > 0
-        return float(np.min(np.abs(self.x[known]) / self.error[known])) if known.any() else np.inf
-
 
 def binding(regression: Regression, support: Ints) -> Regression:
     """The regression with those inequalities as equalities that bind at the optimum on the support."""
@@ -413,11 +418,7 @@ def binding(regression: Regression, support: Ints) -> Regression:
     fits = [regression.fit(support[np.isin(support % regression.shape[1], g)], g) for g in regression.groups]
     at = np.concatenate([f.support for f in fits])
     x = np.concatenate([f.x for f in fits])
-    spread = np.zeros((len(at), sum(f.free for f in fits)))
-    row = column = 0
-    for f in fits:
-        spread[row : row + len(f.x), column : column + f.free] = f.spread
-        row, column = row + len(f.x), column + f.free
+    spread = scipy.linalg.block_diag(*(f.spread for f in fits))
     active, values = _active(rows, loose, at, x, spread)
     if not len(active):
         return regression
@@ -434,20 +435,19 @@ def _active(rows: Rows, loose: Ints, at: Ints, x: Floats, spread: Floats) -> tup
 
     matrix = rows.matrix[loose][:, at].toarray()
     value, slope = matrix @ x, matrix @ spread
-    sides = [(slope, rows.lower[loose] - value, loose, rows.lower[loose])]
-    sides.append((-slope, value - rows.upper[loose], loose, rows.upper[loose]))
-    keep = [np.isfinite(side[1]) for side in sides]
-    slopes = np.vstack([side[0][k] for side, k in zip(sides, keep, strict=True)])
-    needs = np.concatenate([side[1][k] for side, k in zip(sides, keep, strict=True)])
-    number = np.concatenate([side[2][k] for side, k in zip(sides, keep, strict=True)])
-    level = np.concatenate([side[3][k] for side, k in zip(sides, keep, strict=True)])
+    lower, upper = rows.lower[loose], rows.upper[loose]
+    # slopes z ≥ needs: each row twice, once for either bound; without those that are infinite.
+    needs, level = np.concatenate([lower - value, value - upper]), np.concatenate([lower, upper])
+    bounded = np.isfinite(needs)
+    slopes, number = np.vstack([slope, -slope])[bounded], np.tile(loose, 2)[bounded]
+    needs, level = needs[bounded], level[bounded]
     # The unconstrained optimum is feasible: nothing binds.
     if (needs <= 0).all():
         return np.zeros(0, dtype=np.intp), np.zeros(0)
     size = np.linalg.norm(slopes, axis=1)
     # A row that equalities hold fast moves with none of its coefficients, however little those vary.
     reach = np.abs(matrix) @ np.linalg.norm(spread, axis=1)
-    stuck = size <= 1e-9 * np.concatenate([reach[k] for k in keep])
+    stuck = size <= 1e-9 * np.tile(reach, 2)[bounded]
     if (needs[stuck] > 1e-9).any():
         raise InfeasibleError("an inequality cannot be met with the terms that are left.")
     slopes, needs = slopes[~stuck] / size[~stuck, None], needs[~stuck] / size[~stuck]

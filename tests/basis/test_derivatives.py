@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.basis import basis_from_dict
+from cindy.basis import Basis
 
 
 def test_terms_are_named_as_they_are_written():
@@ -51,7 +51,7 @@ def test_functions_of_the_fields_come_under_derivatives():
     ids=repr,
 )
 def test_a_file_keeps_the_basis(basis):
-    assert basis_from_dict(basis.to_dict()) == basis
+    assert Basis.from_dict(basis.to_dict()) == basis
 
 
 def test_renaming_fields_maps_derivatives():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric, basis_from_dict
+from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric
 from cindy.errors import DataError
 
 
@@ -208,7 +208,7 @@ DAMAGED = [
 @pytest.mark.parametrize("data", DAMAGED, ids=str)
 def test_a_damaged_description_is_refused(data):
     with pytest.raises(DataError):
-        basis_from_dict(data)
+        Basis.from_dict(data)
 
 
 def test_a_description_nested_beyond_reason_is_refused():
@@ -216,14 +216,14 @@ def test_a_description_nested_beyond_reason_is_refused():
     for _ in range(300):
         data = {"basis": "Sum", "parts": [data]}
     with pytest.raises(DataError):
-        basis_from_dict(data)
+        Basis.from_dict(data)
 
 
 def test_a_python_function_must_be_handed_back():
     data = Custom({"f": np.tanh}).to_dict()
     with pytest.raises(DataError, match=r"functions=\{'f'"):
-        basis_from_dict(data)
-    assert basis_from_dict(data, functions={"f": np.tanh}) == Custom({"f": np.tanh})
+        Basis.from_dict(data)
+    assert Basis.from_dict(data, functions={"f": np.tanh}) == Custom({"f": np.tanh})
 
 
 def test_a_class_of_the_users_named_sum_does_not_change_addition():

@@ -8,7 +8,7 @@ import re
 import numpy as np
 from tests.basis.bases import FORMULAS, VARIABLES, every_basis, saturation, saved_bases, states, whole
 
-from cindy.basis import Custom, Fourier, Polynomial, Trigonometric, basis_from_dict, term_variables
+from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric, term_variables
 from cindy.basis.code import compile_rhs
 from cindy.basis.plan import BLOCK
 
@@ -80,7 +80,7 @@ def test_exchanging_two_variables_twice_changes_nothing(basis):
 @every_basis
 def test_a_description_makes_the_same_basis_again(basis):
     text = json.dumps(basis.to_dict())
-    again = basis_from_dict(json.loads(text), functions={"sat": saturation, "whole": whole})
+    again = Basis.from_dict(json.loads(text), functions={"sat": saturation, "whole": whole})
     assert again == basis
     assert again.names(VARIABLES) == basis.names(VARIABLES)
     np.testing.assert_array_equal(again.evaluate(states(), VARIABLES), basis.evaluate(states(), VARIABLES))

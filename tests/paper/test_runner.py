@@ -1,6 +1,7 @@
 """The runner: it resumes, repeats itself, and turns failures into rows."""
 
 import csv
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -10,8 +11,9 @@ from benchmarks.paper import methods, reproduce, studies
 from benchmarks.paper.methods import METHODS, Method
 from benchmarks.paper.runner import Case, run
 from benchmarks.paper.tables import anchors_table
-from benchmarks.table import read_table
+from benchmarks.table import alone, read_table
 
+import cindy
 from cindy.cli.app import main
 from cindy.errors import DataError
 from cindy.systems import fput
@@ -157,13 +159,13 @@ def test_identified_models_are_set_in_motion_and_drawn(tmp_path, monkeypatch):
     from benchmarks.paper.figures import save
     from benchmarks.table import write_table
 
-    monkeypatch.setitem(motion.SYSTEMS, "fput3", lambda seed: fput(3))
-    monkeypatch.setitem(motion.TIMES, "fput3", np.linspace(0, 2, 9))
-    monkeypatch.setitem(motion.SHOWN, "fput3", (1.0, 2.0))
-    rows = motion.set_in_motion("fput3", trials=2, trajectories=10)
+    monkeypatch.setitem(motion.SYSTEMS, "fput2", lambda seed: fput(2))
+    monkeypatch.setitem(motion.TIMES, "fput2", np.linspace(0, 2, 9))
+    monkeypatch.setitem(motion.SHOWN, "fput2", (1.0, 2.0))
+    rows = motion.set_in_motion("fput2", trials=2, trajectories=10)
     assert {row["model"] for row in rows} == {"truth", *motion.MODELS}
-    table = write_table(tmp_path / "m.csv", motion.motion_columns(3), rows)
-    drawn = save(motion.draw_motion(read_table(table), "fput3"), tmp_path / "m.png")
+    table = write_table(tmp_path / "m.csv", motion.motion_columns(2), rows)
+    drawn = save(motion.draw_motion(read_table(table), "fput2"), tmp_path / "m.png")
     assert drawn.stat().st_size > 0
 
 
@@ -186,7 +188,9 @@ def test_an_unknown_study_or_method_is_told_with_the_nearest_name():
         reproduce("michaelis", methods=["state"])
 
 
-def test_a_study_of_one_method_has_its_rows_alone(tiny, tmp_path):
+def test_a_study_of_one_method_has_its_rows_alone(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(studies.figures, "metrics_against_noise", lambda rows, methods: None)
+    monkeypatch.setattr(studies.figures, "save", lambda figure, path: path)
     table, *_ = reproduce("michaelis", out=tmp_path, quick=True, processes=1, methods=["floor"])
     assert {row["method"] for row in read_table(table)} == {"floor"}
 
@@ -227,4 +231,21 @@ def test_the_front_table_has_a_line_for_every_method_and_tells_exact_supports(tm
     lines = {line.split("|")[1].strip(): line for line in text.splitlines()[2:]}
     assert set(lines) == {m.label for m in METHODS.values()}
     assert lines["true support"].count("exact") == 1
+    assert lines["true support"].endswith(f"| 1 ({cindy.__version__}) |")
     assert "–" in lines["FISTA"]
+
+
+def test_a_second_run_into_the_same_table_is_refused_until_the_first_ends(tmp_path):
+    table = tmp_path / "table.csv"
+    again = (
+        "import sys, pathlib; from benchmarks.table import alone\n"
+        "with alone(pathlib.Path(sys.argv[1])): print('in')"
+    )
+    with alone(table):
+        held = subprocess.run(
+            [sys.executable, "-c", again, table], capture_output=True, text=True, check=False
+        )
+    free = subprocess.run([sys.executable, "-c", again, table], capture_output=True, text=True, check=False)
+    assert "Another run is writing" in held.stderr
+    assert free.stdout == "in\n"
+    assert list(tmp_path.iterdir()) == []

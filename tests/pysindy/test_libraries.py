@@ -8,7 +8,7 @@ from tests.pysindy.libraries import MADE, STATES, custom, polynomial
 from tests.pysindy.lorenz import NAMES, STEP, noisy
 
 import cindy
-from cindy.basis import basis_from_dict
+from cindy.basis import Basis
 from cindy.pysindy import Library
 from cindy.pysindy.libraries import basis_of, terms_of
 
@@ -49,10 +49,10 @@ def test_the_library_that_was_given_stays_as_it_was(made):
 @libraries
 def test_a_description_and_the_library_give_the_basis_back(made):
     basis = Library(made())
-    again = basis_from_dict(basis.to_dict(), {basis.description: basis.library})
+    again = Basis.from_dict(basis.to_dict(), {basis.description: basis.library})
     assert again == basis
     with pytest.raises(cindy.DataError, match="functions="):
-        basis_from_dict(basis.to_dict())
+        Basis.from_dict(basis.to_dict())
 
 
 @pytest.mark.parametrize(

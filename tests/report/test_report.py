@@ -18,6 +18,7 @@ from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
 from cindy.model.model import Model
+from cindy.model.story import facts
 from cindy.report import DIGITS, plotly, render, write
 from cindy.states import Diffusion
 from cindy.systems import lotka_volterra, spring_masses
@@ -102,6 +103,17 @@ def test_the_numbers_behind_the_figures_are_those_of_model_and_data(page):
     np.testing.assert_allclose(x["value"], [1.0, -0.5])
     np.testing.assert_allclose(x["half"], [0.0196, 0.0098])
     assert len(drawn["residuals"]) == 2
+
+
+@pytest.mark.parametrize("passes", [None, 1])
+def test_the_page_and_the_summary_state_the_same_r2(passes):
+    runs = lotka_volterra().simulate(seed=3, trajectories=5, points=1500, noise=0.05)
+    model = cindy.identify(runs, "poly:2", passes=passes)
+    _, text = read(render(model, runs))
+    said = {name: what.split()[0] for name, what in facts(model) if name.startswith("R²")}
+    assert f"R² of the equations {said['R² of equations']} " in text
+    assert f"R² of the solutions {said['R² of solutions']} " in text
+    assert "checked on 2 of 5 runs" in text
 
 
 HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "a & b {{ 7 * 7 }}")

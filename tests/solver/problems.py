@@ -68,7 +68,7 @@ def badly_scaled(columns, seed=4):
 
 
 def _kuramoto():
-    d, rng = 5, np.random.default_rng(5)
+    d, rng = 4, np.random.default_rng(5)
     natural = rng.uniform(size=d)
 
     def rate(_, x):
@@ -88,7 +88,7 @@ def _kuramoto():
 
 
 def _fput():
-    d, rng = 5, np.random.default_rng(6)
+    d, rng = 4, np.random.default_rng(6)
 
     def force(x):
         stretch = np.diff(np.concatenate([[0.0], x, [0.0]]))

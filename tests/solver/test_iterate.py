@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cindy.solver.iterate import accelerated, accelerated_strongly, project
+from cindy.solver.iterate import accelerated, project
 
 numbers = st.floats(-1e3, 1e3, allow_nan=False)
 prices = st.floats(1e-2, 1e2)
@@ -81,7 +81,7 @@ def test_the_strongly_convex_method_meets_its_rate(condition):
     start = np.eye(20)[0]
     first = value(start) - value(best) + 0.5 / condition * np.sum((start - best) ** 2)
     for steps in (1, 3, 10, 30, 100, 300):
-        point = accelerated_strongly(
+        point = accelerated(
             gradient,
             project,
             start,
@@ -106,7 +106,7 @@ def test_both_methods_stop_as_soon_as_they_are_told_to():
     point = accelerated(gradient, project, start, smoothness=1.0, steps=10_000, done=done, every=1)
     assert np.linalg.norm(point - best) < 1e-3
     assert len(asked) < 1_000
-    again = accelerated_strongly(
+    again = accelerated(
         gradient, project, start, smoothness=1.0, convexity=0.1, steps=10_000, done=done, every=1
     )
     assert np.linalg.norm(again - best) < 1e-3

@@ -1,13 +1,21 @@
 """Noise with a memory: the law is found beside it, and right models raise no alarm."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.signal
 from benchmarks.attempt import truth_of
 from benchmarks.wrong_noise import DOUBTS, KINDS, LAWS
 
 import cindy
 from cindy import systems
-from cindy.states.doubts import _autoregression, _by_levinson
+from cindy.pipeline.models_met import Met, Search
+from cindy.states import start_of
+from cindy.states.doubts import _autocovariance, _autoregression, _by_levinson, _far_ends, _weighed
 
 
 def _model(kind: str, law: str, level: float, seed: int, runs: int = 3) -> cindy.Model:
@@ -49,6 +57,21 @@ def test_what_a_filter_bends_makes_no_terms_and_is_in_the_errors(kind: str, leve
     assert (np.abs(model.coef - law.coef)[here] < 3.0 * model.coef_error[here]).all()
 
 
+def test_a_law_whose_noise_the_roughness_of_the_data_contradicts_loses() -> None:
+    t = np.linspace(0, 10, 200)
+    data = cindy.Trajectory(t, np.cos(t), ("x",))
+    motion = cindy.Integral().motion([data], cindy.Polynomial(1))
+    options: Any = SimpleNamespace()
+    state = Search(motion, options, rough=np.array([1e-6]))
+    start = start_of(motion, np.array([1]), np.zeros(1), np.array([1e-6]))
+    # Standard deviations of 0.05 and 0.2, where the data are rough by 0.001.
+    near, far = (
+        Met(replace(start, variance=np.array([v])), 0.0, c) for v, c in ((2.5e-3, 9.0), (4e-2, -9.0))
+    )
+    assert state.better(near, far) is near
+    assert Search(motion, options).better(near, far) is far
+
+
 def test_white_noise_of_a_short_record_is_not_taken_for_a_memory_by_chance() -> None:
     # The residual of x has an autocorrelation time of 1.6 samples, as one of thirty such records has.
     lorenz = systems.lorenz()
@@ -76,3 +99,46 @@ def test_noise_that_grows_with_the_state_is_in_the_errors() -> None:
     law = LAWS["Lotka-Volterra"].coef
     assert np.array_equal(model.coef != 0, law != 0)
     assert (np.abs(model.coef - law) <= 4.0 * model.coef_error).all()
+
+
+def test_scores_of_correlated_rows_are_weighed_by_the_whole_matrix_of_autocovariances() -> None:
+    rows, values = np.random.default_rng(0).standard_normal((60, 3)), 0.8 ** np.arange(40)
+    whole = scipy.linalg.toeplitz(np.append(values, np.zeros(20)))
+    assert np.allclose(_weighed(rows, values), rows.T @ whole @ rows, rtol=1e-12)
+
+
+def test_a_mean_of_correlated_noise_has_the_error_that_its_autocovariances_say() -> None:
+    # w_k = 0.7 w_{k−1} + innovation: the mean has 2.4 times the error that white noise of its size has.
+    rng = np.random.default_rng(1)
+    noise = scipy.signal.lfilter([1.0], [1.0, -0.7], rng.standard_normal((200, 600)), axis=1)[:, 100:]
+    one = np.ones((500, 1))
+    told = np.mean([_weighed(one, _autocovariance([w]))[0, 0] for w in noise]) / 500**2
+    assert told == pytest.approx(np.var(noise.mean(axis=1)), rel=0.25)
+
+
+def test_a_slow_drift_enlarges_the_errors_of_terms_by_how_slow_they_are() -> None:
+    law = LAWS["van der Pol"].coef
+    model = _model("slow drift", "van der Pol", 0.1, 3, runs=2)
+    assert np.array_equal(model.coef != 0, law != 0)
+    here = law != 0
+    z = np.abs(model.coef - law)[here] / model.coef_error[here]
+    # With one autocorrelation time an equation errors are those of its white rows, divided by its root.
+    assert model.fitted is not None
+    columns = np.isin(model.fitted.columns, np.flatnonzero(here))
+    spread = np.linalg.pinv(model.fitted.white.design[:, columns])
+    by_equation = np.linalg.norm(spread, axis=1)
+    assert (z < 3.0).all()
+    assert (model.coef_error[here] < by_equation).all()
+    assert (model.coef_error[here] < 0.7 * by_equation).any()
+
+
+def test_an_outlier_at_the_end_of_a_run_is_told_by_its_neighbours_and_a_fast_start_is_none() -> None:
+    k, limit = np.arange(60.0), np.full((1, 60, 2), 0.06)
+    x = np.stack([np.sin(k / 5.0), np.exp(-k / 3.0)], axis=1)[None]
+    y = x + 0.01 * np.random.default_rng(2).standard_normal(x.shape)
+    assert not _far_ends(y, x, limit)[1].any()
+    # A law with a false term starts at the outlier, so that nothing is left of it there.
+    y[0, 0, 0] = x[0, 0, 0] = 3.0
+    values, far = _far_ends(y, x, limit)
+    assert np.array_equal(np.argwhere(far), [[0, 0, 0]])
+    assert abs(values[0, 0, 0]) < 0.1

@@ -1,8 +1,8 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
-from cindy.basis.base import Basis, Functions, Parameter, basis_from_dict
+from cindy.basis.base import Basis, Functions, Parameter
 from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
-from cindy.basis.composed import RUN, PerRun, Product, Subset, Sum, is_run
+from cindy.basis.composed import RUN, Averaged, PerRun, Sum, is_run
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.families import Derivatives, Fourier, Listed, Polynomial, Trigonometric
@@ -33,6 +33,7 @@ __all__ = [
     "GREEK",
     "RUN",
     "TIME",
+    "Averaged",
     "Basis",
     "Custom",
     "Derivatives",
@@ -47,13 +48,10 @@ __all__ = [
     "PerRun",
     "Plan",
     "Polynomial",
-    "Product",
-    "Subset",
     "Sum",
     "Term",
     "Trigonometric",
     "axis_label",
-    "basis_from_dict",
     "call",
     "compile_rhs",
     "differentiate",

@@ -19,17 +19,6 @@ from cindy.basis.plan import Dictionary
 from cindy.basis.term import Term, renamed
 from cindy.errors import DataError
 
-__all__ = [
-    "Basis",
-    "Functions",
-    "Parameter",
-    "basis_from_dict",
-    "check_size",
-    "from_dict",
-    "merged",
-    "read_parameters",
-]
-
 Functions = Mapping[str, Callable[..., Any]]
 
 MOST_TERMS = 200_000
@@ -181,7 +170,7 @@ class Basis(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready description, read back by `basis_from_dict`."""
+        """A JSON-ready description, read back by `from_dict`."""
 
     @classmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
@@ -313,8 +302,13 @@ class Basis(ABC):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
-        """The basis that `to_dict` described; `functions` gives back the Python functions of `Custom`."""
-        return basis_from_dict(data, functions)
+        """The basis that `to_dict` described; never executes what it reads.
+
+        functions: by name, the Python functions of `Custom`, which a file cannot hold
+        """
+        if functions is not None:
+            _check.instance(functions, Mapping, "basis: `functions`", "a mapping from names to functions")
+        return from_dict(data, functions or {}, 0)
 
     def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Dictionary]:
         values = _check.floats(x, "evaluate: x", ndim=2)
@@ -348,18 +342,7 @@ def _within_floating_point(largest: float, dictionary: Dictionary) -> None:
 
 @lru_cache(maxsize=64)
 def _dictionary(basis: Basis, variables: tuple[str, ...]) -> Dictionary:
-    _check.unique_names(variables, "variables")
     return Dictionary.of(basis.terms(variables), variables, repr(basis))
-
-
-def basis_from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
-    """The basis that `to_dict` described; never executes what it reads.
-
-    functions: by name, the Python functions of `Custom`, which a file cannot hold
-    """
-    if functions is not None:
-        _check.instance(functions, Mapping, "basis: `functions`", "a mapping from names to functions")
-    return from_dict(data, functions or {}, 0)
 
 
 def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
@@ -372,10 +355,9 @@ def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
         )
     rest = {key: value for key, value in data.items() if key != "basis"}
     try:
-        result = kind._read(rest, functions, depth)
+        return kind._read(rest, functions, depth)
     except (KeyError, TypeError) as error:
         raise DataError(f"basis: the description of a {data['basis']} is damaged ({error}).") from error
-    return result
 
 
 def check_size(count: int, basis: Basis) -> None:

@@ -17,9 +17,6 @@ from cindy.basis.plan import Plan, call
 from cindy.basis.term import TIME, Factor, Term
 from cindy.errors import CindyError, DataError
 
-__all__ = ["Language", "compile_rhs", "factor_code", "formula", "statements"]
-
-
 LONGEST_SUM = 40
 """Longer sums are cut into several statements: compilers recurse over a sum."""
 

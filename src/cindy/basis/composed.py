@@ -9,16 +9,15 @@ from typing import Any
 
 from cindy import _check
 from cindy.basis.base import Basis, Functions, Parameter, check_size, from_dict, merged
+from cindy.basis.expression import Expression
 from cindy.basis.term import Factor, Term, product
 from cindy.errors import DataError
-
-__all__ = ["RUN", "PerRun", "Product", "Subset", "Sum", "Without", "is_run"]
 
 RUN = "[]"
 """What a basis asks for that must know the run."""
 
 
-class Composed(Basis, abstract=True):
+class _Composed(Basis, abstract=True):
     """A basis made of others: what is asked of it is asked of its parts."""
 
     @property
@@ -50,7 +49,7 @@ class Composed(Basis, abstract=True):
 
 
 @dataclass(frozen=True)
-class Sum(Composed):
+class Sum(_Composed):
     """The terms of several bases, each term once, in order of first occurrence; usually written a + b."""
 
     parts: tuple[Basis, ...]
@@ -84,7 +83,38 @@ class Sum(Composed):
 
 
 @dataclass(frozen=True)
-class Product(Composed):
+class Averaged(_Composed, abstract=True):
+    """The terms of a basis with their jumps spread over two steps; made for rows, not to be saved.
+
+    widths: switching functions, and what each changes by within a step where it changes its sign
+    """
+
+    part: Basis
+    widths: tuple[tuple[Expression, float], ...]
+
+    @property
+    def _bases(self) -> tuple[Basis, ...]:
+        return (self.part,)
+
+    def _of(self, bases: tuple[Basis, ...]) -> Basis:
+        return Averaged(bases[0], self.widths)
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        widths = dict(self.widths)
+        return tuple(tuple(_averaged(f, widths) for f in term) for term in self.part.terms(variables))
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.part.to_dict()
+
+
+def _averaged(factor: Factor, widths: Mapping[Expression, float]) -> Factor:
+    if factor.expression is None or factor.symbolic is not None:
+        return factor
+    return replace(factor, expression=factor.expression.averaged(widths))
+
+
+@dataclass(frozen=True)
+class Product(_Composed):
     """Every product of a term of `left` and a term of `right`, each once; usually written a * b."""
 
     left: Basis
@@ -121,7 +151,7 @@ class Product(Composed):
 
 
 @dataclass(frozen=True)
-class Wrapped(Composed, abstract=True):
+class _Wrapped(_Composed, abstract=True):
     """A composition of one basis."""
 
     basis: Basis
@@ -139,7 +169,7 @@ class Wrapped(Composed, abstract=True):
 
 
 @dataclass(frozen=True)
-class Subset(Wrapped):
+class Subset(_Wrapped):
     """A basis in some of the variables, in the order given; usually written basis.on("x", "y")."""
 
     variables: tuple[str, ...]
@@ -179,7 +209,7 @@ class Subset(Wrapped):
 
 
 @dataclass(frozen=True)
-class Without(Wrapped):
+class Without(_Wrapped):
     """A basis in all variables but some."""
 
     hidden: tuple[str, ...]
@@ -208,7 +238,7 @@ def is_run(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class PerRun(Wrapped):
+class PerRun(_Wrapped):
     """The terms of a basis with a coefficient of its own for every trajectory; all others are shared.
 
     Eleven balls that fall with one g and a drag each: `Polynomial(0) + PerRun(Custom({"v": "v"}))`. The term

@@ -16,8 +16,6 @@ from cindy.basis.expression import CONSTANTS, check_finite, number, parse
 from cindy.basis.term import Factor, Term
 from cindy.errors import DataError
 
-__all__ = ["Custom"]
-
 
 @dataclass(frozen=True)
 class Custom(Basis):
@@ -90,9 +88,6 @@ class Custom(Basis):
             return self
         return Custom(self.functions, self.parameters, {**self._found(), **values})
 
-    def _current(self) -> dict[str, float]:
-        return {parameter.name: parameter.middle for parameter in self._ranges()} | self._found()
-
     def _found(self) -> dict[str, float]:
         assert isinstance(self.found, tuple)
         return dict(self.found)
@@ -103,7 +98,7 @@ class Custom(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         names: dict[Factor, str] = {}
-        current = self._current()
+        current = {parameter.name: parameter.middle for parameter in self._ranges()} | self._found()
         for name in current:
             if name in variables:
                 raise DataError(f"Custom: {name!r} is a variable of the data, and cannot be a parameter too.")
@@ -228,7 +223,7 @@ def _from_function(name: str, function: Callable[..., Any], variables: tuple[str
     if known and not missing and leading == known:
         return Factor("call", tuple(known), function=function, name=name)
     if not known and len(missing) == 1:
-        return Factor("call", variables, function=Stacked(function), name=name)
+        return Factor("call", variables, function=_Stacked(function), name=name)
     taken = ", ".join(p for p, _ in wanted)
     raise DataError(
         f"Custom: the function {name!r} takes ({taken}), which are not all variables. "
@@ -249,7 +244,7 @@ def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]] | None:
 
 
 @dataclass(frozen=True)
-class Stacked:
+class _Stacked:
     """A function of one array (samples, variables), as a function of its columns."""
 
     function: Callable[..., Any]

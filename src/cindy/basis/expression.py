@@ -19,9 +19,6 @@ from cindy._arrays import Floats
 from cindy._check import did_you_mean
 from cindy.errors import DataError
 
-__all__ = ["COMPARISONS", "CONSTANTS", "FUNCTIONS", "SEVERAL", "Expression", "check_finite", "parse"]
-
-
 FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "sin": np.sin,
     "cos": np.cos,
@@ -161,6 +158,34 @@ class Expression:
         inside = [each for operand in self.operands for each in operand.switches()]
         return tuple(dict.fromkeys(each for each in (*own, *inside) if each.symbols()))
 
+    def averaged(self, widths: Mapping[Expression, float]) -> Expression:
+        """The formula with every jump spread over a range of its switching function (`_spread`).
+
+        widths: by switching function as `switches` gives it; jumps of others stay, and so do corners
+
+        >>> step = parse("sign(x)", "example").averaged({symbol("x"): 2.0})
+        >>> step.evaluate({"x": np.array([-3.0, -1.0, 0.0, 1.0])})
+        array([-1.  , -0.75,  0.  ,  0.75])
+        """
+        if self.operation in ("sign", *_SIDES) and not any(one in widths for one in self.switches()[:1]):
+            return self
+        if self.operation == "sign":
+            return _spread(self.operands[0], widths[self.operands[0]])
+        if self.operation in _SIDES:
+            gap = self.switches()[0]
+            half = build("*", number(_SIDES[self.operation]), _spread(gap, widths[gap]))
+            return build("+", number(0.5), half)
+        if not self.operands:
+            return self
+        if self.operation != "where":
+            return build(self.operation, *(operand.averaged(widths) for operand in self.operands))
+        first, holds, other = self.operands
+        # A branch may have no value on the other side of the jump: only numbers are blended.
+        if first.operation in _SIDES and holds.operation == other.operation == "number":
+            step = build("*", first.averaged(widths), number(holds.number - other.number))
+            return build("+", other, step)
+        return build("where", first, holds.averaged(widths), other.averaged(widths))
+
     def _slope_of_extreme(self, inner: Sequence[Expression]) -> Expression:
         """The slope of the operand that is the largest, or the smallest."""
         # At a tie the slope of the first, which is one of the one-sided derivatives.
@@ -170,6 +195,17 @@ class Expression:
             slope = build("where", build(beats, best, other), slope, steeper)
             best = build(self.operation, best, other)
         return slope
+
+
+_SIDES = {">": 0.5, ">=": 0.5, "<": -0.5, "<=": -0.5}
+"""Comparisons that jump, and half the jump."""
+
+
+def _spread(g: Expression, width: float) -> Expression:
+    """The mean of sign(g) under a hat, while g passes from g − width to g + width."""
+    share = build("/", g, number(width))
+    inside = build("*", share, build("+", number(2.0), build("-", build("abs", share))))
+    return build("where", build("<", build("abs", g), number(width)), inside, build("sign", g))
 
 
 def number(value: float) -> Expression:

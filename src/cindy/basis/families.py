@@ -9,12 +9,9 @@ from math import comb
 from typing import Any
 
 from cindy import _check
-from cindy.basis.base import Basis, Functions, Parameter, check_size
+from cindy.basis.base import Basis, Functions, Parameter, check_size, from_dict
 from cindy.basis.term import Factor, Term, product, shortest, spatial, term_variables
 from cindy.errors import DataError
-
-__all__ = ["Derivatives", "Fourier", "Listed", "Polynomial", "Trigonometric"]
-
 
 HIGHEST = 100
 """Powers beyond leave the range of floats for states of a thousand."""
@@ -193,11 +190,8 @@ class Derivatives(Basis):
             raise DataError(
                 "Derivatives: a degree of 0 leaves only the constant. Give a degree of at least 1."
             )
-        object.__setattr__(
-            self,
-            "axes",
-            _check.unique_names(() if self.axes is None else self.axes, "Derivatives: axes"),
-        )
+        axes = _check.unique_names(() if self.axes is None else self.axes, "Derivatives: axes")
+        object.__setattr__(self, "axes", axes)
 
     def on_axes(self, axes: tuple[str, ...]) -> Derivatives:
         """The basis on data with these axes of space."""
@@ -264,7 +258,7 @@ class Derivatives(Basis):
     @classmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
         of = data["of"]
-        inner = None if of is None else cls.from_dict(of, functions)
+        inner = None if of is None else from_dict(of, functions, depth + 1)
         rest = {key: data[key] for key in ("degree", "order", "products", "bias")}
         return cls(**rest, of=inner, axes=tuple(data["axes"]))
 

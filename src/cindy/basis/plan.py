@@ -24,15 +24,12 @@ from cindy._arrays import Floats, Space
 from cindy.basis.term import Factor, Term, differentiate, term_name
 from cindy.errors import DataError
 
-__all__ = ["Dictionary", "Operation", "Plan", "Slope", "call"]
-
-
 BLOCK = 4096
 """Rows evaluated at a time: a few hundred columns of this many rows stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class _Operation:
     """One value: a factor, or the product of two earlier values (`left` ≥ 0), or neither: the number 1."""
 
     factor: Factor | None = None
@@ -50,7 +47,7 @@ class Plan:
 
     terms: tuple[Term, ...]
     variables: tuple[str, ...]
-    steps: tuple[Operation, ...]
+    steps: tuple[_Operation, ...]
     slots: tuple[int, ...]
 
     @classmethod
@@ -64,19 +61,19 @@ class Plan:
             powers = [factor.power for factor in term]
             units.append(tuple(k for k, p in zip(numbers, powers, strict=True) for _ in range(p)))
         factors = list(bases)
-        steps: list[Operation] = []
+        steps: list[_Operation] = []
         known: dict[tuple[int, ...], int] = {}
 
         def slot(unit: tuple[int, ...]) -> int:
             if unit not in known:
                 if len(unit) < 2:
-                    step = Operation(factors[unit[0]] if unit else None)
+                    step = _Operation(factors[unit[0]] if unit else None)
                 else:
                     # the last factor first: in graded order what is left is then a recent term
                     drops = range(len(unit) - 1, -1, -1)
                     drop = next((i for i in drops if unit[:i] + unit[i + 1 :] in known), len(unit) - 1)
                     rest = slot(unit[:drop] + unit[drop + 1 :])
-                    step = Operation(None, rest, slot((unit[drop],)))
+                    step = _Operation(None, rest, slot((unit[drop],)))
                 known[unit] = len(steps)
                 steps.append(step)
             return known[unit]
@@ -162,7 +159,7 @@ class Dictionary:
         return cls(names, Plan.of(terms, variables), degree)
 
     @cached_property
-    def slopes(self) -> tuple[Plan, tuple[Slope, ...]]:
+    def slopes(self) -> tuple[Plan, tuple[_Slope, ...]]:
         """A plan for the terms that derivatives are made of, and the derivatives in those terms."""
         columns: dict[Term, int] = {}
         entries = []
@@ -170,11 +167,11 @@ class Dictionary:
         for i, term in enumerate(self.plan.terms):
             for j, variable in enumerate(variables):
                 for coefficient, slope in differentiate(term, variable, variables):
-                    entries.append(Slope(i, j, coefficient, columns.setdefault(slope, len(columns))))
+                    entries.append(_Slope(i, j, coefficient, columns.setdefault(slope, len(columns))))
         return Plan.of(tuple(columns), variables), tuple(entries)
 
 
-class Slope(NamedTuple):
+class _Slope(NamedTuple):
     """A summand of d term / d variable: `coefficient` times the slope term `column`."""
 
     term: int

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 from cindy.basis.expression import Expression, number, symbol
 from cindy.errors import DataError
-
-__all__ = [
-    "GREEK",
-    "TIME",
-    "Factor",
-    "Term",
-    "axis_label",
-    "differentiate",
-    "differentiate_by_parameter",
-    "equation_label",
-    "listed",
-    "pretty",
-    "product",
-    "renamed",
-    "shortest",
-    "spatial",
-    "term_label",
-    "term_name",
-    "term_parameters",
-    "term_variables",
-    "variable_label",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,17 +147,27 @@ def differentiate(term: Term, variable: str, variables: Sequence[str]) -> tuple[
 
     Exact for everything known as a formula; a Python function is differentiated by central differences.
     """
+
+    def slope(factor: Factor) -> Iterator[tuple[float, Term]]:
+        if variable in factor.variables:
+            yield _slope(factor, variable)
+
+    return _product_rule(term, slope, variables)
+
+
+def _product_rule(
+    term: Term, slope: Callable[[Factor], Iterable[tuple[float, Term]]], variables: Sequence[str]
+) -> tuple[tuple[float, Term], ...]:
+    """The derivative of a product, from the slopes of its factors without their powers."""
     result: list[tuple[float, Term]] = []
     for i, factor in enumerate(term):
-        if variable not in factor.variables:
-            continue
         rest = [*term[:i], *term[i + 1 :]]
         # The power rule leaves the factor once less; its own slope follows as another factor.
         if factor.power > 1:
             rest.append(replace(factor, power=factor.power - 1))
-        coefficient, inner = _slope(factor.base, variable)
-        if coefficient:
-            result.append((factor.power * coefficient, product([*rest, *inner], variables)))
+        for coefficient, inner in slope(factor.base):
+            if coefficient:
+                result.append((factor.power * coefficient, product([*rest, *inner], variables)))
     return tuple(result)
 
 
@@ -196,16 +184,19 @@ def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
         other: Literal["sin", "cos"] = "cos" if factor.kind == "sin" else "sin"
         sign = 1.0 if factor.kind == "sin" else -1.0
         return sign * factor.frequency, (replace(factor, kind=other),)
-    name = f"d({factor.name})/d({variable})"
     if factor.expression is None:
         assert factor.function is not None
         partial = Partial(factor.function, factor.variables.index(variable))
-        return 1.0, (replace(factor, function=partial, name=name),)
-    slope = factor.expression.derivative(variable)
+        return 1.0, (replace(factor, function=partial, name=f"d({factor.name})/d({variable})"),)
+    return _with_formula(factor, factor.expression.derivative(variable), variable)
+
+
+def _with_formula(factor: Factor, slope: Expression, by: str) -> tuple[float, Term]:
+    """The slope of a call as another call, or as a number."""
     if slope.operation == "number":
         return slope.number, ()
     # The slope may depend on fewer variables; equal slopes are only recognised if those are left out.
-    names = tuple(v for v in factor.variables if v in slope.symbols())
+    names, name = tuple(v for v in factor.variables if v in slope.symbols()), f"d({factor.name})/d({by})"
     return 1.0, (replace(factor, expression=slope, symbolic=None, values=(), variables=names, name=name),)
 
 
@@ -219,33 +210,17 @@ def differentiate_by_parameter(
     term: Term, parameter: str, variables: Sequence[str]
 ) -> tuple[tuple[float, Term], ...]:
     """d term / d parameter, at the parameter's current value, as a sum of (coefficient, term)."""
-    result: list[tuple[float, Term]] = []
-    for i, factor in enumerate(term):
-        rest = [*term[:i], *term[i + 1 :]]
-        if factor.power > 1:
-            rest.append(replace(factor, power=factor.power - 1))
+
+    def slope(factor: Factor) -> Iterator[tuple[float, Term]]:
         # A derivative in space commutes with one by a parameter: ∂_K (g_K(u))_xx = (∂_K g_K(u))_xx.
-        if factor.of:
-            for weight, part in differentiate_by_parameter(factor.of, parameter, variables):
-                if part:
-                    outer = product([*rest, spatial(part, factor.by)], variables)
-                    result.append((factor.power * weight, outer))
-            continue
-        if factor.symbolic is None or parameter not in dict(factor.values):
-            continue
-        numbers = {name: number(value) for name, value in factor.values}
-        slope = factor.symbolic.derivative(parameter).replaced(numbers)
-        if slope.operation == "number":
-            if slope.number:
-                result.append((factor.power * slope.number, product(rest, variables)))
-            continue
-        used = tuple(v for v in factor.variables if v in slope.symbols())
-        name = f"d({factor.name})/d({parameter})"
-        inner = replace(
-            factor, power=1, expression=slope, symbolic=None, values=(), variables=used, name=name
-        )
-        result.append((float(factor.power), product([*rest, inner], variables)))
-    return tuple(result)
+        for weight, part in differentiate_by_parameter(factor.of, parameter, variables):
+            if part:
+                yield weight, (spatial(part, factor.by),)
+        if factor.symbolic is not None and parameter in dict(factor.values):
+            numbers = {name: number(value) for name, value in factor.values}
+            yield _with_formula(factor, factor.symbolic.derivative(parameter).replaced(numbers), parameter)
+
+    return _product_rule(term, slope, variables)
 
 
 @dataclass(frozen=True)

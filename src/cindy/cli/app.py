@@ -237,6 +237,7 @@ def simulate(
     t: Annotated[str | None, typer.Option(help='Times, as "start:stop:step".')] = None,
     v0: Annotated[str | None, typer.Option(help="Velocities to start with, for order 2.")] = None,
     inputs: Annotated[Path | None, typer.Option(help="File of the inputs over time.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of the time in that file.")] = None,
     hold: Annotated[
         str | None,
         typer.Option(help="Inputs between samples: zero, linear or band (default: as in the data fitted)."),
@@ -249,7 +250,7 @@ def simulate(
     """Solve the equations of a model."""
     from cindy.cli.commands import run_simulate
 
-    run_simulate(model, x0=x0, t=t, v0=v0, inputs=inputs, hold=hold, periodic=periodic, out=out)
+    run_simulate(model, x0=x0, t=t, v0=v0, inputs=inputs, time=time, hold=hold, periodic=periodic, out=out)
 
 
 @app.command()

@@ -19,13 +19,13 @@ from rich.table import Table
 
 import cindy
 from cindy._files import make_folder, whole_file, write_text
-from cindy.basis import Basis
+from cindy.basis import Basis, listed
 from cindy.cli import screen, texts
 from cindy.cli.screen import bar, show_warnings, working
 from cindy.cli.settings import FitSettings
 from cindy.cli.texts import number, whole
 from cindy.data import NETCDF, Field, Trajectory, as_hold, read
-from cindy.errors import DataError, require
+from cindy.errors import DataError, NoModelError, require
 from cindy.export import format_value
 from cindy.model import Model, load, unmeasured
 from cindy.pipeline import basis_from_text
@@ -133,6 +133,7 @@ def run_simulate(
     t: str | None,
     v0: str | None = None,
     inputs: Path | None = None,
+    time: str | None = None,
     hold: str | None = None,
     periodic: str | None = None,
     out: Path | None,
@@ -145,7 +146,7 @@ def run_simulate(
     start = texts.start(x0, model.states, "--x0")
     velocity = None if v0 is None else texts.start(v0, model.states, "--v0")
     between = as_hold(hold or model.settings.get("hold", "linear"), "--hold")
-    known = None if inputs is None else _inputs(model, inputs)
+    known = _inputs(model, inputs, time)
     if t is None and known is None:
         raise DataError('simulate: the times are missing. Say --t "start:stop:step".')
     times = known.t if t is None and known is not None else texts.times(t or "")
@@ -180,11 +181,19 @@ def _solve_field(model: Model, start: Path, t: str | None, periodic: str | None,
         show_warnings([f"stopped after {len(found)} of {len(times)} times: {found.stopped}."])
 
 
-def _inputs(model: Model, file: Path) -> Trajectory:
+def _inputs(model: Model, file: Path | None, time: str | None) -> Trajectory | None:
+    """The inputs that a file holds over time; None for a model that has none."""
     measured = tuple(name for name in model.inputs if not unmeasured(name))
+    if file is None:
+        if measured:
+            raise DataError(
+                f"simulate: the model has the inputs {listed(measured)}. Name a file with these columns and "
+                "one of times with --inputs."
+            )
+        return None
     if not measured:
         raise DataError("simulate: the model has no inputs, so --inputs must be left out.")
-    found = read(file, states=measured)
+    found = read(file, time, measured)
     if len(found) != 1:
         raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(found)}.")
     return found[0]
@@ -273,6 +282,7 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
     if config is not None:
         screen.out.print(f"Options from {config}", style="dim")
     data: list[Any]
+    hint = ""
     if _are_fields(settings):
         settings = _for_fields(settings)
         data = _read_fields(settings)
@@ -280,10 +290,18 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
     else:
         data = [one for file in settings.data for one in _read(file, settings)]
         screen.show_data(settings.data, data)
+        if settings.states is None and settings.inputs is None and len(data[0].states) > 1:
+            hint = (
+                "All columns were taken as states, which get an equation each. Name those that are set from "
+                "outside, such as a heater, with --inputs, and say --hold zero if they are switched."
+            )
     terms, parameters = settings.terms(), settings.parameters()
     basis = basis_from_text(settings.basis, terms, parameters, where="--basis")
-    model, said = identified(data, basis, **settings.arguments())
-    screen.show_model(model, said)
+    try:
+        model, said = identified(data, basis, **settings.arguments())
+    except NoModelError as error:
+        raise NoModelError(f"{error} {hint}".rstrip()) from error
+    screen.show_model(model, said, hint)
     figures = None if settings.figures is None else Path(settings.figures)
     out, report = (None if name is None else Path(name) for name in (settings.out, settings.report))
     screen.show_files(write(model, data, model_file=out, report=report, figures=figures))

@@ -82,7 +82,8 @@ def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
     begin, end = min(one.t[0] for one in data), max(one.t[-1] for one in data)
     section("Data")
     many = f"{len(data)} trajectories, " if len(data) > 1 else ""
-    plain(f"{', '.join(files)}: {many}{samples:,} samples over t = {begin:g} … {end:g}")
+    unit = f" {data[0].time_unit}" if data[0].time_unit else ""
+    plain(f"{', '.join(files)}: {many}{samples:,} samples over t = {begin:g} … {end:g}{unit}")
     states = f"states {', '.join(data[0].states)}"
     inputs = f"; inputs {', '.join(data[0].inputs)}" if data[0].inputs else ""
     plain(states + inputs + (f"; {missing:,} samples with missing values" if missing else ""))
@@ -116,10 +117,10 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
     yield line
 
 
-def show_model(model: Model, said: Sequence[str] = ()) -> None:
+def show_model(model: Model, said: Sequence[str] = (), hint: str = "") -> None:
     """Equations, how sure they are, the models compared, and last what to beware of.
 
-    said: further sentences, from the run itself
+    said: further sentences, from the run itself; hint: what may help where there are warnings
     """
     show_equations(model)
     show_certificate(model)
@@ -128,6 +129,8 @@ def show_model(model: Model, said: Sequence[str] = ()) -> None:
     out.print()
     if sentences:
         show_warnings(sentences)
+        if hint:
+            _say("Hint: ", "bold", hint)
     else:
         plain("No warnings.")
     for finding in model.findings:
@@ -138,9 +141,10 @@ def show_model(model: Model, said: Sequence[str] = ()) -> None:
 def show_near(model: Model) -> None:
     """The models that explain the data almost as well, and how each differs from the best."""
     if len(model.near) < 2:
-        plain("No other models were compared: only models with denoised states have a list of near ones.")
+        alone = "No other model is nearly as good." if len(model.near) else "The file has no near models."
+        plain(alone)
         return
-    section(f"Models near the best ({model.near.criterion})")
+    section("Models near the best")
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
     table.add_column("worse by", justify="right")
     table.add_column("terms", justify="right")
@@ -149,6 +153,7 @@ def show_near(model: Model) -> None:
         change = difference(model.near[0], other, 3) or ("other values" if above else "the best")
         table.add_row(f"{above:.1f}", str(other.size), change)
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
+    plain(Text(f"worse by: {model.near.criterion}", "dim"))
 
 
 def show_path(model: Model) -> None:
@@ -157,9 +162,8 @@ def show_path(model: Model) -> None:
     rows = _distinct(path)
     if len(rows) < 2:
         return
-    by = f" by {path.criterion}" if path.criterion else ""
     shown = f", {_PATH_ROWS} shown" if len(rows) > _PATH_ROWS else ""
-    section(f"Path ({len(rows)} models compared{by}{shown})")
+    section(f"Path ({len(rows)} models compared{shown})")
     middle = rows.index(path.chosen) if path.chosen is not None else len(rows) - 1
     # A window around the chosen model, moved inwards at the ends.
     first = max(0, min(middle - _PATH_ROWS // 2, len(rows) - _PATH_ROWS))
@@ -177,6 +181,8 @@ def show_path(model: Model) -> None:
         style = "bold green" if k == path.chosen else ""
         table.add_row(mark, str(one.size), scores[place - first], change, style=style)
     out.print(Padding(table, (0, 0, 0, 2), expand=False))
+    if path.criterion:
+        plain(Text(f"score: {path.criterion}", "dim"))
 
 
 def _told_apart(scores: Sequence[float]) -> list[str]:

@@ -16,9 +16,6 @@ from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
 from cindy.errors import DataError
 
-__all__ = ["Field", "as_fields"]
-
-
 _DIMENSIONS = 3
 """Of space."""
 _UNEVEN = 1e-6
@@ -101,8 +98,7 @@ class Field:
         if not 1 <= len(self.axes) <= _DIMENSIONS:
             raise DataError(
                 f"{self._where}: one to {_DIMENSIONS} axes of space are needed, but there are "
-                f"{len(self.axes)}. "
-                "Values at one place are a Trajectory."
+                f"{len(self.axes)}. Values at one place are a Trajectory."
             )
         moments, unit = _moments(order[self.time], self.time)
         self.time_unit = text(time_unit, f"{self._where}: `time_unit`") or unit
@@ -275,8 +271,7 @@ class Field:
         return copy
 
     def smoothed(self) -> Field:
-        """The fields without most of their noise: waves in space and time that do not rise above it are left
-        out.
+        """The fields without most of their noise: without the waves that do not rise above it.
 
         A wave stays where its amplitude exceeds σ √(2 log n), which noise alone exceeds hardly anywhere
         (Donoho and Johnstone, Biometrika 81, 1994). A model needs no smoothed data; a simulation may start
@@ -315,8 +310,7 @@ def as_fields(data: Any) -> list[Field]:
             if expected != got:
                 raise DataError(
                     f"All fields must have the same {what}, but field 0 has ({', '.join(expected)}) and "
-                    f"field {i} "
-                    f"has ({', '.join(got)}). Give all the same names in the same order."
+                    f"field {i} has ({', '.join(got)}). Give all the same names in the same order."
                 )
     return fields
 
@@ -395,8 +389,7 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
         if length <= x[-1] - x[0]:
             raise DataError(
                 f"{field._where}: the period of {axis!r} must exceed {x[-1] - x[0]:g}, the distance from "
-                f"its first "
-                f"sample to its last, but is {length:g}. Drop the sample that repeats the first."
+                f"its first sample to its last, but is {length:g}. Drop the sample that repeats the first."
             )
         lengths[axis] = float(length)
     return lengths

@@ -27,20 +27,8 @@ from numpy.typing import NDArray
 
 from cindy._files import is_file
 from cindy.data.moments import time_column
-from cindy.data.tables import LEAST_SUSPECT, MOST_PACKED, Table, from_arrays, from_frame
+from cindy.data.tables import Table, from_arrays, from_frame, most_unpacked
 from cindy.errors import DataError, require
-
-__all__ = [
-    "NETCDF",
-    "WithUnit",
-    "arrays_of_file",
-    "from_dataset",
-    "from_excel",
-    "from_matlab",
-    "from_npz",
-    "from_parquet",
-    "matlab_arrays",
-]
 
 NETCDF = {".nc", ".nc3", ".nc4", ".cdf", ".netcdf"}
 _TRIAL = """
@@ -75,15 +63,11 @@ def _reading(path: Path | str, kind: str) -> Iterator[None]:
         raise DataError(f"{path} cannot be read as {kind}: {said}.") from error
 
 
-def _largest(path: Path) -> int:
-    """Bytes that the content of a file of measurements may have in memory."""
-    return max(LEAST_SUSPECT, MOST_PACKED * path.stat().st_size)
-
-
-def _must_fit(path: Path, bytes_declared: int) -> None:
-    if bytes_declared > _largest(path):
+def _must_fit(path: Path, declared: int) -> None:
+    size = path.stat().st_size
+    if declared > most_unpacked(size):
         raise DataError(
-            f"{path} has {path.stat().st_size:,} bytes and would fill {bytes_declared:,}, which measurements "
+            f"{path} has {size:,} bytes and would fill {declared:,}, which measurements "
             "never do. If it is all right, save it without compression."
         )
 
@@ -202,7 +186,7 @@ def from_matlab(path: Path) -> Table:
 
             variables = {name: np.asarray(value) for name, value in loadmat(path).items() if name[:2] != "__"}
         else:
-            variables = matlab_arrays(raw, _largest(path))
+            variables = matlab_arrays(raw, most_unpacked(len(raw)))
     arrays = {name: _plain(value) for name, value in variables.items()}
     # A file often holds a step or a constant beside the columns.
     return from_arrays(str(path), {name: a for name, a in arrays.items() if a is not None and a.size > 1})
@@ -295,8 +279,8 @@ def _try_elsewhere(file: Path) -> None:
 def _classic(file: Path, time: str | None, where: str) -> dict[str, Any]:
     from scipy.io import netcdf_file  # 30 ms to import
 
-    with netcdf_file(file, "r", mmap=True) as found:
-        contents: Any = found
+    with netcdf_file(file, "r", mmap=True) as opened:
+        contents: Any = opened
         start = contents._mm_buf.__array_interface__["data"][0]
         disk = np.memmap(file, dtype=np.uint8, mode="r")
         stored = {

@@ -1,5 +1,4 @@
-"""What values on a grid say about themselves: the noise, whether neighbours share it, how fast the signal
-varies.
+"""Estimates from values on a grid alone: the noise, whether neighbours share it, the bandwidth of the signal.
 
 The noise is measured in two steps.
 
@@ -22,8 +21,6 @@ import numpy as np
 
 from cindy._arrays import Floats
 from cindy.calculus import divided_differences
-
-__all__ = ["corner", "grid_noise", "shared_by_neighbours", "white_level", "without_noise"]
 
 
 @dataclass(frozen=True)
@@ -135,16 +132,16 @@ def white_level(values: Floats, safe: float, doubt: float) -> float:
     level, error = safe, doubt
     for band in _bands(values):
         # A band of n independent values knows the variance of white noise with a relative error √(2/n).
-        found, independent = _level(band * band)
+        own, independent = _level(band * band)
         if not independent:
             continue
         apart = float(np.sqrt(2.0 / independent + error**2)) * level
         # Even the fastest band holds signal: then only the differences are safe.
-        if not count and found > level + _LEVEL.rough * apart:
+        if not count and own > level + _LEVEL.rough * apart:
             return safe
-        if count and abs(found - level) > _LEVEL.alike * apart:
+        if count and abs(own - level) > _LEVEL.alike * apart:
             continue
-        total, count = total + independent * found, count + independent
+        total, count = total + independent * own, count + independent
         level, error = total / count, float(np.sqrt(2.0 / count))
     return level
 

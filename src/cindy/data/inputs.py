@@ -36,19 +36,6 @@ from cindy._arrays import Floats
 from cindy._check import did_you_mean, floats, short
 from cindy.errors import DataError
 
-__all__ = [
-    "Held",
-    "Hold",
-    "as_hold",
-    "at_common_times",
-    "checked_delay",
-    "checked_hold",
-    "interpolated",
-    "lattice",
-    "moved_holds",
-    "with_turns",
-]
-
 Hold = Literal["zero", "linear", "band"]
 
 

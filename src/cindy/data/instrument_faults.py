@@ -35,8 +35,6 @@ from cindy.data.time_scales import rough_noise, rounding_step
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
 
-__all__ = ["derived_rates", "without_clipped"]
-
 
 @dataclass(frozen=True)
 class _Pile:
@@ -88,17 +86,17 @@ def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[
         values = {"state": name, "level": limit.level, "count": limit.samples, "share": limit.share}
         findings.append(Finding("clipped-data", message, values))
         if removed:
-            cleaned = [_without(one, limit) for one in cleaned]
+            cleaned = [_without(trajectory, limit) for trajectory in cleaned]
     return cleaned, findings
 
 
-def _without(one: Trajectory, limit: _Limit) -> Trajectory:
-    at = one.x[:, limit.state] == limit.level
+def _without(trajectory: Trajectory, limit: _Limit) -> Trajectory:
+    at = trajectory.x[:, limit.state] == limit.level
     if not at.any():
-        return one
-    x = one.x.copy()
+        return trajectory
+    x = trajectory.x.copy()
     x[at, limit.state] = np.nan
-    return replace(one, x=x)
+    return replace(trajectory, x=x)
 
 
 def _limits(data: Sequence[Trajectory]) -> Iterator[_Limit]:
@@ -168,14 +166,14 @@ _RATES = _Rates()
 
 def derived_rates(segments: Sequence[Trajectory]) -> list[Finding]:
     """A finding on rates that hold no measurement of their own, and what to do."""
-    enough = [one for one in segments if len(one) > 4 * _RATES.half_width and _is_even(one.t)]
+    enough = [segment for segment in segments if len(segment) > 4 * _RATES.half_width and _is_even(segment.t)]
     if sum(map(len, enough)) < 10 * _RATES.half_width or enough[0].dimension < 2:
         return []
     states = enough[0].states
     noise = rough_noise(enough).noise
-    spread = np.concatenate([one.x for one in enough]).std(axis=0)
-    slopes = np.concatenate([np.gradient(one.x, one.t, axis=0) for one in enough])
-    values = np.concatenate([one.x for one in enough])
+    spread = np.concatenate([segment.x for segment in enough]).std(axis=0)
+    slopes = np.concatenate([np.gradient(segment.x, segment.t, axis=0) for segment in enough])
+    values = np.concatenate([segment.x for segment in enough])
     rates: dict[str, str] = {}
     # Without noise any smooth rate is a filter of its positions to all digits, be it measured or not.
     for i in map(int, np.flatnonzero(noise > _RATES.clean * spread)):
@@ -208,8 +206,10 @@ def _beyond_noise(segments: Sequence[Trajectory], i: int, j: int, noise: float) 
     """What weights of neighbouring samples of state i leave of state j, over what their noise allows."""
     width = 2 * _RATES.half_width + 1
     # A linear filter of unknown weights, by least squares on all windows.
-    near = np.concatenate([sliding_window_view(one.x[:, i], width) for one in segments])
-    rate = np.concatenate([one.x[_RATES.half_width : len(one) - _RATES.half_width, j] for one in segments])
+    near = np.concatenate([sliding_window_view(segment.x[:, i], width) for segment in segments])
+    rate = np.concatenate(
+        [segment.x[_RATES.half_width : len(segment) - _RATES.half_width, j] for segment in segments]
+    )
     # In units of the positions, so that the constant column is of the same size as the others.
     size = max(float(np.abs(near).max()), 1e-300)
     columns = np.column_stack([near / size, np.ones(len(near))])

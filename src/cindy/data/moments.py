@@ -17,19 +17,6 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats
 from cindy.errors import DataError
 
-__all__ = [
-    "MISSING",
-    "in_seconds",
-    "is_date",
-    "rank_as_time",
-    "seconds",
-    "text_seconds",
-    "time_column",
-    "unit_in_name",
-    "word_of_time",
-    "yyyymmdd_seconds",
-]
-
 MISSING = {"", "na", "n/a", "nan", "nat", "null", "none"}
 """What an empty cell may be written as, in small letters."""
 _ISO = re.compile(r"\s*\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}){0,2}.*)?)?\s*")
@@ -186,11 +173,11 @@ def _universal(value: Any) -> Any:
 
 def time_column(names: Iterable[str]) -> str | None:
     """The name that is most surely that of times; None where none is called so."""
-    ranked = sorted((rank, name) for name in names if (rank := rank_as_time(name)) is not None)
+    ranked = sorted((rank, name) for name in names if (rank := _rank(name)) is not None)
     return ranked[0][1] if ranked else None
 
 
-def rank_as_time(name: str) -> tuple[int, bool] | None:
+def _rank(name: str) -> tuple[int, bool] | None:
     """How surely a column is that of times, the surest first; None where it is called otherwise.
 
     T, and t with a unit that is none of time, may be a temperature: any other name goes before.

@@ -18,23 +18,8 @@ from cindy.data.inputs import Hold
 from cindy.data.trajectory import Trajectory, is_pair, same_variables
 from cindy.errors import DataError, require
 
-__all__ = [
-    "DeviceTrajectory",
-    "Held",
-    "Lazy",
-    "Part",
-    "as_trajectory",
-    "glimpse",
-    "is_dask_frame",
-    "is_lazy_dataset",
-    "loaded",
-    "parts_of",
-    "parts_of_dataset",
-    "parts_of_frame",
-]
 
-
-class DeviceTrajectory(Trajectory):
+class _DeviceTrajectory(Trajectory):
     """A trajectory whose arrays are of PyTorch, CuPy or another library of the array API standard.
 
     To all that knows numpy only it is a trajectory like any other, copied when that
@@ -93,7 +78,7 @@ class DeviceTrajectory(Trajectory):
 
     def part(self, start: int, stop: int) -> Trajectory:
         stretch(start, stop, len(self), "Trajectory", "samples")
-        part = object.__new__(DeviceTrajectory)
+        part = object.__new__(_DeviceTrajectory)
         settings = {k: v for k, v in self.__dict__.items() if k not in ("t", "x")}
         part.__dict__.update(
             settings | {"times": self.times[start:stop], "columns": self.columns[start:stop, :]}
@@ -129,7 +114,7 @@ def as_trajectory(item: Any) -> Trajectory:
         return item.aligned()
     if is_pair(item):
         if all(map(is_foreign, item)):
-            return DeviceTrajectory(item[0], item[1])
+            return _DeviceTrajectory(item[0], item[1])
         return Trajectory(*(to_numpy(part) if is_foreign(part) else part for part in item))
     raise DataError(
         f"Expected a Trajectory or a pair (t, x), but got {type(item).__name__}. " + _what_to_do(item)
@@ -155,8 +140,8 @@ Part = Callable[[], list[Trajectory]]
 
 
 @dataclass(frozen=True)
-class Held:
-    """A part that is in memory."""
+class InMemory:
+    """A part that is loaded already."""
 
     trajectories: tuple[Trajectory, ...]
 
@@ -239,16 +224,21 @@ class _Computed:
 
 @dataclass(frozen=True)
 class _Named:
-    """Trajectories of one part, named by it where they have no name of their own."""
+    """Makes the trajectories of one part, and names them after it."""
 
     label: str
     make: Callable[[Any], list[Trajectory]]
 
     def __call__(self, value: Any) -> list[Trajectory]:
-        return [
-            replace(trajectory, name=f"{self.label}, {trajectory.name}" if trajectory.name else self.label)
-            for trajectory in self.make(value)
-        ]
+        return named_after(self.label, self.make(value))
+
+
+def named_after(label: str, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """The trajectories with the name of where they come from before their own."""
+    return [
+        replace(trajectory, name=f"{label}, {trajectory.name}" if trajectory.name else label)
+        for trajectory in trajectories
+    ]
 
 
 def parts_of(data: Any) -> tuple[_Computed, ...]:

@@ -1,4 +1,4 @@
-"""What measurements betray before any model.
+"""Signs of faulty data in the measurements alone, before any model.
 
 Wrapped angles, rounded and interpolated values, runs that are listed twice, samples that are too
 coarse for a motion, rates computed from positions, states that are missing. Each test looks at the samples
@@ -17,8 +17,6 @@ from cindy.data.instrument_faults import derived_rates
 from cindy.data.time_scales import noise_level, periods, rounding_step, some_segments
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
-
-__all__ = ["lack_of_fit", "oddities", "roughness", "unknown_rates", "unknown_steps"]
 
 _TURNS = {"2π": 2 * np.pi, "360": 360.0}
 

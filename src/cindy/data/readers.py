@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -23,6 +23,7 @@ from cindy.data.parts import (
     as_trajectory,
     is_dask_frame,
     is_lazy_dataset,
+    named_after,
     parts_of_dataset,
     parts_of_frame,
 )
@@ -30,8 +31,6 @@ from cindy.data.tables import Table, from_frame, is_frame
 from cindy.data.text_table import from_text
 from cindy.data.trajectory import Trajectory, is_pair, same_variables
 from cindy.errors import DataError
-
-__all__ = ["as_trajectories", "read"]
 
 _KINDS = {
     ".npz": from_npz,
@@ -168,11 +167,7 @@ class _Columns:
     hold: Hold = "linear"
 
     def __call__(self, source: Any) -> list[Trajectory]:
-        return self.of(_table(source))
-
-    def of(self, table: Table) -> list[Trajectory]:
-        """The trajectories of a table."""
-        return _trajectories(table, self)
+        return _trajectories(_table(source), self)
 
 
 @dataclass(frozen=True)
@@ -186,7 +181,7 @@ class _File:
         return self.columns(self.path)
 
     def __call__(self) -> list[Trajectory]:
-        return self._named(self.alone())
+        return named_after(self.path.name, self.alone())
 
     def glimpse(self, samples: int) -> list[Trajectory]:
         """The trajectories as far as the first so many rows tell, where those come without the others."""
@@ -194,14 +189,9 @@ class _File:
             return self()
         table = _BEGINNINGS[self.path.suffix.lower()](self.path, samples)
         # The levels of an index may separate runs, whose rows can stand anywhere.
-        return self() if len(table.index) > 1 else self._named(self.columns.of(table))
-
-    def _named(self, trajectories: list[Trajectory]) -> list[Trajectory]:
-        stem = self.path.name
-        return [
-            replace(trajectory, name=f"{stem}, {trajectory.name}" if trajectory.name else stem)
-            for trajectory in trajectories
-        ]
+        if len(table.index) > 1:
+            return self()
+        return named_after(self.path.name, _trajectories(table, self.columns))
 
 
 def as_trajectories(data: Any) -> list[Trajectory]:

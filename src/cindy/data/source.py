@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from cindy.data.field import Field
-from cindy.data.parts import Held, Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, loaded, parts_of
+from cindy.data.parts import InMemory, Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, loaded, parts_of
 from cindy.data.readers import as_trajectories, read
 from cindy.data.tables import is_frame
 from cindy.data.time_scales import LOOK
 from cindy.data.trajectory import Trajectory, same_variables
 from cindy.errors import DataError
-
-__all__ = ["Source", "as_source", "is_fields"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ def as_source(data: Any) -> Source:
     held = isinstance(data, kinds) or is_frame(data) or hasattr(data, "to_frame")
     if held or not isinstance(data, Iterable):
         known = as_trajectories(data)
-        return Source(tuple(Held((trajectory,)) for trajectory in known), whole=known)
+        return Source(tuple(InMemory((trajectory,)) for trajectory in known), whole=known)
     stream = _Stream(data)
     return Source(stream, again=stream.again)
 
@@ -141,4 +139,4 @@ class _Stream:
 
 
 def _held(item: Any) -> Part:
-    return Held(tuple(as_trajectories(item)))
+    return InMemory(tuple(as_trajectories(item)))

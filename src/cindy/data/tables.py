@@ -22,24 +22,10 @@ from cindy.data.moments import (
 )
 from cindy.errors import DataError
 
-__all__ = [
-    "LEAST_SUSPECT",
-    "MOST_PACKED",
-    "Table",
-    "counts",
-    "from_arrays",
-    "from_frame",
-    "holds_units",
-    "is_frame",
-    "is_number",
-    "parsed",
-]
 
-
-MOST_PACKED = 200
-"""Times its size that a packed file of measurements unpacks to at most."""
-LEAST_SUSPECT = 64_000_000
-"""Bytes: what unpacks to more than this, and to more than MOST_PACKED times its size, is no measurement."""
+def most_unpacked(packed: int) -> int:
+    """Bytes that a packed file of measurements unpacks to at most: 200 times its own, or 64 MB."""
+    return max(64_000_000, 200 * packed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,18 +21,14 @@ import numpy as np
 from cindy._arrays import Floats
 from cindy.data.moments import unit_in_name
 from cindy.data.tables import (
-    LEAST_SUSPECT,
-    MOST_PACKED,
     Table,
     counts,
     holds_units,
     is_number,
+    most_unpacked,
     parsed,
 )
 from cindy.errors import DataError
-
-__all__ = ["from_text"]
-
 
 _DELIMITERS = ",;\t"
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
@@ -161,7 +157,7 @@ def _no_text(path: Path, lines_before: int) -> DataError:
 
 def _unpacked(path: Path, packed: int) -> bytes:
     """The content of a gzipped file, unless it is far larger than numbers can be packed."""
-    most = max(LEAST_SUSPECT, MOST_PACKED * packed)
+    most = most_unpacked(packed)
     with gzip.open(path) as stream:
         raw = stream.read(most + 1)
     if len(raw) > most:

@@ -1,4 +1,4 @@
-"""What data say about themselves: their noise, how often they swing, where they pause; excerpts of them."""
+"""Estimates from the samples alone: their noise, how often they swing, where they pause; and excerpts."""
 
 from __future__ import annotations
 
@@ -13,28 +13,10 @@ from cindy._arrays import Floats
 from cindy.calculus import derivative_weights
 from cindy.data.trajectory import Trajectory
 
-__all__ = [
-    "LOOK",
-    "LOOK_SAMPLES",
-    "Roughness",
-    "beginning",
-    "excerpt",
-    "looked_at",
-    "noise_level",
-    "noise_variance",
-    "pauses",
-    "periods",
-    "rough_noise",
-    "rounding_step",
-    "some_segments",
-    "spread_over",
-]
-
-
 T = TypeVar("T")
 
 LOOK = 12
-"""Segments looked at, spread over the data: the settings need no more, and no second pass."""
+"""Segments, spread over the data, that settings are chosen by: more of them would not change the choice."""
 LOOK_SAMPLES = 4000
 """Samples of a segment that are looked at."""
 
@@ -127,10 +109,10 @@ def _each_alone(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
     columns = []
     for j, name in enumerate(trajectories[0].states):
         own = []
-        for one in trajectories:
-            seen = np.isfinite(one.x[:, j])
+        for trajectory in trajectories:
+            seen = np.isfinite(trajectory.x[:, j])
             if np.count_nonzero(seen) > 2:
-                own.append(Trajectory(one.t[seen], one.x[seen, j], (name,)))
+                own.append(Trajectory(trajectory.t[seen], trajectory.x[seen, j], (name,)))
         columns.append(own)
     return columns
 
@@ -143,12 +125,15 @@ def looked_at(trajectories: Sequence[Trajectory]) -> list[Sequence[Trajectory]]:
     """
     # A state that is measured now and then, a concentration beside temperatures say, would leave hardly a
     # complete row.
-    present = np.mean([np.isfinite(one.x).mean(axis=0) for one in trajectories], axis=0)
+    present = np.mean([np.isfinite(trajectory.x).mean(axis=0) for trajectory in trajectories], axis=0)
     often = np.flatnonzero(present >= _LOOK.often * present.max())
     if len(often) < len(present):
         names = tuple(trajectories[0].states[j] for j in often)
-        trajectories = [replace(one, x=one.x[:, often], states=names, delay={}) for one in trajectories]
-    complete = np.mean([np.isfinite(one.x).all(axis=1).mean() for one in trajectories])
+        trajectories = [
+            replace(trajectory, x=trajectory.x[:, often], states=names, delay={})
+            for trajectory in trajectories
+        ]
+    complete = np.mean([np.isfinite(trajectory.x).all(axis=1).mean() for trajectory in trajectories])
     if complete > _LOOK.often * present.max():
         return [trajectories]
     return [own for own in _each_alone(trajectories) if own]
@@ -166,10 +151,10 @@ def rough_noise(trajectories: Sequence[Trajectory]) -> Roughness:
     noise, samples = np.full(trajectories[0].dimension, np.nan), 0
     for group in looked_at(trajectories):
         # Eleven samples: with fewer the polynomial of degree ten would leave nothing.
-        stretches = [part for one in group for part in one.segments() if len(part) >= 11][:50]
+        stretches = [part for trajectory in group for part in trajectory.segments() if len(part) >= 11][:50]
         if stretches:
             places = [trajectories[0].states.index(name) for name in group[0].states]
-            noise[places] = np.sqrt(np.mean([noise_level(one) ** 2 for one in stretches], axis=0))
+            noise[places] = np.sqrt(np.mean([noise_level(part) ** 2 for part in stretches], axis=0))
             samples = max(samples, sum(map(len, stretches)))
     return Roughness(noise, samples)
 

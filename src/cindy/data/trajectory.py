@@ -35,8 +35,6 @@ from cindy.data.inputs import (
 from cindy.data.moments import seconds
 from cindy.errors import DataError, require
 
-__all__ = ["Trajectory", "is_pair", "same_variables"]
-
 
 @dataclass(frozen=True)
 class _Grid:
@@ -49,7 +47,7 @@ class _Grid:
     one_time: float = 1e-6
     """Of the shortest step of a sensor: times that are closer are one time."""
     most_refined: int = 10**9
-    """Samples: more are a slip of the pen."""
+    """Samples of a refined trajectory: more are asked for by mistake only."""
     longest: float = 1e60
     """Of times, and of the inverse of a step: local polynomials raise both to the fifth power."""
 
@@ -128,7 +126,9 @@ class Trajectory:
             times, values, known = at_common_times(times, values, own, known, hold, where)
         state_names = _names(states, "x", values.shape[1], f"{where}: `states`")
         count = 0 if known is None else known.shape[1]
-        input_names = _names(_unless_empty(inputs), "u", count, f"{where}: `inputs`")
+        # An empty list of names, as `replace` hands it on, stands for the names by default.
+        given = None if isinstance(inputs, (tuple, list)) and not inputs else inputs
+        input_names = _names(given, "u", count, f"{where}: `inputs`")
         unique_names(state_names + input_names, f"{where}: `states` and `inputs` together")
         fields = {
             "t": _kept(times, t),
@@ -256,8 +256,6 @@ class Trajectory:
         given: Sequence[Any] = sensors if isinstance(sensors, (list, tuple)) else [sensors]
         for sensor in given:
             instance(sensor, Trajectory, "Trajectory.merged: a sensor", "a Trajectory")
-        if not given:
-            raise DataError("Trajectory.merged: there is no sensor.")
         return _merged([sensor.aligned() for sensor in given])
 
     def part(self, start: int, stop: int) -> Trajectory:
@@ -315,21 +313,21 @@ class Trajectory:
 def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
     where = "Trajectory.merged"
     if not sensors:
-        raise DataError(f"{where}: there is nothing to merge. Give one trajectory for each sensor.")
+        raise DataError(f"{where}: there is no sensor. Give a trajectory for each.")
     for what in ("hold", "time_unit"):
-        given = {getattr(one, what) for one in sensors if what != "hold" or one.inputs}
+        given = {getattr(sensor, what) for sensor in sensors if what != "hold" or sensor.inputs}
         if len(given) > 1:
             raise DataError(f"{where}: all sensors must have the same `{what}`, but they have {given}.")
-    every = np.sort(np.concatenate([one.t for one in sensors]))
-    steps = [float(np.min(np.diff(one.t))) for one in sensors if len(one) > 1]
+    every = np.sort(np.concatenate([sensor.t for sensor in sensors]))
+    steps = [float(np.min(np.diff(sensor.t))) for sensor in sensors if len(sensor) > 1]
     # Times that differ by rounding are one time: 10 / 100 and 7 / 70 s need not be equal to the last bit.
     t = every[np.append(True, np.diff(every) > _GRID.one_time * min(steps, default=1.0))]
-    states = tuple(dict.fromkeys(name for one in sensors for name in one.states))
-    inputs = tuple(dict.fromkeys(name for one in sensors for name in one.inputs))
+    states = tuple(dict.fromkeys(name for sensor in sensors for name in sensor.states))
+    inputs = tuple(dict.fromkeys(name for sensor in sensors for name in sensor.inputs))
     x, u = np.full((len(t), len(states)), np.nan), np.full((len(t), len(inputs)), np.nan)
-    for one in sensors:
-        rows = np.searchsorted(t, one.t, side="right") - 1
-        for name, column in zip(one.states, one.x.T, strict=True):
+    for sensor in sensors:
+        rows = np.searchsorted(t, sensor.t, side="right") - 1
+        for name, column in zip(sensor.states, sensor.x.T, strict=True):
             j, seen = states.index(name), np.isfinite(column)
             twice = rows[seen][np.isfinite(x[rows[seen], j])]
             if len(twice):
@@ -338,10 +336,10 @@ def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
                     f'of their own, and say what they measure: observe={{"{name}2": "{name}"}}.'
                 )
             x[rows[seen], j] = column[seen]
-        signal = one.signal()
+        signal = sensor.signal()
         if signal is not None:
-            u[:, [inputs.index(name) for name in one.inputs]] = signal.at(t)
-    held: Hold = next((one.hold for one in sensors if one.inputs), "linear")
+            u[:, [inputs.index(name) for name in sensor.inputs]] = signal.at(t)
+    held: Hold = next((sensor.hold for sensor in sensors if sensor.inputs), "linear")
     first = sensors[0]
     return replace(
         first, t=t, x=x, states=states, u=u if inputs else None, inputs=inputs, hold=held, stopped=None
@@ -468,10 +466,6 @@ def _times_of_inputs(t: Any, u_t: Any, u: Any, where: str) -> Floats:
         raise DataError(f"{where}: `t` and `u_t` must both be numbers, or both dates or durations.")
     both = seconds(np.concatenate([np.ravel(t)[:1], np.ravel(u_t)])) if dates[0] else None
     return times if both is None else both[1:]
-
-
-def _unless_empty(names: Any) -> Any:
-    return None if isinstance(names, (tuple, list)) and not names else names
 
 
 def _must_have_a_scale(t: Floats, where: str, name: str) -> None:

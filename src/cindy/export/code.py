@@ -18,19 +18,6 @@ from cindy.basis import TIME, Language, Plan, Term, factor_code, statements, ter
 from cindy.errors import DataError
 from cindy.export.sides import RightHandSides
 
-__all__ = [
-    "C",
-    "Coefficient",
-    "coefficients",
-    "identifiers",
-    "start_values",
-    "to_c",
-    "to_julia",
-    "to_modelica",
-    "to_python",
-]
-
-
 PYTHON = Language(module="math.")
 C = Language(prefix="const double ", end=";", extreme="f", choice="({0} ? {1} : {2})")
 JULIA = Language(absolute="abs", power="", choice="({0} ? {1} : {2})")

@@ -28,12 +28,10 @@ from numpy.typing import ArrayLike
 
 from cindy._check import floats
 from cindy._files import whole_file
-from cindy.basis import COMPARISONS, TIME, Expression, Factor, Plan, formula, statements
+from cindy.basis import TIME, Expression, Factor, Plan, formula, statements
 from cindy.errors import DataError
 from cindy.export.code import C, Coefficient, coefficients, places_in_arrays, start_values
-from cindy.export.sides import RightHandSides, printable
-
-__all__ = ["to_fmu", "to_sbml"]
+from cindy.export.sides import Algebra, RightHandSides, printable, without_formula
 
 _LIBRARY = "cindy_model"
 """What FMI calls the model identifier: the name of the compiled library."""
@@ -113,15 +111,7 @@ def _model_source(equations: RightHandSides, variables: _Variables) -> str:
     plan, places = Plan.of(terms, equations.variables), places_in_arrays(equations)
     outputs = [f"dx[{first + j}]" for j in range(d)]
     body = [f"dx[{j}] = x[{d + j}];" for j in range(first)]
-    body += statements(
-        plan,
-        coef,
-        C,
-        places,
-        outputs,
-        symbols=symbols,
-        parameters=parameters,
-    )
+    body += statements(plan, coef, C, places, outputs, symbols=symbols, parameters=parameters)
     names = dict(zip(equations.variables, places, strict=True)) | parameters
     switches = [formula(switch, names, C) for switch in _switches(equations)]
     values = ", ".join(map(repr, variables.values))
@@ -222,17 +212,8 @@ def _compiled(header: str, wrapper: str) -> tuple[tuple[str, bytes] | None, str]
         (sources / "model.h").write_text(header, encoding="utf-8")
         (sources / "fmu.c").write_text(wrapper, encoding="utf-8")
         library = f"{_LIBRARY}{place[1]}"
-        options = [
-            "-std=c99",
-            "-O2",
-            "-fPIC",
-            "-shared",
-            "-fvisibility=hidden",
-            "fmu.c",
-            "-o",
-            library,
-            "-lm",
-        ]
+        options = ["-std=c99", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
+        options += ["fmu.c", "-o", library, "-lm"]
         done = subprocess.run([compiler, *options], cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             first = next(iter(done.stderr.strip().splitlines()), f"status {done.returncode}")
@@ -289,7 +270,7 @@ def to_sbml(equations: RightHandSides, *, initial: ArrayLike | None = None) -> s
         if len(values) != len(ids):
             raise DataError(f"to_sbml: initial must hold {len(ids)} concentrations, but holds {len(values)}.")
         start = [f' initialConcentration="{value!r}"' for value in values.tolist()]
-    names = dict(zip(equations.states, map(_symbol, ids), strict=True))
+    names = {state: f"<ci>{escape(own)}</ci>" for state, own in zip(equations.states, ids, strict=True)}
     if equations.timed:
         names[TIME] = _CLOCK
     species = [
@@ -325,68 +306,47 @@ def _legal(name: str) -> str:
 
 
 def _side(equations: RightHandSides, equation: int, names: Mapping[str, str]) -> str:
+    algebra = _ContentMathML()
     parts = [
-        _apply("times", _number(value), *(_factor(factor, names) for factor in term))
+        algebra.joined("*", [_number(value), *(algebra.factor(factor, names) for factor in term)])
         if term
         else _number(value)
         for value, _, term in equations.summands(equation)
     ]
-    return _apply("plus", *parts) if len(parts) > 1 else parts[0] if parts else _number(0.0)
+    return algebra.joined("+", parts) if len(parts) > 1 else parts[0] if parts else _number(0.0)
 
 
-def _factor(factor: Factor, names: Mapping[str, str]) -> str:
-    if factor.kind == "call":
-        if factor.expression is None:
-            raise DataError(
-                f"to_sbml: the custom term {factor.name!r} is a Python function and has no formula to write. "
-                "Give it to Custom as a formula, such as 'x*exp(-y)'."
-            )
-        body = _formula(factor.expression, names)
-    else:
-        body = names[factor.variables[0]]
-        if factor.kind != "variable":
-            inside = body if factor.frequency == 1.0 else _apply("times", _number(factor.frequency), body)
-            body = _apply(factor.kind, inside)
-    return body if factor.power == 1 else _apply("power", body, _number(float(factor.power)))
+class _ContentMathML(Algebra):
+    """Formulas as SBML holds them."""
 
+    def number(self, value: float) -> str:
+        return _number(value)
 
-def _formula(node: Expression, names: Mapping[str, str]) -> str:
-    if node.operation == "number":
-        return _number(node.number)
-    if node.operation == "symbol":
-        return names[node.symbol]
-    if node.operation in COMPARISONS:
-        return _piecewise(_number(1.0), _condition(node, names), _number(0.0))
-    if node.operation == "where":
-        condition, value, otherwise = node.operands
-        return _piecewise(_formula(value, names), _condition(condition, names), _formula(otherwise, names))
-    if node.operation == "sign":
-        inside, zero = _formula(node.operands[0], names), _number(0.0)
-        # MathML as SBML uses it has no sign function.
-        negative = _piecewise(_number(-1.0), _apply("lt", inside, zero), zero)
-        return _piecewise(_number(1.0), _apply("gt", inside, zero), negative)
-    arc = re.sub(r"^a(sin|cos|tan)$", r"arc\1", node.operation)
-    operands = [_formula(operand, names) for operand in node.operands]
-    return _apply(_OPERATIONS.get(node.operation, arc), *operands)
+    def joined(self, operation: str, parts: list[str]) -> str:
+        return _apply(_OPERATIONS[operation], *parts)
 
+    def call(self, function: str, arguments: list[str]) -> str:
+        if function == "sign":
+            # MathML as SBML uses it has no sign function.
+            zero = _number(0.0)
+            negative = self.choice(_apply("lt", *arguments, zero), _number(-1.0), zero)
+            return self.choice(_apply("gt", *arguments, zero), _number(1.0), negative)
+        arc = re.sub(r"^a(sin|cos|tan)$", r"arc\1", function)
+        return _apply(_OPERATIONS.get(function, arc), *arguments)
 
-def _condition(node: Expression, names: Mapping[str, str]) -> str:
-    if node.operation not in COMPARISONS:
-        return _apply("neq", _formula(node, names), _number(0.0))
-    return _apply(_RELATIONS[node.operation], *(_formula(operand, names) for operand in node.operands))
+    def relation(self, sign: str, left: str, right: str) -> str:
+        return _apply(_RELATIONS[sign], left, right)
 
+    def choice(self, condition: str, value: str, otherwise: str) -> str:
+        piece = f"<piece>{value}{condition}</piece>"
+        return f"<piecewise>{piece}<otherwise>{otherwise}</otherwise></piecewise>"
 
-def _piecewise(value: str, condition: str, otherwise: str) -> str:
-    piece = f"<piece>{value}{condition}</piece>"
-    return f"<piecewise>{piece}<otherwise>{otherwise}</otherwise></piecewise>"
+    def unknown(self, factor: Factor, arguments: list[str]) -> str:
+        raise without_formula(factor, "to_sbml")
 
 
 def _apply(operation: str, *operands: str) -> str:
     return f"<apply><{operation}/>{''.join(operands)}</apply>"
-
-
-def _symbol(name: str) -> str:
-    return f"<ci>{escape(name)}</ci>"
 
 
 def _number(value: float) -> str:

@@ -1,6 +1,6 @@
 """Equations as mathematics on a page: LaTeX, and MathML, which browsers typeset by themselves.
 
-The walk over terms and formulas is the same for both; a `Notation` writes what differs. MathML is written
+The walk over terms and formulas is the same for both; a `_Notation` writes what differs. MathML is written
 here, and not by a converter from LaTeX, because names are the user's: the page must show them as they are,
 with nothing in them that a browser would obey.
 """
@@ -16,22 +16,9 @@ from html import escape
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
 from cindy.export.sides import RightHandSides, format_value
 
-__all__ = [
-    "definition",
-    "differential",
-    "left_side",
-    "left_sides",
-    "name",
-    "number",
-    "summand",
-    "term_markup",
-    "to_latex",
-    "with_symbols",
-]
-
 
 @dataclass(frozen=True)
-class Notation:
+class _Notation:
     """How a language of typesetting writes the parts of a formula.
 
     plus, less, minus: signs between summands, and in front of one
@@ -210,7 +197,7 @@ def _latex_function(name: str, argument: str, power: str) -> str:
     return head + _latex_marked(argument, "()")
 
 
-_LATEX = Notation(
+_LATEX = _Notation(
     plus=" + ",
     less=" - ",
     minus="-",
@@ -270,7 +257,7 @@ def to_latex(
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
 
-def _kick(notation: Notation, variance: Sequence[tuple[float, float, Term]]) -> str:
+def _kick(notation: _Notation, variance: Sequence[tuple[float, float, Term]]) -> str:
     """What stands before an increment of noise: 0.5, or the root of a variance that depends on states."""
     if not variance:
         return ""
@@ -343,6 +330,10 @@ def _letters(element: str) -> str:
 
 
 def _dotted(head: str, dots: str) -> str:
+    letter = _letters(head)
+    # Fonts without a table of mathematics set the dot into a tall letter, unless that is made taller.
+    if letter.isupper() or letter in "bdfhklt":
+        head = f'<mpadded height="0.9em">{head}</mpadded>'
     return f'<mover accent="true">{head}<mo stretchy="false">{dots}</mo></mover>'
 
 
@@ -381,7 +372,7 @@ def _derivative(body: str, axes: Sequence[str]) -> str:
     return _lowered(f"<mrow>{body}</mrow>", f"<mrow>{''.join(map(name, axes))}</mrow>")
 
 
-_MATHML = Notation(
+_MATHML = _Notation(
     plus="<mo>+</mo>",
     less="<mo>−</mo>",
     minus="<mo>−</mo>",

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import reduce
-from operator import add, mul
+from operator import add, mul, truediv
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,6 @@ from cindy.basis import (
     variable_label,
 )
 from cindy.errors import DataError, require
-
-__all__ = ["RightHandSides", "format_value", "printable", "to_casadi", "to_sympy", "to_text"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,22 +201,22 @@ def to_text(
     *,
     align: bool = True,
     parameters: Mapping[str, tuple[float, float]] | None = None,
-    kicks: Sequence[str] | None = None,
+    diffusion: RightHandSides | None = None,
 ) -> str:
     """One line per state, such as "x' = -10.00(1) x + 10.00(1) y"; a name cannot break its line.
 
     parameters: (value, error) of numbers inside terms by name, a line each below the equations
     align: whether equality signs and first digits stand below each other
-    kicks: what random forces add to each equation, such as "0.5 dW"; all are then written as differentials
+    diffusion: variances of random kicks per unit of time; all equations are then written as differentials
     """
     order, errors = equations.order, equations.with_errors
     mark = "[k+1]" if equations.discrete else "_" + "t" * order if equations.axes else "'" * order
     left = [printable(variable_label(state)) + mark for state in equations.states]
     below = dict(parameters or {})
     right = [_right_hand_side(equations, j) for j in range(len(left))]
-    if kicks is not None:
+    if diffusion is not None:
         left = [f"d{printable(variable_label(state))}{mark[1:]}" for state in equations.states]
-        right = [_differential(side, kick) for side, kick in zip(right, kicks, strict=True)]
+        right = [_differential(side, _kick(diffusion, j)) for j, side in enumerate(right)]
     left += [printable(name) for name in below]
     right += [format_value(value, error if errors else None) for value, error in below.values()]
     width = max(map(len, left)) if align else 0
@@ -234,6 +232,20 @@ def _differential(side: str, kick: str) -> str:
     """ "-2 x dt + 0.5 dW" of "-2 x" and "0.5 dW"."""
     drift = "" if side == "0" else f"({side}) dt" if " + " in side or " - " in side else f"{side} dt"
     return " + ".join(part for part in (drift, printable(kick)) if part) or "0"
+
+
+def _kick(variance: RightHandSides, equation: int) -> str:
+    """What random forces add to an equation: "0.5 dW", "√(0.25 + 0.5 x^2) dW_x", or nothing."""
+    summands, states = list(variance.summands(equation)), variance.states
+    if not summands:
+        return ""
+    increment = "dW" if len(states) == 1 else f"dW_{states[equation]}"
+    value, error, term = summands[0]
+    if len(summands) > 1 or term:
+        return f"√({_right_hand_side(variance, equation)}) {increment}"
+    # The error of a root by the first derivative: d√v = dv / 2√v.
+    size = math.sqrt(value)
+    return f"{format_value(size, error / (2 * size))} {increment}"
 
 
 def _right_hand_side(equations: RightHandSides, equation: int) -> str:
@@ -270,7 +282,7 @@ def to_sympy(equations: RightHandSides) -> list[Any]:
     return [
         sympy.Add(
             *(
-                sympy.Mul(sympy.Float(value), *(_factor(factor, symbols, algebra) for factor in term))
+                sympy.Mul(sympy.Float(value), *(algebra.factor(factor, symbols) for factor in term))
                 for value, _, term in equations.summands(j)
             )
         )
@@ -296,7 +308,7 @@ def to_casadi(equations: RightHandSides) -> Any:
         reduce(
             add,
             (
-                reduce(mul, (_factor(factor, known, algebra) for factor in term), casadi.SX(value))
+                reduce(mul, (algebra.factor(factor, known) for factor in term), casadi.SX(value))
                 for value, _, term in equations.summands(j)
             ),
             casadi.SX(0.0),
@@ -313,8 +325,11 @@ def to_casadi(equations: RightHandSides) -> Any:
     return casadi.Function("f", list(arguments.values()), [casadi.vertcat(*sides)], list(arguments), [result])
 
 
-class _Algebra(ABC):
-    """What differs between systems of computer algebra; sums, products and powers are Python's own."""
+class Algebra(ABC):
+    """Terms in a language of formulas: a walk over their factors, and what differs between languages.
+
+    Formulas of that language are joined by Python's own operators unless `joined` says otherwise.
+    """
 
     @abstractmethod
     def number(self, value: float) -> Any: ...
@@ -333,8 +348,61 @@ class _Algebra(ABC):
     def unknown(self, factor: Factor, arguments: list[Any]) -> Any:
         """A factor that is a Python function or a derivative in space."""
 
+    def joined(self, operation: str, parts: list[Any]) -> Any:
+        """A sum, product, quotient or power, or "-" of one part."""
+        return -parts[0] if operation == "-" else reduce(_OPERATORS[operation], parts)
 
-class _SymPy(_Algebra):
+    def factor(self, factor: Factor, symbols: Mapping[str, Any]) -> Any:
+        """A factor in the symbols of the variables."""
+        arguments = [symbols[name] for name in factor.variables]
+        if factor.kind == "variable":
+            base = arguments[0]
+        elif factor.kind in ("sin", "cos"):
+            if factor.frequency != 1.0:
+                arguments = [self.joined("*", [self.number(factor.frequency), *arguments])]
+            base = self.call(factor.kind, arguments)
+        elif factor.expression is not None:
+            base = self._formula(factor.expression, symbols)
+        else:
+            base = self.unknown(factor, arguments)
+        return base if factor.power == 1 else self.joined("**", [base, self.number(float(factor.power))])
+
+    def _formula(self, node: Expression, symbols: Mapping[str, Any]) -> Any:
+        if node.operation == "number":
+            return self.number(node.number)
+        if node.operation == "symbol":
+            return symbols[node.symbol]
+        if node.operation in COMPARISONS:
+            return self.choice(self._condition(node, symbols), self.number(1.0), self.number(0.0))
+        if node.operation == "where":
+            condition, *values = node.operands
+            chosen = (self._formula(value, symbols) for value in values)
+            return self.choice(self._condition(condition, symbols), *chosen)
+        parts = [self._formula(operand, symbols) for operand in node.operands]
+        known = node.operation == "-" or node.operation in _OPERATORS
+        return self.joined(node.operation, parts) if known else self.call(node.operation, parts)
+
+    def _condition(self, node: Expression, symbols: Mapping[str, Any]) -> Any:
+        """A comparison as a relation; anything else is compared with zero."""
+        if node.operation not in COMPARISONS:
+            return self.relation("!=", self._formula(node, symbols), self.number(0.0))
+        return self.relation(node.operation, *(self._formula(operand, symbols) for operand in node.operands))
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "*": mul, "/": truediv, "**": pow}
+
+
+def without_formula(factor: Factor, where: str) -> DataError:
+    """The error for a factor that cannot be written."""
+    if factor.kind == "derivative":
+        return DataError(f"{where}: derivatives in space have no value at a point.")
+    return DataError(
+        f"{where}: the custom term {factor.name!r} is a Python function and has no formula to write. "
+        "Give it to Custom as a formula, such as 'x*exp(-y)'."
+    )
+
+
+class _SymPy(Algebra):
     def __init__(self, sympy: Any) -> None:
         self.sympy = sympy
 
@@ -357,11 +425,11 @@ class _SymPy(_Algebra):
         if factor.kind != "derivative":
             return self.sympy.Function(factor.name)(*arguments)
         symbols = dict(zip(factor.variables, arguments, strict=True))
-        product = self.sympy.Mul(*(_factor(inner, symbols, self) for inner in factor.of))
+        product = self.sympy.Mul(*(self.factor(inner, symbols) for inner in factor.of))
         return self.sympy.Derivative(product, *(self.sympy.Symbol(axis) for axis in factor.by))
 
 
-class _CasADi(_Algebra):
+class _CasADi(Algebra):
     def __init__(self, casadi: Any) -> None:
         self.casadi = casadi
 
@@ -383,57 +451,4 @@ class _CasADi(_Algebra):
         return self.casadi.if_else(condition, value, otherwise)
 
     def unknown(self, factor: Factor, arguments: list[Any]) -> Any:
-        if factor.kind == "derivative":
-            raise DataError("to_casadi: derivatives in space have no value at a point.")
-        raise DataError(
-            f"to_casadi: the custom term {factor.name!r} is a Python function and has no formula to write. "
-            "Give it to Custom as a formula, such as 'x*exp(-y)'."
-        )
-
-
-def _factor(factor: Factor, symbols: Mapping[str, Any], algebra: _Algebra) -> Any:
-    arguments = [symbols[name] for name in factor.variables]
-    if factor.kind == "variable":
-        base = arguments[0]
-    elif factor.kind in ("sin", "cos"):
-        base = algebra.call(factor.kind, [algebra.number(factor.frequency) * arguments[0]])
-    elif factor.expression is not None:
-        base = _formula(factor.expression, symbols, algebra)
-    else:
-        base = algebra.unknown(factor, arguments)
-    return base**factor.power
-
-
-def _formula(node: Expression, symbols: Mapping[str, Any], algebra: _Algebra) -> Any:
-    if node.operation == "number":
-        return algebra.number(node.number)
-    if node.operation == "symbol":
-        return symbols[node.symbol]
-    parts = [_formula(operand, symbols, algebra) for operand in node.operands]
-    match node.operation:
-        case "+":
-            return reduce(add, parts)
-        case "*":
-            return reduce(mul, parts)
-        case "-":
-            return -parts[0]
-        case "/":
-            return parts[0] / parts[1]
-        case "**":
-            return parts[0] ** parts[1]
-        case "where":
-            return algebra.choice(_condition(node.operands[0], symbols, algebra), *parts[1:])
-        case operation if operation in COMPARISONS:
-            return algebra.choice(
-                _condition(node, symbols, algebra), algebra.number(1.0), algebra.number(0.0)
-            )
-    return algebra.call(node.operation, parts)
-
-
-def _condition(node: Expression, symbols: Mapping[str, Any], algebra: _Algebra) -> Any:
-    """A comparison as a relation; anything else is compared with zero."""
-    if node.operation not in COMPARISONS:
-        return algebra.relation("!=", _formula(node, symbols, algebra), algebra.number(0.0))
-    return algebra.relation(
-        node.operation, *(_formula(operand, symbols, algebra) for operand in node.operands)
-    )
+        raise without_formula(factor, "to_casadi")

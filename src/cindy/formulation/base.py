@@ -22,8 +22,6 @@ from cindy.errors import DataError
 from cindy.formulation.scales import derivative_window, single_steps, split
 from cindy.states import Motion, map_grid, records_of
 
-__all__ = ["STRETCH", "Differential", "Discrete", "Formulation", "Pair", "Weak", "formulation_from_dict"]
-
 Pair = tuple[Floats, Floats]
 
 STRETCH = 64
@@ -325,8 +323,7 @@ class Discrete(Formulation):
 
 @dataclass(frozen=True)
 class Weak(Formulation):
-    """∫ φ ∂_t^r u = Σ ξ_k ∫ φ D^{a_k} g_k(u) with smooth test functions φ of compact support in space and
-    time.
+    """∫ φ ∂_t^r u = Σ ξ_k ∫ φ D^{a_k} g_k(u) with smooth test functions φ of compact support.
 
     Derivatives are moved onto φ, so a term costs no derivative of the data; powers are taken without the
     bias of the noise, and what noise adds to the Gram matrix is known and taken off (Hermite polynomials,
@@ -427,6 +424,5 @@ class Weak(Formulation):
 def _for_fields() -> DataError:
     return DataError(
         "Weak() is for fields on a grid of space and time, cindy.Field. Trajectories take Integral(), "
-        "which is weak in "
-        "time as well."
+        "which is weak in time as well."
     )

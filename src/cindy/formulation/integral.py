@@ -48,9 +48,7 @@ from cindy.formulation.scales import (
     stacks,
     window_length,
 )
-from cindy.states import Motion, grid_of, instants_for, records_of
-
-__all__ = ["Integral"]
+from cindy.states import Motion, averaged, grid_of, instants_for, records_of
 
 _LONGEST_OPERATOR = 160
 """Samples in a window up to which one dense operator for all windows is the faster way."""
@@ -175,6 +173,7 @@ class Integral(Formulation):
         grid = partial(grid_of, order=1 if self.rates else self.order)
         records = records_of(trajectories, grid, least=self.min_samples, instants=parts, rates=self.rates)
         variables, d = self.variables(first.states, first.inputs), first.dimension
+        basis = averaged(basis, variables, records)
         every = np.arange(len(basis.names(variables)) * d)
         if not self.rates:
             return Motion(records, basis, variables, d, every, every[:0], parts)

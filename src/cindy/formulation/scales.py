@@ -14,18 +14,6 @@ from cindy.calculus import Operator, derivative_weights, interval_weights
 from cindy.data import LOOK, LOOK_SAMPLES, Trajectory, noise_level, periods, some_segments
 from cindy.errors import DataError
 
-__all__ = [
-    "derivative_window",
-    "feedback_of_data",
-    "feedback_of_model",
-    "half_period",
-    "integral_window",
-    "single_steps",
-    "split",
-    "stacks",
-    "window_length",
-]
-
 
 def single_steps(t: Floats) -> NDArray[np.bool_]:
     """(n − 1,): which steps of an otherwise uniform grid are single ones; the others pass missing samples."""

@@ -1,9 +1,17 @@
 """Equations and what can be done with them: simulate, score, diagnose, save."""
 
-from cindy.model.comparison import Comparison, compare, explained_rows, matched_fields, residuals
+from cindy.model.comparison import (
+    Comparison,
+    compare,
+    compare_few,
+    excerpt_of,
+    explained_rows,
+    matched_fields,
+    residuals,
+)
 from cindy.model.denoised import Denoised, completed, matched
 from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
-from cindy.model.ensemble import Density, band, densities
+from cindy.model.ensemble import band, densities
 from cindy.model.equations import Estimate
 from cindy.model.matching import (
     Readouts,
@@ -24,7 +32,6 @@ from cindy.model.story import definitions, determination, difference, facts, spo
 __all__ = [
     "Comparison",
     "Denoised",
-    "Density",
     "Diagnostics",
     "Estimate",
     "FieldComparison",
@@ -38,6 +45,7 @@ __all__ = [
     "band",
     "between",
     "compare",
+    "compare_few",
     "compare_fields",
     "completed",
     "definitions",
@@ -47,6 +55,7 @@ __all__ = [
     "diagnose_fields",
     "difference",
     "drawn",
+    "excerpt_of",
     "explained_rows",
     "facts",
     "inside_domain",

@@ -14,7 +14,17 @@ import numpy as np
 from cindy._arrays import Floats, one_thread
 from cindy._check import integer, one_of
 from cindy.calculus import derivative
-from cindy.data import Field, Trajectory, as_fields, as_trajectories, is_fields, noise_level
+from cindy.data import (
+    Field,
+    Trajectory,
+    as_fields,
+    as_trajectories,
+    beginning,
+    excerpt,
+    is_fields,
+    noise_level,
+    spread_over,
+)
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
 from cindy.least_squares import LeastSquares
@@ -25,21 +35,6 @@ from cindy.model.matching import as_states, inside_domain
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions, solved_along, stretches_of
 from cindy.summary import accumulate
-
-__all__ = [
-    "KINDS",
-    "Comparison",
-    "Residual",
-    "autocorrelation",
-    "compare",
-    "explained_rows",
-    "field_rows_of",
-    "matched_fields",
-    "residuals",
-    "score",
-    "score_fields",
-    "solved_field",
-]
 
 
 def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
@@ -54,7 +49,7 @@ def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
     return fields
 
 
-def score_fields(model: Equations, data: Any, kind: str, *, window: int | None) -> float:
+def _score_fields(model: Equations, data: Any, kind: str, *, window: int | None) -> float:
     """R², the mean over the fields; see `Model.score`."""
     fields = matched_fields(model, data, "score")
     if kind == "derivative":
@@ -145,16 +140,13 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
         for segment in one.segments():
             if len(segment) >= form.min_samples:
                 # A weight says how much a row counts, not how large its residual is.
-                windows = _windows(model, form, replace(segment, weight=1.0))
+                plain = replace(segment, weight=1.0)
+                measured, modelled = form.compared(plain, model.basis, model.coef)
+                windows = form.at_samples(plain, measured - modelled)
                 windows_left.extend(Residual(i, t, values) for t, values in windows)
     if not windows_left:
         raise DataError("residuals: no trajectory has enough complete samples in a row.")
     return windows_left
-
-
-def _windows(model: Equations, form: Formulation, segment: Trajectory) -> Iterator[tuple[Floats, Floats]]:
-    measured, modelled = form.compared(segment, model.basis, model.coef)
-    return form.at_samples(segment, measured - modelled)
 
 
 def autocorrelation(found: Sequence[Residual], lags: int) -> Floats:
@@ -192,6 +184,13 @@ class _Horizon:
     ten."""
     tries: int = 3
     """Halvings of the window: an eighth of the time over which solutions seem to follow."""
+    most_samples: int = 20_000
+    """Of all runs, that residuals are looked at: more would not change what is said of a model."""
+    most_looked_at: int = 300
+    """Runs, likewise: of very many short ones each costs as much as a long one."""
+    most_runs: int = 2
+    most_solved: int = 200
+    """Runs, and samples of each, whose R² a summary and a report state: a fraction of a second."""
 
 
 _HORIZON = _Horizon()
@@ -258,6 +257,20 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     return Comparison(found, window, span, explained, through, stopped, allowed)
 
 
+def excerpt_of(data: Sequence[Trajectory]) -> list[Trajectory]:
+    """The part of the data that models are judged by."""
+    return excerpt(spread_over(data, _HORIZON.most_looked_at), _HORIZON.most_samples)
+
+
+def compare_few(model: Equations, data: Sequence[Trajectory]) -> tuple[Comparison, int]:
+    """Solutions beside the beginnings of a few runs, and how many runs these are.
+
+    The summary, the command line and the report all state the R² of this comparison.
+    """
+    few = completed(model, spread_over(excerpt_of(data), _HORIZON.most_runs))
+    return compare(model, [beginning(one, _HORIZON.most_solved) for one in few]), len(few)
+
+
 def _follows(one: Solution) -> int:
     """Samples over which a solution stays with the data, in the root mean square over a few of them."""
     spread = one.measured.x.std(axis=0)
@@ -307,7 +320,7 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
     """R², the mean over the states, or over the read-outs that data are; see `Model.score`."""
     one_of(kind, KINDS, "score: `kind`")
     if model.formulation.for_fields:
-        return score_fields(model, trajectories, kind, window=window)
+        return _score_fields(model, trajectories, kind, window=window)
     measured, readouts = as_states(model, as_trajectories(trajectories))
     data = inside_domain(model, completed(model, matched(model, measured, "score")))[0]
     if kind == "trajectory":

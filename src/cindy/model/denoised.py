@@ -25,19 +25,8 @@ from cindy.data import Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, Rows
 from cindy.model.equations import Equations, reordered
-from cindy.model.matching import as_states, unmeasured, with_inputs
+from cindy.model.matching import as_states, shared_noise, unmeasured, with_inputs
 from cindy.states import Fitted, Motion, smoothed, states_under
-
-__all__ = [
-    "Denoised",
-    "EquationRows",
-    "completed",
-    "denoised_states",
-    "denoised_under",
-    "matched",
-    "smooth",
-    "with_hidden_states",
-]
 
 _MOST_COLUMNS = 300
 """Coefficients up to which the rows of other data are made for every term; beyond, for those of the model
@@ -159,7 +148,7 @@ class Denoised:
 
 def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]:
     """Whatever a user may hold, as trajectories with the variables of the model; or an error."""
-    data = with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
+    data = _with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
     own = tuple(name for name in model.inputs if name in data[0].inputs or not unmeasured(name))
     data = with_inputs(reordered(data, model.states, own, where), model.inputs)
     return reordered(data, model.states, model.inputs, where)
@@ -172,7 +161,7 @@ def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
     """
     if model.formulation.for_fields:
         raise DataError("smooth: states are estimated along trajectories; values of fields are not.")
-    data = with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
+    data = _with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
     states = denoised_states(model, data)
     if states is None and np.isfinite([*model.noise, *model.model_error]).all():
         raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
@@ -260,6 +249,7 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
     motion = model.formulation.motion(data, model.basis)
     if motion is None:
         return None
+    motion = motion.sharing(shared_noise(model))
     if unseen:
         # First values of hidden states may be far too small: a fifth derivative of a short noisy record is.
         records = tuple(one.unmeasured(unseen) for one in motion.records)
@@ -275,7 +265,7 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
     return (motion, fitted) if fitted.alive else None
 
 
-def with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
+def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
     """The data with states that nobody measured, estimated under the equations; the same where all are there.
 
     The first values are those at which the equations of the seen states, taken for straight lines in a hidden

@@ -35,10 +35,8 @@ from cindy.model.comparison import Residual, autocorrelation, field_rows_of, res
 from cindy.model.denoised import Denoised, EquationRows, denoised_under
 from cindy.model.matching import inside_domain
 from cindy.model.model import Model
-from cindy.model.story import SURE
+from cindy.model.story import SURE, spoken
 from cindy.summary import accumulate
-
-__all__ = ["Diagnostics", "FieldComparison", "MeasuredRows", "compare_fields", "diagnose", "diagnose_fields"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ _AT = _Limits()
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredRows:
+class _MeasuredRows:
     """Rows with the terms at measured states, the same for every equation."""
 
     total: LeastSquares
@@ -123,7 +121,7 @@ class Diagnostics:
     """
 
     formulation: Formulation
-    rows: MeasuredRows | Denoised
+    rows: _MeasuredRows | Denoised
     loss: Floats
     residuals: list[Residual]
     rms: Floats
@@ -152,7 +150,7 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         return _at_denoised_states(model, data, known)
     data = inside_domain(model, data)[0]
     form = model.formulation.fit_to(data)
-    rows = MeasuredRows(accumulate(data, model.basis, formulation=form, blocks=1).total)
+    rows = _MeasuredRows(accumulate(data, model.basis, formulation=form, blocks=1).total)
     left = residuals(model, data)
     rms, correlation, band = _statistics(left)
     size = np.sqrt(np.mean(np.vstack([part.x for one in data for part in one.segments()]) ** 2, axis=0))
@@ -241,7 +239,7 @@ def _uncertain(model: Model) -> Iterator[Finding]:
     with np.errstate(invalid="ignore", divide="ignore"):
         weak = model.support & (np.abs(model.coef) < 1.96 * model.coef_error)
     if weak.any():
-        named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
+        named = [f"{_label(model, i)} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
         single = len(named) == 1
         yield Finding(
             "uncertain-terms",
@@ -251,6 +249,11 @@ def _uncertain(model: Model) -> Iterator[Finding]:
         )
 
 
+def _label(model: Model, i: int) -> str:
+    """A term within a sentence."""
+    return spoken(model.terms[i], pretty(model.labels[i]))
+
+
 def _unsure(model: Model) -> Iterator[Finding]:
     """Terms without which other models are almost as likely."""
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -258,7 +261,7 @@ def _unsure(model: Model) -> Iterator[Finding]:
         open_calls = model.support & clear & (model.inclusion < SURE)
     places = np.argwhere(open_calls)
     if len(places):
-        named = [f"{pretty(model.labels[i])} in {_equation(model, j)}" for i, j in places[: _AT.most_named]]
+        named = [f"{_label(model, i)} in {_equation(model, j)}" for i, j in places[: _AT.most_named]]
         more = f" and {len(places) - _AT.most_named} more" if len(places) > _AT.most_named else ""
         least = float(np.min(model.inclusion[open_calls]))
         yield Finding(
@@ -269,7 +272,7 @@ def _unsure(model: Model) -> Iterator[Finding]:
         )
 
 
-def _alike(model: Model, rows: MeasuredRows | Denoised) -> Iterator[Finding]:
+def _alike(model: Model, rows: _MeasuredRows | Denoised) -> Iterator[Finding]:
     """Collinear terms: pairs that move together, and terms that the others of an equation imitate."""
     pairs: dict[tuple[int, int], float] = {}
     inflated: list[Finding] = []
@@ -288,7 +291,7 @@ def _alike(model: Model, rows: MeasuredRows | Denoised) -> Iterator[Finding]:
         inflated += _inflated(model, j, own.terms[present], unit[:, present])
     if pairs:
         ordered = sorted(pairs, key=lambda pair: -pairs[pair])
-        named = [f"{pretty(model.labels[i])} and {pretty(model.labels[k])}" for i, k in ordered]
+        named = [f"{_label(model, i)} and {_label(model, k)}" for i, k in ordered]
         yield Finding(
             "exchangeable-terms",
             f"In these data {listed(named)} move together almost exactly: a model with the one in place "
@@ -310,7 +313,7 @@ def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Findi
     # Where the errors are small all the same, nobody need know.
     poor = (factor > _AT.inflated) & ~(model.coef_error[terms, j] < _AT.sharp * np.abs(model.coef[terms, j]))
     if poor.any():
-        named = [pretty(model.labels[i]) for i in terms[poor]]
+        named = [_label(model, i) for i in terms[poor]]
         verb = "is" if len(named) == 1 else "are"
         yield Finding(
             "collinear-terms",
@@ -385,7 +388,7 @@ def _left_over(model: Model, samples: int, form: Formulation, beyond: Floats) ->
 def _correlated(
     model: Model, form: Formulation, correlation: Floats, band: float, matters: NDArray[np.bool_]
 ) -> Iterator[Finding]:
-    """Residuals that remember: only where the form does not itself make neighbours alike."""
+    """Residuals that are correlated in time, in forms that do not correlate neighbours themselves."""
     if not form.integrates or len(correlation) < 2:
         return
     first = correlation[1]
@@ -429,7 +432,7 @@ class FieldComparison:
 def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
     """The rows and what the equations leave of them; fields have no residuals in time alone."""
     form, total = field_rows_of(model, fields)
-    rows, nothing = MeasuredRows(total), np.full(len(model.states), np.nan)
+    rows, nothing = _MeasuredRows(total), np.full(len(model.states), np.nan)
     return Diagnostics(
         formulation=form,
         rows=rows,

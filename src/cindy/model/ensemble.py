@@ -40,8 +40,6 @@ from cindy.model.simulation import Limits, RightHandSide, all_inputs, without_ti
 from cindy.model.solution import Solution
 from cindy.states import Diffusion
 
-__all__ = ["Density", "Drift", "RandomPath", "band", "densities", "many_paths"]
-
 Drift = Callable[[float, Floats], Floats]
 """(time, (paths, states)) → F at the states of all paths."""
 
@@ -223,10 +221,10 @@ def _drift(model: Equations, like: Trajectory, bound: Floats) -> Drift:
     return drift
 
 
-def band(model: Equations, one: Solution, *, seed: int = 0) -> tuple[Floats, Floats]:
+def band(model: Equations, solution: Solution, *, seed: int = 0) -> tuple[Floats, Floats]:
     """(samples, states) twice: what 90 % of measurements lie between, of paths that begin as a solution."""
-    starts = np.tile(one.start, (_PATHS_OF.paths, 1))
-    paths = many_paths(model, starts, one.measured, seed=seed)[..., : len(model.states)]
+    starts = np.tile(solution.start, (_PATHS_OF.paths, 1))
+    paths = many_paths(model, starts, solution.measured, seed=seed)[..., : len(model.states)]
     # The band is for measurements, so that their noise is added to the paths.
     paths += _noise(model) * np.random.default_rng(seed + 1).standard_normal(paths.shape)
     low, high = np.nanpercentile(paths, [50 * (1 - LEVEL), 50 * (1 + LEVEL)], axis=0)
@@ -261,14 +259,14 @@ def densities(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) ->
         drawn.append((paths if model.inputs else paths[:, len(like) // 2 :]).reshape(-1, d))
     simulated = np.concatenate(drawn)
     simulated += _noise(model) * np.random.default_rng(seed + 1).standard_normal(simulated.shape)
-    measured = np.concatenate([one.x for one in ([like for _, like in pieces] if model.inputs else data)])
+    measured = np.concatenate([run.x for run in ([like for _, like in pieces] if model.inputs else data)])
     return [_histograms(measured[:, j], simulated[:, j]) for j in range(d)]
 
 
 def _anywhere(model: Equations, data: Sequence[Trajectory], seed: int) -> Iterator[tuple[Floats, Trajectory]]:
     """Starts at random samples, and times to go on for."""
     longest = max(data, key=len)
-    states = np.concatenate([_states(model, one) for one in data])
+    states = np.concatenate([_states(model, trajectory) for trajectory in data])
     states = states[np.isfinite(states).all(axis=1)]
     if len(states):
         chosen = np.random.default_rng(seed).choice(len(states), size=_PATHS_OF.long_paths)
@@ -277,20 +275,22 @@ def _anywhere(model: Equations, data: Sequence[Trajectory], seed: int) -> Iterat
 
 def _along_inputs(model: Equations, data: Sequence[Trajectory]) -> Iterator[tuple[Floats, Trajectory]]:
     """The first states of each trajectory, and the trajectory."""
-    for one in data:
-        states = _states(model, one)
+    for trajectory in data:
+        states = _states(model, trajectory)
         finite = np.flatnonzero(np.isfinite(states).all(axis=1))
-        if len(finite) and len(one) - finite[0] > 1:
+        if len(finite) and len(trajectory) - finite[0] > 1:
             begin, count = int(finite[0]), max(_PATHS_OF.long_paths // len(data), 2)
             yield (
                 np.tile(states[begin], (count, 1)),
-                one.part(begin, min(len(one), begin + _PATHS_OF.longest)),
+                trajectory.part(begin, min(len(trajectory), begin + _PATHS_OF.longest)),
             )
 
 
-def _states(model: Equations, one: Trajectory) -> Floats:
+def _states(model: Equations, trajectory: Trajectory) -> Floats:
     """(samples, order · states) as measured, with rates by differences."""
-    return one.x if model.order == 1 else np.column_stack([one.x, np.gradient(one.x, one.t, axis=0)])
+    if model.order == 1:
+        return trajectory.x
+    return np.column_stack([trajectory.x, np.gradient(trajectory.x, trajectory.t, axis=0)])
 
 
 def _histograms(measured: Floats, simulated: Floats) -> Density:

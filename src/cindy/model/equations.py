@@ -23,8 +23,6 @@ from cindy.model.switching import Switches
 from cindy.solver import Run
 from cindy.states import Diffusion
 
-__all__ = ["Equations", "Estimate", "in_order", "reordered"]
-
 
 class Estimate(NamedTuple):
     """A value and its standard error, NaN where unknown.
@@ -255,27 +253,21 @@ class Equations:
 
     def equations(self, *, errors: bool = True) -> list[str]:
         """One line per state, each coefficient as value(standard error in the last digit)."""
-        return str(self._export("to_text", errors=errors, kicks=self._kicks(errors))).splitlines()
+        return self._text({}, errors).splitlines()
 
     def to_text(self, *, errors: bool = True) -> str:
         """The equations, a line each, and then the parameters inside terms."""
-        kicks = self._kicks(errors)
-        return str(self._export("to_text", errors=errors, parameters=self.parameters, kicks=kicks))
+        return self._text(self.parameters, errors)
 
-    def _kicks(self, errors: bool) -> tuple[str, ...] | None:
-        """What random forces add to each equation, as text; None where motion is not kicked."""
+    def _text(self, parameters: Mapping[str, Estimate], errors: bool) -> str:
         flag(errors, "equations: `errors`")
-        return None if self.diffusion is None else _kick_texts(self.diffusion, self.states, errors=errors)
+        kicks = self._variance(errors=errors)
+        return str(self._export("to_text", errors=errors, parameters=parameters, diffusion=kicks))
 
     def to_latex(self, *, errors: bool = False) -> str:
         """The equations in LaTeX, and the parameters inside terms."""
-        from cindy.export import RightHandSides
-
         flag(errors, "to_latex: `errors`")
-        noise, kicks = self.diffusion, None
-        if noise is not None:
-            terms, spread = noise.basis.terms(noise.variables), noise.coef_error if errors else None
-            kicks = RightHandSides.of(terms, noise.coef, self.states, errors=spread, order=self.order)
+        kicks = self._variance(errors=errors)
         return str(self._export("to_latex", errors=errors, parameters=self.parameters, diffusion=kicks))
 
     def to_sympy(self) -> Any:
@@ -303,14 +295,15 @@ class Equations:
         """
         return str(self._export("to_julia", variance=self._variance()))
 
-    def _variance(self) -> Any:
+    def _variance(self, *, errors: bool = False) -> Any:
         """The variance of kicks per unit of time as right-hand sides; None where motion is not kicked."""
         from cindy import export
 
-        if self.diffusion is None:
+        kicks = self.diffusion
+        if kicks is None:
             return None
-        terms = self.diffusion.basis.terms(self.diffusion.variables)
-        return export.RightHandSides.of(terms, self.diffusion.coef, self.states, order=self.order)
+        terms, spread = kicks.basis.terms(kicks.variables), kicks.coef_error if errors else None
+        return export.RightHandSides.of(terms, kicks.coef, self.states, errors=spread, order=self.order)
 
     def to_modelica(self, name: str = "Cindy", *, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
         """A Modelica model called `name`; random kicks are left out, and it says so.
@@ -428,49 +421,18 @@ def reordered(
     data: list[Trajectory], states: tuple[str, ...], inputs: tuple[str, ...], where: str
 ) -> list[Trajectory]:
     """The trajectories with these states and inputs, in this order; what else they hold is left out."""
-    found = []
-    for one in data:
-        if (one.states, one.inputs) != (states, inputs):
-            lacks = [name for name in states + inputs if name not in one.variables]
+    matching = []
+    for trajectory in data:
+        if (trajectory.states, trajectory.inputs) != (states, inputs):
+            lacks = [name for name in states + inputs if name not in trajectory.variables]
             if lacks:
                 raise DataError(
                     f"{where}: the model is about {', '.join(states + inputs)}, but the data hold "
-                    f"{', '.join(one.variables)}. Give the trajectories the names of the model."
+                    f"{', '.join(trajectory.variables)}. Give the trajectories the names of the model."
                 )
-            place = {name: k for k, name in enumerate(one.variables)}
-            x, u = (one.values[:, [place[name] for name in names]] for names in (states, inputs))
+            place = {name: k for k, name in enumerate(trajectory.variables)}
+            x, u = (trajectory.values[:, [place[name] for name in names]] for names in (states, inputs))
             known = u if inputs else None
-            one = replace(one.aligned(), x=x, states=states, u=known, inputs=inputs)
-        found.append(one)
-    return found
-
-
-def _kick_texts(diffusion: Diffusion, states: Sequence[str], *, errors: bool) -> tuple[str, ...]:
-    """What stands before and in the increments of noise in each equation, "0.5 dW"; empty without kicks.
-
-    >>> import numpy as np
-    >>> noise = Diffusion(("1", "x", "x^2"), np.array([[0.25], [0], [0.5]]), np.zeros((3, 1)), ("x",))
-    >>> _kick_texts(noise, ("x",), errors=False)
-    ('√(0.25 + 0.5 x^2) dW',)
-    """
-    from cindy.export import format_value
-
-    labels = [term_label(term, diffusion.variables) for term in diffusion.basis.terms(diffusion.variables)]
-    texts = []
-    for i, state in enumerate(states):
-        value, error = diffusion.coef[:, i], diffusion.coef_error[:, i]
-        present = np.flatnonzero(value)
-        increment = "dW" if len(states) == 1 else f"dW_{state}"
-        if not len(present):
-            texts.append("")
-        elif len(present) == 1 and present[0] == 0:
-            size = float(np.sqrt(value[0]))
-            texts.append(f"{format_value(size, error[0] / (2 * size) if errors else None)} {increment}")
-        else:
-            parts: list[str] = []
-            for j in present:
-                number = format_value(abs(float(value[j])), float(error[j]) if errors else None)
-                sign = (" - " if value[j] < 0 else " + ") if parts else ("-" if value[j] < 0 else "")
-                parts.append(sign + (number if j == 0 else f"{number} {labels[j]}"))
-            texts.append(f"√({''.join(parts)}) {increment}")
-    return tuple(texts)
+            trajectory = replace(trajectory.aligned(), x=x, states=states, u=known, inputs=inputs)
+        matching.append(trajectory)
+    return matching

@@ -19,15 +19,13 @@ from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats, one_thread
 from cindy._check import floats, one_of, short
-from cindy.basis import Factor, Term, call, differentiate
+from cindy.basis import Factor, Term, differentiate
 from cindy.calculus import derivative_weights
 from cindy.data import Field
 from cindy.errors import DataError
 from cindy.model.equations import Equations
 from cindy.model.simulation import Limits
-from cindy.model.spectral import Spectral, Summand, spectral_solution
-
-__all__ = ["Boundary", "Lines", "lines_solution", "simulate_field", "summands"]
+from cindy.model.spectral import Spectral, Summand, spectral_solution, values_of
 
 Boundary = Literal["reflecting", "held"]
 
@@ -162,24 +160,14 @@ class Lines:
         return split | {name: value.ravel() for name, value in self.known(t).items()}
 
     def _evaluated(self, term: Term, values: Mapping[str, Floats]) -> Floats:
-        result = np.ones(self.cells)
-        for factor in term:
-            result = result * self._factor(factor, values) ** factor.power
-        return result
-
-    def _factor(self, factor: Factor, values: Mapping[str, Floats]) -> Floats:
-        if factor.kind == "variable":
-            return values[factor.variables[0]]
-        if factor.kind == "derivative":
+        def derivative(factor: Factor) -> Floats:
             return np.asarray(self._slopes[factor.by] @ self._evaluated(factor.of, values))
-        if factor.kind == "call":
-            return call(factor, [values[v] for v in factor.variables], finite=False)
-        return np.asarray(getattr(np, factor.kind)(factor.frequency * values[factor.variables[0]]))
+
+        return np.broadcast_to(values_of(term, values, derivative), (self.cells,))
 
 
 def _along(x: Floats, order: int, period: float | None, boundary: Boundary) -> scipy.sparse.csr_array:
-    """(n, n): the derivative along one axis; beyond its ends it goes on periodically, or as its mirror
-    image."""
+    """(n, n): the derivative along an axis; beyond its ends values are periodic, or their mirror image."""
     half = min(_HALF + order // 2, (len(x) - 1) // 2)
     if period is None and boundary == "held":
         return scipy.sparse.csr_array(derivative_weights(x, order=order, degree=2 * half, half_width=half))
@@ -199,7 +187,7 @@ def _along(x: Floats, order: int, period: float | None, boundary: Boundary) -> s
     return scipy.sparse.csr_array(weights[half : half + n] @ fold)
 
 
-def lines_solution(
+def _lines_solution(
     system: Lines,
     start: Floats,
     t: Floats,
@@ -282,18 +270,9 @@ def simulate_field(
         solution = spectral_solution
     else:
         coordinates = tuple(start.coordinate(axis) for axis in start.axes)
-        system = Lines(
-            terms,
-            model.states,
-            model.variables,
-            start.axes,
-            coordinates,
-            periods,
-            known,
-            boundary,
-            model.order,
-        )
-        solution = lines_solution
+        names = (model.states, model.variables, start.axes)
+        system = Lines(terms, *names, coordinates, periods, known, boundary, model.order)
+        solution = _lines_solution
     rows, stopped = solution(
         system, first, times, rtol=rtol, growth=min(limits.growth, 1e6), progress=progress
     )

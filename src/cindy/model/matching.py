@@ -38,17 +38,6 @@ from cindy.errors import CindyError, DataError
 from cindy.findings import Finding
 from cindy.model.equations import Equations
 
-__all__ = [
-    "Readouts",
-    "as_states",
-    "between",
-    "inside_domain",
-    "outside_domain",
-    "run_names",
-    "unmeasured",
-    "with_inputs",
-]
-
 _NAME = re.compile(r"[^\W\d]\w*")
 _MEAN = re.compile(r"\s*mean\((.*?)(?:,([^,()]*))?\)\s*")
 _NUMBER = re.compile(r"\b\d+(\.\d*)?([eE][-+]?\d+)?")
@@ -97,7 +86,9 @@ class Readouts:
         formulas = {name: observe.get(name, name) for name in columns}
         # Step 1.
         parsed = {name: _averaged(name, text) for name, text in formulas.items()}
-        named = tuple(dict.fromkeys(n for text, _ in parsed.values() for n in _names_in(text)))
+        named = tuple(
+            dict.fromkeys(n for text, _ in parsed.values() for n in _NAME.findall(_NUMBER.sub(" ", text)))
+        )
         matrix = np.array([_weights(name, text, named) for name, (text, _) in parsed.items()])
         exposure = tuple(seconds for _, seconds in parsed.values())
         _check_names(formulas, named, matrix, exposure)
@@ -160,9 +151,10 @@ class Readouts:
             yield Finding("separate-readouts", message, {"told": list(self.states), "follow": self.derived})
         if self.hidden:
             follow = "".join(f" {state} is {formula}." for state, formula in self.derived.items())
+            were = "was" if len(self.hidden) == 1 else "were"
             message = (
                 f"The read-outs {', '.join(self.formulas)} determine {listed(self.states)} and no more of "
-                f"the states {listed(self.named)}. {listed(self.hidden)} {_was(self.hidden)} found as "
+                f"the states {listed(self.named)}. {listed(self.hidden)} {were} found as "
                 f"hidden, only up to a change of unit and zero and of what is added of the others.{follow}"
             )
             values = {"told": list(self.states), "hidden": list(self.hidden), "follow": self.derived}
@@ -243,19 +235,6 @@ def _inverse(matrix: Floats) -> tuple[Floats, Any]:
     return np.asarray(inverse, dtype=np.float64), np.abs(np.diagonal(inverse @ matrix) - 1.0) < _DETERMINED
 
 
-def _sentence(error: CindyError) -> str:
-    text = str(error).removeprefix("Custom: ")
-    return text[:1].upper() + text[1:]
-
-
-def _was(names: Sequence[str]) -> str:
-    return "was" if len(names) == 1 else "were"
-
-
-def _names_in(text: str) -> list[str]:
-    return _NAME.findall(_NUMBER.sub(" ", text))
-
-
 def _averaged(column: str, text: str) -> tuple[str, float]:
     """The formula inside a mean, and its exposure; 0 where there is no mean."""
     found = _MEAN.fullmatch(text)
@@ -333,9 +312,10 @@ def _weights(name: str, text: str, states: tuple[str, ...]) -> Floats:
     try:
         values = np.asarray(Custom({name: text}).evaluate(np.concatenate([points, probe]), states))[:, 0]
     except CindyError as error:
+        why = str(error).removeprefix("Custom: ")
         raise DataError(
             f'identify: the read-out {name!r} must be a linear combination of states such as "S + 2*ES", but '
-            f"{text!r} is none. {_sentence(error)}"
+            f"{text!r} is none. {why[:1].upper()}{why[1:]}"
         ) from error
     weights = values[1 : len(states) + 1] - values[0]
     if abs(values[0]) > 1e-12 or not np.allclose(probe @ weights, values[len(states) + 1 :], atol=1e-9):
@@ -348,12 +328,26 @@ def _weights(name: str, text: str, states: tuple[str, ...]) -> Floats:
 
 def as_states(model: Equations, data: list[Trajectory]) -> tuple[list[Trajectory], Readouts | None]:
     """The data as trajectories of states, and what their columns are where they are a model's read-outs."""
-    observe = model.settings.get("observe")
     names = data[0].states
-    if not isinstance(observe, Mapping) or set(names) != set(observe) or set(names) <= set(model.states):
-        return data, None
-    readouts = Readouts.of({name: observe[name] for name in names}, names)
-    return readouts.of_data(data), readouts
+    readouts = None if set(names) <= set(model.states) else _readouts(model, names)
+    return (data, None) if readouts is None else (readouts.of_data(data), readouts)
+
+
+def shared_noise(model: Equations) -> Floats | None:
+    """The correlation of the noise of the states that read-outs tell; None where it is independent."""
+    columns = model.settings.get("column_noise")
+    if not isinstance(columns, Mapping):
+        return None
+    readouts = _readouts(model, tuple(columns))
+    return None if readouts is None else readouts.correlation(np.array([float(v) for v in columns.values()]))
+
+
+def _readouts(model: Equations, columns: tuple[str, ...]) -> Readouts | None:
+    """What columns measure, where they are those that a model was identified from."""
+    observe = model.settings.get("observe")
+    if not isinstance(observe, Mapping) or set(columns) != set(observe):
+        return None
+    return Readouts.of({name: observe[name] for name in columns}, columns)
 
 
 def unmeasured(name: str) -> bool:

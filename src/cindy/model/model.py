@@ -29,8 +29,6 @@ from cindy.model.story import difference, facts, shown, shown_models, told
 from cindy.solver import Run
 from cindy.states import Diffusion
 
-__all__ = ["FORMAT", "VERSION", "Model", "Path"]
-
 FORMAT = "cindy-model"
 VERSION = 1
 
@@ -72,15 +70,16 @@ class Path(Sequence["Model"]):
         return self.models[index]
 
     def __repr__(self) -> str:
-        sizes = sorted({one.size for one in self.models})
+        sizes = sorted({model.size for model in self.models})
         terms = f" of {sizes[0]} to {sizes[-1]} terms" if len(sizes) > 1 else ""
         return f"Path({len(self)} models{terms}, by {self.criterion})" if sizes else "Path()"
 
     def __str__(self) -> str:
         chosen = None if self.chosen is None else self.models[self.chosen]
+        changes = ["chosen" if model is chosen else difference(chosen, model) for model in self.models]
         lines = [
-            f"{score:>12.5g}  {one.size:>3} terms  {'chosen' if one is chosen else difference(chosen, one)}"
-            for one, score in zip(self.models, self.scores, strict=True)
+            f"{score:>12.5g}  {model.size:>3} terms  {change}"
+            for model, score, change in zip(self.models, self.scores, changes, strict=True)
         ]
         return "\n".join([self.criterion, *lines]) if lines else "no models were compared"
 

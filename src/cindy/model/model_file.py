@@ -12,7 +12,7 @@ import numpy as np
 from cindy._arrays import Floats
 from cindy._check import file_path, short
 from cindy._files import no_constant, to_float, to_mapping, to_names
-from cindy.basis import basis_from_dict
+from cindy.basis import Basis
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import formulation_from_dict
@@ -20,8 +20,6 @@ from cindy.model.equations import Estimate
 from cindy.model.model import FORMAT, VERSION, Model, Path
 from cindy.solver import Run, Step
 from cindy.states import Diffusion
-
-__all__ = ["from_dict", "load"]
 
 
 def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any]] | None = None) -> Model:
@@ -63,7 +61,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
     if data.get("version") != VERSION:
         raise DataError(f"it is of version {data.get('version')!r}, and this library reads version {VERSION}")
     states, inputs = to_names(data["states"], "states"), to_names(data["inputs"], "inputs")
-    basis = basis_from_dict(data["basis"], functions)
+    basis = Basis.from_dict(data["basis"], functions)
     formulation = formulation_from_dict(to_mapping(data["formulation"], "formulation"))
     # Coefficients stand in the file by name, so that a basis that lists its terms in another order still
     # reads it.

@@ -29,9 +29,6 @@ from cindy.model.equations import Equations, in_order
 from cindy.model.matching import unmeasured
 from cindy.model.switching import SwitchedMotion, Switches, longest_step, switched_flow
 
-__all__ = ["Limits", "RightHandSide", "all_inputs", "flow", "simulate", "step_through", "without_time"]
-
-
 RightHandSide = Callable[[float, Any], Any]
 
 _EXCESS_WORK = -1
@@ -142,7 +139,7 @@ def _one_by_one(
     return np.array(rows), None
 
 
-def step_through(
+def _step_through(
     step: RightHandSide, start: Floats, t: Floats, names: Sequence[str], *, scale: Floats, limits: Limits
 ) -> tuple[Floats, str | None]:
     """The iterates of x ← step(t, x), one per time, and why they ended early if they did."""
@@ -280,7 +277,7 @@ def simulate(
         names = (*names, *(f"{name}'" for name in names))
         # The size of rates is not known; a generous one only makes the bounds wider.
         usual = np.concatenate([usual, np.full(d, max(largest, float(np.max(usual))))])
-    way = path or (step_through if model.formulation.discrete else flow)
+    way = path or (_step_through if model.formulation.discrete else flow)
     solve = partial(way, names=names, limits=limits)
     scale = np.maximum(usual, np.abs(start))
     switches = None if model.formulation.discrete else model.switches

@@ -19,9 +19,6 @@ from cindy.model.equations import Equations
 from cindy.model.matching import inside_domain
 from cindy.model.simulation import Limits, simulate
 
-__all__ = ["MOST", "Solution", "drawn", "fitted_start", "solutions", "solved_along", "stretches_of"]
-
-
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
 """Of the simulations along the way: far more accurate than data are, and given up soon."""
 
@@ -62,7 +59,7 @@ MOST = 400
 """Samples that a start is fitted to; more of them change it little and cost as much again."""
 
 
-def fitted_start(
+def _fitted_start(
     model: Equations, ahead: Trajectory, guesses: Sequence[Floats], *, first: int, driven: Trajectory
 ) -> Floats:
     """The start whose solution misses the samples ahead least, within the range of the data.
@@ -201,7 +198,7 @@ def solutions(
     """A solution for every stretch of the data, in order, and afresh every `window` samples if given.
 
     A solution that runs through starts where it follows the samples ahead best, within the range of the
-    data: see `fitted_start`. Those that start afresh have too few samples ahead for that where noise is
+    data: see `_fitted_start`. Those that start afresh have too few samples ahead for that where noise is
     large: they start at fitted states, which know of the samples before as well.
     """
     yield from solved_along(model, stretches_of(data), window=window)
@@ -247,7 +244,7 @@ def solved_along(
                     if guess is None:
                         guess = _start_of_data(segment, begin, model.order, near or len(segment) // 4)
                     guesses.append(guess)
-                start = fitted_start(model, piece, guesses, first=first, driven=driven)
+                start = _fitted_start(model, piece, guesses, first=first, driven=driven)
             solved = _solved(model, start, piece, driven, Limits())
             yield Solution(i, piece, solved, start)
 

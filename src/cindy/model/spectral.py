@@ -8,7 +8,7 @@ doubling, which needs no division by eigenvalues near zero (Kassam and Trefethen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import factorial
@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats
 from cindy.basis import Factor, Term, call
-
-__all__ = ["Spectral", "Summand", "spectral_solution"]
 
 Complexes = NDArray[np.complex128]
 Summand = tuple[Term, tuple[int, ...], Floats]
@@ -64,8 +62,7 @@ class Spectral:
         return waves
 
     def multiplier(self, orders: Sequence[int]) -> Complexes:
-        """What a derivative multiplies the modes with; odd ones leave the fastest mode, which has no
-        phase, out."""
+        """What a derivative multiplies the modes with; odd ones leave out the fastest, which has no phase."""
         total = np.ones([1] * len(self.shape), dtype=complex)
         for k, order in enumerate(orders):
             if order:
@@ -146,25 +143,11 @@ class Spectral:
         return [(term, list(into.items())) for term, into in by_term.items()]
 
     def _evaluated(self, term: Term, values: dict[str, Floats], modes: dict[str, Complexes]) -> Floats:
-        result: Floats | None = None
-        for factor in term:
-            if factor.kind == "derivative":
-                orders = [factor.by.count(axis) for axis in self.axes]
-                base = self._slope(factor, orders, values, modes)
-            elif factor.kind == "variable":
-                base = values[factor.variables[0]]
-            elif factor.kind == "call":
-                columns = [np.broadcast_to(values[v], self.shape).ravel() for v in factor.variables]
-                base = call(factor, columns, finite=False).reshape(self.shape)
-            else:
-                base = getattr(np, factor.kind)(factor.frequency * values[factor.variables[0]])
-            for _ in range(factor.power):
-                result = base if result is None else result * base
-        return np.broadcast_to(np.ones(1) if result is None else result, self.shape)
+        product = values_of(term, values, lambda factor: self._slope(factor, values, modes))
+        return np.broadcast_to(product, self.shape)
 
-    def _slope(
-        self, factor: Factor, orders: Sequence[int], values: dict[str, Floats], modes: dict[str, Complexes]
-    ) -> Floats:
+    def _slope(self, factor: Factor, values: dict[str, Floats], modes: dict[str, Complexes]) -> Floats:
+        orders = [factor.by.count(axis) for axis in self.axes]
         inner = modes.get(factor.of[0].variables[0]) if _is_linear(factor.of, self.states) else None
         if inner is None:
             inner = np.fft.rfftn(self._evaluated(factor.of, values, modes))
@@ -248,6 +231,27 @@ def _phi_functions(z: Complexes, *, coupled: bool) -> list[Complexes]:
     return functions if coupled else [np.exp(z), *functions[1:]]
 
 
+def values_of(term: Term, values: Mapping[str, Floats], derivative: Callable[[Factor], Floats]) -> Floats:
+    """A term on a grid, from values of its variables; `derivative` gives factors that are derivatives."""
+    product: Floats | None = None
+    for factor in term:
+        arguments = [values[name] for name in factor.variables]
+        if factor.kind == "derivative":
+            base = derivative(factor)
+        elif factor.kind == "variable":
+            base = arguments[0]
+        elif factor.kind == "call":
+            columns = np.broadcast_arrays(*arguments)
+            flat = call(factor, [column.ravel() for column in columns], finite=False)
+            base = flat.reshape(columns[0].shape)
+        else:
+            base = getattr(np, factor.kind)(factor.frequency * arguments[0])
+        # Products, not powers: numpy's power is twenty times slower.
+        for _ in range(factor.power):
+            product = base if product is None else product * base
+    return np.ones(1) if product is None else product
+
+
 def _is_linear(term: Term, states: tuple[str, ...]) -> bool:
     return (
         len(term) == 1
@@ -320,8 +324,7 @@ def spectral_solution(
 
 
 def _extrapolation(rows: int) -> Floats:
-    """Weights of the results of 1, 2, …, rows times as many steps that cancel the errors h⁴, …, h^(rows +
-    2)."""
+    """Weights of the results of 1, 2, …, rows times as many steps, which cancel errors h⁴ to h^(rows + 2)."""
     h = 1.0 / np.arange(1, rows + 1)
     # Richardson: weights that sum to one and cancel h⁴, h⁵, …
     powers = np.vstack([np.ones(rows), *(h ** (4 + j) for j in range(rows - 1))])

@@ -12,19 +12,6 @@ import numpy as np
 from cindy.basis import Language, factor_code, variable_label
 from cindy.model.equations import Equations
 
-__all__ = [
-    "SURE",
-    "definitions",
-    "determination",
-    "difference",
-    "facts",
-    "shown",
-    "shown_models",
-    "spoken",
-    "told",
-]
-
-
 _WRITTEN = Language(prefix="", end="", module="")
 
 
@@ -32,7 +19,7 @@ _WRITTEN = Language(prefix="", end="", module="")
 class _Words:
     """How much a summary says, and when it calls models close."""
 
-    width: int = 100
+    width: int = 80
     """Of a line, in characters."""
     close: float = 6.0
     """Units of −2 log p: a model that is so much worse is twenty times less likely."""
@@ -46,8 +33,8 @@ _WORDS = _Words()
 
 
 SURE = 0.95
-"""Inclusion below which a term is called less sure: what chance has added, in one data set of 20, is told
-in 19 of 20 such cases (benchmark: honesty, closed orbit)."""
+"""Inclusion below which a term is called less sure. Chance adds a term in one data set of 20, and in 19 of 20
+such cases its inclusion is lower than this (benchmark: honesty, closed orbit)."""
 
 
 def told(model: Equations) -> str:
@@ -60,8 +47,8 @@ def told(model: Equations) -> str:
         lines = textwrap.wrap(text, _WORDS.width - width - 4) or [""]
         parts.append(f"  {name:<{width}}  {lines[0]}")
         parts += [" " * (width + 4) + line for line in lines[1:]]
-    notes = [one.message for one in model.findings if one.note]
-    warnings = [one.message for one in model.findings if not one.note]
+    notes = [finding.message for finding in model.findings if finding.note]
+    warnings = [finding.message for finding in model.findings if not finding.note]
     parts += ["", "Warnings" if warnings else "No warnings.", *_bullets(warnings)]
     parts += ["", "Notes", *_bullets(notes)] if notes else []
     return "\n".join(parts)
@@ -144,9 +131,13 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
         count = int(np.sum(above <= _WORDS.close))
         if count:
             others = "1 other model explains" if count == 1 else f"{count} other models explain"
-            yield "near", f"{others} the data almost as well: see model.near"
+            yield "near", f"{others} the data almost as well; see model.near"
         else:
-            yield "near", f"the next best model is worse by {above[0]:.1f} in −2 log p: see model.near"
+            yield (
+                "near",
+                f"the criterion of the next best model is {above[0]:.1f} higher (10: clearly worse); "
+                "see model.near",
+            )
 
 
 def _probability(model: Equations, i: int, j: int) -> str:
@@ -243,8 +234,8 @@ def shown(model: Equations, known: Sequence[tuple[str, str]]) -> str:
     rows += [definition(name, *estimate) for name, estimate in model.parameters.items()]
     known = known if model.warnings else [*known, ("warnings", "none")]
     facts_told = [(f"<b>{escape(name)}</b>", escape(text)) for name, text in known]
-    warned = _listed("Warnings", [one.message for one in model.findings if not one.note])
-    noted = _listed("Notes", [one.message for one in model.findings if one.note])
+    warned = _listed("Warnings", [finding.message for finding in model.findings if not finding.note])
+    noted = _listed("Notes", [finding.message for finding in model.findings if finding.note])
     return f"<div>{_table(rows, '115%')}{_table(facts_told, '90%')}{warned}{noted}</div>"
 
 
@@ -259,12 +250,12 @@ def shown_models(models: Sequence[Equations], scores: Sequence[float], chosen: i
     rows: list[tuple[str, ...]] = [
         (f"<b>{escape(head)}</b>", "<b>terms</b>", "<b>compared with the chosen model</b>")
     ]
-    for k, (one, score) in enumerate(zip(models, scores, strict=True)):
+    for k, (model, score) in enumerate(zip(models, scores, strict=True)):
         if k == (chosen or 0):
-            rows.append((f"<b>{score:.4g}</b>", f"<b>{one.size}</b>", "<b>chosen</b>"))
+            rows.append((f"<b>{score:.4g}</b>", f"<b>{model.size}</b>", "<b>chosen</b>"))
         elif k < 3 * _WORDS.most:  # a table as long as a page is not read
-            change = escape(difference(reference, one) or "the same terms")
-            rows.append((f"{score:.4g}", str(one.size), change))
+            change = escape(difference(reference, model) or "the same terms")
+            rows.append((f"{score:.4g}", str(model.size), change))
     left_out = len(models) + 1 - len(rows)
     if left_out:
         rows.append((f"… {left_out} more", "", ""))

@@ -30,8 +30,6 @@ import numpy as np
 from cindy._arrays import Floats
 from cindy.basis import COMPARISONS, Expression, Factor, Term, compile_rhs
 
-__all__ = ["SwitchedMotion", "Switches", "longest_step", "switched_flow"]
-
 Compiled = Callable[[float, Any, Any], list[float]]
 Signal = Callable[[float], Sequence[float]]
 
@@ -77,20 +75,20 @@ class Switches:
     ) -> Switches | None:
         """None where no term that has a coefficient switches."""
         used = [i for i, row in enumerate(coef) if row.any()]
-        found: dict[Expression, int] = {}
-        smooth = [tuple(_factor(factor, found) for factor in terms[i]) for i in used]
-        if not found:
+        surfaces: dict[Expression, int] = {}
+        smooth = [tuple(_factor(factor, surfaces) for factor in terms[i]) for i in used]
+        if not surfaces:
             return None
-        modes = tuple(_mode(k) for k in range(len(found)))
+        modes = tuple(_mode(k) for k in range(len(surfaces)))
         names = (*variables, *modes)
 
         def compiled(outputs: Sequence[Expression]) -> Compiled:
             terms = [_as_term(one, names) for one in outputs]
             return compile_rhs(terms, np.eye(len(terms)), names, given)
 
-        slopes = [g.derivative(name) for g in found for name in variables]
+        slopes = [g.derivative(name) for g in surfaces for name in variables]
         rhs = compile_rhs(smooth, coef[used], names, given)
-        return cls(len(found), len(variables), rhs, compiled(list(found)), compiled(slopes))
+        return cls(len(surfaces), len(variables), rhs, compiled(list(surfaces)), compiled(slopes))
 
 
 def _mode(k: int) -> str:
@@ -102,30 +100,30 @@ def _as_term(formula: Expression, names: tuple[str, ...]) -> Term:
     return (Factor("call", used or names[:1], expression=formula, name="switch"),)
 
 
-def _factor(factor: Factor, found: dict[Expression, int]) -> Factor:
+def _factor(factor: Factor, surfaces: dict[Expression, int]) -> Factor:
     """The factor with symbols for its switches; their switching functions are added to `found`."""
     if factor.expression is None:
         return factor
-    smooth = _smooth(factor.expression, found)
+    smooth = _smooth(factor.expression, surfaces)
     if smooth == factor.expression:
         return factor
-    modes = tuple(_mode(k) for k in range(len(found)) if _mode(k) in smooth.symbols())
+    modes = tuple(_mode(k) for k in range(len(surfaces)) if _mode(k) in smooth.symbols())
     names = (*factor.variables, *modes)
     return replace(factor, variables=names, expression=smooth, symbolic=None, values=())
 
 
-def _smooth(node: Expression, found: dict[Expression, int]) -> Expression:
-    operands = tuple(_smooth(operand, found) for operand in node.operands)
+def _smooth(node: Expression, surfaces: dict[Expression, int]) -> Expression:
+    operands = tuple(_smooth(operand, surfaces) for operand in node.operands)
     if node.operation == "sign":
-        return _switch(operands[0], found)
+        return _switch(operands[0], surfaces)
     if node.operation == "abs":
-        return _times(_switch(operands[0], found), operands[0])
+        return _times(_switch(operands[0], surfaces), operands[0])
     if node.operation in ("max", "min"):
         # max(a, b, c) = max(max(a, b), c): every pair has a switching function of its own.
         best = operands[0]
         for other in operands[1:]:
             gap = _difference(best, other)
-            half = _times(_number(0.5 if node.operation == "max" else -0.5), _switch(gap, found))
+            half = _times(_number(0.5 if node.operation == "max" else -0.5), _switch(gap, surfaces))
             middle = _times(_number(0.5), Expression("+", (best, other)))
             best = Expression("+", (middle, _times(half, gap)))
         return best
@@ -133,7 +131,7 @@ def _smooth(node: Expression, found: dict[Expression, int]) -> Expression:
         if node.operation in ("==", "!="):  # these differ from a constant at single instants only
             return _number(float(node.operation == "!="))
         side = 0.5 if node.operation in (">", ">=") else -0.5
-        mode = _switch(_difference(*operands), found)
+        mode = _switch(_difference(*operands), surfaces)
         return Expression("+", (_number(0.5), _times(_number(side), mode)))
     if node.operation == "where":
         condition, holds, else_ = operands
@@ -145,8 +143,8 @@ def _smooth(node: Expression, found: dict[Expression, int]) -> Expression:
     return replace(node, operands=operands)
 
 
-def _switch(surface: Expression, found: dict[Expression, int]) -> Expression:
-    return Expression("symbol", symbol=_mode(found.setdefault(surface, len(found))))
+def _switch(surface: Expression, surfaces: dict[Expression, int]) -> Expression:
+    return Expression("symbol", symbol=_mode(surfaces.setdefault(surface, len(surfaces))))
 
 
 def _number(value: float) -> Expression:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +21,23 @@ from cindy.problem import Problem
 from cindy.regression import Regression, binding
 from cindy.selection import EFFORT
 
-__all__ = ["as_columns", "estimated", "weighed", "with_noise_errors"]
+__all__ = ["as_columns", "estimated", "leaves", "weighed", "with_noise_errors"]
 
 
 def estimated(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
     """The best coefficients and errors that the noise of the rows allows, from those of least squares."""
     by_samples = with_noise_errors(problem, plain, evidence)
     return weighed(problem, by_samples, evidence) or by_samples
+
+
+def leaves(coefs: Sequence[Floats], evidence: WeakRows) -> Floats | None:
+    """(models, states): mean squares of what coefficients leave, in units of the noise; None where the noise
+    is not known in every row."""
+    terms = np.flatnonzero(np.any([coef.any(axis=1) for coef in coefs], axis=0))
+    modes = modes_of(evidence, tuple(terms.tolist()))
+    if not all(one.known for one in modes):
+        return None
+    return np.array([_Weighing(modes, coef[terms]).left(coef[terms]) for coef in coefs])
 
 
 def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:

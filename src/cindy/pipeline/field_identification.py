@@ -18,7 +18,7 @@ from cindy.evidence import INEXACT, Fault, Unexplained, WeakRows, screened, unex
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Weak
 from cindy.model import Model, explained_rows
-from cindy.pipeline.field_estimates import as_columns, estimated
+from cindy.pipeline.field_estimates import as_columns, estimated, leaves
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
@@ -43,7 +43,8 @@ def identify_fields(
     1. Faults of the measurements are corrected where that is safe (`screened`).
     2. The fields become rows, and the rows sums that add up (`WeakRows`).
     3. A rule chooses terms; coefficients and errors follow from the noise at every sample (`estimated`), and
-       terms that are not worth their price by these errors are dropped (`measured.model_of`).
+       terms that are not worth their price by these errors are dropped (`measured.model_of`). Where noise
+       does not explain what is left, a model near it that leaves noise alone takes its place.
     4. What is left of the rows is compared with the noise (`left_over`).
     """
     fields = as_fields(data)
@@ -70,7 +71,11 @@ def identify_fields(
                 "which fields do not give. Leave the tolerance out."
             )
         # Step 3.
-        model = run(problem, estimator=partial(estimated, evidence=evidence))
+        model = run(
+            problem,
+            estimator=partial(estimated, evidence=evidence),
+            leaves=partial(leaves, evidence=evidence),
+        )
         return replace(
             model,
             scale=_scale(fields),

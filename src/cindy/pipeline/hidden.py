@@ -13,7 +13,8 @@ I alone w1 is the rate of I, I' = w1, and w2 tells of the susceptible, w1' = I w
 
 1. Starts in every gauge that the library has terms for, or where a user says (`hidden_starts.py`), ranked by
    −2 log p after a few steps at a large model error.
-2. The search from the best few, each with its own gauge; −2 log p and the prices of terms decide.
+2. The search from the best few, each with its own gauge; −2 log p and the prices of terms decide. Of several
+   hidden states then the search in other gauges, from the states that the best law has fitted.
 3. The search again from there, the equations of hidden states held as exact as those of measured ones.
 4. The gauge in which the law has the fewest terms, and the search from there (`hidden_gauge.py`).
 5. The model must be worth more than the one with a hidden state less, or with none and a free model error.
@@ -21,7 +22,7 @@ I alone w1 is the rate of I, I' = w1, and w2 tells of the susceptible, w1' = I w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,11 +164,10 @@ def identify_with_hidden(
     noise = noise_variance(seen)
     problem = request.problem(motion)
     motion, options = request.narrowed(motion, problem), request.options(motion, problem)
-    best: tuple[Motion, Found, Start] | None = None
+    given = _fixed(options.rows)
     if formulas:
         starts = [start_from_formulas(motion, formulas)]
     else:
-        given = _fixed(options.rows)
         starts = starts_in_gauges(motion, names, np.sqrt(noise), given)
         starts = _ranked(motion, options, starts, noise)[:_STARTS]
     if not starts:
@@ -176,21 +176,15 @@ def identify_with_hidden(
             "alone or times a state, and so the data cannot tell of it. Give a basis or constraints that "
             "leave such a term."
         )
-    for start in starts:
-        here, found = _searched(motion, options, start, noise)
-        leaves_noise = found is not None and _leaves_noise(found, noise)
-        if len(names) > 1 and found is not None and not leaves_noise:
-            # Derivatives of derivatives are rough first values; the states that were fitted are better ones.
-            again = _searched(motion, options, replace(start, values=_hidden_part(found, len(names))), noise)
-            if again[1] is not None and again[1].best.criterion < found.best.criterion:
-                here, found = again
-        if found is not None and (best is None or found.best.criterion < best[1].best.criterion):
-            best = here, found, start
-            # Of several hidden states other gauges leave no more than noise as well, and may have fewer
-            # terms; not where these are no more than a linear law could have (benchmark: hidden).
-            few = len(names) == 1 or len(found.best.support) <= motion.states**2
-            if leaves_noise and few:
-                break
+    best = _best_of(motion, options, starts, noise)
+    if best is not None and len(best[2].pins) > 1 and _leaves_noise(best[1], noise):
+        # Derivatives of derivatives of noisy samples are rough first values, and a gauge in which they happen
+        # to be good is found first; the states of its law have no noise. At 5 % SEIR by I alone has six terms
+        # with I' = I w1, from the states of which come the right five (benchmark: hidden).
+        fitted = [x[..., : len(noise)] for x in best[1].best.fitted.x]
+        starts = starts_in_gauges(motion, names, np.sqrt(noise), given, fitted)
+        starts = _in_other_gauges(motion, options, starts, noise, best[2])[: _STARTS // 2]
+        best = _best_of(motion, options, starts, noise, best)
     if best is None:
         return None
     here, found, start = best
@@ -205,6 +199,26 @@ def identify_with_hidden(
     settings = request.settings | {"hidden": dict(formulas) or list(names)}
     model = replace(last.model(), findings=findings, settings=settings)
     return Discovery(model, _filled(request.data, here, found, len(names)), found.best.criterion)
+
+
+def _best_of(
+    motion: Motion,
+    options: Options,
+    starts: Iterable[Start],
+    noise: Floats,
+    best: tuple[Motion, Found, Start] | None = None,
+) -> tuple[Motion, Found, Start] | None:
+    """The law of least criterion that starts lead to; the last that is looked for where it is good enough."""
+    for start in starts:
+        here, found = _searched(motion, options, start, noise)
+        if found is not None and (best is None or found.best.criterion < best[1].best.criterion):
+            best = here, found, start
+            # Of several hidden states other gauges leave no more than noise as well, and may have fewer
+            # terms; not where two ways lead to no more than a linear law could have (benchmark: hidden).
+            few = len(start.pins) < 2 or (found.agreed and len(found.best.support) <= motion.states**2)
+            if few and _leaves_noise(found, noise):
+                break
+    return best
 
 
 def _first_deviance(motion: Motion, options: Options, start: Start, noise: Floats) -> float:
@@ -227,17 +241,41 @@ def _first_deviance(motion: Motion, options: Options, start: Start, noise: Float
     return deviance(here, fitted) if fitted.alive else np.inf
 
 
-def _ranked(motion: Motion, options: Options, starts: list[Start], noise: Floats) -> list[Start]:
-    """The starts by −2 log p, the least first; of several hidden states each with its better first values."""
-    ranked = []
+def _likeliest(
+    motion: Motion, options: Options, starts: Iterable[Start], noise: Floats
+) -> dict[tuple[int, ...], tuple[float, Start]]:
+    """Of the starts in each gauge the one of least −2 log p, which comes before it."""
+    best: dict[tuple[int, ...], tuple[float, Start]] = {}
     for start in starts:
-        values = [start]
+        value = _first_deviance(motion, options, start, noise)
+        if start.gauge not in best or value < best[start.gauge][0]:
+            best[start.gauge] = value, start
+    return best
+
+
+def _ranked(motion: Motion, options: Options, starts: list[Start], noise: Floats) -> list[Start]:
+    """The most likely start of each gauge, the least −2 log p first."""
+    ranked = []
+    for value, start in _likeliest(motion, options, starts, noise).values():
+        ranked.append((value, start))
         if len(start.pins) > 1:
             here, variance = _begun(motion, start, noise)
-            values.append(walked(here, start, variance, Search(here, _pinned(options, start)).solve))
-        both = [(_first_deviance(motion, options, each, noise), each) for each in values]
-        ranked.append(min(both, key=lambda one: one[0]))
+            other = walked(here, start, variance, Search(here, _pinned(options, start)).solve)
+            again = _first_deviance(motion, options, other, noise), other
+            ranked[-1] = min(ranked[-1], again, key=lambda one: one[0])
     return [start for _, start in sorted(ranked, key=lambda one: one[0])]
+
+
+def _in_other_gauges(
+    motion: Motion, options: Options, starts: list[Start], noise: Floats, known: Start
+) -> list[Start]:
+    """The most likely starts in gauges that are not the known one's, and in which they are no worse."""
+    likeliest = _likeliest(motion, options, starts, noise)
+    own = likeliest.pop(known.gauge, (np.inf, known))[0]
+    # The standard deviation of −2 log p.
+    worst = own + np.sqrt(2.0 * motion.rows)
+    ranked = sorted(likeliest.values(), key=lambda one: one[0])
+    return [start for value, start in ranked if value < worst]
 
 
 def _leaves_noise(found: Found, noise: Floats) -> bool:
@@ -309,10 +347,6 @@ def _fixed(rows: Rows) -> dict[int, float]:
     alone = np.flatnonzero((np.diff(rows.matrix.indptr) == 1) & (rows.lower == rows.upper))
     entries = [(int(rows.matrix.indices[rows.matrix.indptr[k]]), k) for k in alone]
     return {flat: float(rows.lower[k] / rows.matrix.data[rows.matrix.indptr[k]]) for flat, k in entries}
-
-
-def _hidden_part(found: Found, count: int) -> tuple[Floats, ...]:
-    return tuple(x[..., x.shape[2] - count :] for x in found.best.fitted.x)
 
 
 def criterion_without(request: Request, hidden: int) -> float:

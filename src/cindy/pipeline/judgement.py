@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import Basis, listed, pretty
-from cindy.data import Trajectory, beginning, excerpt, oddities, some_segments, spread_over
+from cindy.data import Trajectory, excerpt, oddities, some_segments, spread_over
 from cindy.errors import CindyError, NoModelError
 from cindy.findings import Finding, has_finding, without_repeats
 from cindy.formulation import Formulation
 from cindy.least_squares import Rows, lengths
-from cindy.model import Comparison, Diagnostics, Model, compare, completed, diagnose, inside_domain
+from cindy.model import (
+    Comparison,
+    Diagnostics,
+    Model,
+    compare_few,
+    diagnose,
+    excerpt_of,
+    inside_domain,
+)
 from cindy.pipeline.passes import NEAR, Found
 from cindy.selection import Supports
 from cindy.states import Distortion, Motion, distorted_rows
@@ -30,15 +38,9 @@ __all__ = ["beside_positions", "instrument_fault", "judged", "refusals_told", "w
 class _Looks:
     """How much is looked at once a model is known, and from where on a sentence is worth it."""
 
-    most_samples: int = 20_000
-    """That residuals are looked at; a sentence needs no more."""
     most_numbers: int = 5_000_000
-    """Samples times terms, likewise: with thousands of terms their sums would take longer than the model."""
-    most_looked_at: int = 300
-    """Runs, likewise: of very many short ones each costs as much as a long one."""
-    most_runs: int = 2
-    most_solved: int = 200
-    """Runs, and samples of each, that solutions are compared with: a fraction of a second."""
+    """Samples times terms that residuals are looked at: with thousands of terms their sums would take longer
+    than the model."""
     # `python -m benchmarks oddities` has right models and models without a term of the law: of 25 right ones
     # two get a sentence, none of them that the model is wrong; of 16 that lack a term all do.
     low: float = 0.5
@@ -89,7 +91,7 @@ def refusals_told(
     try:
         yield
     except NoModelError as error:
-        some = excerpt(data, _LOOKS.most_samples)
+        some = excerpt_of(data)
         powers = _has_powers(basis, form.variables(data[0].states, data[0].inputs))
         odd = [*known, *oddities(some, order=form.order, discrete=form.discrete, powers=powers)]
         if not odd:
@@ -99,7 +101,7 @@ def refusals_told(
 
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
     """The model with R² of its equations and solutions on some of the data, and everything to beware of."""
-    some, moved = inside_domain(model, excerpt(spread_over(data, _LOOKS.most_looked_at), _LOOKS.most_samples))
+    some, moved = inside_domain(model, excerpt_of(data))
     looked = some_segments(some)
     # States that were fitted need no windows. Solutions are compared over one that the motion asks for.
     model = replace(model, formulation=model.formulation.with_window(looked, sum(map(len, data))))
@@ -112,11 +114,8 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         powers=_has_powers(model.basis, model.variables),
     )
     try:
-        found = diagnose(
-            model, excerpt(some, min(_LOOKS.most_samples, _LOOKS.most_numbers // len(model.terms)))
-        )
-        few = completed(model, spread_over(some, _LOOKS.most_runs))
-        compared = compare(model, [beginning(one, _LOOKS.most_solved) for one in few])
+        found = diagnose(model, excerpt(some, _LOOKS.most_numbers // len(model.terms)))
+        compared, runs = compare_few(model, some)
     except CindyError as error:
         failed = Finding("not-compared", f"The model could not be compared with the data: {error}")
         return replace(model, findings=without_repeats((*model.findings, *give_aways(), failed)))
@@ -127,7 +126,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         "through": float(np.mean(compared.through)),
         "span": compared.span,
         "allowed": float(np.mean(compared.allowed)),
-        **({"runs": float(_LOOKS.most_runs), "of": float(len(data))} if len(data) > _LOOKS.most_runs else {}),
+        **({"runs": float(runs), "of": float(len(data))} if len(data) > runs else {}),
     }
     findings = [
         *_loud(model, equations, _as_noise(model, found), compared),

@@ -15,7 +15,7 @@ A model on a support S is fitted by maximum likelihood: states, noise, model err
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ from cindy.pipeline.request import Options
 from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
 from cindy.selection import EFFORT, Candidates, SupportFit, Supports
-from cindy.solver import Result, conditional_gradient
+from cindy.solver import Result, Step, conditional_gradient
 from cindy.states import LEVELS, NEARBY, Fitted, Motion, blurred_terms, deviance, fit_states, stiffness
 
 __all__ = ["Met", "Posed", "Search", "white_candidates"]
@@ -96,6 +96,8 @@ class Search(Loop[Fitted, Met]):
     bound: whether a path was all that terms could come from
     kept: what is posed at the states of the best model so far, which is asked for again
     restricted: the constraints over the coefficients of a support, which every step asks for
+    rough: (states,) variance of the noise as the roughness of the data tells it, where it ranks models; None
+        elsewhere
     """
 
     motion: Motion
@@ -104,6 +106,7 @@ class Search(Loop[Fitted, Met]):
     bound: bool = False
     kept: Posed | None = None
     restricted: dict[bytes, Rows] = field(default_factory=dict)
+    rough: Floats | None = None
 
     rounds: ClassVar[int] = 12
     """Passes from one start; three are typical, 8 not unheard of (benchmark: chaotic). With 2, terms are the
@@ -119,8 +122,19 @@ class Search(Loop[Fitted, Met]):
         return sorted((met for met in self.met.values() if met is not None), key=self.rank)
 
     def rank(self, met: Met) -> Any:
-        """What can be told apart comes first, and among that the least criterion."""
-        return met.blurred, met.criterion
+        """What can be told apart comes first, then what the data do not contradict, then the least criterion.
+
+        With the law held exact the likelihood has many maxima. One whose noise is a hundred times what the
+        data's own roughness says is contradicted by them.
+        """
+        return met.blurred, self.contradicted(met), met.criterion
+
+    def contradicted(self, met: Met) -> bool:
+        """Whether the noise of a law is far more than the roughness of the data."""
+        if self.rough is None:
+            return False
+        least = EFFORT.second_look_contradicted**2 * np.maximum(self.rough, self.motion.floor)
+        return bool(np.any((met.fitted.variance > least)[self.motion.measured]))
 
     def better(self, first: Met | None, second: Met | None) -> Met | None:
         if first is None or second is None:
@@ -166,7 +180,7 @@ class Search(Loop[Fitted, Met]):
             options.correction,
             tol=options.tol,
             max_iter=limit,
-            callback=supports.can_gain(float(form.sizes[1][0]) ** 2)
+            callback=_can_gain(supports, float(form.sizes[1][0]) ** 2)
             if supports and usual and not supports.coupled
             else None,
             quiet=True,
@@ -337,3 +351,23 @@ def white_candidates(form: StandardForm, result: Result, noise: Floats | None = 
     white = replace(form.regression, unit=1.0 / form.sizes[1])
     path = [support for support, _ in result.path]
     return Candidates(white, result.x, form.sizes[1], path, known=True, noise=noise)
+
+
+def _can_gain(supports: Supports, unit: float) -> Callable[[Step], bool]:
+    """For a run of the solver: whether larger supports may still have a smaller criterion than those met.
+
+    An iterate has at least the χ² of its support, and no support less than all coefficients together.
+
+    unit: what one unit of the solver's objective is in χ²
+    """
+    smallest = np.inf
+    cheapest, dearest = float(supports.price.min()), float(supports.price.max())
+
+    def goes_on(step: Step) -> bool:
+        nonlocal smallest
+        # An upper bound on the best criterion so far, and a lower bound on that of any larger support: the
+        # run may stop when the second exceeds the first.
+        smallest = min(smallest, unit * step.objective + dearest * step.atoms)
+        return supports.least + cheapest * step.atoms <= smallest
+
+    return goes_on

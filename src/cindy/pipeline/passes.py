@@ -44,6 +44,7 @@ from cindy.selection import (
     Supports,
     eliminated,
     equation_by_equation,
+    reselected,
     rivals,
 )
 from cindy.solver import conditional_gradient
@@ -105,7 +106,7 @@ def search(
 
     first: a model that is tried before, fitted to much the same data; known: the same, fitted to these
     """
-    state = Search(motion, options)
+    state = Search(motion, options, rough=None if motion.memory is None else variance)
     if known is not None:
         first = known.fitted
         state.met[state.key(first)] = state.priced(known.fitted, known.deviance)
@@ -272,6 +273,9 @@ def _with_rivals(state: Search, best: Met) -> None:
         others = [r.fit for r in rivals(posed.supports, own, EFFORT.passes_close) if r.fit.free <= own.free][
             : EFFORT.passes_rivals
         ]
+        anew = reselected(posed.supports, own, _by_equation(state.motion, posed.columns))
+        if anew is not own:
+            others.insert(0, anew)
         if others:
             best = state.again(best)
         now = best
@@ -339,12 +343,16 @@ def _first_choice(state: Search, supports: Supports, path: list[Ints]) -> Suppor
     return min((fit for fit in fits if fit is not None), key=supports.criterion, default=None)
 
 
+def _by_equation(motion: Motion, columns: Ints) -> list[Ints]:
+    """Where the columns of each equation stand."""
+    return [np.flatnonzero(columns % motion.states == j) for j in motion.sought]
+
+
 def _equations(state: Search, supports: Supports) -> Iterator[tuple[Ints, Supports]]:
     """The columns of each equation, and its rows at measured states, where no equation knows of another."""
     motion = state.motion
     rows = supports.rows // len(motion.sought)
-    for j in motion.sought:
-        columns = np.flatnonzero(state.columns % motion.states == j)
+    for columns in _by_equation(motion, state.columns):
         # The triangle of one equation alone; its target in the same directions.
         directions, triangle = np.linalg.qr(supports.design[:, columns])
         alone = replace(

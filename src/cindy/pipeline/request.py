@@ -177,9 +177,8 @@ class Request:
         motion = self.form.motion(given, self.basis, instants=instants) if fits else None
         if motion is None or self.correlation is None:
             return motion
-        shared, told = np.eye(motion.states), min(len(self.correlation), self.data[0].dimension)
-        shared[:told, :told] = self.correlation[:told, :told]
-        return motion.part([replace(record, correlation=shared) for record in motion.records])
+        told = self.data[0].dimension
+        return motion.sharing(self.correlation[:told, :told])
 
     def price(self, motion: Motion) -> float:
         """What a parameter must lower −2 log p by."""

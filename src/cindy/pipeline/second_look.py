@@ -219,7 +219,7 @@ def _exact_law(
     again = search(motion, options, variance, first)
     if again is None or not len(again.best.support):
         return found
-    return min(found, again, key=lambda one: one.best.criterion)
+    return min(found, again, key=lambda one: Search(motion, options, rough=variance).rank(one.best))
 
 
 def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:

@@ -102,6 +102,8 @@ def identify_readouts(
         if change > _AVERAGES.still:
             findings.append(_too_long(readouts, change))
     settings = {**model.settings, "observe": dict(readouts.formulas)}
+    if shared is not None:
+        settings["column_noise"] = dict(zip(readouts.formulas, noise.tolist(), strict=True))
     return replace(model, findings=(*model.findings, *readouts.findings(), *findings), settings=settings)
 
 

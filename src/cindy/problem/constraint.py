@@ -22,21 +22,6 @@ from cindy._check import did_you_mean, short, unique_names
 from cindy.basis import Basis, Term, term_variables
 from cindy.errors import ConstraintError
 
-__all__ = [
-    "Conservation",
-    "Constraint",
-    "Names",
-    "Row",
-    "at_samples",
-    "bound",
-    "conserve",
-    "exchange",
-    "fix",
-    "linear",
-    "preserve_energy",
-    "tie",
-]
-
 
 @dataclass(frozen=True)
 class Names:
@@ -394,7 +379,7 @@ def _finite(value: float, where: str) -> float:
 
 
 @dataclass(frozen=True)
-class EnergyPreserving(Constraint):
+class _EnergyPreserving(Constraint):
     """The quadratic terms conserve E = Σ weight · x²/2.
 
     Along the motion E' = Σ_i w_i x_i f_i. The quadratic part of f contributes a cubic form, and that is zero
@@ -443,7 +428,7 @@ def preserve_energy(states: Iterable[str] | Mapping[str, float] | None = None) -
     True
     """
     if states is None:
-        return EnergyPreserving(None)
+        return _EnergyPreserving(None)
     if isinstance(states, Mapping):
         for name, weight in states.items():
             _name(name, "preserve_energy: a state")
@@ -456,7 +441,7 @@ def preserve_energy(states: Iterable[str] | Mapping[str, float] | None = None) -
         weights = tuple((name, 1.0) for name in unique_names(states, "preserve_energy: `states`"))
     if not weights:
         raise ConstraintError("preserve_energy: name at least one state, or none for all of them.")
-    return EnergyPreserving(weights)
+    return _EnergyPreserving(weights)
 
 
 def _monomial(term: Term) -> tuple[str, ...] | None:

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, csr_array
+from scipy.sparse.linalg import svds
 
 from cindy._arrays import Floats, Ints
 from cindy._check import floats, instance, positive, short
@@ -26,8 +27,6 @@ from cindy.regression import Regression
 from cindy.solver import Oracle, Region, Result, contradictory, gap_at, oracle_for, smallest_radius
 from cindy.summary import Summary
 
-__all__ = ["Adaptive", "Problem", "StandardForm", "Uniform", "Weights"]
-
 _STEEPEST = 1e6
 """Ratio of the largest weight to the smallest: beyond it a term is as good as forbidden."""
 
@@ -35,7 +34,7 @@ _STEEPEST = 1e6
 class Weights(ABC):
     """How the weights follow from a pilot estimate of the scaled coefficients, which a `Problem` makes.
 
-    adapts: whether the path that they make leads to the terms that matter, so that more may be asked of it
+    adapts: whether terms that are large in the pilot come first on the path
 
     >>> import numpy as np
     >>> issubclass(Uniform, Weights), Uniform().of(np.zeros((2, 1))).tolist()
@@ -167,7 +166,7 @@ class StandardForm:
             ridge = self.ridge * float(np.sqrt(total.rows))
         else:
             # Small beside every direction that data determine, and much larger than rounding.
-            ridge = _RIDGE * float(np.linalg.norm(total.design, 2))
+            ridge = _RIDGE * _largest(total.design)
         # A ridge is a further block of rows, √λ ξ = 0, so that the same fit serves.
         extra = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
         eased = Regression((total, extra), self.scaled_rows)
@@ -251,6 +250,14 @@ def _solved(objective: LeastSquares) -> Floats:
     return np.asarray(
         scipy.linalg.solve_triangular(objective.design[:terms], objective.target[:terms], check_finite=False)
     )
+
+
+def _largest(design: Floats) -> float:
+    """The largest singular value; of many columns by Lanczos' method, without the others."""
+    if design.shape[1] <= _LARGE:
+        return float(np.linalg.norm(design, 2))
+    start = np.full(min(design.shape), 1.0)
+    return float(svds(design, k=1, v0=start, return_singular_vectors=False)[0])
 
 
 def _region(weights: Floats, radius: float, rows: Rows) -> Region:

@@ -15,23 +15,11 @@ from pysindy import feature_library as theirs
 from pysindy.feature_library.base import BaseFeatureLibrary
 from scipy.sparse import csr_array
 
-from cindy._arrays import Floats
 from cindy._check import floats
 from cindy.basis import Basis, Custom, Factor, Fourier, Functions, Polynomial, Term, product
 from cindy.errors import ConstraintError, DataError
 from cindy.least_squares import Rows
 from cindy.problem import Constraint, Names, Row, at_samples
-
-__all__ = [
-    "Library",
-    "Order",
-    "basis_of",
-    "constraint_matrices",
-    "constraint_rows",
-    "constraint_texts",
-    "terms_of",
-]
-
 
 Variables = tuple[str, ...]
 
@@ -149,7 +137,7 @@ def _waves(library: Any, variables: Variables) -> Iterator[Term]:
 
 
 @dataclass(frozen=True)
-class Positional:
+class _Positional:
     """A function that goes by position, whatever its parameters are called; a variable may come twice."""
 
     function: Callable[..., Any]
@@ -170,7 +158,7 @@ def _calls(library: Any, variables: Variables) -> Iterator[Factor | None]:
             name = named(*chosen) if named else f"f{i}({','.join(chosen)})"
             # f(x, x) is a function of x alone: an argument that comes twice is one variable.
             once = tuple(dict.fromkeys(chosen))
-            call = Positional(function, tuple(once.index(v) for v in chosen))
+            call = _Positional(function, tuple(once.index(v) for v in chosen))
             yield Factor("call", once, function=call, name=name)
 
 
@@ -211,7 +199,7 @@ def _some(inputs: Sequence[Sequence[int]] | None, number: int, variables: Variab
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     """One feature of a library that is known only by what it computes."""
 
     library: Any
@@ -224,7 +212,7 @@ class Column:
 def _columns(library: Any, variables: Variables) -> Iterator[Factor]:
     fitted = _fitted(library, len(variables))
     for i, name in enumerate(fitted.get_feature_names(list(variables))):
-        yield Factor("call", variables, function=Column(fitted, i), name=name)
+        yield Factor("call", variables, function=_Column(fitted, i), name=name)
 
 
 @lru_cache(maxsize=64)
@@ -254,7 +242,10 @@ def constraint_rows(lhs: Any, rhs: Any, inequalities: int, *, order: Order, term
     lhs: (rows, terms · targets), dense or sparse; in the order "feature" the coefficient of term i
         for target j stands at i · targets + j, in the order "target" at j · terms + i
     """
-    matrix = csr_array(lhs.astype(np.float64) if hasattr(lhs, "tocsr") else _dense(lhs))
+    if hasattr(lhs, "tocsr"):
+        matrix = csr_array(lhs.astype(np.float64))
+    else:
+        matrix = csr_array(floats(np.atleast_2d(lhs), "ConditionalGradient: `constraint_lhs`", ndim=2))
     if matrix.shape[1] != terms * targets:
         raise ConstraintError(
             f"ConditionalGradient: `constraint_lhs` must have a column for each of the {terms} features × "
@@ -275,10 +266,6 @@ def constraint_rows(lhs: Any, rhs: Any, inequalities: int, *, order: Order, term
     lower = goal.copy()
     lower[:inequalities] = -np.inf
     return Rows(matrix, lower, goal, np.arange(len(goal), dtype=np.intp))
-
-
-def _dense(lhs: Any) -> Floats:
-    return floats(np.atleast_2d(lhs), "ConditionalGradient: `constraint_lhs`", ndim=2)
 
 
 def constraint_texts(rows: Rows, targets: int) -> list[str]:

@@ -30,8 +30,6 @@ from cindy.pysindy.libraries import Order, basis_of, constraint_rows, constraint
 from cindy.selection import Beyond, Choice, Gap, Selection, Significance, choose
 from cindy.solver import Correction, Run, Step
 
-__all__ = ["ConditionalGradient", "difference_error", "from_pysindy"]
-
 
 @dataclass(frozen=True)
 class _Noise:
@@ -52,7 +50,7 @@ class _Noise:
 _NOISE = _Noise()
 
 
-class NotConverged(errors.ConvergenceWarning, LearnWarning):  # type: ignore[misc]
+class _NotConverged(errors.ConvergenceWarning, LearnWarning):  # type: ignore[misc]
     """A run that stopped early, as scikit-learn and as this library warn of it."""
 
 
@@ -182,7 +180,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         self.constraints_ = tuple(str(text) for text in form.texts)
         # pysindy's derivatives are differences, whose error is systematic; terms that only explain it are
         # left out.
-        rule = self.selection or Beyond(Significance(), difference_error(target) / form.sizes[1])
+        rule = self.selection or Beyond(Significance(), _difference_error(target) / form.sizes[1])
         if rule.refits and form.objective.rows < design.shape[1]:
             warnings.warn(
                 f"ConditionalGradient: {form.objective.rows} rows of data cannot tell {design.shape[1]} "
@@ -209,7 +207,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             warnings.warn(
                 f"ConditionalGradient ended ({result.status}) after {result.iterations} iterations with a "
                 f"relative gap of {result.relative_gap:.2e}, above the tolerance {tol:.2e}.",
-                NotConverged,
+                _NotConverged,
                 stacklevel=5,
             )
         if not choice.fit.x.any():
@@ -357,9 +355,8 @@ def from_pysindy(model: Any) -> Model:
         basis,
         states,
         inputs=names[len(states) :],
-        coef_error=_errors(optimizer, rows, len(place))
-        if ours
-        else np.full((len(place), len(states)), np.nan),
+        # Of a feature that stands there twice at most one is kept: the data cannot tell the two apart.
+        coef_error=_gathered(optimizer.coef_error_, rows, len(place)) if ours else None,  # type: ignore[arg-type]
         formulation=Discrete() if isinstance(model, pysindy.DiscreteSINDy) else Differential(),
         gap=optimizer.gap_ if ours else np.nan,
         radius=optimizer.radius_ if ours else np.nan,
@@ -377,12 +374,7 @@ def _gathered(values: Floats, rows: NDArray[np.intp], terms: int) -> Floats:
     return table
 
 
-def _errors(optimizer: ConditionalGradient, rows: NDArray[np.intp], terms: int) -> Floats:
-    # Of a feature that stands there twice at most one is kept: the data cannot tell the two apart.
-    return _gathered(optimizer.coef_error_, rows, terms)
-
-
-def difference_error(target: Floats) -> Floats:
+def _difference_error(target: Floats) -> Floats:
     """(targets,) root mean square error of derivatives by centred differences, from the derivatives.
 
     The leading error, step² x''' / 6, is a sixth of the second difference of x'. Noise has
@@ -394,7 +386,7 @@ def difference_error(target: Floats) -> Floats:
     >>> t = 0.01 * np.arange(500)
     >>> x = np.sin(3 * t)
     >>> wrong = (x[2:] - x[:-2]) / 0.02 - 3 * np.cos(3 * t)[1:-1]
-    >>> estimate = difference_error(((x[2:] - x[:-2]) / 0.02)[:, None])
+    >>> estimate = _difference_error(((x[2:] - x[:-2]) / 0.02)[:, None])
     >>> bool(0.8 < estimate[0] / np.sqrt(np.mean(wrong**2)) < 1.2)
     True
     """

@@ -16,6 +16,7 @@ from cindy.data import Trajectory, beginning
 from cindy.export import format_value
 from cindy.model import (
     Comparison,
+    Denoised,
     Diagnostics,
     Model,
     Solution,
@@ -198,6 +199,7 @@ def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
         "size": [one.size for one in models],
         "score": plain(np.array([model.path.scores[k] for k in kept], dtype=float)),
         "loss": plain(np.array([diagnostics.rows.relative_loss(one.coef) for one in models])),
+        "weighted": isinstance(diagnostics.rows, Denoised),
         "chosen": kept.index(chosen) if chosen in kept else None,
         "models": [[_numbers(one, j) for j in range(len(one.states))] for one in models],
         "left_out": len(model.path) - len(kept),

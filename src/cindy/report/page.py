@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from cindy.basis import Term, axis_label, equation_label, listed, pretty
-from cindy.data import Trajectory, excerpt
+from cindy.data import Trajectory
 from cindy.errors import CindyError
 from cindy.export import (
     definition,
@@ -26,15 +26,22 @@ from cindy.export import (
     with_symbols,
 )
 from cindy.findings import Finding, has_finding
-from cindy.model import Diagnostics, Model, definitions, determination, diagnose, spoken
+from cindy.model import (
+    Diagnostics,
+    Model,
+    compare_few,
+    definitions,
+    determination,
+    diagnose,
+    excerpt_of,
+    spoken,
+)
 from cindy.report import figures
 from cindy.report.explorer import explorer, terms_as_code
 
 __all__ = ["certificate", "common", "contents", "counted", "minus", "percent", "power", "sentences"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
-_MOST_SAMPLES = 60_000
-"""That residuals are looked at: a page shows no more of them, and a million take a minute."""
 _DENSE = 24
 """Coefficients beyond which equations are set in smaller type."""
 
@@ -43,7 +50,7 @@ def contents(
     model: Model, data: Sequence[Trajectory], *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
     """What the template needs, by name."""
-    some = excerpt(data, _MOST_SAMPLES)
+    some = excerpt_of(data)
     found = diagnose(model, some)
     shown = figures.trajectories(model, data)
     base = common(model, found, title=title, units=units)
@@ -199,27 +206,19 @@ def _highlights(
     model: Model, data: Sequence[Trajectory], found: Diagnostics, shown: figures.Shown
 ) -> Iterator[tuple[str, str, str]]:
     """(value, name, what it means)."""
-    compared = shown.compared
     if model.diffusion is None:
         yield (
             minus(determination(float(np.mean(1 - found.loss)))),
             "R² of the equations",
             _step_by_step(model),
         )
+        yield from _of_solutions(model, data, len(shown.series) + shown.left_out)
     else:
         # No solution follows random kicks: how many of the data paths with kicks cover is what can be asked.
         yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
         sizes = np.sqrt(model.diffusion.coef[0]) if model.diffusion.additive else model.model_error
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
         yield shares, "size of the kicks", "standard deviation per root of time, in the mean"
-    if model.diffusion is None and np.all(np.isfinite(compared.explained)):
-        how = "started afresh every" if compared.window else "over up to"
-        yield (
-            minus(determination(float(np.mean(compared.explained)))),
-            "R² of the solutions",
-            f"where noise allows {minus(determination(float(np.mean(compared.allowed))))}; "
-            f"simulation {how} {compared.span:.3g} units of time{_of_runs(shown)}",
-        )
     spread = _spread(data)
     if np.all(np.isfinite(found.noise)):
         # The median over the states: one that hardly moves would make the mean huge.
@@ -231,11 +230,21 @@ def _highlights(
     yield from certificate(model)
 
 
-def _of_runs(shown: figures.Shown) -> str:
-    """Which of the trajectories a number was taken of, where not of all."""
-    if not shown.left_out:
-        return ""
-    return f", {len(shown.series)} of {len(shown.series) + shown.left_out} trajectories"
+def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Iterator[tuple[str, str, str]]:
+    """R² of solutions on the data, `count` runs in all, by the comparison that a model's summary states."""
+    compared, runs = compare_few(model, data)
+    explained, allowed = float(np.mean(compared.explained)), float(np.mean(compared.allowed))
+    of = f", checked on {runs} of {count} runs" if runs < count else ""
+    if np.isfinite(explained):
+        how = "started afresh every" if compared.window else "over up to"
+        yield (
+            minus(determination(explained)),
+            "R² of the solutions",
+            f"where noise allows {determination(allowed)}; "
+            f"simulation {how} {compared.span:.3g} units of time{of}",
+        )
+    elif not np.isnan(explained):
+        yield "none", "R² of the solutions", f"the solutions blow up{of}"
 
 
 def _step_by_step(model: Model) -> str:

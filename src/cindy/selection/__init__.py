@@ -3,7 +3,7 @@
 from cindy.selection.candidates import Candidates, Judged
 from cindy.selection.choice import Choice, choose, within_radius
 from cindy.selection.effort import EFFORT, Effort, trying
-from cindy.selection.orders import Rival, eliminated, equation_by_equation, regrown, rivals
+from cindy.selection.orders import Rival, eliminated, equation_by_equation, regrown, reselected, rivals
 from cindy.selection.rules import (
     BIC,
     Beyond,
@@ -37,6 +37,7 @@ __all__ = [
     "eliminated",
     "equation_by_equation",
     "regrown",
+    "reselected",
     "rivals",
     "trying",
     "within_radius",

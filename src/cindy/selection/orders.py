@@ -1,14 +1,17 @@
 """Orders of supports, from large to small and from small to large, and the supports beside a given one.
 
 `eliminated` begins with the whole dictionary and lets the cheapest coefficient go, again and again; `greedy`
-begins with none and takes in the term of largest gain; `ranking` is both from a support in between. `rivals`
-are the supports one or two moves away whose criterion is almost as small: the near-equal models.
+begins with none and takes in the term of largest gain; `ranking` is both from a support in between.
+`reselected` tries all combinations of a few terms. `rivals` are the supports one or two moves away whose
+criterion is almost as small: the near-equal models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 
 import numpy as np
 import scipy.linalg
@@ -24,6 +27,7 @@ __all__ = [
     "greedy",
     "ranking",
     "regrown",
+    "reselected",
     "rivals",
     "smallest",
     "way_down",
@@ -63,6 +67,43 @@ def eliminated(supports: Supports, first: Sequence[int] | Ints = ()) -> SupportF
     if start is None:
         return None
     return supports.possible(_best_below(supports, start))
+
+
+def reselected(supports: Supports, fit: SupportFit, groups: Iterable[Ints]) -> SupportFit:
+    """A fit whose terms were chosen anew in one group of columns after the other, by all combinations.
+
+    Where terms are nearly collinear on the data, all of an equation must change at once to reach a better
+    support, and no exchange of one or two leads there. As many terms as the group has now are tried, and
+    fewer, as long as these are few combinations.
+    """
+    for columns in groups:
+        inside = np.isin(fit.support, columns)
+        every = range(1, int(inside.sum()) + 1)
+        sizes = [k for k in every if comb(len(columns), k) <= EFFORT.orders_combinations]
+        if not sizes or len(supports.constraints):
+            continue
+        rest = fit.support[~inside]
+        # What the other columns do not explain, in unit columns.
+        others = np.linalg.qr(supports.design[:, rest])[0]
+        alone = supports.design[:, columns] - others @ (others.T @ supports.design[:, columns])
+        alone /= np.maximum(np.linalg.norm(alone, axis=0), 1e-300)
+        chosen = [_best_of(alone, supports.target, supports.price[columns], k) for k in sizes]
+        best = min(chosen, key=lambda pair: pair[0])[1]
+        new = supports.possible(np.sort(np.append(rest, columns[best])))
+        if new is not None and supports.criterion(new) < supports.criterion(fit) - 1e-6:
+            fit = supports.settle(new)
+    return fit
+
+
+def _best_of(design: Floats, target: Floats, price: Floats, count: int) -> tuple[float, Ints]:
+    """The least criterion of so many unit columns, and which these are."""
+    sets = np.array(list(combinations(range(design.shape[1]), count)), dtype=np.intp)
+    # The ridge keeps columns that depend on each other solvable; whoever asks fits the winner without it.
+    gram, pull = design.T @ design + 1e-10 * np.eye(design.shape[1]), design.T @ target
+    x = np.linalg.solve(gram[sets[:, :, None], sets[:, None, :]], pull[sets][..., None])[..., 0]
+    values = price[sets].sum(axis=1) - np.sum(x * pull[sets], axis=1)
+    least = int(np.argmin(values))
+    return float(values[least]), sets[least]
 
 
 def _best_below(supports: Supports, start: SupportFit) -> Ints:
@@ -144,6 +185,7 @@ class Growth:
         |c_j|² beyond ← |c_j|² beyond − (qᵀ c_j)²,   c_jᵀ r ← c_jᵀ r − (qᵀ r)(qᵀ c_j),   χ² ← χ² − (qᵀ r)²
 
     for all columns j: one product with the design a term, where a new fit takes as many as the support has.
+    Of very many columns the products with each other are known, and with them qᵀ c_j without the design.
     Under equalities, which bring several columns at a time, the support is fitted anew.
     """
 
@@ -152,11 +194,10 @@ class Growth:
         self._begin(fit)
 
     def _begin(self, fit: SupportFit) -> None:
-        design = self.supports.design
         self.support, self.loss, self.free = fit.support, fit.loss, fit.free
-        self._directions, self._left = fit.directions, fit.left
-        self._beyond = self.supports.lengths**2 - np.sum((fit.directions.T @ design) ** 2, axis=0)
-        self._pull = fit.left @ design
+        self._directions, self._left = fit.directions.T, fit.left
+        self._inside, self._pull = self.supports.products_at(fit)
+        self._beyond = self.supports.lengths**2 - np.sum(self._inside**2, axis=0)
 
     @property
     def criterion(self) -> float:
@@ -176,18 +217,29 @@ class Growth:
             self._begin(fit)
             return names
         column = self.supports.design[:, place]
+        shares = np.zeros(self.free)
         for _ in range(2):
             # Once more: what the first projection leaves of a long column is not quite orthogonal.
-            column = column - self._directions @ (column @ self._directions)
-        column = column / np.sqrt(column @ column)
-        along, amount = column @ self.supports.design, float(column @ self._left)
+            share = self._directions @ column
+            column, shares = column - share @ self._directions, shares + share
+        size = float(np.sqrt(column @ column))
+        column = column / size
+        along, amount = self._products(place, column, shares, size), float(column @ self._left)
         self._beyond = self._beyond - along**2
         self._pull = self._pull - amount * along
         self._left = self._left - amount * column
-        self._directions = np.concatenate([self._directions, column[:, None]], axis=1)
+        self._directions = np.concatenate([self._directions, column[None]])
+        self._inside = np.concatenate([self._inside, along[None]])
         self.support = np.insert(self.support, self.support.searchsorted(place), place)
         self.loss, self.free = self.loss - amount**2, self.free + 1
         return np.array([place])
+
+    def _products(self, place: int, direction: Floats, shares: Floats, size: float) -> Floats:
+        """(coefficients,) of a direction with all columns: it is a column without its shares of others."""
+        if self.supports.products is None:
+            return np.asarray(direction @ self.supports.design)
+        columns, _, unit = self.supports.products
+        return np.asarray((columns[place] / unit - shares @ self._inside) / size)
 
 
 def greedy(supports: Supports, most: int) -> SupportFit | None:

@@ -37,7 +37,6 @@ from cindy.least_squares import lengths as column_lengths
 from cindy.problem import StandardForm
 from cindy.regression import Regression
 from cindy.selection.effort import EFFORT
-from cindy.solver import Step
 
 __all__ = ["SupportFit", "Supports"]
 
@@ -78,6 +77,7 @@ class Supports:
     price: (columns,) what each parameter must lower χ² by
     known: whether the noise of the rows is 1; otherwise each support is judged by its own residual
     effect: by how much rows that depend on each other count less, where the noise is not known
+    products: of very many columns, with each other and with the target, and what both are to be divided by
     """
 
     design: Floats
@@ -88,6 +88,7 @@ class Supports:
     rest: float = 0.0
     known: bool = True
     effect: float = 1.0
+    products: tuple[Floats, Floats, float] | None = None
 
     @classmethod
     def of_form(cls, form: StandardForm, price: Floats | float) -> Supports:
@@ -109,6 +110,7 @@ class Supports:
         """
         terms = regression.shape[0]
         count = len(targets)
+        many = count == 1 and terms > EFFORT.orders_eliminated
         block = regression.total.design[:terms]
         design = np.zeros((count * len(block), terms * count))
         goal = np.zeros(count * len(block))
@@ -129,6 +131,7 @@ class Supports:
             np.broadcast_to(np.asarray(price, dtype=np.float64), (terms * count,)),
             regression.unexplained(targets),
             known=False,
+            products=regression.products(int(targets[0])) if many else None,
         )
 
     @property
@@ -238,8 +241,7 @@ class Supports:
                 break
             values.append(quickly(support))
             least = min(least, values[-1])
-        # Those that eight digits cannot tell from the best are fitted.
-        near = least + 1e-6 * (self.rows + abs(least))
+        near = least + 1e-6 * (self.rows + abs(least))  # what eight digits cannot tell from the best
         fits = [self.possible(one) for one, value in zip(offered, values, strict=False) if value <= near]
         return min((fit for fit in fits if fit is not None), key=self.criterion, default=None)
 
@@ -281,25 +283,6 @@ class Supports:
         if self.design.shape[0] != self.size or np.tril(self.design, -1).any():
             return False
         return bool((np.abs(np.diagonal(self.design)) > 1e-9 * self.lengths).all())
-
-    def can_gain(self, unit: float) -> Callable[[Step], bool]:
-        """For a run of the solver: whether larger supports may still have a smaller criterion than those met.
-
-        An iterate has at least the χ² of its support, and no support less than all coefficients together.
-
-        unit: what one unit of the solver's objective is in χ²
-        """
-        smallest = np.inf
-        cheapest, dearest = float(self.price.min()), float(self.price.max())
-
-        def goes_on(step: Step) -> bool:
-            nonlocal smallest
-            # An upper bound on the best criterion so far, and a lower bound on that of any larger support:
-            # the run may stop when the second exceeds the first.
-            smallest = min(smallest, unit * step.objective + dearest * step.atoms)
-            return self.least + cheapest * step.atoms <= smallest
-
-        return goes_on
 
     def settle(self, fit: SupportFit, *, most: int = 300) -> SupportFit:
         """Add, drop, merge and exchange while the criterion falls.
@@ -351,7 +334,12 @@ class Supports:
         """The same rows with noise of size 1, where it has this variance."""
         size = float(np.sqrt(max(variance, 1e-300)))
         return replace(
-            self, design=self.design / size, target=self.target / size, rest=self.rest / size**2, known=True
+            self,
+            design=self.design / size,
+            target=self.target / size,
+            rest=self.rest / size**2,
+            known=True,
+            products=self.products and (*self.products[:2], self.products[2] * size**2),
         )
 
     def only(self, columns: Ints) -> Supports:
@@ -364,14 +352,27 @@ class Supports:
             target=table[:, -1],
             constraints=Rows(csr_array(rows.matrix[:, columns]), rows.lower, rows.upper, rows.owner),
             price=self.price[columns],
+            products=None,
         )
+
+    def products_at(self, fit: SupportFit) -> tuple[Floats, Floats]:
+        """Products with all columns: (free, coefficients) of what a support spans, and of its residual.
+
+        From those of the columns where they are known, unless columns that almost depend on each other, or a
+        residual that is the small difference of large numbers, would magnify their rounding.
+        """
+        apart = (np.abs(fit.spread) * self.lengths[fit.support, None]).max(initial=0.0) < 1e3
+        if self.products is None or not apart or fit.left @ fit.left < 1e-8 * (self.target @ self.target):
+            return fit.directions.T @ self.design, fit.left @ self.design
+        columns, target, unit = self.products
+        mine = columns[fit.support] / unit
+        return fit.spread.T @ mine, target / unit - fit.x @ mine
 
     def gains(self, fit: SupportFit) -> Floats:
         """(coefficients,) by how much χ² falls when each term alone is added; 0 inside, or where pinned."""
         # The residual is orthogonal to the directions: only the length needs what is left of a column.
-        inside = fit.directions.T @ self.design
-        beyond = self.lengths**2 - np.einsum("ij,ij->j", inside, inside)
-        return self.gains_by(fit.support, beyond, fit.left @ self.design)
+        inside, pull = self.products_at(fit)
+        return self.gains_by(fit.support, self.lengths**2 - np.einsum("ij,ij->j", inside, inside), pull)
 
     def gains_by(self, support: Ints, beyond: Floats, pull: Floats) -> Floats:
         """The same from what is left of every column beyond a support, and its product with the residual."""
@@ -474,16 +475,15 @@ class Supports:
         A column a outside the support that is Σ a_i c_i over the columns c_i inside may take c times its
         share from each of them; where c is x_i / a_i for several i, these are not needed any more.
         """
-        shares = fit.directions.T @ self.design
-        beyond = self.lengths**2 - np.einsum("ij,ij->j", shares, shares)
-        # Squares tell which columns may depend on those inside, to half of the digits.
-        may = np.setdiff1d(
-            np.flatnonzero((beyond <= 1e-8 * self.lengths**2) & (self.lengths > 0)), fit.support
-        )
-        left = self.design[:, may] - fit.directions @ shares[:, may]
-        inside = may[np.linalg.norm(left, axis=0) <= EFFORT.supports_dependent * self.lengths[may]]
+        products, _ = self.products_at(fit)
+        # Squares tell a small part of a column to few digits only: those in question are looked at.
+        small = self.lengths**2 - np.einsum("ij,ij->j", products, products) <= 1e-6 * self.lengths**2
+        small[fit.support] = False
+        near = np.flatnonzero(small & (self.lengths > 0))
+        columns = self.design[:, near]
+        beyond = np.linalg.norm(columns - fit.directions @ (fit.directions.T @ columns), axis=0)
         error = np.linalg.norm(fit.spread, axis=1)
-        for place in inside:
+        for place in near[beyond <= EFFORT.supports_dependent * self.lengths[near]]:
             share = fit.spread @ (fit.directions.T @ self.design[:, place])
             # The combination of terms inside that equals the column outside: sin² + cos² for 1.
             used = np.flatnonzero(np.abs(share) > 1e-6 * np.abs(share).max(initial=0.0))

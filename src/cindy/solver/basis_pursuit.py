@@ -28,8 +28,6 @@ from cindy.solver.oracle import Ball, Line, Oracle
 from cindy.solver.region import Region
 from cindy.solver.result import Result, Status, Step, floor
 
-__all__ = ["Pursuit", "basis_pursuit"]
-
 
 @dataclass(frozen=True)
 class _Search:

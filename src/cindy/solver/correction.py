@@ -11,13 +11,10 @@ from cindy._arrays import Floats
 from cindy._check import integer, positive
 from cindy.least_squares import LeastSquares
 from cindy.solver.hull import Corral
-from cindy.solver.iterate import ActiveSet, Iterate, Walk, accelerated, accelerated_strongly, project
+from cindy.solver.iterate import ActiveSet, Iterate, Walk, accelerated, project
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.region import Region
 from cindy.solver.sampled_rows import LocalModel
-
-__all__ = ["Advance", "Blended", "Correction", "Direct", "FullyCorrective", "Plain", "Start"]
-
 
 # Takes the atom that the oracle found and the gap, and gives the iterate to go on with.
 Advance = Callable[[Atom, float], Iterate]
@@ -284,12 +281,10 @@ def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
     convexity = 2.0 * min(group.smallest for group in groups)
     # Below that the bound on the least curvature is rounding, and the rate that it promises is worth
     # nothing.
-    if convexity > 1e-12 * smoothness:
-        point = accelerated_strongly(
-            gradient, projection, base, smoothness=smoothness, convexity=convexity, steps=steps, done=done
-        )
-    else:
-        point = accelerated(gradient, projection, base, smoothness=smoothness, steps=steps, done=done)
+    convexity = convexity if convexity > 1e-12 * smoothness else 0.0
+    point = accelerated(
+        gradient, projection, base, smoothness=smoothness, convexity=convexity, steps=steps, done=done
+    )
     active.propose(point * costs)
 
 
@@ -300,9 +295,7 @@ def least_squares_within(objective: LeastSquares, region: Region) -> Floats | No
     """
     rows = region.matrix[np.flatnonzero(region.equality)]
     goal = region.lower[region.equality]
-    # The solution of least norm where terms depend on each other, which is the likeliest to fit into the
-    # ball.
-    x: Floats = np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0], dtype=float)
+    x = _least_squares(objective)
     if rows.shape[0]:
         corrected = _onto(objective, x, rows.toarray(), goal)
         if corrected is None:
@@ -310,6 +303,19 @@ def least_squares_within(objective: LeastSquares, region: Region) -> Floats | No
         x = corrected
     flat = np.asarray(x, dtype=np.float64).ravel()
     return flat if region.violation(flat) <= 1e-12 * region.radius else None
+
+
+def _least_squares(objective: LeastSquares) -> Floats:
+    """(terms, targets): by the triangle where its columns are surely independent.
+
+    Otherwise the solution of least norm, which is the likeliest to fit into the ball.
+    """
+    terms = objective.terms
+    triangle = objective.design[:terms]
+    square = len(triangle) == terms > 0 and not np.tril(objective.design, -1).any()
+    if square and scipy.linalg.lapack.dtrcon(triangle)[0] > 1e-8:
+        return np.asarray(scipy.linalg.solve_triangular(triangle, objective.target[:terms]), dtype=np.float64)
+    return np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0], dtype=np.float64)
 
 
 def _onto(objective: LeastSquares, x: Floats, rows: Floats, goal: Floats) -> Floats | None:

@@ -9,10 +9,8 @@ from cindy.least_squares import triangle
 from cindy.solver.correction import Correction
 from cindy.solver.iterate import Iterate
 from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.result import Sizes, Snapshot
+from cindy.solver.result import Sizes, Snapshot, way_back
 from cindy.solver.sampled_rows import LocalModel, Reading, SampledRows
-
-__all__ = ["Epochs"]
 
 Advance = Callable[[Atom, float], Iterate]
 
@@ -102,10 +100,8 @@ class Epochs:
         return self._local is not None
 
     def snapshot(self) -> Snapshot:
-        flat = self.flat
-        nonzeros = np.flatnonzero(flat)
-        values = flat[nonzeros]
-        return lambda: _spread(len(flat), nonzeros, values)
+        nonzeros = np.flatnonzero(self.flat)
+        return way_back(np.zeros(len(self.flat)), [(nonzeros.astype(np.int32), self.flat[nonzeros])])
 
     def sizes(self) -> Sizes:
         """What rounding of the gradient by a pass is proportional to."""
@@ -228,9 +224,3 @@ def _mixed(first: _Atoms, second: _Atoms, share: float) -> _Atoms:
             atoms[atom.key] = atom
             weights[atom.key] = weights.get(atom.key, 0.0) + part * weight
     return [(atom, weights[key]) for key, atom in atoms.items() if weights[key] > 0.0]
-
-
-def _spread(size: int, nonzeros: Ints, values: Floats) -> Floats:
-    flat = np.zeros(size)
-    flat[nonzeros] = values
-    return flat

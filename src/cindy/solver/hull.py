@@ -10,9 +10,6 @@ from cindy.solver.iterate import Group, Iterate
 from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Nonzeros, Snapshot, way_back
 
-__all__ = ["Corral", "GrowingQR", "Pool"]
-
-
 DEPENDENT = 1e-12
 """A column that lies in the span of the others up to this part of its length is taken to lie in it: what is
 left of it is rounding."""
@@ -189,7 +186,9 @@ class Pool:
         self._keys.add(atom.key)
         self._group.append(atom)
         if len(self._group.indices) > self._room:
-            self._forget()
+            count = len(self._group.atoms)
+            self._group.keep(np.arange(count) >= count // 4)
+            self._keys = {atom.key for atom in self._group.atoms}
 
     def best(self, gradient: Floats) -> tuple[Atom | None, float]:
         """The atom with the least inner product with a flat gradient, and that product; (None, 0) if none."""
@@ -198,11 +197,6 @@ class Pool:
         slopes = self._group.gather(gradient)
         least = int(np.argmin(slopes))
         return self._group.atoms[least], float(slopes[least])
-
-    def _forget(self) -> None:
-        keep = np.arange(len(self._group.atoms)) >= len(self._group.atoms) // 4
-        self._group.keep(keep)
-        self._keys = {atom.key for atom in self._group.atoms}
 
 
 WORTHWHILE = 0.1
@@ -250,9 +244,8 @@ class Corral(Iterate):
     The gradient is taken from the factors, −2 Aᵀ(rest + ν tilt): of the images
     only those of a changed group are computed again.
 
-    Where calls of the oracle are costly, atoms are remembered when they leave.
-    Seen from its corners a thin region is all detail, and without that thousands
-    of calls find the same few hundred atoms again.
+    Where calls of the oracle are costly, atoms that leave are remembered: in a
+    thin region thousands of calls would find the same few hundred atoms again.
     """
 
     def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:

@@ -22,8 +22,6 @@ from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Nonzeros, Snapshot, way_back
 from cindy.solver.sampled_rows import LocalModel
 
-__all__ = ["ActiveSet", "Group", "Iterate", "Walk", "accelerated", "accelerated_strongly", "project"]
-
 
 class Iterate(ABC):
     """A point x with its gradient and objective.
@@ -63,9 +61,8 @@ class Iterate(ABC):
 
     def parts(self) -> list[tuple[Atom, float]]:
         """Atoms and weights that make up this point."""
-        displacement = self.flat - self.origin
-        indices = np.flatnonzero(displacement)
-        return [(Atom(indices, displacement[indices], self.origin), 1.0)] if len(indices) else []
+        atom = Atom.at(self.flat, self.origin)
+        return [(atom, 1.0)] if len(atom.indices) else []
 
     def snapshot(self) -> Snapshot:
         """A way back to this iterate that takes little memory."""
@@ -371,6 +368,7 @@ def accelerated(
     start: Floats,
     *,
     smoothness: float,
+    convexity: float = 0.0,
     steps: int,
     done: Test,
     every: int = 5,
@@ -378,9 +376,11 @@ def accelerated(
     """Accelerated projected gradient for a convex function: error ≤ 2 L ‖x₀ − x*‖² / (k + 1)² after k steps.
 
     smoothness: L, an upper bound on the curvature
+    convexity: μ, a lower one; where it is above zero the error falls at the rate 1 − √(μ / L) a step
     done: asked every few steps whether a point is good enough; the run ends
         there, or after `steps`
     """
+    root = np.sqrt(convexity / smoothness)
     point = ahead = start
     momentum = 1.0
     for step in range(1, steps + 1):
@@ -389,34 +389,7 @@ def accelerated(
         if step % every == 0 and done(following):
             return following
         larger = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
-        ahead = following + ((momentum - 1.0) / larger) * (following - point)
-        point, momentum = following, larger
-    return point
-
-
-def accelerated_strongly(
-    gradient: Map,
-    projection: Map,
-    start: Floats,
-    *,
-    smoothness: float,
-    convexity: float,
-    steps: int,
-    done: Test,
-    every: int = 5,
-) -> Floats:
-    """Accelerated projected gradient for a strongly convex function: linear, at the rate 1 − √(μ / L).
-
-    smoothness, convexity: L and μ, bounds on the curvature from above and below
-    done: as in `accelerated`
-    """
-    root = np.sqrt(convexity / smoothness)
-    push = (1.0 - root) / (1.0 + root)
-    point = ahead = start
-    for step in range(1, steps + 1):
-        following = projection(ahead - gradient(ahead) / smoothness)
-        if step % every == 0 and done(following):
-            return following
+        push = (1.0 - root) / (1.0 + root) if convexity > 0.0 else (momentum - 1.0) / larger
         ahead = following + push * (following - point)
-        point = following
+        point, momentum = following, larger
     return point

@@ -15,8 +15,6 @@ from cindy.solver.oracle import Atom, Ball, Line, Oracle, Rays
 from cindy.solver.region import Region, presolve
 from cindy.solver.result import lower_bound
 
-__all__ = ["LinearProgram", "contradictory", "nearest_to_zero", "oracle_for", "smallest_radius"]
-
 
 @dataclass(frozen=True)
 class _Precision:
@@ -38,13 +36,11 @@ class _Precision:
     exact: float = 1e-12
     """What a row may miss its bound by, in units of its own terms; more is corrected."""
     rounds: int = 8
-    """Of refinement. Each brings nine or ten digits, so that costs and bounds from 1e-30 to 1 are all
-    heard."""
+    """Of refinement. Each brings nine or ten digits, so that costs and bounds from 1e-30 to 1 all count."""
     largest: float = 1e15
     """Factor of the bounds of a correction: what HiGHS takes for infinite, 1e20, is far beyond."""
     steepest: float = 1e7
-    """Costs beyond this many times the one that matters are cut: their columns stay out of the basis
-    anyway."""
+    """Costs beyond this many times the one that matters are cut: their columns stay out of the basis."""
 
 
 _PRECISION = _Precision()
@@ -296,7 +292,7 @@ class LinearProgram(Oracle):
         """
         program, region = self._program, self.region
         cost = self._cost(gradient)
-        prices, atom = np.zeros(program.matrix.shape[0]), self._atom(np.zeros(len(cost)), self.origin)
+        prices, atom = np.zeros(program.matrix.shape[0]), Atom.at(self.origin, self.origin)
         best = lower_bound(region, gradient, self.origin, prices[:-1])
         reduced, unit = cost, float(np.abs(cost).max(initial=0.0))
         for _ in range(_PRECISION.rounds):
@@ -346,10 +342,8 @@ class LinearProgram(Oracle):
                 raise InfeasibleError(_why_infeasible(self.region)) from error
             raise
 
-    def _atom(self, values: Floats, point: Floats | None = None) -> Atom:
-        displacement = (self._program.point(values) if point is None else point) - self.origin
-        indices = np.flatnonzero(displacement)
-        return Atom(indices, displacement[indices], self.origin)
+    def _atom(self, values: Floats) -> Atom:
+        return Atom.at(self._program.point(values), self.origin)
 
 
 def _why_infeasible(region: Region) -> str:

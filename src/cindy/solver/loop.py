@@ -29,9 +29,6 @@ from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Result, Sizes, Status, Step, Trace, certificate
 from cindy.solver.sampled_rows import SampledRows
 
-__all__ = ["conditional_gradient", "gap_at"]
-
-
 PATIENCE = 50
 """Iterations in a row with neither a measurable decrease nor a narrower gap, after which rounding has the
 upper hand. In its last digits the objective may rise and fall by turns for ever (test_laws.py)."""
@@ -158,16 +155,11 @@ def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> 
         )
     if isinstance(objective, SampledRows):
         epochs = Epochs(objective, oracle, Direct(), 1.0)
-        epochs.begin([(_whole(point, oracle), 1.0)])
+        epochs.begin([(Atom.at(point.ravel(), oracle.origin), 1.0)])
         return _proved(objective, oracle, epochs, 0.0)[1]
     gradient = objective.gradient(point).ravel()
     sizes = Sizes.of(objective, point)
     return certificate(oracle, point, gradient, sizes, objective=objective, aim=0.0)[1]
-
-
-def _whole(point: Floats, oracle: Oracle) -> Atom:
-    displacement = point.ravel() - oracle.origin
-    return Atom(np.arange(len(displacement)), displacement, oracle.origin)
 
 
 def _proved(

@@ -14,8 +14,6 @@ from cindy._check import floats
 from cindy.errors import DataError
 from cindy.solver.region import Presolved, Region
 
-__all__ = ["Atom", "Ball", "Line", "Oracle", "Rays"]
-
 
 @dataclass(frozen=True, eq=False)
 class Atom:
@@ -28,6 +26,13 @@ class Atom:
     indices: Ints
     values: Floats
     origin: Floats
+
+    @classmethod
+    def at(cls, point: Floats, origin: Floats) -> "Atom":
+        """A flat point as an atom."""
+        displacement = point - origin
+        indices = np.flatnonzero(displacement)
+        return cls(indices, displacement[indices], origin)
 
     def point(self) -> Floats:
         """(size,): the point itself."""
@@ -95,9 +100,8 @@ class Oracle(ABC):
 
     def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
         """Atoms and weights that give back a point of the region, each within one component."""
-        displacement = x - self.origin
-        indices = np.flatnonzero(displacement)
-        return [(Atom(indices, displacement[indices], self.origin), 1.0)] if len(indices) else []
+        atom = Atom.at(x, self.origin)
+        return [(atom, 1.0)] if len(atom.indices) else []
 
     def __call__(self, gradient: Floats) -> Atom:
         """The atom of the region with the least inner product with `gradient`, (size,)."""

@@ -18,8 +18,6 @@ from cindy._check import floats, integer, numbers, positive
 from cindy.errors import DataError, InfeasibleError
 from cindy.least_squares import affine, connected
 
-__all__ = ["Presolved", "Region", "presolve"]
-
 Sparse = scipy.sparse.csr_array
 
 

@@ -18,21 +18,6 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.oracle import Atom, Line, Oracle
 from cindy.solver.region import Region
 
-__all__ = [
-    "Nonzeros",
-    "Result",
-    "Run",
-    "Sizes",
-    "Snapshot",
-    "Status",
-    "Step",
-    "Trace",
-    "certificate",
-    "floor",
-    "lower_bound",
-    "way_back",
-]
-
 # Gives back a flat iterate.
 Snapshot = Callable[[], Floats]
 # Flat indices and the values there.

@@ -18,8 +18,6 @@ from cindy._check import integer, numbers, short
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares
 
-__all__ = ["DeviceMatrix", "DeviceRows", "LocalModel", "Reading", "SampledRows"]
-
 
 @dataclass(frozen=True)
 class _Sampling:
@@ -338,7 +336,7 @@ class _SomeColumns:
         return bool(self._values.any())
 
 
-class DeviceMatrix:
+class _DeviceMatrix:
     """A matrix on a device that multiplies numpy arrays and gives its columns as such.
 
     All that the loop needs of a design: products with it and with its transpose, its shape,
@@ -356,8 +354,8 @@ class DeviceMatrix:
         return self.shape[0]
 
     @property
-    def T(self) -> DeviceMatrix:
-        return DeviceMatrix(self.space.xp.matrix_transpose(self.values), self.space)
+    def T(self) -> _DeviceMatrix:
+        return _DeviceMatrix(self.space.xp.matrix_transpose(self.values), self.space)
 
     def __matmul__(self, other: Floats) -> Floats:
         return self.space.get(self.space.xp.matmul(self.values, self.space.put(other)))
@@ -379,7 +377,7 @@ class DeviceMatrix:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, tuple):
             return self.space.get(self.values[key])
-        return DeviceMatrix(self.values[slice(*key.indices(len(self))), :], self.space)
+        return _DeviceMatrix(self.values[slice(*key.indices(len(self))), :], self.space)
 
     def any(self) -> bool:
         """Whether an entry differs from zero."""
@@ -418,7 +416,7 @@ class DeviceRows(LeastSquares):
         terms, rows = int(values.shape[1]), int(values.shape[0])
         # There is no factor: the rows themselves stand for the objective.
         super().__init__(np.zeros((0, terms + goal.shape[1])), terms, rows)
-        object.__setattr__(self, "_design", DeviceMatrix(values, space))
+        object.__setattr__(self, "_design", _DeviceMatrix(values, space))
         object.__setattr__(self, "_target", goal)
 
     @classmethod

@@ -9,6 +9,7 @@ from cindy.states.doubts import (
     growing,
     leaves_noise,
     sensor_memory,
+    with_memory,
     without_outliers,
 )
 from cindy.states.first import (
@@ -30,10 +31,10 @@ from cindy.states.fitting import (
     states_under,
 )
 from cindy.states.grid import Grid, grid_of, map_grid
-from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness
+from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness, with_unknown_sizes
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
-from cindy.states.record import Record, instants_for, principal_motion, records_of, smoothed
+from cindy.states.record import Record, averaged, instants_for, principal_motion, records_of, smoothed
 
 __all__ = [
     "FEW_ROWS",
@@ -52,6 +53,7 @@ __all__ = [
     "along_walks",
     "at_level",
     "autoregression",
+    "averaged",
     "blurred_terms",
     "deviance",
     "deviance_of_nothing",
@@ -78,5 +80,7 @@ __all__ = [
     "start_of_nothing",
     "states_under",
     "stiffness",
+    "with_memory",
+    "with_unknown_sizes",
     "without_outliers",
 ]

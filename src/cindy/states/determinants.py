@@ -12,8 +12,9 @@ that a kick has already moved, and least squares takes that for drift. The gradi
          = Σ_m Σ_j ∂ψ_k/∂x_j(x_m) M_m[j, i],   M_m = 2 (B₂⁻¹ W)_mm − 2 (Σ Bᵀ S⁻¹ W)_mm ,
 
 so that the blocks M_m, which no candidate enters, serve all of them. K, the covariance of kicks
-(`Forcing`), is kept as it is: the score stays unbiased, since E r rᵀ = S. As Σ → 0, g tends to q times
-Itô's correction; as q → 0 it vanishes. The blocks are found in time linear in the samples:
+(`Forcing`), is kept as it is: the score stays unbiased, since E r rᵀ = S, unless K depends on the states
+(`weight_lean`). As Σ → 0, g tends to q times Itô's correction; as q → 0 it vanishes. The blocks are found in
+time linear in the samples:
 
 1. S = L Lᵀ with L banded, which the fit has at hand: from the last block of columns k to the first, with n
    the rows below that it reaches and G = L_nk L_kk⁻¹, Z_nk = −Z_nn G and Z_kk = L_kk⁻ᵀ L_kk⁻¹ + Gᵀ Z_nn G are
@@ -25,7 +26,7 @@ Itô's correction; as q → 0 it vanishes. The blocks are found in time linear i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, pairwise
@@ -45,6 +46,7 @@ __all__ = [
     "inverse_at_steps",
     "inverse_blocks",
     "log_volume",
+    "weight_lean",
 ]
 
 _COLUMNS = 40
@@ -61,6 +63,33 @@ def determinant_slopes(linear: Linearised, variance: Floats, near: Floats) -> Fl
     """
     with np.errstate(all="ignore"):  # of states that run away
         return 2.0 * (_of_the_flow(linear) - _of_the_noise(linear, variance, near))
+
+
+def weight_lean(
+    linear: Linearised, error: Floats, near: Floats, inverted: Callable[[Floats], Floats]
+) -> Floats | None:
+    """(stretches, rows, states) u: by how much rows weighed by q(x) lean; None where kicks are of one size.
+
+    A kick of step j moves the states x_m behind it, and with them K_m, by which rows are weighed:
+    E Xᵀ S⁻¹ r has, beside what the determinants say, −Xᵀ S⁻¹ u with u_m = K'_m Σ_{j<m} (S⁻¹)_mj K_j, which is
+    q' σ²/q at little noise and q' h/2 at much. Rows before and behind have the same sum to first order in the
+    step, so that half of that over all rows but its own is taken.
+
+    inverted: S⁻¹ of rows
+    """
+    forced = linear.forced
+    if forced is None or forced.slope is None:
+        return None
+    own = near[:, _covariance_places(linear.record.grid).offsets == 0]
+    kicks, lean = forced.size**2 * error, np.zeros_like(forced.size)
+    for a in range(kicks.shape[2]):
+        if not forced.slope[..., a].any():
+            continue
+        alone = np.zeros_like(kicks)
+        alone[..., a] = kicks[..., a]
+        others = inverted(alone) - own[..., a] * kicks[..., a, None]
+        lean += forced.slope[..., a] * error * others / 2.0
+    return lean
 
 
 def log_volume(linear: Linearised) -> float:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from cindy._arrays import Floats, Ints
@@ -46,6 +47,7 @@ __all__ = [
     "memory",
     "noise_memory",
     "sensor_memory",
+    "with_memory",
     "without_outliers",
 ]
 
@@ -161,14 +163,26 @@ def _noise(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
 def _left(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
     """The white rows that a law leaves at its states, state by state and stretch by stretch."""
     left: list[list[Floats]] = [[] for _ in range(motion.states)]
+    for _, residual in _tables(motion, fitted):
+        for j, stretches in enumerate(left):
+            stretches += list(residual[..., j])
+    return left
+
+
+def _tables(motion: Motion, fitted: Fitted) -> list[tuple[Floats, Floats]]:
+    """Of each record the white rows (stretches, rows, states, numbers) of a law, and what it leaves of them.
+
+    None at all where a covariance is not positive.
+    """
+    tables = []
     for white in motion.whitened(fitted):
         if white is None:
             return []
+        shape = white.linear.target.shape
         table = motion.table(white, fitted.law, fitted.coef)
-        rows = (table[:, -1] - table[:, :-1] @ fitted.coef).reshape(white.linear.target.shape)
-        for j, stretches in enumerate(left):
-            stretches += list(rows[..., j])
-    return left
+        residual = table[:, -1] - table[:, :-1] @ fitted.coef
+        tables.append((table[:, :-1].reshape(*shape, -1), residual.reshape(shape)))
+    return tables
 
 
 class Memory(NamedTuple):
@@ -185,21 +199,74 @@ class Memory(NamedTuple):
 
 
 def memory(stretches: list[Floats]) -> Memory:
-    """1 + 2 Σ ρ_k over the lags whose pairs of neighbours are positive (Geyer 1992), of all stretches."""
-    longest, rows = max((len(one) for one in stretches), default=0), sum(map(len, stretches))
-    size = sum(float(one @ one) for one in stretches)
-    if longest < 4 or size == 0.0:
+    """1 + 2 Σ ρ_k over the lags that tell more than chance, of all stretches."""
+    values, rows = _autocovariance(stretches), sum(map(len, stretches))
+    if len(values) < 2 or values[0] == 0.0:
         return Memory(1.0, 1, rows)
-    correlation = np.zeros(longest)
+    return Memory(float(2.0 * np.sum(values / values[0]) - 1.0), len(values) - 1, rows)
+
+
+def _autocovariance(stretches: list[Floats]) -> Floats:
+    """Of all stretches, over the lags whose pairs of neighbours are positive (Geyer 1992)."""
+    longest, rows = max((len(one) for one in stretches), default=0), sum(map(len, stretches))
+    if longest < 4:
+        return np.array([sum(float(one @ one) for one in stretches) / max(rows, 1)])
+    values = np.zeros(longest)
     for one in stretches:
         # All lags at once; twice the length, so that the ends do not wrap round.
-        correlation += np.fft.irfft(np.abs(np.fft.rfft(one, 2 * longest)) ** 2)[:longest]
+        values += np.fft.irfft(np.abs(np.fft.rfft(one, 2 * longest)) ** 2)[:longest] / rows
     # Sums of neighbouring lags are positive for a reversible chain; the first that is not marks where noise
     # begins.
-    pairs = (correlation / size)[: longest // 2 * 2].reshape(-1, 2).sum(axis=1)
+    pairs = values[: longest // 2 * 2].reshape(-1, 2).sum(axis=1)
     negative = np.flatnonzero(pairs <= 0)
     count = int(negative[0]) if len(negative) else len(pairs)
-    return Memory(float(2.0 * np.sum(pairs[:count]) - 1.0), max(2 * count - 1, 1), rows)
+    return values[: max(2 * count, 1)]
+
+
+def with_memory(motion: Motion, fitted: Fitted, directions: Floats) -> Floats:
+    """(k, k) covariance of the coefficients of a law by the autocovariances of what it leaves.
+
+        (XᵀX)⁻¹ (Σ X_jᵀ Γ_j X_j) (XᵀX)⁻¹     X_j the white rows of state j in one stretch
+
+    is the sandwich of Newey and West (Econometrica 55, 1987) with Geyer's last lag, Γ_j the Toeplitz matrix
+    of the autocovariances of state j. Rows that vary fast average a slow drift out and rows that vary slowly
+    do not: every coefficient has an error of its own, where one κ an equation enlarges all alike.
+
+    directions: (k, free) along which constraints let the coefficients vary
+    """
+    rows: list[list[Floats]] = [[] for _ in range(motion.states)]
+    left: list[list[Floats]] = [[] for _ in range(motion.states)]
+    for columns, residual in _tables(motion, fitted):
+        along = columns[..., : len(directions)] @ directions
+        for j in range(motion.states):
+            rows[j] += list(along[:, :, j])
+            left[j] += list(residual[..., j])
+    information = sum(one.T @ one for stretches in rows for one in stretches)
+    scores = sum(
+        _weighed(one, values)
+        for stretches, values in zip(rows, map(_autocovariance, left), strict=True)
+        for one in stretches
+    )
+    spread = directions @ np.linalg.pinv(information)
+    # Rows of samples that were not measured are nothing, and lower the autocovariances by their share.
+    seen = 1.0 - np.average(
+        [r.missing.mean() for r in motion.records], weights=[r.y.size for r in motion.records]
+    )
+    return np.asarray(spread @ scores @ spread.T / seen)
+
+
+def _weighed(rows: Floats, values: Floats) -> Floats:
+    """Xᵀ Γ X for rows X in time order and the Toeplitz matrix Γ of autocovariances."""
+    size, lags = 2 * len(rows), min(len(values), len(rows))
+    circle = np.zeros(size)
+    circle[:lags] = values[:lags]
+    circle[size - lags + 1 :] = values[1:lags][::-1]
+    # A spectrum is positive, that of autocovariances cut off at a lag only nearly so.
+    spectrum = np.maximum(np.fft.rfft(circle).real, 0.0)
+    waves = np.fft.rfft(rows, size, axis=0)
+    # All frequencies but the first and the last stand for two.
+    spectrum[1:-1] *= 2.0
+    return np.asarray((waves.conj().T @ (spectrum[:, None] * waves)).real / size)
 
 
 class Distortion(NamedTuple):
@@ -269,6 +336,9 @@ class _Doubt:
     far: float = 6.0
     """Standard deviations beyond which a measurement is an outlier: chance makes one in 5e8. With 4 errors
     are larger by 2 % (benchmark: constants)."""
+    bends: float = 3.0
+    """Times the largest third difference of a run, beyond which its first or last value is an outlier. Not
+    varied: one outlier was 7 standard deviations of the motion away (benchmark: wrong_noise)."""
     unequal: float = 1.5
     """Ratio of variances from which trajectories have noise of their own (benchmark: damage)."""
     least: float = 1e-6
@@ -292,17 +362,47 @@ def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
     """The same without the measurements far from the fitted states, and how many these are.
 
     The noise of each trajectory is judged by the median of its size, which outliers do not move: with one
-    noise for all, the tails of a noisier trajectory would be outliers.
+    noise for all, the tails of a noisier trajectory would be outliers. Where there are outliers, the ends of
+    the runs are judged by their neighbours too: a law with a false term may start at any first value.
     """
-    noise = _robust(motion, fitted)
-    records, count = [], 0
-    for record, x in zip(motion.records, fitted.x, strict=True):
-        size = np.stack([noise[int(number)] for number in record.source])[:, None]
-        far = (np.abs(record.y - x) > _DOUBT.far * size * np.sqrt(record.spread)) & ~record.missing
-        count += int(far.sum())
-        values = np.where(far, x, record.y)
-        records.append(replace(record, y=values, spread=np.where(far, MISSING, record.spread)))
-    return motion.part(records), count
+    noise, count = _robust(motion, fitted), 0
+    for judged in (_far, _far_ends):
+        records = []
+        for record, x in zip(motion.records, fitted.x, strict=True):
+            size = np.stack([noise[int(number)] for number in record.source])[:, None] * np.sqrt(
+                record.spread
+            )
+            values, far = judged(record.y, x, _DOUBT.far * size)
+            far &= ~record.missing
+            count += int(far.sum())
+            kept = np.where(far, values, record.y)
+            records.append(replace(record, y=kept, spread=np.where(far, MISSING, record.spread)))
+        motion = motion.part(records)
+        if not count:
+            break
+    return motion, count
+
+
+def _far(y: Floats, x: Floats, limit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """What stands for measurements that are far from the fitted states, and which these are."""
+    return x, np.abs(y - x) > limit
+
+
+def _far_ends(y: Floats, x: Floats, limit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """The same for the first and last of each stretch, by the parabola through the three states beside it.
+
+    The motion itself leaves that parabola at most as far as it does elsewhere.
+    """
+    values, far = x.copy(), np.zeros(y.shape, dtype=bool)
+    if y.shape[1] < 8:
+        return values, far
+    bends = np.abs(np.diff(x[:, 1:-1], 3, axis=1)).max(axis=1)
+    for end, beside in ((0, (1, 2, 3)), (-1, (-2, -3, -4))):
+        values[:, end] = 3.0 * x[:, beside[0]] - 3.0 * x[:, beside[1]] + x[:, beside[2]]
+        left = np.abs(y[:, end] - values[:, end])
+        # The error of the parabola has 1 + 9 + 9 + 1 times the variance of one measurement.
+        far[:, end] = (left > np.sqrt(20.0) * limit[:, end]) & (left > _DOUBT.bends * bends)
+    return values, far
 
 
 def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:

@@ -258,7 +258,8 @@ def _moved(
             # since rows are many.
             trace += _probed(white, now, len(table), _STEPS.probes if curved else 1)
         if curved:
-            curvature += _information(white, now, z, back)
+            table = white.varied(z, back)
+            curvature += table.T @ table
     shift = float(np.sqrt(shift / sum(x.size for x in states)))
     alive = all(bool((np.abs(x) < motion.bounds).all()) for x in states)
     after = replace(now, x=tuple(states), coef=coef, moved=shift, alive=alive)
@@ -303,25 +304,6 @@ def _sizes(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
         kicks = white.linear.kicks_of(z)
         error = np.sum(kicks * white.linear.weighted(now.error, kicks), axis=(0, 1, 2))
     return np.concatenate([noise, error])
-
-
-def _information(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
-    """(2 d, 2 d): inner products of L⁻¹ v_i S_i z."""
-    linear, record, d = white.linear, white.linear.record, len(now.variance)
-    columns = [linear.moved(record.varied(now.variance, back, i)) for i in range(d)]
-    kicks = linear.kicks_of(z)
-    weighted = linear.weighted(now.error, kicks)
-    for i in range(d):
-        only = np.zeros_like(kicks)
-        only[..., i] = weighted[..., i]
-        if linear.forced is not None:
-            # Of covariances that go as √(q_i q_j): half of row i and half of column i.
-            other = np.zeros_like(kicks)
-            other[..., i] = kicks[..., i]
-            only = (only + linear.weighted(now.error, other)) / 2.0
-        columns.append(linear.kicked(only))
-    table = white.white(np.stack(columns, axis=-1))
-    return table.T @ table
 
 
 def _shared(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:

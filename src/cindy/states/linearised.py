@@ -165,6 +165,12 @@ class Law:
         free = len(self.support)
         return np.asarray(total[self.columns[:free], self.targets[:free]])
 
+    def collected(self, points: Floats, weights: Floats) -> Floats:
+        """(k,): Σ_m ψ_k(x_m) weights[m, i] for every pair (k, i) of the support; weights: (…, states)."""
+        total = self.values(points).T @ weights.reshape(len(points), self.states)
+        free = len(self.support)
+        return np.asarray(total[self.columns[:free], self.targets[:free]])
+
 
 @lru_cache(maxsize=8)
 def _at(law: Law, places: tuple[float, ...]) -> Law:
@@ -313,7 +319,12 @@ class Forcing:
         values = MONOMIALS.evaluate(before.reshape(-1, before.shape[2]), self.variables) @ self.shape
         relative = np.maximum(values, _FLOOR).reshape(before.shape)
         middle = (jacobian + np.concatenate([jacobian[:, 1:], jacobian[:, -1:]], axis=1)) / 2.0
-        return Forced(grid, middle, np.sqrt(relative * grid.step[:, None]), self.correlation)
+        slope = None
+        if np.any(self.shape[1:]):
+            each = MONOMIALS.derivative(before.reshape(-1, before.shape[2]), self.variables)
+            slope = np.einsum("nta,ti->nia", each, self.shape).reshape(*before.shape, -1)
+            slope = np.where((relative > _FLOOR)[..., None], slope, 0.0) * grid.step[:, None, None]
+        return Forced(grid, middle, np.sqrt(relative * grid.step[:, None]), self.correlation, slope)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,12 +333,14 @@ class Forced:
 
     jacobian: (stretches, samples, states, states) in the middle of the steps, and once more
     size: (stretches, rows, states) standard deviations of increments where the mean diffusion is 1
+    slope: (stretches, rows, states i, states a): ∂ size_i² / ∂x_a; None where kicks are of one size
     """
 
     grid: Grid
     jacobian: Floats
     size: Floats
     correlation: Floats
+    slope: Floats | None
 
     @property
     def _moment(self) -> Floats:

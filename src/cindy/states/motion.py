@@ -28,7 +28,7 @@ from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import rounding_step
 from cindy.least_squares import LeastSquares, Rows, lengths, quick_triangle, triangle
-from cindy.states.determinants import determinant_slopes, inverse_blocks
+from cindy.states.determinants import determinant_slopes, inverse_blocks, weight_lean
 from cindy.states.linearised import Factor, Forcing, Law, Linearised
 from cindy.states.record import Record
 
@@ -107,6 +107,16 @@ class Whitened:
         return determinant_slopes(self.linear, self.variance, self.inverse[0])
 
     @cached_property
+    def lean(self) -> Floats | None:
+        """S⁻¹ u as (stretches, rows, states), u being what `weight_lean` says; None where there is none."""
+        shift = weight_lean(self.linear, self.error, self.inverse[0], self._inverted)
+        return None if shift is None else self._inverted(shift)
+
+    def _inverted(self, rows: Floats) -> Floats:
+        """S⁻¹ rows, (stretches, rows, states)."""
+        return self.solved(self.white(rows[..., None].copy())[:, 0])
+
+    @cached_property
     def log_det(self) -> float:
         return sum(f.log_det for f in self.factors)
 
@@ -122,6 +132,26 @@ class Whitened:
         parts = white.reshape(len(self.factors), -1, 1)
         each = [f.whiten_back(one) for f, one in zip(self.factors, parts, strict=True)]
         return np.stack(each).reshape(self.linear.target.shape)
+
+    def varied(self, z: Floats, back: Floats) -> Floats:
+        """(size, 2 · states): L⁻¹ v_i S_i z for the noise v_i of every state, then for its model error.
+
+        z, back: S⁻¹ r and Bᵀ z of a residual
+        """
+        linear, states = self.linear, range(len(self.variance))
+        columns = [linear.moved(linear.record.varied(self.variance, back, i)) for i in states]
+        kicks = linear.kicks_of(z)
+        weighted = linear.weighted(self.error, kicks)
+        for i in states:
+            only = np.zeros_like(kicks)
+            only[..., i] = weighted[..., i]
+            if linear.forced is not None:
+                # Of covariances that go as √(q_i q_j): half of row i and half of column i.
+                other = np.zeros_like(kicks)
+                other[..., i] = kicks[..., i]
+                only = (only + linear.weighted(self.error, other)) / 2.0
+            columns.append(linear.kicked(only))
+        return self.white(np.stack(columns, axis=-1))
 
 
 @dataclass(eq=False)
@@ -289,6 +319,14 @@ class Motion:
     def part(self, records: Sequence[Record]) -> Motion:
         return replace(self, records=tuple(records))
 
+    def sharing(self, correlation: Floats | None) -> Motion:
+        """The same where the noise of the first states is correlated; None where it is independent."""
+        if correlation is None:
+            return self
+        shared, told = np.eye(self.states), len(correlation)
+        shared[:told, :told] = correlation
+        return self.part([replace(record, correlation=shared) for record in self.records])
+
     def whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
         """Each record around the fitted states; None where its covariance is not positive."""
         if not self.held:
@@ -346,12 +384,6 @@ class Motion:
             rows[..., -1] += tangents @ coef[free:]
         return white.white(rows)
 
-    def residual(self, white: Whitened, fitted: Fitted) -> Floats:
-        """(stretches, rows, states): what the law leaves of the rows of a record, not yet white."""
-        linear, law = white.linear, fitted.law
-        now, coef = law.at(fitted.coef), fitted.coef[: len(law.support)]
-        return linear.target - linear.record.integrated(linear.x, now.values) @ now.table(coef)
-
     def counted_once(self, table: Floats) -> Floats:
         """White rows (size, columns), written over, of which those that repeat each other count once.
 
@@ -398,7 +430,10 @@ class Motion:
                 slopes = white.slopes
             except np.linalg.LinAlgError:
                 return None
-            total += law.pulled(linear.record.points(linear.x), slopes.reshape(-1, *slopes.shape[2:]))
+            points = linear.record.points(linear.x)
+            total += law.pulled(points, slopes.reshape(-1, *slopes.shape[2:]))
+            if (lean := white.lean) is not None:
+                total -= 2.0 * law.collected(points, linear.record.grid.integrals_back(lean))
         return total if np.isfinite(total).all() else None
 
     def objectives(

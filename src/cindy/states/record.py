@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve_banded, cholesky_banded
 
 from cindy._arrays import Floats
+from cindy.basis import Averaged, Basis, Expression
 from cindy.data import Held, Trajectory, looked_at, pauses
 from cindy.states.grid import Grid
 
@@ -25,6 +26,7 @@ __all__ = [
     "MISSING",
     "Record",
     "Smooth",
+    "averaged",
     "instants_for",
     "principal_motion",
     "records_of",
@@ -299,6 +301,9 @@ class _Instants:
     True motions of the 70 chaotic systems at 100 samples a period bend by 0.05 to 0.5 and need none."""
     band: int = 3
     """Parts of a step where inputs are band-limited: six instants for the shortest period. Not varied yet."""
+    fast: float = 0.9
+    """Quantile of what a switching function changes by in the steps in which it changes its sign. A jump that
+    is spread too widely does less harm than one that falls between two samples. Not varied yet."""
     most_parts: int = 8
     """Beyond, what happens between two samples is guessed and not measured."""
     longest_hole: int = 12
@@ -350,6 +355,39 @@ def records_of(
                 )
             )
     return tuple(records)
+
+
+def averaged(basis: Basis, variables: tuple[str, ...], records: Sequence[Record]) -> Basis:
+    """The basis with jumps such as sign(v) spread over the two steps around a sample.
+
+    Where v passes zero between two samples, their signs do not tell when, so that the integral of sign(v) is
+    wrong by up to a step, and its slope by v is zero. With the mean of sign(v) under a hat over both steps,
+    v changing by w in each,
+
+        s(v) = (v/w)(2 − |v/w|)  for |v| < w,  sign(v) beyond,
+
+    the values at samples add up to the integral, and v can be fitted. w follows from the smoothed samples.
+    Jumps that inputs alone make are at samples, and stay.
+    """
+    terms = [factor for term in basis.terms(variables) for factor in term]
+    formulas = [f.expression for f in terms if f.expression is not None and f.symbolic is None]
+    states = set(variables[: records[0].states]) if records else set()
+    surfaces = dict.fromkeys(g for one in formulas for g in one.switches() if g.symbols() & states)
+    if not surfaces:
+        return basis
+    changes: dict[Expression, list[Floats]] = {g: [] for g in surfaces}
+    for record in records:
+        for y, u in zip(record.y, record.u, strict=True):
+            x = smoothed(record.grid.t, y).values
+            here, there = (
+                dict(zip(variables, np.hstack([one, u[:-1]]).T, strict=True)) for one in (x[:-1], x[1:])
+            )
+            for g in surfaces:
+                before, after = g.evaluate(here), g.evaluate(there)
+                changes[g].append(np.abs(after - before)[before * after < 0])
+    sizes = {g: np.concatenate(each) for g, each in changes.items()}
+    widths = tuple((g, float(np.quantile(size, _INSTANTS.fast))) for g, size in sizes.items() if len(size))
+    return Averaged(basis, widths) if widths else basis
 
 
 def _held(one: Trajectory) -> NDArray[np.bool_] | None:

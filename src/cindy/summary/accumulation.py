@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.linalg.lapack
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, space_of
 from cindy._check import integer, short
 from cindy.basis import Basis
 from cindy.data import (
@@ -34,19 +34,9 @@ from cindy.errors import DataError
 from cindy.evidence import WeakRows
 from cindy.formulation import Formulation, Integral, Weak
 from cindy.least_squares import LeastSquares
-from cindy.summary.executor import OnDevice, map_in_order, workers
+from cindy.summary.executor import DeviceTriangle, map_in_order, workers
 from cindy.summary.pieces import PORTION, Load, Origin, Piece, Task, tasks
 from cindy.summary.summary import Summary, add_up
-
-__all__ = [
-    "Factored",
-    "Factoring",
-    "Gathering",
-    "Glimpse",
-    "RunningTriangle",
-    "accumulate",
-    "summary_of_fields",
-]
 
 
 @dataclass(frozen=True)
@@ -61,6 +51,11 @@ class _Lots:
     """The same for narrow matrices."""
     glimpse: int = 20_000
     """Samples of a trajectory that settings are chosen by: five times what any of them looks at."""
+    device_portion: int = 4_194_304
+    """Samples in a task for a device, before terms are counted (`python -m benchmarks gpu`)."""
+    device_elements: int = 64_000_000
+    """Numbers in a matrix that a device works on at a time: half a gigabyte, and ten such matrices are
+    alive."""
     block_memory: float = 256e6
     """Bytes that all blocks together may take: fewer blocks when terms are many."""
 
@@ -73,7 +68,7 @@ _NARROW = range(33, 257)
 the narrower panel (`python -m benchmarks stream`)."""
 
 
-class RunningTriangle:
+class _RunningTriangle:
     """The R factor of all rows added so far, brought up to date lot by lot."""
 
     def __init__(self) -> None:
@@ -113,12 +108,8 @@ class RunningTriangle:
         )
 
 
-DEVICE_PORTION = 4_194_304
-"""Samples in a task for a device, before terms are counted (`python -m benchmarks gpu`)."""
-
-
 @dataclass(frozen=True, eq=False)
-class Factored:
+class _Factored:
     """What became of a task: small, whatever the task had to go through.
 
     factors: (factor, rows, origin, closes) of runs of samples, in order; `closes` where a block ends
@@ -134,19 +125,8 @@ class Factored:
     where: str
 
 
-class _Factor(Protocol):
-    """Rows of pieces, factorised as they come."""
-
-    @property
-    def rows(self) -> int: ...
-
-    def add(self, piece: Piece) -> None: ...
-
-    def factor(self) -> Floats: ...
-
-
 @dataclass(frozen=True)
-class Factoring:
+class _Factoring:
     """The work on one task: a function of the task and of these settings, and of nothing else."""
 
     basis: Basis
@@ -157,58 +137,42 @@ class Factoring:
     @property
     def portion(self) -> int:
         """Samples in a task: many for a device, which is idle while small ones are prepared."""
-        return PORTION if self.device is None else DEVICE_PORTION
+        return PORTION if self.device is None else _LOTS.device_portion
 
-    def __call__(self, task: Task | Load) -> Factored:
+    def __call__(self, task: Task | Load) -> _Factored:
         opened = task.opened(self.formulation)
         factors: list[tuple[Floats, int, Origin | None, bool]] = []
         samples = skipped = read = 0
         # Step 2: a triangle for each run of samples that the receiver must be able to tell apart.
         running, origin = self._begin(), None
-        for one in opened.tasks:
-            for piece in one.pieces:
-                running.add(piece)
-            samples, skipped, read = samples + one.samples, skipped + one.skipped, read + one.read
-            if one.origin is not None:
-                origin = one.origin if origin is None else origin + one.origin
-            if one.closes or not opened.joined:
-                factors.append((_finite(running, origin), running.rows, origin, one.closes))
+        for portion in opened.tasks:
+            for rows in chain.from_iterable(map(self._rows, portion.pieces)):
+                running.add(rows)
+            samples, skipped, read = samples + portion.samples, skipped + portion.skipped, read + portion.read
+            if portion.origin is not None:
+                origin = portion.origin if origin is None else origin + portion.origin
+            if portion.closes or not opened.joined:
+                factors.append((_finite(running, origin), running.rows, origin, portion.closes))
                 running, origin = self._begin(), None
-        return Factored(tuple(factors), samples, skipped, read, opened.variables, opened.where)
+        return _Factored(tuple(factors), samples, skipped, read, opened.variables, opened.where)
 
-    def _begin(self) -> _Factor:
+    def _begin(self) -> _RunningTriangle | DeviceTriangle:
+        return _RunningTriangle() if self.device is None else DeviceTriangle(space_of(self.device))
+
+    def _rows(self, piece: Piece) -> Iterator[Any]:
+        """The rows of a piece, as many at a time as memory should hold."""
+        segment, form = piece.segment, self.formulation
         if self.device is None:
-            return _OnHost(self.basis, self.formulation, self.chunk)
-        return OnDevice(self.basis, self.formulation, self.device)
+            for edges in piece.cut(self.chunk):
+                yield form.matrix(segment, self.basis, edges)
+            return
+        terms = self.basis.names(form.variables(segment.states, segment.inputs))
+        most = _LOTS.device_elements // (len(terms) + segment.dimension)
+        for edges in piece.cut(most):
+            yield form.on_device(segment, self.basis, edges, space_of(self.device))
 
 
-class _OnHost:
-    """By numpy and LAPACK, a chunk of samples at a time."""
-
-    def __init__(self, basis: Basis, formulation: Formulation, chunk: int) -> None:
-        self._basis, self._formulation, self._chunk = basis, formulation, chunk
-        self._running = RunningTriangle()
-
-    @property
-    def rows(self) -> int:
-        return self._running.rows
-
-    def add(self, piece: Piece) -> None:
-        ends = np.cumsum(np.diff(piece.edges))
-        first = 0
-        while first < len(ends):
-            before = ends[first - 1] if first else 0
-            # Whole stretches only, so that the rows do not depend on the size of a chunk.
-            last = max(int(np.searchsorted(ends, before + self._chunk, side="right")), first + 1)
-            edges = piece.edges[first : last + 1]
-            self._running.add(self._formulation.matrix(piece.segment, self._basis, edges))
-            first = last
-
-    def factor(self) -> Floats:
-        return self._running.factor()
-
-
-def _finite(running: _Factor, origin: Origin | None) -> Floats:
+def _finite(running: _RunningTriangle | DeviceTriangle, origin: Origin | None) -> Floats:
     factor = running.factor()
     if not np.isfinite(factor).all():
         where = origin.label if origin else "the data"
@@ -219,21 +183,18 @@ def _finite(running: _Factor, origin: Origin | None) -> Floats:
     return factor
 
 
-@dataclass(frozen=True)
-class Glimpse:
+def _glimpsed(part: Part) -> list[Trajectory]:
     """The beginnings of the first trajectories of a part: enough to choose settings by."""
-
-    def __call__(self, part: Part) -> list[Trajectory]:
-        return [_beginning(one) for one in islice(glimpse(part, _LOTS.glimpse), LOOK)]
+    return [_beginning(trajectory) for trajectory in islice(glimpse(part, _LOTS.glimpse), LOOK)]
 
 
-def _beginning(one: Trajectory) -> Trajectory:
+def _beginning(trajectory: Trajectory) -> Trajectory:
     """At most so many samples, in memory of their own: the rest of a long one is not to be kept for them."""
-    if len(one) <= _LOTS.glimpse:
-        return one
+    if len(trajectory) <= _LOTS.glimpse:
+        return trajectory
     few = slice(0, _LOTS.glimpse)
-    known = None if one.u is None else one.u[few].copy()
-    return replace(one, t=one.t[few].copy(), x=one.x[few].copy(), u=known)
+    known = None if trajectory.u is None else trajectory.u[few].copy()
+    return replace(trajectory, t=trajectory.t[few].copy(), x=trajectory.x[few].copy(), u=known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,8 +206,8 @@ class _Block:
         return _Block(add_up((self.objective, other.objective)), self.origin + other.origin)
 
 
-class Gathering:
-    """Blocks as they come in; of a stream without end never more than twice as many as wanted."""
+class _Gathering:
+    """Collects blocks as they come in; of a stream it holds at most twice as many as wanted."""
 
     def __init__(self, aim: int, terms: int, *, stream: bool) -> None:
         self.aim, self.terms, self.stream = aim, terms, stream
@@ -255,11 +216,11 @@ class Gathering:
         self.origin: Origin | None = None
         self.samples = self.skipped = 0
 
-    def add(self, made: Factored) -> None:
+    def add(self, factored: _Factored) -> None:
         """Take in what became of a task; tasks come in order."""
-        self.samples += made.samples
-        self.skipped += made.skipped
-        for factor, rows, origin, closes in made.factors:
+        self.samples += factored.samples
+        self.skipped += factored.skipped
+        for factor, rows, origin, closes in factored.factors:
             if origin is not None:
                 self.parts.append(LeastSquares(factor, self.terms, rows))
                 self.origin = origin if self.origin is None else self.origin + origin
@@ -359,14 +320,14 @@ def accumulate(
         terms = len(basis.names(formulation.variables(first.states, first.inputs)))
         aim = max(1, min(blocks, int(_LOTS.block_memory / (8 * (terms + first.dimension) ** 2))))
         fitted = formulation.fit_to(look)
-        factoring = Factoring(basis, fitted, chunk, device)
-        gathering = Gathering(aim, terms, stream=source.whole is None)
+        factoring = _Factoring(basis, fitted, chunk, device)
+        gathering = _Gathering(aim, terms, stream=source.whole is None)
         total = None if source.whole is None else sum(map(len, source.whole))
         done = 0
-        for _, made in map_in_order(factoring, _work(source, fitted, aim, factoring.portion), hands):
-            _check_same(first, made)
-            gathering.add(made)
-            done += made.read
+        for _, factored in map_in_order(factoring, _work(source, fitted, aim, factoring.portion), hands):
+            _check_same(first, factored)
+            gathering.add(factored)
+            done += factored.read
             if progress is not None:
                 progress(done, total)
     return gathering.summary(first, basis, fitted)
@@ -400,7 +361,7 @@ def _check_arguments(basis: Basis, formulation: Formulation, progress: Progress 
             f"but is {formulation!r}."
         )
     if basis.unknowns():
-        names = ", ".join(one.name for one in basis.unknowns())
+        names = ", ".join(parameter.name for parameter in basis.unknowns())
         raise DataError(
             f"accumulate: the terms of {basis!r} hold {names}, whose value is not known. `identify` finds "
             "such parameters; or give them values with basis.at({…})."
@@ -413,7 +374,7 @@ def _look(source: Source, executor: Executor | None) -> list[Trajectory]:
         return source.whole
     parts = source.first_parts()
     hands = executor if source.apart else None
-    look = list(same_variables(chain.from_iterable(few for _, few in map_in_order(Glimpse(), parts, hands))))
+    look = list(same_variables(chain.from_iterable(few for _, few in map_in_order(_glimpsed, parts, hands))))
     if not look:
         raise DataError("accumulate: no trajectories: the iterable is empty.")
     return look
@@ -423,15 +384,16 @@ def _work(source: Source, formulation: Formulation, aim: int, portion: int) -> I
     if source.apart:
         parts = tuple(source.parts)
         return (Load(part, k, -(-aim // len(parts)), portion) for k, part in enumerate(parts))
-    sizes = None if source.whole is None else [len(one) for one in source.whole]
+    sizes = None if source.whole is None else [len(trajectory) for trajectory in source.whole]
     return tasks(iter(source), formulation, aim, sizes, portion)
 
 
-def _check_same(first: Trajectory, made: Factored) -> None:
+def _check_same(first: Trajectory, factored: _Factored) -> None:
     """Parts that were loaded elsewhere must have the variables of the first."""
-    if made.variables is not None and made.variables != (first.states, first.inputs):
-        states, inputs = made.variables
+    if factored.variables is not None and factored.variables != (first.states, first.inputs):
+        states, inputs = factored.variables
         raise DataError(
             f"All trajectories must have the same variables, but the first has {', '.join(first.variables)} "
-            f"and {made.where} has {', '.join(states + inputs)}. Give all the same names in the same order."
+            f"and {factored.where} has {', '.join(states + inputs)}. "
+            "Give all the same names in the same order."
         )

@@ -1,5 +1,5 @@
 """Where the work is done: by processes of this machine, made anew when one of them dies, or on a device that
-makes and factorises the rows in its own library of arrays."""
+factorises the rows in its own library of arrays."""
 
 from __future__ import annotations
 
@@ -16,23 +16,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from cindy._arrays import Floats, Space, one_thread, space_of
+from cindy._arrays import Floats, Space, one_thread
 from cindy._check import integer
-from cindy.basis import Basis
 from cindy.errors import DataError, WorkerError
-from cindy.formulation import Formulation
-from cindy.summary.pieces import Piece
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
-
-__all__ = ["DeviceTriangle", "OnDevice", "Workers", "map_in_order", "workers"]
 
 _inherited: tuple[Any, ...] = ()
 """In a worker: the objects that it got from its parent when it was started."""
 
 
-class Workers(Executor):
+class _Workers(Executor):
     """A pool of processes that starts when it is first needed.
 
     inherit: objects that the processes get when they start instead of with every task. On Linux they
@@ -95,7 +90,7 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, stream: io.BytesIO, inherit: tuple[Any, ...]) -> None:
         super().__init__(stream, protocol=5)
-        self._number = {id(one): i for i, one in enumerate(inherit)}
+        self._number = {id(shared): i for i, shared in enumerate(inherit)}
 
     def persistent_id(self, obj: Any) -> int | None:
         return self._number.get(id(obj))
@@ -112,7 +107,7 @@ R = TypeVar("R")
 _IN_FLIGHT = 2
 """Tasks handed out per worker: one at work, one waiting, so that a stream is not read ahead."""
 _ATTEMPTS = 3
-"""So often in a row may processes die without a result: once is an accident, thrice is the task."""
+"""Deaths in a row after which work is given up: one may be an accident, three are due to the task."""
 
 
 @contextmanager
@@ -123,14 +118,14 @@ def workers(
 
     Processes of our own end with it; an executor of the caller's stays open.
 
-    inherit: objects that processes of our own get when they start (see `Workers`)
+    inherit: objects that processes of our own get when they start (see `_Workers`)
     where: the public function, for messages
     """
     integer(processes, f"{where}: `processes`", least=1, most=10_000)
     if executor is not None and processes != 1:
         raise DataError(f"{where}: pass either `executor` or `processes`, not both.")
     if executor is None and processes > 1:
-        own = Workers(processes, inherit)
+        own = _Workers(processes, inherit)
         try:
             yield own
         finally:
@@ -247,7 +242,7 @@ class _Round:
         """Hand out again what the dead left undone, or say that it cannot be done."""
         self.deaths += 1
         name = type(self.executor).__name__
-        if not isinstance(self.executor, Workers):
+        if not isinstance(self.executor, _Workers):
             raise WorkerError(
                 f"A worker of {name} died, and it cannot be asked again ({type(error).__name__}: {error}). "
                 "Nothing was kept: start a new executor and call again. Where memory ran out, use "
@@ -295,10 +290,8 @@ def _width(executor: Executor) -> int:
 
 @dataclass(frozen=True)
 class _Device:
-    """Sizes of blocks on a device, and when a triangle is not trusted."""
+    """When a triangle that a device has updated is not trusted."""
 
-    elements: int = 64_000_000
-    """Numbers in a matrix that is worked on at a time: half a gigabyte, and ten such matrices are alive."""
     sample: int = 32
     """Rows a column in a first look at new rows, spread over them: those of one stretch of time are too
     alike."""
@@ -309,37 +302,6 @@ class _Device:
 
 
 _DEVICE = _Device()
-
-
-class OnDevice:
-    """The factor of the rows of pieces, made on a device."""
-
-    def __init__(self, basis: Basis, formulation: Formulation, device: Any) -> None:
-        self._basis, self._formulation, self._space = basis, formulation, space_of(device)
-        self._running = DeviceTriangle(self._space)
-
-    @property
-    def rows(self) -> int:
-        return self._running.rows
-
-    def add(self, piece: Piece) -> None:
-        """Add the rows of a piece, as many at a time as memory should hold."""
-        one = piece.segment
-        variables = self._formulation.variables(one.states, one.inputs)
-        width = len(self._basis.names(variables)) + one.dimension
-        ends = np.cumsum(np.diff(piece.edges))
-        first = 0
-        while first < len(ends):
-            before = ends[first - 1] if first else 0
-            last = max(
-                int(np.searchsorted(ends, before + _DEVICE.elements // width, side="right")), first + 1
-            )
-            edges = piece.edges[first : last + 1]
-            self._running.add(self._formulation.on_device(piece.segment, self._basis, edges, self._space))
-            first = last
-
-    def factor(self) -> Floats:
-        return self._running.factor()
 
 
 class DeviceTriangle:

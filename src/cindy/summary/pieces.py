@@ -18,8 +18,6 @@ from cindy._arrays import Ints
 from cindy.data import Part, Trajectory, same_variables
 from cindy.formulation import Formulation
 
-__all__ = ["PORTION", "Load", "Opened", "Origin", "Piece", "Task", "tasks"]
-
 PORTION = 32_768
 """Samples in a task: much work for little traffic between processes, in little memory."""
 
@@ -42,6 +40,19 @@ class Piece:
     @property
     def end(self) -> float:
         return self._moment(int(self.edges[-1]) - 1)
+
+    def cut(self, most: int) -> Iterator[Ints]:
+        """The edges in runs of at most so many samples, though of one stretch at least.
+
+        Whole stretches only, so that the rows do not depend on the size of a run.
+        """
+        ends = np.cumsum(np.diff(self.edges))
+        first = 0
+        while first < len(ends):
+            before = ends[first - 1] if first else 0
+            last = max(int(np.searchsorted(ends, before + most, side="right")), first + 1)
+            yield self.edges[first : last + 1]
+            first = last
 
     def _moment(self, sample: int) -> float:
         # Of a trajectory on a device no more than the one time should be copied.
@@ -83,13 +94,13 @@ class Task:
     skipped: int
     read: int
 
-    def opened(self, formulation: Formulation) -> "Opened":
+    def opened(self, formulation: Formulation) -> "_Opened":
         """Itself: its samples came with it."""
-        return Opened((self,), joined=False)
+        return _Opened((self,), joined=False)
 
 
 @dataclass(frozen=True)
-class Opened:
+class _Opened:
     """Tasks that are at hand now.
 
     joined: whether tasks that complete no block are factorised together with those that follow
@@ -111,17 +122,19 @@ class Load:
     aim: int
     portion: int = PORTION
 
-    def opened(self, formulation: Formulation) -> Opened:
+    def opened(self, formulation: Formulation) -> _Opened:
         """The tasks of the part."""
         trajectories = list(same_variables(self.part()))
         if not trajectories:
-            return Opened((), joined=True)
+            return _Opened((), joined=True)
         named = [
-            one if one.name else replace(one, name=f"part {self.number}, {k}")
-            for k, one in enumerate(trajectories)
+            trajectory if trajectory.name else replace(trajectory, name=f"part {self.number}, {k}")
+            for k, trajectory in enumerate(trajectories)
         ]
-        work = tasks(iter(named), formulation, self.aim, [len(one) for one in named], self.portion)
-        return Opened(work, True, (trajectories[0].states, trajectories[0].inputs), named[0].name)
+        work = tasks(
+            iter(named), formulation, self.aim, [len(trajectory) for trajectory in named], self.portion
+        )
+        return _Opened(work, True, (trajectories[0].states, trajectories[0].inputs), named[0].name)
 
 
 def tasks(
@@ -141,12 +154,14 @@ def tasks(
     """
     pending = _Pending()
     seen = 0
-    for i, one in enumerate(trajectories):
-        seen += len(one)
-        name = one.name or f"trajectory {i}"
-        groups, skipped = _groups(one, formulation, _parts(i, len(one), seen, aim, sizes), portion)
+    for i, trajectory in enumerate(trajectories):
+        seen += len(trajectory)
+        name = trajectory.name or f"trajectory {i}"
+        groups, skipped = _groups(
+            trajectory, formulation, _parts(i, len(trajectory), seen, aim, sizes), portion
+        )
         pending.skipped += skipped
-        pending.read += len(one)
+        pending.read += len(trajectory)
         for k, group in enumerate(groups):
             whole = len(groups) == 1
             for piece in group:
@@ -205,10 +220,10 @@ def _complete(i: int, held: int, seen: int, aim: int, sizes: Sequence[int] | Non
 
 
 def _groups(
-    one: Trajectory, formulation: Formulation, parts: int, most: int
+    trajectory: Trajectory, formulation: Formulation, parts: int, most: int
 ) -> tuple[list[list[Piece]], int]:
     """The pieces of a trajectory in that many contiguous groups, and how many segments were too short."""
-    segments = one.segments()
+    segments = trajectory.segments()
     usable = [s for s in segments if len(s) >= formulation.min_samples]
     total = sum(len(s) for s in usable)
     groups: dict[int, list[Piece]] = {}
@@ -221,10 +236,6 @@ def _groups(
         portion = edges[:-1] // most
         cuts = np.flatnonzero((np.diff(group) != 0) | (np.diff(portion) != 0)) + 1
         for a, b in zip([0, *cuts], [*cuts, len(middles)], strict=True):
-            groups.setdefault(int(group[a]), []).append(_piece(segment, formulation, edges[a : b + 1]))
+            groups.setdefault(int(group[a]), []).append(Piece(*formulation.nearby(segment, edges[a : b + 1])))
         before += len(segment)
     return list(groups.values()), len(segments) - len(usable)
-
-
-def _piece(segment: Trajectory, formulation: Formulation, edges: Ints) -> Piece:
-    return Piece(*formulation.nearby(segment, edges))

@@ -16,14 +16,11 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints
 from cindy._check import file_path
 from cindy._files import whole_file
-from cindy.basis import Basis, basis_from_dict
+from cindy.basis import Basis
 from cindy.errors import DataError
 from cindy.evidence import calibrated, calibration
 from cindy.formulation import Formulation, formulation_from_dict
 from cindy.least_squares import LeastSquares, stacked
-
-__all__ = ["Summary"]
-
 
 _FORMAT = "cindy-summary"
 _VERSION = 1
@@ -200,7 +197,7 @@ class Summary:
         # used.
         factors, heights, rows = (arrays[name] for name in ("factors", "heights", "rows"))
         spurious = arrays.get("spurious")
-        basis = basis_from_dict(header["basis"], functions=functions)
+        basis = Basis.from_dict(header["basis"], functions=functions)
         states, inputs = tuple(header["states"]), tuple(header["inputs"])
         formulation = formulation_from_dict(header["formulation"])
         terms = len(basis.names(formulation.variables(states, inputs)))

@@ -14,22 +14,6 @@ from cindy.basis import Polynomial, Trigonometric
 from cindy.errors import DataError
 from cindy.systems.system import System
 
-__all__ = [
-    "KINETICS",
-    "duffing",
-    "fput",
-    "kinetics",
-    "kuramoto",
-    "lorenz",
-    "lotka_volterra",
-    "michaelis_menten",
-    "rossler",
-    "sir",
-    "spring_masses",
-    "van_der_pol",
-    "write_kinetics",
-]
-
 MOST_STATES = 10_000
 """Of a chain of oscillators: as many equations take a second to write down."""
 

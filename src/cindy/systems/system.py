@@ -33,8 +33,6 @@ from cindy.data import Trajectory
 from cindy.errors import CindyError, DataError
 from cindy.problem import Constraint
 
-__all__ = ["System", "integrate"]
-
 
 @dataclass(frozen=True, eq=False)
 class System:

@@ -193,7 +193,8 @@
     find("model-size").textContent = path.size[at] + (path.size[at] === 1 ? " term" : " terms") +
       (at === path.chosen ? ", the chosen one" : "");
     const loss = path.loss[at] === null ? "" : path.loss[at] > 1 ? "Explains less than no model at all. " :
-      "Leaves " + percent(path.loss[at]) + " of the squares unexplained. ";
+      "Leaves " + percent(path.loss[at]) + " of the squares" +
+      (path.weighted ? ", weighted by the noise," : "") + " unexplained. ";
     const hint = chosen && at > path.chosen ? "Terms beyond the chosen model are coloured." : "";
     find("model-caption").textContent = loss + hint;
     find("model-equations").innerHTML = path.models[at].map((side, j) => {
