@@ -290,8 +290,8 @@ def _reconsidered(loop: AtMeasurements, last: Chosen, leaves: Leaves) -> Chosen:
         if wrong and near:
             # Step 2.
             left = leaves([problem.physical(choice.fit.x) for choice in near])
-            alone = np.zeros(len(near), bool) if left is None else (left[:, equations] <= most).all(axis=1)
-            near = [choice for choice, explained in zip(near, alone, strict=True) if explained]
+            explained = [] if left is None else [(row <= most).all() for row in left[:, equations]]
+            near = [near[k] for k in np.flatnonzero(explained)]
         if near:
             last = loop.follow(near[0]) or last
     return last
