@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from cindy.basis import Language, factor_code, variable_label
+from cindy.basis import Language, factor_code, pretty, variable_label
 from cindy.model.equations import Equations
 
 _WRITTEN = Language(prefix="", end="", module="")
@@ -207,36 +208,35 @@ _CELL = "text-align: left; padding: 0.15em 0.4em; border: none; background: none
 
 
 def shown(model: Equations, known: Sequence[tuple[str, str]]) -> str:
-    """The model as HTML without scripts or anything from elsewhere."""
-    from cindy.export import (
-        definition,
-        differential,
-        left_sides,
-        summand,
-        with_symbols,
-    )  # slow, and not always needed
+    """The model as HTML without scripts or anything from elsewhere.
 
-    terms = [with_symbols(term) for term in model.basis.terms(model.variables)]
-    dots = any("·" in label for label in model.labels)
-    form, rows = model.formulation, []
-    sides_left = left_sides(model.states, model.order, discrete=form.discrete, partial=form.for_fields)
-    for j, left in enumerate(sides_left):
-        present = np.flatnonzero(model.coef[:, j])
-        sides = [
-            summand(model.coef[i, j], model.coef_error[i, j], terms[i], first=k == 0, dots=dots)
-            for k, i in enumerate(present[: _WORDS.summands])
-        ]
-        if model.diffusion is not None:
-            left, sides = differential(model.states[j], model.order, sides, model.diffusion.summands(j))
-        right = " ".join(sides) or "<math><mn>0</mn></math>"
-        more = f" … ({len(present)} terms)" if len(present) > _WORDS.summands else ""
-        rows.append((left, right + more))
-    rows += [definition(name, *estimate) for name, estimate in model.parameters.items()]
+    Equations are letters and not MathML: notebooks that were not run here, and pages that show notebooks,
+    remove its marks, which leaves x2 of x² and "dharedt" of a rate.
+    """
+    rows = [_equation(line, partial=model.formulation.for_fields) for line in model.to_text().splitlines()]
+    rows += [("where", _letters(line)) for line in definitions(model)]
     known = known if model.warnings else [*known, ("warnings", "none")]
     facts_told = [(f"<b>{escape(name)}</b>", escape(text)) for name, text in known]
     warned = _listed("Warnings", [finding.message for finding in model.findings if not finding.note])
     noted = _listed("Notes", [finding.message for finding in model.findings if finding.note])
     return f"<div>{_table(rows, '115%')}{_table(facts_told, '90%')}{warned}{noted}</div>"
+
+
+def _equation(line: str, *, partial: bool) -> tuple[str, str]:
+    """Both sides of an equation, the right one with as many summands as a notebook has room for."""
+    left, _, right = line.partition(" = ")
+    summands = re.split(r"(?= [+-] )", right.strip())
+    more = f" … ({len(summands)} terms)" if len(summands) > _WORDS.summands else ""
+    sides = _letters(left.strip()), _letters("".join(summands[: _WORDS.summands])) + more
+    if partial:
+        sides = re.sub(r"_(\w+)", r"<sub>\1</sub>", sides[0]), re.sub(r"_(\w+)", r"<sub>\1</sub>", sides[1])
+    return f"{sides[0]} =", sides[1]
+
+
+def _letters(text: str) -> str:
+    """A formula in letters: raised exponents, lowered numbers, Greek letters, primes and minus signs."""
+    powers = re.sub(r"(?<=[\d)])e([+-]?\d+)", r"·10^\1", text)
+    return escape(pretty(powers).replace("'", "′").replace("-", "−"), quote=False)
 
 
 def _listed(head: str, sentences: Sequence[str]) -> str:

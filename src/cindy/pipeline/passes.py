@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import ClassVar
 
 import numpy as np
@@ -266,16 +266,15 @@ def _with_rivals(state: Search, best: Met) -> None:
     """Fit what explains the rows of the best almost as well, at its own states; on from what is better."""
     for _ in range(EFFORT.passes_rivals):
         posed = None if best.blurred else state.posed(best.fitted)
-        if posed is None or len(state.met) >= EFFORT.passes_most_fitted or posed.supports.coupled:
+        if posed is None or posed.supports.coupled:
             return
         own = posed.supports.fit(posed.places(best.support))
-        # Terms that would come in addition were not significant: those in the place of others are tried.
-        others = [r.fit for r in rivals(posed.supports, own, EFFORT.passes_close) if r.fit.free <= own.free][
-            : EFFORT.passes_rivals
-        ]
         anew = reselected(posed.supports, own, _by_equation(state.motion, posed.columns))
-        if anew is not own:
-            others.insert(0, anew)
+        others = [] if anew is own else [anew]
+        if len(state.met) < EFFORT.passes_most_fitted:
+            # Terms that would come in addition were not significant: those in the place of others are tried.
+            near = (r.fit for r in rivals(posed.supports, own, EFFORT.passes_close) if r.fit.free <= own.free)
+            others += islice(near, EFFORT.passes_rivals)
         if others:
             best = state.again(best)
         now = best

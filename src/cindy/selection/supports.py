@@ -117,7 +117,7 @@ class Supports:
         goal = np.zeros(count * len(block))
         for k, j in enumerate(targets):
             at = slice(k * len(block), (k + 1) * len(block))
-            design[at, k::count] = block / regression.noise[j]
+            np.divide(block, regression.noise[j], out=design[at, k::count])
             goal[at] = regression.total.target[:terms, j] / regression.noise[j]
         names = regression.coefficients(targets)
         inside = csr_array(regression.rows.matrix[:, names])
