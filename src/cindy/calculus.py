@@ -119,7 +119,8 @@ def _weights(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> 
     if step is not None:
         # One operator serves every uniform grid of this length, whatever its step.
         make = _on_unit_steps if keep else _on_unit_steps.__wrapped__
-        return make(len(t), kind, degree, half_width) * step ** (1 if kind[0] == "integral" else -kind[1])
+        unit, power = make(len(t), kind, degree, half_width), 1 if kind[0] == "integral" else -kind[1]
+        return unit * step**power if power else unit
     if not keep:
         return _build(t, kind, degree, half_width)
     return _on_grid((t - t[0]).tobytes(), kind, degree, half_width)

@@ -147,7 +147,7 @@ def triangle(matrix: Floats) -> Floats:
 
 def lengths(matrix: Floats) -> Floats:
     """(columns,) lengths of the columns; 1 for one of zeros, so that all may be divided by them."""
-    size = np.linalg.norm(matrix, axis=0)
+    size = np.sqrt(np.einsum("ij,ij->j", matrix, matrix))
     size[size == 0.0] = 1.0
     return np.asarray(size)
 
@@ -162,7 +162,7 @@ def orthogonalised(columns: Floats) -> tuple[Floats, Floats]:
         return np.linalg.qr(columns)
     packed, tau, _, _ = scipy.linalg.lapack.dgeqrf(columns)
     directions, _, _ = scipy.linalg.lapack.dorgqr(packed, tau)
-    return directions, np.triu(packed[:count])
+    return directions, packed[:count] * np.tri(count).T
 
 
 def stacked(factors: Sequence[Floats]) -> Floats:
@@ -192,23 +192,24 @@ def stacked(factors: Sequence[Floats]) -> Floats:
 def quick_triangle(matrix: Floats, apart: float = 1e-4) -> Floats:
     """The same by Cholesky's factor of AᵀA, ten times as fast, where columns are far from dependent.
 
-    The target is a column too: where little of it is left, as on clean data, QR is what serves.
+    The target is a column too: where little of it is left, as on clean data, QR is what serves. The matrix
+    is left as it is.
 
     apart: what must be left of every unit column beyond those before it; a share of 1e-16 / apart² is lost
     """
     columns = matrix.shape[1]
     # With fewer rows than columns AᵀA is singular, whatever the data.
     if len(matrix) < columns:
-        return triangle(matrix)
+        return triangle(matrix.copy())
     gram = matrix.T @ matrix
     size = np.sqrt(np.diagonal(gram))
     if not (np.isfinite(size).all() and size.all()):
-        return triangle(matrix)
+        return triangle(matrix.copy())
     # In units of the columns the pivots say what is left of each beyond those before it, so that `apart`
     # means the same for terms of any size.
     r, info = scipy.linalg.lapack.dpotrf(gram / size / size[:, None], lower=0, clean=1, overwrite_a=1)
     if info or np.diagonal(r).min(initial=1.0) < apart:
-        return triangle(matrix)
+        return triangle(matrix.copy())
     return np.asarray(r * size)
 
 

@@ -294,6 +294,25 @@ def test_a_support_that_grows_has_the_gains_and_the_loss_of_one_fitted_anew(fami
         assert growth.take(int(np.argmax(growth.gains()))) is not None
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_best_of_some_supports_has_the_least_criterion_of_all_their_fits(family, known, exact):
+    rows = drawn(family, 4)
+    if exact:
+        # Nothing is left of the target but rounding, where products of columns tell nothing.
+        fit = rows.supports().fit([1, 4, 7, 9])
+        rows = replace(rows, target=rows.design[:, fit.support] @ fit.x)
+    supports = rows.supports(known=known)
+    rng = np.random.default_rng(4)
+    offered = [np.sort(rng.choice(TERMS, size, replace=False)) for size in (*range(1, 12), *range(1, 12))]
+    offered += [np.array([1, 4, 7]), np.array([1, 4, 7, 9])]
+    fits = [fit for fit in map(supports.possible, offered) if fit is not None]
+    best = supports.best(offered)
+    assert best is not None
+    assert supports.criterion(best) == pytest.approx(min(map(supports.criterion, fits)), abs=1e-7)
+
+
 @pytest.mark.parametrize("family", ["apart", "correlated"])
 @pytest.mark.parametrize("seed", range(4))
 def test_terms_chosen_anew_are_the_best_of_all_combinations(family, seed):

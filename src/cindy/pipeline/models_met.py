@@ -15,7 +15,7 @@ A model on a support S is fitted by maximum likelihood: states, noise, model err
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ from cindy.pipeline.request import Options
 from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
 from cindy.selection import EFFORT, Candidates, SupportFit, Supports
-from cindy.solver import Result, conditional_gradient
+from cindy.solver import Result, Step, conditional_gradient
 from cindy.states import LEVELS, NEARBY, Fitted, Motion, blurred_terms, deviance, fit_states, stiffness
 
 __all__ = ["Met", "Posed", "Search", "white_candidates"]
@@ -180,7 +180,7 @@ class Search(Loop[Fitted, Met]):
             options.correction,
             tol=options.tol,
             max_iter=limit,
-            callback=supports.can_gain(float(form.sizes[1][0]) ** 2)
+            callback=_can_gain(supports, float(form.sizes[1][0]) ** 2)
             if supports and usual and not supports.coupled
             else None,
             quiet=True,
@@ -351,3 +351,23 @@ def white_candidates(form: StandardForm, result: Result, noise: Floats | None = 
     white = replace(form.regression, unit=1.0 / form.sizes[1])
     path = [support for support, _ in result.path]
     return Candidates(white, result.x, form.sizes[1], path, known=True, noise=noise)
+
+
+def _can_gain(supports: Supports, unit: float) -> Callable[[Step], bool]:
+    """For a run of the solver: whether larger supports may still have a smaller criterion than those met.
+
+    An iterate has at least the χ² of its support, and no support less than all coefficients together.
+
+    unit: what one unit of the solver's objective is in χ²
+    """
+    smallest = np.inf
+    cheapest, dearest = float(supports.price.min()), float(supports.price.max())
+
+    def goes_on(step: Step) -> bool:
+        nonlocal smallest
+        # An upper bound on the best criterion so far, and a lower bound on that of any larger support: the
+        # run may stop when the second exceeds the first.
+        smallest = min(smallest, unit * step.objective + dearest * step.atoms)
+        return supports.least + cheapest * step.atoms <= smallest
+
+    return goes_on

@@ -29,9 +29,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
@@ -94,21 +95,30 @@ def weight_lean(
 def log_volume(linear: Linearised) -> float:
     """log |det B₂|, summed over the stretches, B₂ being B without the columns of the first samples."""
     grid, d = linear.record.grid, linear.record.states
-    k = np.arange(grid.rows)
-    first = grid.start - grid.order
+    k, first = np.arange(grid.rows), grid.start - grid.order
     before, behind = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
     kl, ku = (before + 1) * d - 1, (behind + 1) * d - 1
-    state, total = np.arange(d), 0.0
+    height, state, total = 2 * kl + ku + 1, np.arange(d), 0.0
+    # Rows at the ends look at the same samples, those between at one sample further than the row before: the
+    # blocks of each of these runs lie evenly in memory.
+    turns = np.flatnonzero((np.diff(np.minimum(first, 0)) != 0) | (np.diff(first == first[-1]) != 0)) + 1
+    runs = list(pairwise([0, *turns.tolist(), grid.rows]))
     for jacobian in linear.jacobian:
-        band = np.zeros((2 * kl + ku + 1, grid.rows * d), order="F")
-        for p in range(grid.width):
-            inside = first + p >= 0
-            row, column = k[inside], first[inside] + p
-            block = -grid.integral[inside, p, None, None] * jacobian[column + grid.order]
-            block[:, state, state] += grid.difference[inside, p, None]
-            at = (row - column)[:, None, None] * d + state[:, None] - state + kl + ku
-            band[at, (column * d)[:, None, None] + np.broadcast_to(state, (d, d))] = block
-        lu, _, info = lapack.dgbtrf(band, kl, ku, overwrite_ab=1)
+        band = np.zeros((grid.rows * d, height))
+        item = band.itemsize
+        for begin, end in runs:
+            inside = max(-int(first[begin]), 0)
+            blocks = (
+                -grid.integral[begin:end, inside:, None, None] * jacobian[grid.window[begin:end, inside:]]
+            )
+            blocks[..., state, state] += grid.difference[begin:end, inside:, None]
+            # Element (r, c) of B₂ lies at c · height + kl + ku + r − c.
+            right = (height - 1) * d
+            down = d + right * (int(first[begin + 1] - first[begin]) if end > begin + 1 else 0)
+            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + inside) * right :]
+            along = down * item, right * item, item, (height - 1) * item
+            as_strided(corner, blocks.shape, along)[...] = blocks
+        lu, _, info = lapack.dgbtrf(band.T, kl, ku, overwrite_ab=1)
         if info > 0:
             return -np.inf
         total += float(np.sum(np.log(np.abs(lu[kl + ku]))))

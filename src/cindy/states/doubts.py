@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, quick_triangle
@@ -113,18 +114,22 @@ def _autoregression(stretches: list[Floats]) -> float:
     process is that of v (an exponential filter; Box and Jenkins, Time Series Analysis, 1970). Its first value
     and its weights make a unit triangle, so that densities stay comparable.
     """
-    # It loads scipy.stats and takes a moment: only whoever compares hypotheses waits for it.
-    from scipy.signal import lfilter
-
     rows = sum(map(len, stretches))
     size = sum(float(one @ one) for one in stretches)
     best = _by_levinson(stretches)
     for forgetting in _FORGETTING if size > 0.0 else ():
-        left = [lfilter([1.0, -1.0], [1.0, -forgetting], one) for one in stretches]
+        left = [_filtered(one, forgetting) for one in stretches]
         ratio = sum(float(one @ one) for one in left) / size
         drifting = rows * float(np.log(max(ratio, 1e-12))) + float(np.log(max(rows, 1)))
         best = min(best, drifting + _by_levinson(left))
     return best
+
+
+def _filtered(values: Floats, forgetting: float) -> Floats:
+    """v of v_k − θ v_{k−1} = w_k − w_{k−1}: scipy.signal's filter takes half a second to import."""
+    band = np.ones((2, len(values)), order="F")
+    band[1] = -forgetting
+    return np.asarray(lapack.dtbtrs(band, np.diff(values, prepend=0.0)[:, None], uplo="L")[0][:, 0])
 
 
 def _by_levinson(stretches: list[Floats]) -> float:
@@ -286,11 +291,15 @@ def distorted_rows(
         if white is None:
             return None
         since = _since(motion, white.linear.record) / longest
-        added = np.stack([_added(white.linear, fitted, since, one) for one in distortions], axis=-1)
+        linear = white.linear
+        values = fitted.law.values(linear.record.points(linear.x))
+        slope = (values @ fitted.law.table(fitted.coef)).reshape(linear.x.shape)
+        added = np.stack([_added(linear, slope, since, one) for one in distortions], axis=-1)
         table = motion.table(white, law)
         table = np.concatenate([table[:, :-1], white.white(added), table[:, -1:]], axis=1)
         rows += len(table)
-        factor = quick_triangle(np.concatenate([factor, motion.counted_once(table)]), 1e-6)
+        table = motion.counted_once(table)
+        factor = quick_triangle(np.concatenate([factor, table]) if len(factor) else table, 1e-6)
     return LeastSquares(factor, width, rows)
 
 
@@ -301,10 +310,11 @@ def _since(motion: Motion, record: Record) -> Floats:
     return np.asarray(record.offset[:, None] * max(motion.parts, 1) * step + t)
 
 
-def _added(linear: Linearised, fitted: Fitted, since: Floats, one: Distortion) -> Floats:
-    """(stretches, rows, states): what a unit of the distortion adds to the rows."""
-    values = fitted.law.values(linear.record.points(linear.x))
-    slope = (values @ fitted.law.table(fitted.coef)).reshape(linear.x.shape)
+def _added(linear: Linearised, slope: Floats, since: Floats, one: Distortion) -> Floats:
+    """(stretches, rows, states): what a unit of the distortion adds to the rows.
+
+    slope: (stretches, samples, states) of the law
+    """
     if one.kind == "clock":
         return linear.record.grid.integrals(since[..., None] * slope)
     if one.kind == "late":

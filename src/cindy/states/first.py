@@ -19,7 +19,7 @@ import numpy as np
 from cindy._arrays import Floats
 from cindy.least_squares import LeastSquares, triangle
 from cindy.states.grid import grid_of
-from cindy.states.linearised import factored
+from cindy.states.linearised import Factor, factored
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import Record
 
@@ -112,19 +112,31 @@ def _walks(motion: Motion) -> tuple[Floats, Floats]:
     best, least = np.ones(motion.states), np.zeros(motion.states)
     unit = _unit(motion)
     for j in motion.sought:
-        least[j] = np.inf
-        for drift in _DRIFTS:
-            squares, logs, rows = 0.0, 0.0, 0
-            for record in motion.records:
-                one, k = _explained(motion, record, j)
-                left = one.grid.differences(record.y[..., k : k + 1])
-                white, log = _white_and_log(one, k, float(drift), unit, left)
-                squares, logs, rows = squares + float(np.sum(white**2)), logs + log, rows + len(white)
-            # −2 log p with the variance profiled out.
-            value = rows * (1.0 + np.log(max(squares / rows, 1e-300))) + logs
-            if value < least[j]:
-                least[j], best[j] = value, drift
+        squares, logs, rows = np.zeros(len(_DRIFTS)), np.zeros(len(_DRIFTS)), 0
+        for record in motion.records:
+            one, k = _explained(motion, record, j)
+            left = one.grid.differences(record.y[..., k])
+            rows += left.size
+            # Stretches whose samples are measured alike have one covariance, and are whitened together.
+            for alike in _alike(one.spread[..., k]):
+                columns = np.ascontiguousarray(left[alike].T)
+                noise = _of_differences(one, one.spread[alike[0], :, k])
+                for i, drift in enumerate(_DRIFTS):
+                    factor = _drifting(noise, drift * one.grid.step / unit)
+                    squares[i] += np.sum(factor.whiten(columns.copy()) ** 2)
+                    logs[i] += len(alike) * factor.log_det
+        # −2 log p with the variance profiled out.
+        values = rows * (1.0 + np.log(np.maximum(squares / rows, 1e-300))) + logs
+        least[j], best[j] = values.min(), _DRIFTS[np.argmin(values)]
     return best, least
+
+
+def _alike(rows: Floats) -> list[list[int]]:
+    """The numbers of equal rows, together."""
+    groups: dict[bytes, list[int]] = {}
+    for number, row in enumerate(rows):
+        groups.setdefault(row.tobytes(), []).append(number)
+    return list(groups.values())
 
 
 def start_of(motion: Motion, support: np.ndarray, coef: Floats, variance: Floats) -> Fitted:
@@ -163,23 +175,27 @@ def _integrated(motion: Motion, record: Record) -> tuple[Floats, Floats]:
 
 
 def _white(record: Record, j: int, drift: float, step: float, columns: list[Floats]) -> Floats:
-    return _white_and_log(record, j, drift, step, np.concatenate(columns, axis=-1))[0]
+    """L⁻¹ rows, all stretches one below the other."""
+    rows = np.concatenate(columns, axis=-1)
+    for alike in _alike(record.spread[..., j]):
+        noise = _of_differences(record, record.spread[alike[0], :, j])
+        factor = _drifting(noise, drift * record.grid.step / step)
+        for number in alike:
+            factor.whiten(rows[number])
+    return rows.reshape(-1, rows.shape[-1])
 
 
-def _white_and_log(record: Record, j: int, drift: float, step: float, rows: Floats) -> tuple[Floats, float]:
-    """L⁻¹ rows for S = D Σ Dᵀ + drift, Σ the variances of the entries of state j; and log det S."""
+def _of_differences(record: Record, spread: Floats) -> Floats:
+    """(order + 1, rows): the lower band of D Σ Dᵀ, Σ the variances of the samples of one state."""
     grid = record.grid
-    products = grid.products[0][:, : grid.order + 1]
-    made, total = [], 0.0
-    last: Floats | None = None
-    factor = None
-    for spread, one in zip(record.spread[..., j], rows, strict=True):
-        if last is None or not np.array_equal(spread, last):
-            band = (products @ spread[grid.window][..., None])[..., 0]
-            band[:, 0] += drift * grid.step / step
-            factor = factored(np.asfortranarray(band.T[: min(grid.order + 1, grid.rows)]))
-            last = spread
-        assert factor is not None
-        made.append(factor.whiten(np.ascontiguousarray(one)))
-        total += factor.log_det
-    return np.concatenate(made), total
+    band = (grid.products[0][:, : grid.order + 1] @ spread[grid.window][..., None])[..., 0]
+    return np.asfortranarray(band.T[: min(grid.order + 1, grid.rows)])
+
+
+def _drifting(noise: Floats, drift: Floats) -> Factor:
+    """The factor of D Σ Dᵀ + drift, (rows,) on the diagonal."""
+    band = noise.copy(order="F")
+    band[0] += drift
+    made = factored(band)
+    assert made is not None
+    return made

@@ -191,7 +191,7 @@ def _step(
         table = motion.table(white, now.law)
         rows += len(table)
         # Record by record, so that the rows of long data are never in memory together.
-        factor = quick_triangle(np.concatenate([factor, table]))
+        factor = quick_triangle(np.concatenate([factor, table]) if len(factor) else table)
         if motion.held:
             kept.append((white, table))
     objective = LeastSquares(factor, factor.shape[1] - 1, rows)

@@ -116,8 +116,9 @@ class Grid:
     def alike(self) -> tuple[slice, Ints, Floats]:
         """Rows whose weights, and those of the rows they reach, are one row's, shifted; and their products.
 
-        The products are (reach + 1, used), where `used` are those of the 4 · width places, kind by kind and
-        sample by sample, at which any are not zero. No rows are alike on an uneven grid.
+        The products are (offsets, used), without the offsets that only rows at the ends reach; `used` are
+        those of the 4 · width places, kind by kind and sample by sample, at which any are not zero. No rows
+        are alike on an uneven grid.
         """
         # On an even grid all rows but those at the ends are one row, shifted: one product of matrices
         # serves all of them.
@@ -128,8 +129,8 @@ class Grid:
         if rows.stop - rows.start < _NODES_OF.few_alike:
             rows = slice(0, 0)
         weights = np.hstack([products[rows.start] for products in self.products])
-        used = np.flatnonzero(np.any(weights, axis=0))
-        return rows, used, np.asarray(weights[:, used])
+        used, reached = np.flatnonzero(np.any(weights, axis=0)), np.flatnonzero(np.any(weights, axis=1))
+        return rows, used, np.asarray(weights[: reached.max(initial=0) + 1, used])
 
     def banded(self, kinds: Floats) -> Floats:
         """(stretches, rows, d, (reach + 1) d): the lower band of M V Mᵀ, column by column, M = D − W J.
@@ -186,7 +187,14 @@ class Grid:
 
     def coarser(self, degree: int) -> Floats:
         """(rows, width): the integrals by polynomials of lower degree through the same samples."""
-        weights = _of_degree(self.t, self.start, self.width, min(degree, self.width - 1), self.order)
+        alike = self.alike[0]
+        degree = min(degree, self.width - 1)
+        if alike.stop > alike.start and self.rows > 4 * self.width:
+            t = self.t[: 3 * self.width]
+            few = _of_degree(t, _starts(len(t), self.order), self.width, degree, self.order)
+            weights = _tiled(few, self.rows, self.width)
+        else:
+            weights = _of_degree(self.t, self.start, self.width, degree, self.order)
         return weights * (self.step[:, None] ** (1 / 3) if self.order == 2 else 1.0)
 
     @cached_property
@@ -300,8 +308,7 @@ def _uneven(times: bytes, order: int) -> Grid:
 
 def _made(t: Floats, order: int, *, even: bool) -> Grid:
     rows, width = len(t) - order, min(_NODES_OF.points, len(t))
-    k = np.arange(rows)
-    start = np.clip(k - (width - order) // 2, 0, len(t) - width)
+    k, start = np.arange(rows), _starts(len(t), order)
     steps = np.diff(t)
     difference = np.zeros((rows, width))
     if order == 1:
@@ -314,11 +321,7 @@ def _made(t: Floats, order: int, *, even: bool) -> Grid:
         difference[k, k + 2 - start] = span / steps[1:]
         difference[k, k + 1 - start] = -span / steps[:-1] - span / steps[1:]
     if even and rows > 4 * width:
-        # Away from the ends every row is the same one, shifted.
-        few = _integrals(t[: 3 * width], order)
-        middle = len(few) // 2
-        integral = np.repeat(few[middle : middle + 1], rows, axis=0)
-        integral[:width], integral[-width:] = few[:width], few[-width:]
+        integral = _tiled(_integrals(t[: 3 * width], order), rows, width)
     else:
         integral = _integrals(t, order)
     if order == 2:
@@ -327,10 +330,22 @@ def _made(t: Floats, order: int, *, even: bool) -> Grid:
     return Grid(t, order, start, difference, integral, np.asarray(span))
 
 
+def _starts(samples: int, order: int) -> Ints:
+    """(rows,) the first of the samples that each row looks at."""
+    width = min(_NODES_OF.points, samples)
+    return np.clip(np.arange(samples - order) - (width - order) // 2, 0, samples - width)
+
+
+def _tiled(few: Floats, rows: int, width: int) -> Floats:
+    """The weights of many rows from those of a few: away from the ends every row is the same one."""
+    tiled = np.repeat(few[len(few) // 2][None], rows, axis=0)
+    tiled[:width], tiled[-width:] = few[:width], few[-width:]
+    return tiled
+
+
 def _integrals(t: Floats, order: int) -> Floats:
     """(rows, width): weights of ∫ kernel F; the kernel is 1 over a step, or a hat over two."""
-    rows, width = len(t) - order, min(_NODES_OF.points, len(t))
-    start = np.clip(np.arange(rows) - (width - order) // 2, 0, len(t) - width)
+    start, width = _starts(len(t), order), min(_NODES_OF.points, len(t))
     weights = _of_degree(t, start, width, width - 1, order)
     span = t[order:] - t[:-order]
     for degree in (6, 4, 2, 1):

@@ -39,8 +39,7 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
     for white in motion.whitened(fitted):
         if white is None:
             return np.inf
-        table = motion.table(white, fitted.law, fitted.coef)
-        total += float(np.sum((table[:, -1] - table[:, :-1] @ fitted.coef) ** 2))
+        total += float(np.sum(white.white(_residual(white, fitted)[..., None]) ** 2))
         total += white.log_det - 2.0 * log_volume(white.linear)
         record = white.linear.record
         unseen = record.missing[:, record.grid.order :]
@@ -82,6 +81,13 @@ def with_unknown_sizes(motion: Motion, fitted: Fitted, covariance: Floats) -> Fl
     )
     moved = moved @ directions / np.sqrt(np.maximum(1.0 - shared, _TOLD_APART))
     return np.asarray(covariance + moved @ moved.T)
+
+
+def _residual(white: Whitened, fitted: Fitted) -> Floats:
+    """(stretches, rows, states): what the law leaves of the rows of a record, not yet white."""
+    linear, law = white.linear, fitted.law
+    now, coef = law.at(fitted.coef), fitted.coef[: len(law.support)]
+    return linear.target - linear.record.integrated(linear.x, now.values) @ now.table(coef)
 
 
 def quadrature_error(motion: Motion, fitted: Fitted) -> float:

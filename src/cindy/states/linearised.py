@@ -178,9 +178,9 @@ def _at(law: Law, places: tuple[float, ...]) -> Law:
     return Law(law.basis.at(values), law.variables, law.states, law.support, law.given)
 
 
-_FEW = 900
+_FEW = 1500
 """Columns times width of the band up to which one banded solve is faster than a loop over blocks. Timed for
-widths of 1 to 39 and 9 to 281 columns the two cross at 350 to 520, and the blocks must be made first."""
+widths of 25 to 64 and 16 to 100 columns the two cross at 1,200 to 2,000."""
 _CACHED = 60_000
 """Numbers of the blocks that are copied at once: half a megabyte stays in a cache."""
 

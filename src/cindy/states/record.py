@@ -85,14 +85,14 @@ def smoothed(t: Floats, y: Floats) -> Smooth:
     return Smooth(values, noise)
 
 
-def roughness(t: Floats, y: Floats) -> float:
-    """How much a motion bends from sample to sample: ω h for a wave of frequency ω; the worst state's."""
+def roughness(t: Floats, y: Floats) -> Floats:
+    """(columns,) how much motions bend from sample to sample: ω h for a wave of frequency ω."""
     if len(t) < _FEW:
-        return 1.0
+        return np.ones(y.shape[1])
     x = smoothed(t, y).values
     first, second = np.diff(x, axis=0), np.diff(x, 2, axis=0)
     size = np.sqrt(np.mean(first**2, axis=0))
-    return float(np.max(np.sqrt(np.mean(second**2, axis=0)) / np.where(size > 0, size, np.inf)))
+    return np.asarray(np.sqrt(np.mean(second**2, axis=0)) / np.where(size > 0, size, np.inf))
 
 
 def principal_motion(stretches: Floats, noise: float) -> Floats:
@@ -480,9 +480,17 @@ def instants_for(trajectories: Sequence[Trajectory]) -> int:
 
 def _bending(looks: Sequence[Trajectory], grid: Sequence[Trajectory]) -> float:
     """The median of how much trajectories bend from instant to instant of a grid that may be finer."""
-    rough = [roughness(s.t, s.x) for one in looks for s in one.segments()[:1]]
-    if not rough:
+    alike: dict[bytes, list[Trajectory]] = {}
+    for one in looks:
+        for first in one.segments()[:1]:
+            alike.setdefault((first.t - first.t[0]).tobytes(), []).append(first)
+    if not alike:
         return 0.0
+    # The worst state's of each; those at the same times are smoothed by the same factors.
+    each = [
+        roughness(some[0].t, np.hstack([s.x for s in some])).reshape(len(some), -1) for some in alike.values()
+    ]
+    rough = np.concatenate([bent.max(axis=1) for bent in each])
     own, all_instants = (
         np.median(np.concatenate([np.diff(one.t) for one in some])) for some in (looks, grid)
     )
