@@ -294,3 +294,17 @@ def test_the_best_model_comes_back_where_none_is_better_than_chance(measured_sta
     assert "not-significant" in {one.code for one in model.findings}
     with pytest.raises(cindy.DataError, match="`least`"):
         asked(least="any")
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_model_comes_back_where_no_start_leads_to_one_with_a_term(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    t = np.linspace(0.0, 20.0, 200)
+    # A switch that is taken for a state: no fit with a term converges.
+    switch, x = np.repeat(rng.choice([0.0, 1.0], 20), 10), np.zeros(200)
+    for k in range(199):
+        x[k + 1] = switch[k] + (x[k] - switch[k]) * np.exp(t[0] - t[1])
+    states = np.stack([x + 0.01 * rng.standard_normal(200), switch], axis=1)
+    model = cindy.identify(cindy.Trajectory(t, states, ("x", "u")), Polynomial(2), least="best")
+    assert model.coef.any()
+    assert {"not-significant", "not-explained"} & {one.code for one in model.findings}

@@ -40,7 +40,7 @@ from cindy.pipeline.request import Options, Request, solve_with_samples
 from cindy.pipeline.second_look import Look, forced, second_look, walk_of, with_kicks
 from cindy.problem import Problem, at_samples
 from cindy.regression import independent
-from cindy.selection import EFFORT
+from cindy.selection import EFFORT, Terms
 from cindy.states import Fitted, Motion, quadrature_error, start_of
 
 __all__ = ["findings_of", "identify_with_states", "refined"]
@@ -113,6 +113,9 @@ def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tu
     if request.least == "best" and some:
         worse = some[0].criterion - found.best.criterion
         return replace(found, best=some[0], met=some), (not_significant(worse),)
+    if request.least == "best":
+        # No start led to a model with terms: the most important term alone is one.
+        return picked(Terms(1), look.motion, found), (not_significant(),)
     error = request.selection.nothing_kept("identify")
     walk = walk_of(look, variance)
     raise NoModelError(f"{error} {walk}") if walk else error
