@@ -25,7 +25,8 @@ at steps of 0.03 to 0.1, 0.87 to 0.94 where motion is kicked (benchmark: kicks).
 
 _TOLD_APART = 0.1
 """Share of the information on the sizes of noise and kicks that coefficients leave, at the least: with less
-a law and noise are the same thing. Double wells at steps of 0.05 leave 0.8."""
+a law and noise are the same thing. Not varied; double wells at steps of 0.05 leave 0.8 (benchmark:
+kicks)."""
 
 
 def deviance(motion: Motion, fitted: Fitted) -> float:
