@@ -52,7 +52,7 @@ MOVES: dict[str, dict[str, Any]] = {
         f"{_CANDIDATES}.eliminated": lambda supports, first=(): None,
     },
     "regrowth": {
-        f"{_PASSES}.regrown": lambda supports, fits: min(fits, key=supports.criterion),
+        "cindy.selection.orders.regrown": lambda supports, fits: min(fits, key=supports.criterion),
         f"{_CANDIDATES}.regrown": lambda supports, fits: min(fits, key=supports.criterion),
     },
 }

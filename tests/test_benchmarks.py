@@ -5,7 +5,7 @@ from operator import attrgetter
 
 import numpy as np
 import pytest
-from benchmarks import constants, frozen, house, walk
+from benchmarks import ablation, constants, frozen, house, walk
 from benchmarks.__main__ import sections
 from benchmarks.bound import information_root
 from benchmarks.cells import Subset, measured, subset_of
@@ -84,6 +84,12 @@ def test_every_constant_can_be_changed_and_is_put_back():
         with change.made():
             assert value(home) == change.value != change.constant.value
         assert value(home) == change.constant.value, change.name
+
+
+@pytest.mark.parametrize("move", ablation.MOVES)
+def test_every_move_of_the_search_can_be_taken_away(move):
+    with ablation.taken_away(move):
+        pass
 
 
 def test_a_constant_is_a_number_bound_to_a_name_in_capitals(tmp_path):

@@ -1,6 +1,6 @@
 """States that nobody measured."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
 from cindy.data import as_source, noise_variance
 from cindy.pipeline.hidden import _ranked, with_hidden
-from cindy.pipeline.hidden_starts import starts_in_gauges
+from cindy.pipeline.hidden_gauge import _best_move
+from cindy.pipeline.hidden_starts import Pin, starts_in_gauges
 from cindy.pipeline.judgement import _weighted_median, with_forecasts
 from cindy.pipeline.request import Pieces, Request
 from cindy.pipeline.sensors import _guesses, _rare_state
@@ -140,6 +141,33 @@ def test_the_sparsest_gauge_is_chosen_and_said():
     assert all(abs(places[k] - wanted[k]) < 0.1 * max(abs(wanted[k]), 0.5) for k in wanted)
     [gauge] = [one for one in model.findings if one.code == "hidden-gauge"]
     assert any("in that of w" in one for one in gauge.values["zero"])
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """A law on coefficients 0 … 5 of which some are zero, in two gauges that one number leads to."""
+
+    support: np.ndarray
+    others: tuple = ()
+    allowed: np.ndarray = field(default_factory=lambda: np.arange(6))
+    flat: np.ndarray = field(default_factory=lambda: np.ones(6))
+
+    def zeros_along(self, w, along):
+        return [(5, 1.0), (5, 2.0)]
+
+    def moved(self, w, along, amount, place):
+        return self.others[int(amount) - 1]
+
+
+def test_a_change_of_gauge_does_not_bring_back_what_another_pin_says_is_zero():
+    """The second gauge has fewer terms, but one at 4, where the pin of the second hidden state has a zero."""
+    pins = tuple(Pin(f"w{k}", "x", "1", k, np.array([3 + k]), np.array([-1])) for k in range(2))
+    others = Gauges(np.array([0, 1, 2])), Gauges(np.array([0, 4]))
+    law, place, along, amount = _best_move(Gauges(np.arange(3), others), pins, 0, 1) or (None,) * 4
+    assert law is None
+    wider = Gauges(np.array([0, 1, 2, 5]), others)
+    law, place, along, amount = _best_move(wider, pins, 0, 1)
+    assert (law, place, along, amount) == (others[0], 5, -1, 1.0)
 
 
 def test_a_state_that_is_not_needed_is_left_out():

@@ -111,7 +111,12 @@ def _best_move(law: _Law, pins: tuple[Pin, ...], k: int, w: int) -> tuple[_Law, 
             moved = law.moved(w, along, amount, place)
             if moved is None or not np.allclose(moved.flat[ones], 1.0, rtol=1e-6):
                 continue
-            if len(moved.support) < least and np.isin(moved.support, law.allowed).all():
+            # Moves to come must not bring back what an earlier one has made zero.
+            zero = [
+                np.where(pin.along == along, place, pin.zero) if pin is pins[k] else pin.zero for pin in pins
+            ]
+            allowed = np.setdiff1d(law.allowed, np.concatenate(zero))
+            if len(moved.support) < least and np.isin(moved.support, allowed).all():
                 least, best = len(moved.support), (moved, place, along, amount)
     return best
 
