@@ -30,8 +30,8 @@ from cindy.errors import NoModelError
 from cindy.findings import Finding, has_finding
 from cindy.least_squares import Rows, connected
 from cindy.model import Model
+from cindy.pipeline.beside_the_law import beside_the_law, runs_apart
 from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
-from cindy.pipeline.inputs import beside_the_law
 from cindy.pipeline.judgement import instrument_fault
 from cindy.pipeline.large import confirmed, screened, some_of
 from cindy.pipeline.models_met import Met, Search
@@ -56,7 +56,9 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     """The model that the search ends with, on all data, and what to say of it."""
     options = request.options(motion, problem)
     whole, look = _looked(request, request.narrowed(motion, problem), variance, options)
-    # Step 2. Kicks change the likelihood that terms are chosen by, hence before a rule picks.
+    # Step 2. Kicks change the likelihood that terms are chosen by, hence before a rule picks. They would also
+    # explain runs that do not share a coefficient.
+    apart = None if look.found is None else runs_apart(look.motion, look.found, request.data)
     look, kicks = with_kicks(look, variance)
     here, found, more = look.motion, *_required(look, request, variance)
     # Step 3.
@@ -74,6 +76,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     told = (
         *findings_of(look, found, model, problem.summary.skipped),
         *beside_the_law(request, look, variance),
+        *(() if apart is None else (apart,)),
     )
     findings = (*more, *look.findings, *model.findings, *told)
     model = replace(model, findings=findings, settings=request.settings)

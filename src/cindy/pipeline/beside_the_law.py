@@ -1,4 +1,4 @@
-"""What inputs and velocities say beside a law that was found: holds, noise, closed loops, missing rates.
+"""What inputs, velocities and single runs say beside a law that was found.
 
 Each of these is a test of the model found, at its own fitted states, and becomes a finding:
 
@@ -17,31 +17,42 @@ Each of these is a test of the model found, at its own fitted states, and become
    1987); it is told where it is more than their errors.
 4. Missing rates (`follows_velocity`): for x'' = F(x) the slope of the fitted states is one more column of the
    white rows; its gain in χ² is compared with what a term must gain.
+5. Runs that do not share a coefficient (`runs_apart`): balls have a drag each, patients a clearance each. For
+   each coefficient j of the law, least squares have b_j free in every run and all others shared: within a
+   run, column j is projected out of the white rows; what is left of all runs determines the shared ones. With
+   S the residual sum of squares of the law, S_j that with b_j free, n rows and m runs that have column j,
+
+       (S − S_j) / (m − 1) / (S_j / ν)  ~  F(m − 1, ν),   ν = n/κ − m − k + 1,   if the runs share b_j
+
+   where k is the number of coefficients and κ the autocorrelation time of the rows that are left, which are
+   fewer than they look (Chow, Econometrica 28, 1960). The coefficient with the least probability is told, if
+   that is small and the values differ by enough to matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import f
 
 from cindy._arrays import Floats
-from cindy.basis import listed, pretty, term_variables
+from cindy.basis import is_run, listed, pretty, term_variables
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.least_squares import triangle
 from cindy.model import unmeasured
 from cindy.pipeline.models_met import Search
-from cindy.pipeline.passes import NEAR
+from cindy.pipeline.passes import NEAR, Found
 from cindy.pipeline.request import Request
 from cindy.pipeline.second_look import Look
-from cindy.states import LEVELS, Fitted, Motion, Whitened, start_of
+from cindy.states import LEVELS, Fitted, Motion, Whitened, memory, start_of
 
-__all__ = ["beside_the_law"]
+__all__ = ["beside_the_law", "runs_apart"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,22 @@ class _Inputs:
 
 
 _INPUTS = _Inputs()
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """When runs are told to differ."""
+
+    chance: float = 1e-6
+    """Probability below which that is told. None of 192 data sets of one law in eight kinds of noise has such
+    a finding (benchmark: wrong_noise)."""
+    smallest: float = -690.0
+    """Logarithm of the smallest probability that is told: 1e-300."""
+    matters: float = 0.01
+    """Of a coefficient: differences of its values between runs that are not worth a sentence."""
+
+
+_RUNS = _Runs()
 
 
 def beside_the_law(request: Request, look: Look, variance: Floats) -> tuple[Finding, ...]:
@@ -347,3 +374,123 @@ def _triangle_with(
         factor[:, -2]
     )
     return factor if whole else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Freed:
+    """A coefficient that is free in every run.
+
+    place: in the law; values: (runs,) NaN where a run does not have its column; shared: (k,) of the others
+    after: the residual sum of squares; runs: how many have its column
+    """
+
+    place: int
+    values: Floats
+    shared: Floats
+    after: float
+    runs: int
+
+    def chance(self, before: float, rows: float) -> float:
+        """log p of a fall of the sum of squares as large as this, of so many independent rows."""
+        more, left = self.runs - 1, rows - self.runs - len(self.shared) + 1
+        if left <= 0:
+            return 0.0
+        ratio = (before - self.after) / more / max(self.after / left, 1e-300)
+        return max(float(f.logsf(ratio, more, left)), _RUNS.smallest)
+
+
+def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Finding | None:
+    """What to say where a coefficient differs from run to run; None where none is seen to."""
+    fitted, allowed = found.best.fitted, any(map(is_run, motion.variables))
+    if len(data) < 2 or not len(fitted.coef) or fitted.law.unknown or len(found.options.rows) or allowed:
+        return None
+    rows: dict[int, list[Floats]] = {}
+    for white in motion.whitened(fitted):
+        if white is None:
+            return None
+        table = motion.table(white, fitted.law, fitted.coef)
+        stretches = table.reshape(*white.linear.target.shape, table.shape[1])
+        for run, stretch in zip(white.linear.record.source.tolist(), stretches, strict=True):
+            rows.setdefault(run, []).append(stretch)
+    triangles = [triangle(np.concatenate([s.reshape(-1, s.shape[-1]) for s in own])) for own in rows.values()]
+    # A row where nothing was measured fits by itself.
+    count = motion.rows - sum(int(np.count_nonzero(record.missing)) for record in motion.records)
+    before = _least_squares(np.concatenate(triangles))[1]
+    every = [_freed(triangles, j) for j in range(len(fitted.coef))]
+    freed = [coefficient for coefficient in every if coefficient is not None]
+    if not freed or before == 0.0:
+        return None
+    best = min(freed, key=lambda coefficient: coefficient.chance(before, count))
+    chance = best.chance(before, count / _memory(best, list(rows.values()))) + np.log(len(freed))
+    known = best.values[np.isfinite(best.values)]
+    if chance > np.log(_RUNS.chance) or np.ptp(known) < _RUNS.matters * np.abs(known).max():
+        return None
+    names = [data[run].name for run in rows]
+    if not all(names) or len(set(names)) < len(names):
+        names = [f"run {run + 1}" for run in rows]
+    return _runs_differ(
+        motion,
+        int(fitted.law.support[best.place]),
+        dict(zip(names, best.values.tolist(), strict=True)),
+        chance / np.log(10.0),
+    )
+
+
+def _least_squares(table: Floats) -> tuple[Floats, float]:
+    """Coefficients of least squares, the target being the last column, and the residual sum of squares."""
+    design, target = table[:, :-1], table[:, -1]
+    size = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
+    coef = np.linalg.lstsq(design / size, target, rcond=1e-10)[0] / size
+    return coef, float(np.sum((target - design @ coef) ** 2))
+
+
+def _freed(triangles: Sequence[Floats], place: int) -> _Freed | None:
+    """Least squares with one coefficient free in every run; None where fewer than two have its column."""
+    kept = [k for k in range(triangles[0].shape[1]) if k != place]
+    units, sizes, rest = [], [], []
+    for run in triangles:
+        size = float(np.linalg.norm(run[:, place]))
+        unit = run[:, place] / size if size > 0.0 else run[:, place]
+        units.append(unit)
+        sizes.append(size)
+        rest.append(run[:, kept] - np.outer(unit, unit @ run[:, kept]))
+    if np.count_nonzero(sizes) < 2:
+        return None
+    coef, after = _least_squares(np.concatenate(rest))
+    weights = np.append(-coef, 1.0)
+    values = [
+        float(unit @ run[:, kept] @ weights) / size if size > 0.0 else np.nan
+        for run, unit, size in zip(triangles, units, sizes, strict=True)
+    ]
+    return _Freed(place, np.array(values), np.insert(coef, place, 0.0), after, int(np.count_nonzero(sizes)))
+
+
+def _memory(freed: _Freed, rows: Sequence[Sequence[Floats]]) -> float:
+    """The longest autocorrelation time of what is left, of all states."""
+    left: list[list[Floats]] = [[] for _ in range(rows[0][0].shape[1])]
+    for own, value in zip(rows, freed.values, strict=True):
+        coef = freed.shared.copy()
+        coef[freed.place] = np.nan_to_num(value)
+        for stretch in own:
+            residual = stretch[..., -1] - stretch[..., :-1] @ coef
+            for j, stretches in enumerate(left):
+                stretches.append(residual[:, j])
+    return max(1.0, *(memory(stretches).time for stretches in left))
+
+
+def _runs_differ(motion: Motion, flat: int, values: dict[str, float], chance: float) -> Finding:
+    """The finding on a coefficient, by its flat index; chance: log10 p."""
+    term, state = (
+        motion.basis.names(motion.variables)[flat // motion.states],
+        motion.variables[flat % motion.states],
+    )
+    known = {name: value for name, value in values.items() if np.isfinite(value)}
+    least, most = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+    named = "the constant" if term == "1" else f"the coefficient of {pretty(term)}"
+    message = (
+        f"The runs differ: {named} in the equation of {pretty(state)} lies between {known[least]:.3g} "
+        f'("{least}") and {known[most]:.3g} ("{most}"), where the model has one value for all of them '
+        f"(p < 1e{int(np.ceil(chance))}). Give every run a value of its own with `PerRun`, or identify the "
+        "runs one by one."
+    )
+    return Finding("runs-differ", message, {"state": state, "term": term, "values": known, "log10_p": chance})

@@ -1,0 +1,66 @@
+"""Runs that do not share a coefficient are told, with the coefficient and its values; others are not."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import cindy
+
+DAMPING = (0.10, 0.12, 0.08, 0.10, 0.11, 0.09)
+
+
+def _oscillators(damping: tuple[float, ...], noise: float, memory: float = 0.0) -> list[cindy.Trajectory]:
+    """x'' = −x − c x' with a damping c of its own in every run; noise with an autoregressive memory."""
+    rng, t, runs = np.random.default_rng(5), np.linspace(0.0, 20.0, 400), []
+    for number, c in enumerate(damping):
+        start = rng.normal(size=2) * 2.0
+        path = solve_ivp(
+            lambda _, x, c=c: [x[1], -x[0] - c * x[1]], (0, 20), start, t_eval=t, rtol=1e-9, atol=1e-11
+        ).y.T
+        error = rng.standard_normal(path.shape)
+        for k in range(1, len(t)):
+            error[k] = memory * error[k - 1] + np.sqrt(1.0 - memory**2) * error[k]
+        runs.append(cindy.Trajectory(t, path + noise * error, ("x", "v"), name=f"cart {number + 1}"))
+    return runs
+
+
+def _told(model: cindy.Model) -> list[cindy.Finding]:
+    return [one for one in model.findings if one.code == "runs-differ"]
+
+
+def test_the_coefficient_that_differs_between_runs_is_told_with_its_values() -> None:
+    [told] = _told(cindy.identify(_oscillators(DAMPING, 0.01), cindy.Polynomial(2)))
+    assert (told.values["state"], told.values["term"]) == ("v", "v")
+    values = told.values["values"]
+    assert list(values) == [f"cart {number + 1}" for number in range(len(DAMPING))]
+    assert list(values.values()) == pytest.approx([-c for c in DAMPING], abs=0.004)
+    assert told.values["log10_p"] < -6.0
+    assert not told.note
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.9])
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+def test_runs_of_one_law_are_not_told_apart(noise: float, memory: float) -> None:
+    model = cindy.identify(_oscillators((0.1,) * 6, noise, memory), cindy.Polynomial(2))
+    assert not _told(model)
+
+
+def test_many_short_runs_of_one_law_are_not_told_apart() -> None:
+    """As many runs as a fifth of the rows: what is left must be counted without the values that are free."""
+    rng, t = np.random.default_rng(8), np.linspace(0.0, 1.5, 7)
+    runs = [
+        cindy.Trajectory(t, rng.uniform(1, 3) * np.exp(-t) + 0.02 * rng.standard_normal(7), ("c",))
+        for _ in range(150)
+    ]
+    model = cindy.identify(runs, cindy.Polynomial(2))
+    assert np.flatnonzero(model.coef[:, 0]).tolist() == [1]
+    assert not _told(model)
+
+
+def test_a_value_for_every_run_leaves_nothing_to_tell() -> None:
+    basis = cindy.Polynomial(1) + cindy.PerRun(cindy.Custom({"damping": "v"}))
+    model = cindy.identify(_oscillators(DAMPING, 0.01), basis)
+    assert not _told(model)
+    own = [model.coef[model.place("v", f"[cart {number + 1}] damping")] for number in range(len(DAMPING))]
+    shared = model.coef[model.place("v", "v")]
+    assert np.add(own, shared) == pytest.approx([-c for c in DAMPING], abs=0.004)
