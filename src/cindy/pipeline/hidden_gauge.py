@@ -30,10 +30,14 @@ from functools import cached_property
 import numpy as np
 
 from cindy._arrays import Floats, Ints
+from cindy.basis import listed, pretty
+from cindy.findings import Finding
+from cindy.least_squares import lengths
 from cindy.pipeline.hidden_starts import Pin
+from cindy.pipeline.inference import LastPass
 from cindy.states import Fitted, Motion
 
-__all__ = ["Regauged", "sparsest_gauge"]
+__all__ = ["Regauged", "gauge_findings", "sparsest_gauge"]
 
 _NODES = 7
 """Values of b or c_j through which the polynomials of the coefficients are laid: up to the sixth degree."""
@@ -42,6 +46,8 @@ _FURTHEST = 5.0
 _APART = 4.0
 """Standard errors by which a coefficient differs from zero. The search in the new gauge has the last word on
 every term: this only says whether to try it."""
+_DEPENDENT = 1e-6
+"""Of the largest singular value of the unit columns of a law: below, data do not tell its terms apart."""
 _CLOSED = 1e-7
 """Of the size of a term: what may be left of it in a gauge that the library has."""
 _KNOWN = 0.02
@@ -232,3 +238,34 @@ class _Law:
         kept = np.zeros(coef.size)
         kept[moved.support] = coef.ravel()[moved.support]
         return replace(moved, coef=kept.reshape(coef.shape))
+
+
+def gauge_findings(names: tuple[str, ...], pins: tuple[Pin, ...], last: LastPass) -> Iterator[Finding]:
+    """What to say of hidden states: their gauge, and whether data tell their law."""
+    motion = last.motion
+    terms = motion.basis.names(motion.variables)
+    for pin in pins:
+        product = terms[pin.one // motion.states]
+        places = [
+            (terms[int(k) // motion.states], motion.variables[int(k) % motion.states]) for k in pin.zero
+        ]
+        absent = [term if state == pin.equation else f"{term} in that of {state}" for term, state in places]
+        named = ["the constant" if term == "1" else pretty(term) for term in absent]
+        occur = f" and {listed(named)} {'do' if len(named) > 1 else 'does'} not occur" if absent else ""
+        yield Finding(
+            "hidden-gauge",
+            f"The data do not determine the unit and the zero of {pin.state}. They are chosen so that in the "
+            f"equation of {pin.equation} the coefficient of {pretty(product)} is {pin.value:g}{occur}.",
+            {"state": pin.state, "equation": pin.equation, "one": product, "zero": absent},
+        )
+    pinned = np.searchsorted(motion.candidates, np.array([pin.one for pin in pins], dtype=np.intp))
+    columns = last.supports.design[:, np.setdiff1d(last.own.support, pinned)]
+    sizes = np.linalg.svd(columns / lengths(columns), compute_uv=False)
+    them = "them" if len(names) > 1 else "it"
+    if len(sizes) and sizes.min() < _DEPENDENT * sizes.max():
+        message = (
+            f"The data do not determine the equations with {listed(names)}: other coefficients fit equally "
+            f"well. Constrain {them}, or measure {them} in some samples."
+        )
+        condition = float(sizes.min() / sizes.max())
+        yield Finding("hidden-unidentified", message, {"state": ", ".join(names), "condition": condition})

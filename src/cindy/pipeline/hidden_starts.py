@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -34,6 +35,8 @@ _BRANCHES = 12
 """First hidden states from which the next are looked for: a bound on work."""
 _NEAR_ZERO = 0.2
 """Of the spread of a factor: values below are not divided by."""
+_ENDS = 50
+"""Of a stretch the first and the last of so many parts are left out where second derivatives count."""
 _SAME = 0.05
 """Of the spread of a start: one that another and the seen states leave less of is no other."""
 
@@ -99,7 +102,9 @@ def starts_in_gauges(
     starts = [Start((), tuple(x[..., :0] for x in smooth), 0.0)]
     for name in names:
         longer = [
-            extended for start in starts for extended in _extended(motion, start, smooth, rates, name, fixed)
+            extended
+            for start in starts
+            for extended in _extended(motion, start, smooth, rates, name, fixed, exact=seen is not None)
         ]
         starts = sorted(longer, key=lambda start: start.left)[: _BRANCHES * (1 if name != names[-1] else 3)]
     return starts
@@ -176,12 +181,19 @@ def _extended(
     rates: list[Floats],
     name: str,
     fixed: Mapping[int, float],
+    exact: bool,
 ) -> Iterator[Start]:
-    """The start with first values of one more hidden state, in every gauge that tells them apart."""
+    """The start with first values of one more hidden state, in every gauge that tells them apart.
+
+    exact: whether the seen states are those of a law, so that their second derivatives mean something
+    """
     hidden, slopes = _smoothed(motion, start.values)
     x = _flat([np.concatenate(parts, axis=2) for parts in zip(seen, hidden, strict=True)])
     slope = _flat([np.concatenate(parts, axis=2) for parts in zip(rates, slopes, strict=True)])
     linear, d = np.column_stack([np.ones(len(x)), x]), x.shape[1]
+    if exact:
+        both = [np.concatenate(parts, axis=2) for parts in zip(rates, slopes, strict=True)]
+        second = _flat(_smoothed(motion, both)[1])
     others: list[Floats] = []
     for j in range(d):
         if any(pin.equation == motion.variables[j] for pin in start.pins):
@@ -193,14 +205,16 @@ def _extended(
             if pin is None:
                 continue
             # Linear terms that are zero in this gauge belong to w.
-            taken = weights.copy()
-            taken[[0, *range(1, d + 1)] if factor == 0 else factor] = 0.0
-            if fixed:
-                places = [_place(motion, j, column) for column in (None, *range(d))]
-                taken = np.array(
-                    [fixed.get(p, t) if p is not None else t for p, t in zip(places, taken, strict=True)]
-                )
-            for zero in _zeros(linear[:, factor]) if start.pins else (0.0,):
+            belonging = [0, *range(1, d + 1)] if factor == 0 else [factor]
+            tried = [weights]
+            if exact and factor > 0:
+                tried.append(_closing(motion, x, slope, second[:, j], j, factor - 1))
+            places = [_place(motion, j, column) for column in (None, *range(d))]
+            for taken, zero in product(tried, _zeros(linear[:, factor]) if start.pins else (0.0,)):
+                taken = taken.copy()
+                taken[belonging] = 0.0
+                for column, place in enumerate(places) if fixed else ():
+                    taken[column] = fixed.get(place, taken[column]) if place is not None else taken[column]
                 w = _divided(slope[:, j] - linear @ taken, pin.value * (linear[:, factor] - zero))
                 if start.pins:
                     # At the ends of a stretch derivatives of derivatives are far off.
@@ -212,6 +226,35 @@ def _extended(
                 added = zip(start.values, _by_record(motion, w), strict=True)
                 values = tuple(np.concatenate([known, new[..., None]], axis=2) for known, new in added)
                 yield Start((*start.pins, pin), values, _unclosed(motion, seen, values))
+
+
+def _closing(motion: Motion, x: Floats, slope: Floats, second: Floats, j: int, factor: int) -> Floats:
+    """(1 + states,) weights c of the linear terms ℓ in s' = φ w + c·ℓ with which w has a linear law.
+
+    Least squares of s' on ℓ mistake what φ w has in common with ℓ. Where states are exact enough for second
+    derivatives, w' = θ·(1, x, w, φ w) says more. Times φ² it is linear in c and in products of c and θ, which
+    are taken as numbers of their own:
+
+        φ s'' − s' φ' = c·(φ ℓ' − ℓ φ') + φ² θ·(1, x) + φ (s' − c·ℓ) (θ_w + θ_φw φ) .
+
+    SEIR by I: −0.50 to −0.52 for −0.5 at 1 and 5 % noise, where least squares have −0.005.
+    """
+    phi, others = x[:, factor], [k for k in range(x.shape[1]) if k != factor]
+    inside = []
+    for record in motion.records:
+        samples = record.y.shape[1]
+        place = np.arange(samples)
+        middle = (place >= samples // _ENDS) & (place < samples - samples // _ENDS)
+        inside.append(np.tile(middle, record.y.shape[0]))
+    weights = [-slope[:, factor], *(phi * slope[:, k] - x[:, k] * slope[:, factor] for k in others)]
+    law = [phi**2, *(phi**2 * x.T), phi * slope[:, j], phi**2 * slope[:, j]]
+    table = np.column_stack([*weights, *law])[np.concatenate(inside)]
+    size = np.maximum(np.linalg.norm(table, axis=0), 1e-300)
+    target = (phi * second - slope[:, j] * slope[:, factor])[np.concatenate(inside)]
+    found = np.linalg.lstsq(table / size, target, rcond=1e-8)[0] / size
+    closing = np.zeros(1 + x.shape[1])
+    closing[[0, *(1 + k for k in others)]] = found[: len(weights)]
+    return closing
 
 
 def _zeros(factor: Floats) -> tuple[float, ...]:
