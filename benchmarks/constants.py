@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 import cindy
 from benchmarks import chaotic_systems, house
+from benchmarks.attempt import truth_of
 from benchmarks.cells import Row, Subset, measured
 from benchmarks.parameters import LAWS
 from benchmarks.pde_systems import pde_systems
@@ -60,10 +61,7 @@ class Case:
 def _simulated(name: str, system: systems.System, degree: int | None, seed: int, **settings: Any) -> Case:
     """A bundled system in polynomials to a degree, or in its own dictionary."""
     basis = system.basis if degree is None else cindy.Polynomial(degree)
-    terms = basis.names(system.states)
-    coef = np.zeros((len(terms), len(system.states)))
-    for (state, term), value in system.equations.items():
-        coef[terms.index(term), system.states.index(state)] = value
+    coef = truth_of(basis, system.states, system.equations)
     return Case(name, system.simulate(seed, **settings), basis, coef, cindy.Integral(order=system.order))
 
 
@@ -104,11 +102,7 @@ def _parameters(subset: Subset, seed: int) -> Iterator[Callable[[], Case]]:
     for name, law in LAWS.items():
 
         def case(name: str = name, law: Any = law) -> Case:
-            terms = law.basis.names(law.states)
-            coef = np.zeros((len(terms), len(law.states)))
-            for (state, term), value in law.terms.items():
-                coef[terms.index(term), law.states.index(state)] = value
-            return Case(name, law.simulate(seed, 0.05), law.basis, coef)
+            return Case(name, law.simulate(seed, 0.05), law.basis, law.coef)
 
         yield case
 

@@ -61,9 +61,9 @@ def waves(draw: Draw) -> Floats:
     return np.asarray(sum(draw.normal() * np.sin(m * X + draw.uniform(0, 6)) / m for m in range(1, 7)))
 
 
-def solved(law: Law) -> Floats:
+def solved(law: Law, substeps: int = SUBSTEPS) -> Floats:
     """(x, t): by the integrating factor of the linear part and Runge-Kutta of order 4 for the rest."""
-    step = (T[1] - T[0]) / SUBSTEPS
+    step = (T[1] - T[0]) / substeps
     half, whole = np.exp(0.5 * step * law.symbol), np.exp(step * law.symbol)
     smooth = np.where(np.abs(K) <= SIZE / 3, 1.0, 0.0)
 
@@ -72,7 +72,7 @@ def solved(law: Law) -> Floats:
 
     v = smooth * np.fft.rfft(law.start)
     frames = [np.fft.irfft(v, SIZE)]
-    for k in range((TIMES - 1) * SUBSTEPS):
+    for k in range((TIMES - 1) * substeps):
         t = k * step
         a = step * rate(v, t)
         b = step * rate(half * (v + 0.5 * a), t + 0.5 * step)
@@ -81,7 +81,7 @@ def solved(law: Law) -> Floats:
         v = whole * v + (whole * a + 2 * half * (b + c) + d) / 6
         if law.kick is not None:
             v = v + np.fft.rfft(law.kick(step))
-        if (k + 1) % SUBSTEPS == 0:
+        if (k + 1) % substeps == 0:
             frames.append(np.fft.irfft(v, SIZE))
     return np.stack(frames, axis=1)
 
@@ -313,7 +313,9 @@ FAULTS = {
 }
 
 
-def made(kind: str, name: str, noise: float, seed: int) -> tuple[cindy.Field, dict[str, float]]:
+def made(
+    kind: str, name: str, noise: float, seed: int, substeps: int = SUBSTEPS
+) -> tuple[cindy.Field, dict[str, float]]:
     """A field, and the law that it should have; empty where the library lacks it."""
     # Every case draws for itself, whatever others there are.
     draw = np.random.default_rng([seed, sum(map(ord, name)), round(1000 * noise)])
@@ -323,7 +325,7 @@ def made(kind: str, name: str, noise: float, seed: int) -> tuple[cindy.Field, di
         if kind == "faults"
         else (GOOD if kind == "good" else OUTSIDE)[name](draw)
     )
-    u = solved(law)
+    u = solved(law, substeps)
     u = fault.before(u, draw)
     u = fault.after(u + noise * u.std() * draw.normal(size=u.shape), draw)
     part = u[: fault.columns]

@@ -19,6 +19,7 @@ from scipy.special import ndtri
 import cindy
 from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
+from cindy import systems
 
 __all__ = ["run"]
 
@@ -125,15 +126,7 @@ SYSTEMS: dict[str, Kicked] = {
         _lorenz,
         lambda x: np.full(3, 4.0),
         (1.0, 2.0, 25.0),
-        {
-            ("x", "x"): -10.0,
-            ("x", "y"): 10.0,
-            ("y", "x"): 28.0,
-            ("y", "y"): -1.0,
-            ("y", "x z"): -1.0,
-            ("z", "z"): -8 / 3,
-            ("z", "x y"): 1.0,
-        },
+        systems.lorenz().equations,
         0.01,
         4000,
         2,

@@ -8,9 +8,10 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import cindy
-from benchmarks.attempt import attempt, median, relative, support_of
+from benchmarks.attempt import attempt, median, relative, support_of, truth_of
 from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
+from cindy._arrays import Floats
 
 __all__ = ["BLOCKS", "LAWS", "Law", "run"]
 
@@ -35,6 +36,13 @@ class Law:
     horizon: float
     samples: int
     library: str = "own"
+
+    @property
+    def coef(self) -> Floats:
+        """(terms, states) as of a model, which has time among its inputs where a term holds it."""
+        if not self.basis.asks_for("t"):
+            return truth_of(self.basis, self.states, self.terms)
+        return truth_of(self.basis.apart_from(("t",)), (*self.states, "t"), self.terms, len(self.states))
 
     def simulate(self, seed: int, noise: float) -> list[cindy.Trajectory]:
         """Noise relative to the root mean square of each state."""
@@ -292,11 +300,7 @@ def _summary(name: str, noise: float, group: list[Row]) -> Row:
 def _measure(law: str, noise: float, seed: int) -> Row:
     one = LAWS[law]
     data = one.simulate(seed, noise)
-    variables = (*one.states, "t") if one.basis.asks_for("t") else one.states
-    names = one.basis.apart_from(("t",)).names(variables) if "t" in variables else one.basis.names(variables)
-    truth = np.zeros((len(names), len(one.states)))
-    for (state, term), value in one.terms.items():
-        truth[names.index(term), one.states.index(state)] = value
+    truth = one.coef
     got = attempt("fitted states", data, one.basis, truth.shape)
     extra, missing = support_of(got.coef, truth)
     right = extra + missing == 0

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
+from benchmarks.attempt import truth_of
 from cindy._arrays import Floats
 from cindy.basis import Basis, Derivatives, Factor, Trigonometric
 from cindy.data import Field
@@ -66,11 +67,8 @@ class FieldSystem:
     def coef(self) -> Floats:
         """The true coefficients, (terms, fields)."""
         field = self.exact
-        names = self.basis.on_axes(field.axes).names(field.variables)
-        coef = np.zeros((len(names), len(field.states)))
-        for (state, term), value in self.equations.items():
-            coef[names.index(term), field.states.index(state)] = value
-        return coef
+        basis = self.basis.on_axes(field.axes)
+        return truth_of(basis, field.variables, self.equations, len(field.states))
 
     def simulate(self, seed: int = 0, *, noise: float = 0.0) -> Field:
         """The solution with white Gaussian noise, of `noise` times the root mean square of each field."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cindy
+from benchmarks.attempt import support_of
 from benchmarks.table import write
 from cindy import systems
 
@@ -88,7 +89,7 @@ def _cell(name: str, noise: float, rule: cindy.Selection) -> dict[str, Any]:
         began = time.process_time()
         model = cindy.identify(data, system.basis, formulation=form, selection=rule)
         seconds.append(time.process_time() - began)
-        more, fewer = _support(model.coef, system.coef)
+        more, fewer = support_of(model.coef, system.coef)
         exact, extra, missing = exact + (more + fewer == 0), extra + more, missing + fewer
         errors.append(_error(model.coef, system.coef) / noise)
         floors.append(_known_support(data, system, model.formulation) / noise)
@@ -153,7 +154,7 @@ def _lorenz(noise: float) -> list[dict[str, Any]]:
 
 
 def _summed(who: str, noise: float, pairs: list[tuple[Floats, Floats]]) -> dict[str, Any]:
-    counts = [_support(coef, truth) for coef, truth in pairs]
+    counts = [support_of(coef, truth) for coef, truth in pairs]
     return {
         "noise": noise,
         "method": who,
@@ -187,11 +188,6 @@ def _best_pysindy(data: cindy.Trajectory, truth: Floats) -> Floats:
                 if _error(coef, truth) < _error(best, truth):
                     best = coef
     return best
-
-
-def _support(coef: Floats, truth: Floats) -> tuple[int, int]:
-    """Entries that are there but should not be, and the other way round."""
-    return int(((coef != 0) & (truth == 0)).sum()), int(((coef == 0) & (truth != 0)).sum())
 
 
 def _error(coef: Floats, truth: Floats) -> float:

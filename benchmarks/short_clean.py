@@ -14,6 +14,7 @@ import cindy
 from benchmarks.attempt import METHODS, attempt, median, support_of, truth_of
 from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
+from cindy import systems
 
 __all__ = ["run"]
 
@@ -31,14 +32,10 @@ MHD: Equations = {
     ("c", "a b"): 3.0, ("c", "u v"): -3.0, ("u", "b w"): 2.0, ("u", "c v"): -2.0,
     ("v", "c u"): 5.0, ("v", "a w"): -5.0, ("w", "a v"): 9.0, ("w", "b u"): -9.0,
 }  # fmt: skip
-LORENZ: Equations = {
-    ("x", "x"): -10.0, ("x", "y"): 10.0, ("y", "x"): 28.0, ("y", "y"): -1.0, ("y", "x z"): -1.0,
-    ("z", "z"): -8 / 3, ("z", "x y"): 1.0,
-}  # fmt: skip
 CASES: dict[str, tuple[Equations, str, float, int, Callable[[np.random.Generator], Floats]]] = {
     "Hopf": (HOPF, "xy", 4.5, 5, lambda rng: rng.uniform(-2, 2, 2)),
     "MHD": (MHD, "abcuvw", 0.94, 3, lambda rng: rng.uniform(-1, 1, 6)),
-    "Lorenz": (LORENZ, "xyz", 0.69, 5, lambda rng: rng.normal((0, 0, 25), 8.0)),
+    "Lorenz": (systems.lorenz().equations, "xyz", 0.69, 5, lambda rng: rng.normal((0, 0, 25), 8.0)),
 }
 
 

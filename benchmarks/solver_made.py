@@ -12,6 +12,7 @@ import cindy
 from benchmarks.attempt import METHODS, attempt, scored, truth_of
 from benchmarks.cells import Row, Subset, measured
 from benchmarks.table import write
+from cindy import systems
 
 __all__ = ["run"]
 
@@ -103,10 +104,7 @@ SYSTEMS = {
     ),
     "lorenz": Textbook(
         ("x", "y", "z"),
-        {
-            ("x", "x"): -10.0, ("x", "y"): 10.0, ("y", "x"): 28.0, ("y", "y"): -1.0,
-            ("y", "x z"): -1.0, ("z", "z"): -8 / 3, ("z", "x y"): 1.0,
-        },
+        systems.lorenz().equations,
         (-8.0, 8.0, 27.0),
         10.0,
     ),

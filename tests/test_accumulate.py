@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.sums import close, gram
 
 from cindy.basis import Custom, Polynomial
 from cindy.data.trajectory import Trajectory
@@ -36,14 +37,6 @@ def run(samples: int, seed: int, **more) -> Trajectory:
 
 
 RUNS = [run(40 + 7 * k, k) for k in range(12)]
-
-
-def gram(summary) -> np.ndarray:
-    return summary.total.factor.T @ summary.total.factor
-
-
-def close(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.max(np.abs(a - b)) <= 1e-12 * np.max(np.abs(b)))
 
 
 @every_formulation

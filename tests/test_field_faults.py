@@ -1,11 +1,17 @@
 """Faults of measured fields: recognised, corrected where that is safe, told; good fields are left alone."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from benchmarks.field_honesty import BASIS, FAULTS, GOOD, T, X, _right, made
+from benchmarks import field_honesty
+from benchmarks.field_honesty import BASIS, FAULTS, GOOD, T, X, _right
 
 import cindy
 from cindy.evidence import screened
+
+# The good laws are then solved to eight digits, in a quarter of the time.
+made = partial(field_honesty.made, substeps=5)
 
 
 def codes(model: cindy.Model) -> set[str]:

@@ -1,13 +1,18 @@
 """Fields that say what they do not know: what a law leaves beyond noise, where, and what varies."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from benchmarks.field_honesty import BASIS, GOOD, OUTSIDE, made
+from benchmarks import field_honesty
+from benchmarks.field_honesty import BASIS, GOOD, OUTSIDE
 
 import cindy
 from cindy.evidence import WeakRows, unexplained
 
 UNEXPLAINED = "unexplained-motion"
+# The good laws are then solved to eight digits, in a quarter of the time.
+made = partial(field_honesty.made, substeps=5)
 
 
 def told(kind: str, name: str, noise: float = 0.01, seed: int = 3) -> list[cindy.Finding]:

@@ -19,7 +19,7 @@ def codes_in_source() -> set[str]:
     found = set()
     for path in (ROOT / "src" / "cindy").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
                 code = node.args[0]
                 if isinstance(code, ast.Constant):
                     found.add(code.value)

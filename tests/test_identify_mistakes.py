@@ -57,6 +57,7 @@ WRONG = {
     "`callback` must be a function": lambda: identify(SWING, Polynomial(2), callback=3),
     "`basis` must be a basis": lambda: identify(SWING, 7),
     "`formulation` must be Integral": lambda: identify(SWING, Polynomial(2), formulation=7),
+    "`formulation` must be .*but is 8": lambda: identify(SWING, Polynomial(2), formulation=8, hidden=1),
     "constraints are made by": lambda: identify(SWING, Polynomial(2), constraints=["x = 1"]),
     "constraints are made by .*but one is 'x = 1'": lambda: identify(
         SWING, Polynomial(2), constraints="x = 1"

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.sums import close, gram
 
 from cindy.basis import Custom, Polynomial
 from cindy.data.trajectory import Trajectory
@@ -27,14 +28,6 @@ def summary_of(*phases: float, formulation=None, basis=BASIS, **more) -> Summary
     return accumulate(
         [trajectory(p, **more) for p in phases], basis, formulation=formulation or Integral(window=25)
     )
-
-
-def gram(summary: Summary) -> np.ndarray:
-    return summary.total.factor.T @ summary.total.factor
-
-
-def close(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.max(np.abs(a - b)) <= 1e-12 * np.max(np.abs(b)))
 
 
 @pytest.mark.parametrize(

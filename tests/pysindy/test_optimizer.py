@@ -117,26 +117,14 @@ def inequality(order):
 
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("order", ["target", "feature"])
-def test_an_inequality_that_binds_holds_exactly(normalise, order):
-    optimizer = ConditionalGradient(
-        **inequality(order), inequality_constraints=True, normalize_columns=normalise
-    )
+@pytest.mark.parametrize("kind", ["inequality_constraints", "equality_constraints"])
+def test_equalities_and_inequalities_that_bind_hold_exactly(normalise, order, kind):
+    optimizer = ConditionalGradient(**inequality(order), normalize_columns=normalise, **{kind: True})
     coef = fitted(noisy(), optimizer).coefficients()
     assert coef[0, 1] + coef[0, 2] == pytest.approx(-1.0, abs=1e-9)
     assert coef[1, 1] == pytest.approx(27.0, abs=1e-9)
     assert optimizer.violation_ <= 1e-9
     assert np.count_nonzero(coef) < 12
-
-
-@pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("order", ["target", "feature"])
-def test_equalities_hold_exactly(normalise, order):
-    optimizer = ConditionalGradient(
-        **inequality(order), equality_constraints=True, normalize_columns=normalise
-    )
-    coef = fitted(noisy(), optimizer).coefficients()
-    assert coef[0, 1] + coef[0, 2] == pytest.approx(-1.0, abs=1e-9)
-    assert coef[1, 1] == pytest.approx(27.0, abs=1e-9)
 
 
 def test_inequalities_come_first_and_equalities_after_the_index(data):

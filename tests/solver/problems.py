@@ -227,6 +227,7 @@ REGIONS = (
 )
 
 
+@cache
 def region(kind: str, name: str = "random") -> Region:
     solution = least_squares(name)
     return _region(len(solution), float(np.abs(solution).sum()), kind)

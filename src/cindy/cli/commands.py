@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import typer
-from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column
 
 import cindy
 from cindy._files import make_folder, whole_file, write_text
@@ -407,38 +406,24 @@ _TRAJECTORIES = 2
 def draw(model: Model, data: Sequence[Any], folder: Path) -> list[tuple[Path, str]]:
     """Write the figures into the folder; returns each file with what it shows."""
     require("matplotlib", "plot", "drawing figures")
+    plots: list[tuple[str, str, Callable[[], Any]]] = [
+        ("coefficients", "the coefficients with their errors", lambda: cindy.plot.coefficients(model))
+    ]
     if model.formulation.for_fields:
-        return _of_fields(model, data, folder)
-    # The longest show most of the motion.
-    few = sorted(data, key=len)[-_TRAJECTORIES:]
-    # Solutions of chaotic equations leave the data after a while, whatever the model: start them afresh.
-    window = getattr(model.formulation, "window", None) or None
-    plots: list[tuple[str, str, Callable[[], Any]]] = [
-        ("trajectories", "the data and the model's solutions", lambda: _trajectories(few, model, window)),
-        ("coefficients", "the coefficients with their errors", lambda: cindy.plot.coefficients(model)),
-        ("residuals", "what the equations leave of the data", lambda: cindy.plot.residuals(model, few)),
-    ]
+        what = "the data, the model's solution, and what is between them"
+        plots.insert(0, ("field", what, lambda: cindy.plot.field(data[0], model)[0, 0]))
+    else:
+        # The longest show most of the motion.
+        few = sorted(data, key=len)[-_TRAJECTORIES:]
+        # Solutions of chaotic equations leave the data after a while, whatever the model: start them afresh.
+        window = getattr(model.formulation, "window", None) or None
+        what = "the data and the model's solutions"
+        plots.insert(0, ("trajectories", what, lambda: cindy.plot.trajectories(few, model, window=window)))
+        what = "what the equations leave of the data"
+        plots.append(("residuals", what, lambda: cindy.plot.residuals(model, few)))
     if len(model.path) > 1:
         plots.append(("path", "the models that were compared", lambda: cindy.plot.path(model)))
-    return [(_saved(plot, folder / f"{name}.png"), what) for name, what, plot in plots]
-
-
-def _of_fields(model: Model, data: Sequence[Any], folder: Path) -> list[tuple[Path, str]]:
-    plots: list[tuple[str, str, Callable[[], Any]]] = [
-        ("field", "the data, the model's solution, and what is between them", lambda: _field(data[0], model)),
-        ("coefficients", "the coefficients with their errors", lambda: cindy.plot.coefficients(model)),
-    ]
-    if len(model.path) > 1:
-        plots.append(("path", "the models that were compared", lambda: cindy.plot.path(model)))
-    return [(_saved(plot, folder / f"{name}.png"), what) for name, what, plot in plots]
-
-
-def _field(field: Any, model: Model) -> Any:
-    return cindy.plot.field(field, model)[0, 0]
-
-
-def _trajectories(few: Sequence[Trajectory], model: Model, window: int | None) -> Any:
-    return cindy.plot.trajectories(few, model, window=window)
+    return [(_saved(plot, folder / f"{name}.png"), shown) for name, shown, plot in plots]
 
 
 def _saved(plot: Callable[[], Any], file: Path) -> Path:
@@ -477,19 +462,12 @@ def _compare(model: Model) -> None:
     """Every coefficient that is found or should be, beside the one that made the data."""
     truth = kinetics().coef
     screen.section("Against the rates that made the data")
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
-    for name, side in (
-        ("equation", "left"),
-        ("term", "left"),
-        ("found", "right"),
-        ("true", "right"),
-        ("off by", "right"),
-    ):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    right = (Column(name, justify="right") for name in ("found", "true", "off by"))
+    table = screen.columns("equation", "term", *right)
     for j, i in np.argwhere((model.coef.T != 0) | (truth.T != 0)):
         value, error = float(model.coef[i, j]), float(model.coef_error[i, j])
         off = f"{abs(value - truth[i, j]) / error:.1f} σ" if error > 0 else ""
         found = format_value(value, error) if value else "absent"
         true = format_value(float(truth[i, j])) if truth[i, j] else "absent"
         table.add_row(f"{model.states[j]}'", model.labels[i], found, true, off)
-    screen.out.print(Padding(table, (0, 0, 0, 2), expand=False))
+    screen.plain(table)

@@ -23,7 +23,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from cindy.cli.settings import FitSettings
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_typed",
     "bar",
+    "columns",
     "err",
     "out",
     "plain",
@@ -70,9 +71,14 @@ def section(title: str) -> None:
     out.print(Text(title, style="bold"))
 
 
-def plain(line: str | Text) -> None:
-    """One indented line."""
-    out.print(Padding(line if isinstance(line, Text) else Text(line), (0, 0, 0, 2), expand=False))
+def plain(line: str | Text | Table) -> None:
+    """One indented line, or a table."""
+    out.print(Padding.indent(Text(line) if isinstance(line, str) else line, 2))
+
+
+def columns(*heads: str | Column) -> Table:
+    """A table without lines around it."""
+    return Table(*heads, box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
 
 
 def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
@@ -145,14 +151,12 @@ def show_near(model: Model) -> None:
         plain(alone)
         return
     section("Models near the best")
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
-    table.add_column("worse by", justify="right")
-    table.add_column("terms", justify="right")
-    table.add_column("compared with the best")
+    right = (Column(name, justify="right") for name in ("worse by", "terms"))
+    table = columns(*right, "compared with the best")
     for other, above in zip(model.near, model.near.scores, strict=True):
         change = difference(model.near[0], other, 3) or ("other values" if above else "the best")
         table.add_row(f"{above:.1f}", str(other.size), change)
-    out.print(Padding(table, (0, 0, 0, 2), expand=False))
+    plain(table)
     plain(Text(f"worse by: {model.near.criterion}", "dim"))
 
 
@@ -167,11 +171,8 @@ def show_path(model: Model) -> None:
     middle = rows.index(path.chosen) if path.chosen is not None else len(rows) - 1
     # A window around the chosen model, moved inwards at the ends.
     first = max(0, min(middle - _PATH_ROWS // 2, len(rows) - _PATH_ROWS))
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
-    table.add_column("", width=1)
-    table.add_column("terms", justify="right")
-    table.add_column("score", justify="right")
-    table.add_column("compared with the row above")
+    right = (Column(name, justify="right") for name in ("terms", "score"))
+    table = columns(Column(width=1), *right, "compared with the row above")
     places = range(first, min(first + _PATH_ROWS, len(rows)))
     scores = _told_apart([path.scores[rows[place]] for place in places])
     for place in places:
@@ -180,7 +181,7 @@ def show_path(model: Model) -> None:
         change = difference(path[rows[place - 1]], one, 3) if place else ""
         style = "bold green" if k == path.chosen else ""
         table.add_row(mark, str(one.size), scores[place - first], change, style=style)
-    out.print(Padding(table, (0, 0, 0, 2), expand=False))
+    plain(table)
     if path.criterion:
         plain(Text(f"score: {path.criterion}", "dim"))
 
@@ -213,7 +214,7 @@ def show_certificate(model: Model) -> None:
     table.add_column()
     for name, text in facts(model):
         table.add_row(name, as_typed(text))
-    out.print(Padding(table, (0, 0, 0, 2), expand=False))
+    plain(table)
 
 
 def show_warnings(sentences: Sequence[str]) -> None:

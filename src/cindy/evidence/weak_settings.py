@@ -149,7 +149,7 @@ def _chosen_widths(
     relative = min(noise[s] / max(float(np.sqrt(np.nanmean(slabs[0][s] ** 2))), 1e-300) for s in field.states)
     # Below a millionth of the field rounding sets the limit, and above its own size noise hides any edge.
     edge = _WIDTHS.edge * min(max(relative, 1e-6), 1.0)
-    half_widths, powers, lengths, steps = [], [], [], []
+    half_widths, lengths, steps = [], [], []
     for k, axis in enumerate((*field.axes, field.time)):
         x = field.coordinate(axis)[:: thin[k]]
         period = field.period(axis) if axis != field.time else None
@@ -158,12 +158,11 @@ def _chosen_widths(
         fastest = max(
             _corner(slab, state, k, thin[k], period is not None) for slab in slabs for state in field.states
         )
-        m, p = _width(fastest, edge, derivatives[k], most=len(x) // 2 if period else (len(x) - 1) / 2.5)
+        m = _width(fastest, edge, derivatives[k], most=len(x) // 2 if period else (len(x) - 1) / 2.5)
         half_widths.append(m * step)
-        powers.append(p)
         lengths.append(length)
         steps.append(step)
-    return _narrowed(half_widths, powers, lengths, steps, derivatives, edge, terms, len(fields))
+    return _narrowed(half_widths, lengths, steps, derivatives, edge, terms, len(fields))
 
 
 def _corner(slab: Field, state: str, axis: int, thin: int, periodic: bool) -> float:
@@ -173,8 +172,8 @@ def _corner(slab: Field, state: str, axis: int, thin: int, periodic: bool) -> fl
     return corner(values[tuple(cut)], axis, periodic=periodic)
 
 
-def _width(fastest: float, edge: float, order: int, *, most: float) -> tuple[float, int]:
-    """Half-width in samples, and power, that belong together."""
+def _width(fastest: float, edge: float, order: int, *, most: float) -> float:
+    """Half-width in samples, with the power that belongs to it."""
     m, p = 2.0 * _WIDTHS.fewest, order + 2
     # Width and power depend on each other: a higher power is narrower in space and wider in frequency, and
     # its last sample counts for less. The two settle within a few rounds.
@@ -187,7 +186,7 @@ def _width(fastest: float, edge: float, order: int, *, most: float) -> tuple[flo
             )
         )
         p = _power(m, edge, order)
-    return m, p
+    return m
 
 
 def _power(m: float, edge: float, order: int) -> int:
@@ -202,7 +201,6 @@ def _power(m: float, edge: float, order: int) -> int:
 
 def _narrowed(
     half_widths: list[float],
-    powers: list[int],
     lengths: list[float],
     steps: list[float],
     derivatives: list[int],

@@ -180,7 +180,7 @@ class _Asked:
                 "Read them without lazy=True."
             )
         form = self.settings.formulation
-        fitted = passes != 1 and isinstance(form, Formulation) and form.leaves_noise and not form.discrete
+        fitted = passes != 1 and form.leaves_noise and not form.discrete
         return identify_readouts(
             data,
             observe,
@@ -325,8 +325,7 @@ def _check_passes(request: Request, passes: int | None) -> None:
     source, basis, form = request.pieces.source, request.basis, request.form
     if passes is not None:
         integer(passes, "identify: `passes`", least=1)
-    unmeasured = isinstance(form, Formulation) and form.needs_states
-    if unmeasured and (passes == 1 or source.whole is None):
+    if form.needs_states and (passes == 1 or source.whole is None):
         why = "with passes=1 they are not" if passes == 1 else "these data are read in parts"
         raise DataError(
             f"identify: the rates in x'' = F(x, x') are found with fitted states, but {why}. "
@@ -340,9 +339,9 @@ def _check_passes(request: Request, passes: int | None) -> None:
         )
 
 
-def _check_one_pass(form: Any) -> None:
+def _check_one_pass(form: Formulation) -> None:
     """Refuse to go on without fitted states where terms hold rates that nobody measured."""
-    if isinstance(form, Formulation) and form.needs_states:
+    if form.needs_states:
         raise DataError(
             "identify: the rates in x'' = F(x, x') are found with fitted states. That takes trajectories of "
             f"{form.min_samples} samples at least."
@@ -354,8 +353,7 @@ def _without_clipped(source: Source, form: Formulation) -> tuple[Any, list[Findi
 
     Maps step from sample to sample, and a limit may be a part of their law.
     """
-    discrete = isinstance(form, Formulation) and form.discrete
-    if source.whole is None or discrete:
+    if source.whole is None or form.discrete:
         return source, []
     kept, findings = without_clipped(source.whole)
     return (kept, findings) if findings else (source, [])
@@ -379,11 +377,8 @@ def _opened(
     return (source if more is data else as_source(more)), more, basis, laws
 
 
-def _rates(form: Any, like: Trajectory) -> tuple[str, ...]:
+def _rates(form: Formulation, like: Trajectory) -> tuple[str, ...]:
     """The names of rates, where terms may hold them."""
-    if not isinstance(form, Formulation):
-        # What is no formulation is refused where it is used.
-        return ()
     every = form.variables(like.states, like.inputs)
     return every[like.dimension : len(every) - len(like.inputs)]
 

@@ -173,8 +173,7 @@ class Request:
         data: others than those asked for; instants: into how many parts steps are divided
         """
         given = self.data if data is None else data
-        fits = isinstance(self.form, Formulation)
-        motion = self.form.motion(given, self.basis, instants=instants) if fits else None
+        motion = self.form.motion(given, self.basis, instants=instants)
         if motion is None or self.correlation is None:
             return motion
         told = self.data[0].dimension

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from cindy._check import did_you_mean, integer, positive, short
+from cindy._check import did_you_mean, instance, integer, positive, short
 from cindy.basis import Basis, Custom, Derivatives, Fourier, Polynomial, Trigonometric
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Formulation, Integral
@@ -231,9 +231,12 @@ class Settings(NamedTuple):
                     else ""
                 )
             )
+        form = made("formulation", formulation, formulation_from_text, Integral())
+        known = "Integral(), Differential(), Discrete() or, for fields, Weak()"
+        instance(form, Formulation, "identify: `formulation`", known)
         return cls(
             terms,
-            made("formulation", formulation, formulation_from_text, Integral()),
+            form,
             made("selection", selection, selection_from_text, Significance()),
             made("correction", correction, correction_from_text, None),
             made("weights", weights, weights_from_text, Adaptive()),

@@ -151,34 +151,32 @@ def map_in_order(
     function: Callable[..., R],
     work: Iterable[T],
     executor: Executor | None = None,
-    shared: tuple[Any, ...] = (),
 ) -> Iterator[tuple[T, R]]:
-    """(task, function(task, *shared)) for every task of `work`, in order, a few at a time.
+    """(task, function(task)) for every task of `work`, in order, a few at a time.
 
     function: defined in a module, and without memory; its result should be small
     executor: None for this process. Where processes of our own die, their tasks are repeated
-    shared: what every task needs beside itself; small, as it is sent with each
 
-    >>> [square for _, square in map_in_order(pow, [1, 2, 3], shared=(2,))]
-    [1, 4, 9]
+    >>> [text for _, text in map_in_order(str, [1, 2, 3])]
+    ['1', '2', '3']
     """
     if executor is None:
         for task in work:
-            yield task, _call(function, task, shared)
+            yield task, _call(function, task)
         return
-    yield from _Round(executor, function, shared).results(work)
+    yield from _Round(executor, function).results(work)
 
 
-def _call(function: Callable[..., R], task: Any, shared: tuple[Any, ...]) -> R:
+def _call(function: Callable[[Any], R], task: Any) -> R:
     with one_thread():
-        return function(task, *shared)
+        return function(task)
 
 
 class _Round:
     """One pass of work over an executor."""
 
-    def __init__(self, executor: Executor, function: Callable[..., Any], shared: tuple[Any, ...]) -> None:
-        self.executor, self.function, self.shared = executor, function, shared
+    def __init__(self, executor: Executor, function: Callable[[Any], Any]) -> None:
+        self.executor, self.function = executor, function
         self.waiting: deque[tuple[Any, Future[Any]]] = deque()
         self.deaths = 0
 
@@ -206,7 +204,7 @@ class _Round:
 
     def _submit(self, task: Any) -> Future[Any]:
         try:
-            return self.executor.submit(_call, self.function, task, self.shared)
+            return self.executor.submit(_call, self.function, task)
         except BrokenExecutor:
             raise
         except (pickle.PicklingError, AttributeError, TypeError) as error:
