@@ -87,6 +87,27 @@ def test_lorenz_at_1_per_cent_from_one_trajectory_and_cubic_terms():
     assert error(model, truth) < 0.1
 
 
+def test_a_normal_form_near_its_cycle_is_found_where_one_equation_must_change_at_once():
+    # On the circle x² + y² = 1 the cubic terms of x' are those of 1, x² and y², which the rows at the states
+    # of that law prefer by three units; its own states show the cubic ones to be better by two.
+    rng = np.random.default_rng([736, 0])
+    t, basis = np.arange(0.0, 4.5, 0.002), Polynomial(5)
+    terms = basis.names(("x", "y"))
+    truth = np.zeros((len(terms), 2))
+    for j, terms_of in enumerate((("x", "-y", "-x^3", "-x y^2"), ("x", "y", "-x^2 y", "-y^3"))):
+        for term in terms_of:
+            truth[terms.index(term.strip("-")), j] = -1.0 if term.startswith("-") else 1.0
+
+    def slope(_, x):
+        return (basis.evaluate(x[None], ("x", "y")) @ truth)[0]
+
+    start = rng.uniform(-2, 2, 2)
+    x = solve_ivp(slope, (0.0, 4.5), start, "DOP853", t, rtol=1e-12, atol=1e-12).y.T
+    noisy = x + 0.002 * x.std() * rng.standard_normal(x.shape)
+    model = identify(cindy.Trajectory(t, noisy, ("x", "y")), basis)
+    np.testing.assert_array_equal(model.coef != 0, truth != 0)
+
+
 @pytest.mark.parametrize("system", CLEAN, ids=lambda s: s.name)
 def test_data_without_noise_give_the_exact_support_and_coefficients_to_seven_digits(system):
     model = identify(part(system, 2, 0.0, 4), system.basis, formulation=Integral(order=system.order))

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from cindy.least_squares import Rows
-from cindy.selection.orders import Growth, eliminated, reselected, rivals
+from cindy.selection.orders import Growth, Rival, eliminated, recombined, rivals
 from cindy.selection.supports import Supports
 
 TERMS, ROWS, PRICE = 12, 40, 9.0
@@ -315,17 +315,20 @@ def test_the_best_of_some_supports_has_the_least_criterion_of_all_their_fits(fam
 
 @pytest.mark.parametrize("family", ["apart", "correlated"])
 @pytest.mark.parametrize("seed", range(4))
-def test_terms_chosen_anew_are_the_best_of_all_combinations(family, seed):
+def test_other_terms_of_an_equation_are_as_good_as_the_best_of_all_combinations(family, seed):
     rows, start = drawn(family, seed), (0, 2, 5)
     supports = rows.supports()
-    found = reselected(supports, supports.fit(start), [np.arange(TERMS)])
+    own = supports.fit(start)
+    found = recombined(supports, own, [np.arange(TERMS)], within=20.0, most=5)
     least = min(
         rows.loss(chosen) + PRICE * len(chosen) for k in (1, 2, 3) for chosen in combinations(range(TERMS), k)
     )
-    assert supports.criterion(found) <= least + 1e-6
+    assert min(supports.criterion(fit) for fit in (own, *(r.fit for r in found))) <= least + 1e-6
+    assert all(r.above == supports.criterion(r.fit) - supports.criterion(own) <= 20.0 for r in found)
+    assert len({r.fit.support.tobytes() for r in (*found, Rival(own, 0.0))}) == len(found) + 1
 
 
-def test_terms_that_must_change_all_at_once_are_chosen_anew():
+def test_terms_that_must_change_all_at_once_are_found():
     # On a narrow range of three states all monomials mimic each other, and the moves of `settle` get stuck.
     rng, noise = np.random.default_rng(2), 3e-3
     x = 0.35 + 0.1 * rng.uniform(-1, 1, (400, 3))
@@ -341,4 +344,5 @@ def test_terms_that_must_change_all_at_once_are_chosen_anew():
     ends = [supports.settle(supports.fit(start)) for start in starts]
     assert any(not np.array_equal(end.support, np.sort(true)) for end in ends)
     for end in ends:
-        assert np.array_equal(reselected(supports, end, [np.arange(count)]).support, np.sort(true))
+        found = [end, *(r.fit for r in recombined(supports, end, [np.arange(count)], within=0.0, most=1))]
+        assert np.array_equal(found[-1].support, np.sort(true))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from cindy import Integral, Polynomial, Trajectory, systems
+from cindy import Integral, Polynomial, Trajectory, accumulate, systems
 from cindy.data import noise_variance
 from cindy.states import Fitted, deviance, deviance_of_nothing, fit_states, start_of, start_of_nothing
 
@@ -144,6 +144,24 @@ def test_rows_at_fitted_states_are_blind_to_the_order_of_trajectories():
         other = turned.objectives(replace(back, coef=fitted.coef), motion.candidates, blocks)
         own, its = (sum(b.factor.T @ b.factor for b in each) for each in (one, other))
         np.testing.assert_allclose(own, its, rtol=1e-6, atol=1e-6 * np.abs(own).max())
+
+
+def test_many_short_runs_of_second_order_are_fitted_without_a_model_error_of_their_own():
+    system = systems.fput(5)
+    data = system.simulate(seed=3, noise=1e-5)
+    motion = Integral(order=2).motion(data, system.basis, instants=1)
+    true = np.flatnonzero(system.coef)
+    start = start_of(motion, true, system.coef.ravel()[true], noise_variance(data))
+    fitted = fit_states(motion, start, plain)
+    # At so little noise measured states are as good as fitted ones, and least squares there is efficient.
+    total = accumulate(data, system.basis, formulation=Integral(order=2, feedback=0.0)).total
+    least = np.zeros_like(system.coef)
+    for j, column in enumerate(system.coef.T):
+        there = np.flatnonzero(column)
+        least[there, j] = np.linalg.lstsq(total.design[:, there], total.target[:, j])[0]
+    error = np.linalg.norm(fitted.coef - system.coef.ravel()[true])
+    assert error < 1.05 * np.linalg.norm(least - system.coef)
+    assert (fitted.error * motion.step < 1e-6 * fitted.variance).all()
 
 
 def replace_end(run):

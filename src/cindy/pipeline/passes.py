@@ -44,7 +44,7 @@ from cindy.selection import (
     Supports,
     eliminated,
     equation_by_equation,
-    reselected,
+    recombined,
     rivals,
 )
 from cindy.solver import conditional_gradient
@@ -269,12 +269,12 @@ def _with_rivals(state: Search, best: Met) -> None:
         if posed is None or posed.supports.coupled:
             return
         own = posed.supports.fit(posed.places(best.support))
-        anew = reselected(posed.supports, own, _by_equation(state.motion, posed.columns))
-        others = [] if anew is own else [anew]
+        equations, most = _by_equation(state.motion, posed.columns), EFFORT.passes_rivals
+        others = [r.fit for r in recombined(posed.supports, own, equations, EFFORT.passes_close, most)]
         if len(state.met) < EFFORT.passes_most_fitted:
             # Terms that would come in addition were not significant: those in the place of others are tried.
             near = (r.fit for r in rivals(posed.supports, own, EFFORT.passes_close) if r.fit.free <= own.free)
-            others += islice(near, EFFORT.passes_rivals)
+            others += islice(near, most)
         if others:
             best = state.again(best)
         now = best

@@ -2,8 +2,8 @@
 
 `eliminated` begins with the whole dictionary and lets the cheapest coefficient go, again and again; `greedy`
 begins with none and takes in the term of largest gain; `ranking` is both from a support in between.
-`reselected` tries all combinations of a few terms. `rivals` are the supports one or two moves away whose
-criterion is almost as small: the near-equal models.
+`rivals` are the supports one or two moves away whose criterion is almost as small, and `recombined` those
+with other terms in one equation: the near-equal models.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = [
     "equation_by_equation",
     "greedy",
     "ranking",
+    "recombined",
     "regrown",
-    "reselected",
     "rivals",
     "smallest",
     "way_down",
@@ -69,41 +69,47 @@ def eliminated(supports: Supports, first: Sequence[int] | Ints = ()) -> SupportF
     return supports.possible(_best_below(supports, start))
 
 
-def reselected(supports: Supports, fit: SupportFit, groups: Iterable[Ints]) -> SupportFit:
-    """A fit whose terms were chosen anew in one group of columns after the other, by all combinations.
+def recombined(
+    supports: Supports, own: SupportFit, groups: Iterable[Ints], within: float, most: int
+) -> list[Rival]:
+    """The best models within so many units whose terms differ in one group of columns, the best first.
 
     Where terms are nearly collinear on the data, all of an equation must change at once to reach a better
-    support, and no exchange of one or two leads there. As many terms as the group has now are tried, and
-    fewer, as long as these are few combinations.
+    support, and no exchange of one or two leads there. All combinations of as many terms as the group has
+    now are tried, and of fewer, as long as these are few combinations; and on from the best by `settle`.
     """
-    for columns in groups:
-        inside = np.isin(fit.support, columns)
-        every = range(1, int(inside.sum()) + 1)
-        sizes = [k for k in every if comb(len(columns), k) <= EFFORT.orders_combinations]
-        if not sizes or len(supports.constraints):
-            continue
-        rest = fit.support[~inside]
+    near: dict[bytes, Rival] = {}
+    least = supports.criterion(own)
+    for columns in () if len(supports.constraints) else groups:
+        inside = np.isin(own.support, columns)
+        rest = own.support[~inside]
         # What the other columns do not explain, in unit columns.
         others = np.linalg.qr(supports.design[:, rest])[0]
         alone = supports.design[:, columns] - others @ (others.T @ supports.design[:, columns])
         alone /= np.maximum(np.linalg.norm(alone, axis=0), 1e-300)
-        chosen = [_best_of(alone, supports.target, supports.price[columns], k) for k in sizes]
-        best = min(chosen, key=lambda pair: pair[0])[1]
-        new = supports.possible(np.sort(np.append(rest, columns[best])))
-        if new is not None and supports.criterion(new) < supports.criterion(fit) - 1e-6:
-            fit = supports.settle(new)
-    return fit
+        for count in range(1, int(inside.sum()) + 1):
+            if comb(len(columns), count) > EFFORT.orders_combinations:
+                continue
+            for chosen in _best_of(alone, supports.target, supports.price[columns], count, most + 1):
+                fit = supports.possible(np.sort(np.append(rest, columns[chosen])))
+                if fit is None or supports.criterion(fit) > least + within:
+                    continue
+                # Beside other terms more may be significant; but the moves may also lead back.
+                for end in (supports.settle(fit), fit):
+                    if not np.array_equal(end.support, own.support):
+                        near[end.support.tobytes()] = Rival(end, supports.criterion(end) - least)
+                        break
+    return sorted(near.values(), key=lambda rival: rival.above)[:most]
 
 
-def _best_of(design: Floats, target: Floats, price: Floats, count: int) -> tuple[float, Ints]:
-    """The least criterion of so many unit columns, and which these are."""
+def _best_of(design: Floats, target: Floats, price: Floats, count: int, most: int) -> Ints:
+    """(most, count): the combinations of so many unit columns with the least criterion."""
     sets = np.array(list(combinations(range(design.shape[1]), count)), dtype=np.intp)
     # The ridge keeps columns that depend on each other solvable; whoever asks fits the winner without it.
     gram, pull = design.T @ design + 1e-10 * np.eye(design.shape[1]), design.T @ target
     x = np.linalg.solve(gram[sets[:, :, None], sets[:, None, :]], pull[sets][..., None])[..., 0]
     values = price[sets].sum(axis=1) - np.sum(x * pull[sets], axis=1)
-    least = int(np.argmin(values))
-    return float(values[least]), sets[least]
+    return np.asarray(sets[np.argsort(values)[:most]])
 
 
 def _best_below(supports: Supports, start: SupportFit) -> Ints:

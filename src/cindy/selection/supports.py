@@ -487,13 +487,12 @@ class Supports:
             share = fit.spread @ (fit.directions.T @ self.design[:, place])
             # The combination of terms inside that equals the column outside: sin² + cos² for 1.
             used = np.flatnonzero(np.abs(share) > 1e-6 * np.abs(share).max(initial=0.0))
-            for i in used:
-                left = np.abs(fit.x - fit.x[i] / share[i] * share)
-                gone = used[left[used] <= 3.0 * error[used] + 1e-9 * np.abs(fit.x[used])]
-                if len(gone) < 2:
-                    continue
+            left = np.abs(fit.x[used] - (fit.x[used] / share[used])[:, None] * share[used])
+            superfluous = left <= 3.0 * error[used] + 1e-9 * np.abs(fit.x[used])
+            # Each set of terms once: terms in the same proportion to their shares all ask for the same.
+            for chosen in {one.tobytes(): one for one in superfluous if one.sum() > 1}.values():
                 # Under equalities a term goes, and comes, in all equations that these connect.
-                stays = ~np.isin(self.group[fit.support], self.group[fit.support[gone]])
+                stays = ~np.isin(self.group[fit.support], self.group[fit.support[used[chosen]]])
                 new = self.possible(np.union1d(fit.support[stays], self.connected_to(int(place))))
                 if new is not None and self.criterion(new) < self.criterion(fit):
                     return new

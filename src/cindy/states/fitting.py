@@ -12,7 +12,7 @@ their ranges. A step that does not fit better is halved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -242,7 +242,7 @@ def _moved(
     quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
     states, shift = [], 0.0
     curved = update is _separate
-    for (white, table), x in zip(parts, now.x, strict=True):
+    for (white, table), x, seeds in zip(parts, now.x, _seeds(motion), strict=True):
         record = white.linear.record
         # z = S⁻¹ r, and the noise that is most likely under the law is ê = Σ Bᵀ z.
         z = white.solved(table[:, -1] - table[:, :-1] @ coef)
@@ -256,7 +256,7 @@ def _moved(
         else:
             # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v; one or two vectors do,
             # since rows are many.
-            trace += _probed(white, now, len(table), _STEPS.probes if curved else 1)
+            trace += _probed(white, now, len(table), _STEPS.probes if curved else 1, seeds)
         if curved:
             table = white.varied(z, back)
             curvature += table.T @ table
@@ -266,15 +266,29 @@ def _moved(
     return update(motion, after, _Pull(quadratic, trace, curvature)) if alive else after
 
 
-def _probed(white: Whitened, now: Fitted, rows: int, probes: int) -> Floats:
-    """v_i tr S⁻¹ S_i by random signs."""
-    total, rng = np.zeros(2 * len(now.variance)), np.random.default_rng(0)
-    stretches = white.linear.record.stretches
+def _probed(white: Whitened, now: Fitted, rows: int, probes: int, seeds: Ints) -> Floats:
+    """v_i tr S⁻¹ S_i by random signs, a seed for each stretch."""
+    total = np.zeros(2 * len(now.variance))
+    draws = [np.random.default_rng(seed) for seed in seeds]
     for _ in range(probes):
-        # The same signs for every stretch: the order of trajectories must not matter.
-        probe = white.solved(np.tile(rng.choice([-1.0, 1.0], size=rows // stretches), stretches))
+        signs = [rng.choice([-1.0, 1.0], size=rows // len(draws)) for rng in draws]
+        probe = white.solved(np.concatenate(signs))
         total += _sizes(white, now, probe, white.linear.noise_of(probe)) / probes
     return total
+
+
+def _seeds(motion: Motion) -> Iterator[Ints]:
+    """(stretches,) numbers for each record: the rank of a stretch by its first and last measurements.
+
+    Neither the order of trajectories nor units may matter, hence ranks. Each stretch needs signs of its own:
+    the traces of the model error are made in a few slow directions, and the same signs in many short
+    stretches are wrong in these by the same amount, which does not average out.
+    """
+    ends = [
+        np.abs(np.where(r.missing, 0.0, r.y)[:, [0, -1]]).reshape(r.stretches, -1) for r in motion.records
+    ]
+    ranks = np.argsort(np.lexsort(np.concatenate(ends).T))
+    yield from np.split(ranks, np.cumsum([len(one) for one in ends])[:-1])
 
 
 def _traces(white: Whitened) -> Floats:
@@ -338,7 +352,7 @@ def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     free = np.concatenate([motion.measured, ~motion.known])
     # A model error below all that matters is the last level rather than drift to its floor: models whose
     # negligible errors differ by half differ by tens of units of −2 log p (benchmark: chaotic, NoseHoover).
-    small = np.concatenate([np.zeros(d, bool), now.error * motion.step < _STEPS.negligible * now.variance])
+    small = np.concatenate([np.zeros(d, bool), now.error < motion.errors(_STEPS.negligible, now.variance)])
     free &= ((variances > 1.01 * least) & ~small) | (gradient < 0)
     step = np.zeros(2 * d)
     # A variance that the data say nothing about has no curvature.
@@ -360,7 +374,7 @@ def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     settled = worth < enough or not np.any(np.abs(step) > 0.01)
     new = variances if settled else np.maximum(variances * np.exp(step), least)
     variance, error = new[:d], new[d:]
-    negligible = (error * motion.step < _STEPS.negligible * variance) & ~motion.known
+    negligible = (error < motion.errors(_STEPS.negligible, variance)) & ~motion.known
     last = np.where(negligible, motion.errors(LEVELS[-1], variance), error)
     # Rows at another model error need one more step of the states.
     same = bool(np.all(np.abs(np.log(last / error)) < _STEPS.same))

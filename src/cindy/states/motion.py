@@ -264,18 +264,19 @@ class Motion:
         return bool(np.all((np.sqrt(variance) < _QUIET * self.spread)[self.measured]))
 
     def errors(self, level: float, variance: Floats) -> Floats:
-        """(states,) model error, `level` in units of σ²/h.
+        """(states,) model error, level^r in units of σ²/h for differences of order r.
 
+        They leave σ² ω^2r of noise at frequency ω: motion is hidden below ω² = level, whatever the order.
         Where the law is exact, in units of the least noise of any state beside its spread: a state that was
         measured badly must not be bent by its model error until a smooth one is followed without any noise.
         A hidden state has rough first values, and keeps the model error that lets them go.
         """
         if self.memory is not None:
-            # In units of the quietest state, so that the allowance is the same share of every state's
-            # spread.
+            # In units of the quietest state: the allowance is the same share of every state's spread.
             least = self.spread**2 * np.min((variance / self.spread**2)[self.measured])
             variance = np.where(self.measured, least, variance)
-        return np.asarray(np.where(self.known, min(level, _KNOWN), level) * variance / self.step)
+        share = np.where(self.known, min(level, _KNOWN), level) ** self.records[0].grid.order
+        return np.asarray(share * variance / self.step)
 
     @cached_property
     def floor(self) -> Floats:
@@ -332,8 +333,7 @@ class Motion:
         if not self.held:
             return self._whitened(fitted)
         recent = self._recent
-        # The search asks for the same rows several times in a row, for coefficients, errors and the
-        # criterion.
+        # The search asks for the same rows several times in a row: coefficients, errors and the criterion.
         if recent.fitted is not fitted:
             recent.whitened, recent.fitted = tuple(self._whitened(fitted)), fitted
         return iter(recent.whitened)
