@@ -12,10 +12,11 @@ their ranges. A step that does not fit better is halved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import Parameter
@@ -242,7 +243,8 @@ def _moved(
     quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
     states, shift = [], 0.0
     curved = update is _separate
-    for (white, table), x in zip(parts, now.x, strict=True):
+    probes = _STEPS.probes if curved else 1
+    for (white, table), x, signs in zip(parts, now.x, _signs(motion, probes), strict=True):
         record = white.linear.record
         # z = S⁻¹ r, and the noise that is most likely under the law is ê = Σ Bᵀ z.
         z = white.solved(table[:, -1] - table[:, :-1] @ coef)
@@ -256,7 +258,7 @@ def _moved(
         else:
             # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v; one or two vectors do,
             # since rows are many.
-            trace += _probed(white, now, len(table), _STEPS.probes if curved else 1)
+            trace += _probed(white, now, signs)
         if curved:
             table = white.varied(z, back)
             curvature += table.T @ table
@@ -266,14 +268,29 @@ def _moved(
     return update(motion, after, _Pull(quadratic, trace, curvature)) if alive else after
 
 
-def _probed(white: Whitened, now: Fitted, rows: int, probes: int) -> Floats:
-    """v_i tr S⁻¹ S_i by random signs."""
-    total, rng = np.zeros(2 * len(now.variance)), np.random.default_rng(0)
-    stretches = white.linear.record.stretches
-    for _ in range(probes):
-        # The same signs for every stretch: the order of trajectories must not matter.
-        probe = white.solved(np.tile(rng.choice([-1.0, 1.0], size=rows // stretches), stretches))
-        total += _sizes(white, now, probe, white.linear.noise_of(probe)) / probes
+def _signs(motion: Motion, probes: int) -> Iterator[NDArray[np.int8]]:
+    """(stretches, probes, rows of one) of each record: random signs, of every stretch its own.
+
+    A model error is told by the few slowest motions of a stretch. With one draw for all stretches its trace
+    would be as uncertain as that of a single stretch, whatever their number (benchmark: bound).
+    """
+    records = motion.records
+    # By what was measured: the order of trajectories must not matter.
+    rank = np.argsort(np.lexsort(np.concatenate([r.y.sum(axis=1) for r in records]).T))
+    longest = max(r.rows // r.stretches for r in records)
+    signs = 2 * np.random.default_rng(0).integers(0, 2, (len(rank), probes, longest), np.int8) - 1
+    for record, places in zip(
+        records, np.split(rank, np.cumsum([r.stretches for r in records])[:-1]), strict=True
+    ):
+        yield signs[places, :, : record.rows // record.stretches]
+
+
+def _probed(white: Whitened, now: Fitted, signs: NDArray[np.int8]) -> Floats:
+    """v_i tr S⁻¹ S_i by random signs (stretches, probes, rows)."""
+    total, probes = np.zeros(2 * len(now.variance)), signs.shape[1]
+    for k in range(probes):
+        z = white.solved(signs[:, k].astype(np.float64))
+        total += _sizes(white, now, z, white.linear.noise_of(z)) / probes
     return total
 
 
