@@ -61,7 +61,7 @@ def test_the_band_holds_the_covariance_of_the_rows():
     jacobian = rng.normal(size=(1, samples, states, states))
     linear = Linearised(record, record.y, jacobian)
     basis = np.eye(samples * states).reshape(-1, 1, samples, states)
-    moved = np.stack([linear.moved(one)[0].ravel() for one in basis], axis=1)
+    moved = np.stack([linear.turned(linear.moved(one))[0].ravel() for one in basis], axis=1)
     variance, error = np.array([0.3, 0.7]), np.array([0.01, 0.02])
     whole = moved @ np.diag((spread[0] * variance).ravel()) @ moved.T
     whole += np.diag((error * grid.step[:, None]).ravel())

@@ -66,7 +66,7 @@ def test_blocks_of_both_inverses_are_those_of_dense_matrices_for_any_number_of_s
         covariance, near = linear.bands(variance, error), white.inverse[0]
         every, noise = np.eye(samples)[None], np.tile(variance, samples)
         difference, integral = (
-            np.kron(of(every)[0], np.eye(states)) for of in (grid.differences, grid.integrals)
+            np.kron(linear.turned(of(every))[0], np.eye(states)) for of in (grid.differences, grid.integrals)
         )
         for s, jacobian in enumerate(linear.jacobian):
             inverse = np.linalg.inv(dense(covariance[s]))

@@ -179,7 +179,7 @@ def test_white_rows_of_simulated_noise_and_kicks_have_the_identity_for_covarianc
     noise = np.sqrt(fitted.variance) * rng.normal(size=(draws, *linear.x.shape))
     step = np.sqrt(fitted.error * linear.record.grid.step[:, None])
     rows = [linear.moved(e) + step * rng.normal(size=step.shape) for e in noise]
-    table = white.white(np.stack([r.ravel() for r in rows], axis=1)[None])
+    table = white.white(np.stack(rows, axis=-1))
     covariance = table @ table.T / draws
     off = covariance - np.eye(len(covariance))
     # Each entry has the variance 1 / draws, those on the diagonal twice that.

@@ -80,7 +80,7 @@ def weight_lean(
     forced = linear.forced
     if forced is None or forced.slope is None:
         return None
-    own = near[:, _covariance_places(linear.record.grid).offsets == 0]
+    own = near[:, _covariance_places(linear.grid).offsets == 0]
     kicks, lean = forced.size**2 * error, np.zeros_like(forced.size)
     for a in range(kicks.shape[2]):
         if not forced.slope[..., a].any():
@@ -130,7 +130,7 @@ def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Float
 
     factors: of S, a stretch each
     """
-    grid, d = linear.record.grid, linear.record.states
+    grid, d = linear.grid, linear.record.states
     places = _covariance_places(grid)
     group = max(min(_COLUMNS // d, grid.reach), 1)
     reach = -(-grid.reach // group)
@@ -145,12 +145,12 @@ def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Float
 
 def inverse_at_samples(linear: Linearised, near: Floats) -> Floats:
     """(stretches, samples, states, states): the diagonal blocks of Bᵀ S⁻¹ B, whose traces noise has."""
-    return _collected(linear.record.grid, linear.jacobian, near)
+    return _collected(linear.grid, linear.jacobian, near)
 
 
 def inverse_at_steps(linear: Linearised, near: Floats) -> Floats:
     """(stretches, rows, states, states): those of Aᵀ S⁻¹ A + Jᵀ S⁻¹ J h²/12, whose traces kicks have."""
-    own = near[:, _covariance_places(linear.record.grid).offsets == 0]
+    own = near[:, _covariance_places(linear.grid).offsets == 0]
     forced = linear.forced
     if forced is None:
         return own
@@ -186,7 +186,7 @@ def _sums(grid: Grid, near: Floats) -> tuple[Floats, Floats, Floats]:
 
 def _of_the_noise(linear: Linearised, variance: Floats, near: Floats) -> Floats:
     """(Σ Bᵀ S⁻¹ W)_mm."""
-    _, mixed, integral = _sums(linear.record.grid, near)
+    _, mixed, integral = _sums(linear.grid, near)
     pulled = mixed - np.swapaxes(linear.jacobian, -1, -2) @ integral
     if linear.record.correlation is not None:
         return np.asarray(linear.record.covariance(variance) @ pulled)

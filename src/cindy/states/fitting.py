@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import Parameter
@@ -242,7 +243,8 @@ def _moved(
     quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
     states, shift = [], 0.0
     curved = update is _separate
-    for (white, table), x, seeds in zip(parts, now.x, _seeds(motion), strict=True):
+    probes = _STEPS.probes if curved else 1
+    for (white, table), x, signs in zip(parts, now.x, _signs(motion, probes), strict=True):
         record = white.linear.record
         # z = S⁻¹ r, and the noise that is most likely under the law is ê = Σ Bᵀ z.
         z = white.solved(table[:, -1] - table[:, :-1] @ coef)
@@ -256,7 +258,7 @@ def _moved(
         else:
             # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v; one or two vectors do,
             # since rows are many.
-            trace += _probed(white, now, len(table), _STEPS.probes if curved else 1, seeds)
+            trace += _probed(white, now, signs)
         if curved:
             table = white.varied(z, back)
             curvature += table.T @ table
@@ -266,29 +268,31 @@ def _moved(
     return update(motion, after, _Pull(quadratic, trace, curvature)) if alive else after
 
 
-def _probed(white: Whitened, now: Fitted, rows: int, probes: int, seeds: Ints) -> Floats:
-    """v_i tr S⁻¹ S_i by random signs, a seed for each stretch."""
-    total = np.zeros(2 * len(now.variance))
-    draws = [np.random.default_rng(seed) for seed in seeds]
-    for _ in range(probes):
-        signs = [rng.choice([-1.0, 1.0], size=rows // len(draws)) for rng in draws]
-        probe = white.solved(np.concatenate(signs))
-        total += _sizes(white, now, probe, white.linear.noise_of(probe)) / probes
-    return total
+def _signs(motion: Motion, probes: int) -> Iterator[NDArray[np.int8]]:
+    """(stretches, probes, rows of one) of each record: random signs, of every stretch its own.
 
-
-def _seeds(motion: Motion) -> Iterator[Ints]:
-    """(stretches,) numbers for each record: the rank of a stretch by its first and last measurements.
-
-    Neither the order of trajectories nor units may matter, hence ranks. Each stretch needs signs of its own:
-    the traces of the model error are made in a few slow directions, and the same signs in many short
-    stretches are wrong in these by the same amount, which does not average out.
+    A model error is told by the few slowest motions of a stretch. With one draw for all stretches its trace
+    would be as uncertain as that of a single stretch, whatever their number (benchmark: bound).
     """
-    ends = [
-        np.abs(np.where(r.missing, 0.0, r.y)[:, [0, -1]]).reshape(r.stretches, -1) for r in motion.records
-    ]
-    ranks = np.argsort(np.lexsort(np.concatenate(ends).T))
-    yield from np.split(ranks, np.cumsum([len(one) for one in ends])[:-1])
+    records = motion.records
+    # By the size of the first and the last measurements: neither the order of runs nor units may matter.
+    ends = [np.abs(np.where(r.missing, 0.0, r.y)[:, [0, -1]]).reshape(r.stretches, -1) for r in records]
+    rank = np.argsort(np.lexsort(np.concatenate(ends).T))
+    longest = max(r.rows // r.stretches for r in records)
+    signs = 2 * np.random.default_rng(0).integers(0, 2, (len(rank), probes, longest), np.int8) - 1
+    for record, places in zip(
+        records, np.split(rank, np.cumsum([r.stretches for r in records])[:-1]), strict=True
+    ):
+        yield signs[places, :, : record.rows // record.stretches]
+
+
+def _probed(white: Whitened, now: Fitted, signs: NDArray[np.int8]) -> Floats:
+    """v_i tr S⁻¹ S_i by random signs (stretches, probes, rows)."""
+    total, probes = np.zeros(2 * len(now.variance)), signs.shape[1]
+    for k in range(probes):
+        z = white.solved(signs[:, k].astype(np.float64))
+        total += _sizes(white, now, z, white.linear.noise_of(z)) / probes
+    return total
 
 
 def _traces(white: Whitened) -> Floats:

@@ -94,6 +94,38 @@ class Grid:
         return int(np.max(last - np.arange(self.rows)))
 
     @cached_property
+    def turns(self) -> tuple[Floats, Floats]:
+        """Orthogonal mixes of the rows that look at the first samples, and of those at the last.
+
+        Such rows all look at the same samples and reach further than those between: of nine samples 12 rows,
+        where others reach 8. Mixed by the orthogonal factor of their weights each looks at one sample less
+        than the one before it, and none reaches more than 9. Rows of equal steps only, as model errors of one
+        size must stay independent; others are not mixed.
+        """
+        turns = []
+        for ends, far in ((self.start == self.start[0], -1), (self.start == self.start[-1], 1)):
+            count = int(np.sum(ends))
+            if 2 * count > self.rows or np.ptp(self.step[ends]) > 1e-9 * self.step[0]:
+                count = 1
+            rows = self.integral[:count] if far < 0 else self.integral[-count:]
+            turns.append(np.linalg.qr(rows[:, ::far][:, : count - 1], mode="complete")[0].T[::far])
+        return turns[0], turns[1]
+
+    def turned(self, rows: Floats, *, back: bool = False) -> Floats:
+        """Rows (stretches, rows, …) with those at the ends mixed, written over them, or mixed back."""
+        for turn, far in zip(self.turns, (False, True), strict=True):
+            ends = rows[:, -len(turn) :] if far else rows[:, : len(turn)]
+            ends[...] = np.einsum("kr,sr...->sk...", turn.T if back else turn, ends)
+        return rows
+
+    @cached_property
+    def narrow(self) -> Grid:
+        """The same equations with the rows at the ends mixed: their covariance has a narrower band."""
+        difference, integral = (self.turned(w[None].copy())[0] for w in (self.difference, self.integral))
+        integral[np.abs(integral) < 1e-12 * np.abs(integral).max()] = 0.0
+        return _Narrow(self.t, self.order, self.start, difference, integral, self.step)
+
+    @cached_property
     def products(self) -> tuple[Floats, Floats, Floats, Floats]:
         """(rows, reach + 1, width) each: products of weights of row k and row k + o at the samples of row k.
 
@@ -245,6 +277,18 @@ class Grid:
     @cached_property
     def _integral_back(self) -> csr_array:
         return csr_array(self._integral_matrix.T)
+
+
+class _Narrow(Grid):
+    """A grid whose rows at the ends look at fewer samples than their windows have."""
+
+    @cached_property
+    def reach(self) -> int:
+        seen = (self.difference != 0.0) | (self.integral != 0.0)
+        first = self.start + np.argmax(seen, axis=1)
+        last = self.start + self.width - 1 - np.argmax(seen[:, ::-1], axis=1)
+        first = np.minimum.accumulate(first[::-1])[::-1]
+        return int(np.max(np.searchsorted(first, last, side="right") - 1 - np.arange(self.rows)))
 
 
 def _along(matrix: csr_array, values: Floats) -> Floats:

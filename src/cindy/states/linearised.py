@@ -408,6 +408,15 @@ class Linearised:
     jacobian: Floats
     forced: Forced | None = None
 
+    @property
+    def grid(self) -> Grid:
+        """That of the rows whose covariance is factorised: kicks that act within steps want them unmixed."""
+        return self.record.grid.narrow if self.forced is None else self.record.grid
+
+    def turned(self, rows: Floats, *, back: bool = False) -> Floats:
+        """Rows (stretches, rows, …) as their covariance has them, written over them; or back."""
+        return rows if self.forced is not None else self.record.grid.turned(rows, back=back)
+
     @cached_property
     def target(self) -> Floats:
         """(stretches, rows, states)."""
@@ -429,11 +438,13 @@ class Linearised:
     def bands(self, variance: Floats, error: Floats) -> Floats:
         """(stretches, size, kd + 1): S = B Σ Bᵀ + K, the lower band of each column; K = q h without kicks.
 
+        Its rows are `turned`: mixed at the ends.
+
         variance: (states,) of the noise; error: (states,) q, variance per unit of time.
         Row k and row k + o meet at the samples both look at, where the weights are known beforehand
         and only J changes: S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
         """
-        grid, d = self.record.grid, self.record.states
+        grid, d = self.grid, self.record.states
         sigma, record = self.record.covariance(variance), self.record
         if record.correlation is None:
             js = self.jacobian * (record.spread * variance)[..., None, :]

@@ -122,7 +122,7 @@ class Whitened:
 
     def white(self, rows: Floats) -> Floats:
         """L⁻¹ rows, often written over them: (stretches · size, columns)."""
-        flat = rows.reshape(len(rows), -1, rows.shape[-1])
+        flat = self.linear.turned(rows).reshape(len(rows), -1, rows.shape[-1])
         for factor, one in zip(self.factors, flat, strict=True):
             factor.whiten(one)
         return flat.reshape(-1, rows.shape[-1])
@@ -131,7 +131,7 @@ class Whitened:
         """L⁻ᵀ white as (stretches, rows, states), from (stretches · size,): S⁻¹ r from L⁻¹ r."""
         parts = white.reshape(len(self.factors), -1, 1)
         each = [f.whiten_back(one) for f, one in zip(self.factors, parts, strict=True)]
-        return np.stack(each).reshape(self.linear.target.shape)
+        return self.linear.turned(np.stack(each).reshape(self.linear.target.shape), back=True)
 
     def varied(self, z: Floats, back: Floats) -> Floats:
         """(size, 2 · states): L⁻¹ v_i S_i z for the noise v_i of every state, then for its model error.
