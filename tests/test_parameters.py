@@ -375,3 +375,19 @@ def test_equations_of_different_models_are_put_together():
     state.recombine()
     best = state.models[0]
     assert {(("x", "y")[k % 2], names[k // 2]) for k in best.support} == {*right_x, *right_y}
+
+
+def test_coefficients_that_constraints_hold_at_zero_are_no_terms():
+    """A constant in S' alone cannot stand beside S + P = const: with it the law is the same at no price."""
+    data = [
+        cindy.Trajectory(run.t, np.hstack([run.x, run.x[0, 0] - run.x]), ("S", "P")) for run in substrate()
+    ]
+    noise = 0.02 * np.random.default_rng(3).standard_normal((len(data), len(data[0]), 1))
+    data = [
+        cindy.Trajectory(run.t, run.x + np.hstack([0 * e, e]), run.states)
+        for run, e in zip(data, noise, strict=True)
+    ]
+    model = cindy.identify(data, cindy.Polynomial(1) + UPTAKE, constraints=[cindy.conserve(["S", "P"])])
+    count = np.count_nonzero(model.coef)
+    assert model.covariance.shape == (count + 1, count + 1)
+    assert np.all(np.diagonal(model.covariance) > 0)

@@ -52,6 +52,14 @@ class Met:
         return self.fitted.law.support
 
     @property
+    def order(self) -> tuple[float, int]:
+        """The criterion without its rounding errors, then the number of terms, by which models are ranked.
+
+        A coefficient that constraints hold at zero costs nothing, and a model is the same without it.
+        """
+        return round(self.criterion, 6), len(self.support)
+
+    @property
     def blurred(self) -> bool:
         """Whether only noise tells some of its terms apart, so that a shorter law says the same."""
         return len(self.unclear) > 0
@@ -127,7 +135,7 @@ class Search(Loop[Fitted, Met]):
         With the law held exact the likelihood has many maxima. One whose noise is a hundred times what the
         data's own roughness says is contradicted by them.
         """
-        return met.blurred, self.contradicted(met), met.criterion
+        return met.blurred, self.contradicted(met), *met.order
 
     def contradicted(self, met: Met) -> bool:
         """Whether the noise of a law is far more than the roughness of the data."""

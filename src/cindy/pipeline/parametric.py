@@ -47,7 +47,7 @@ class ParametricSearch(Search):
     rounds: ClassVar[int] = 8
 
     def rank(self, met: Met) -> Any:
-        return met.criterion
+        return met.order
 
     def key(self, start: Fitted) -> bytes:
         """Support and parameters: the same terms may have two valleys."""
