@@ -37,7 +37,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import f
 
 from cindy._arrays import Floats
 from cindy.basis import is_run, listed, pretty, term_variables
@@ -94,8 +93,8 @@ class _Runs:
     chance: float = 1e-6
     """Probability below which that is told. None of 192 data sets of one law in eight kinds of noise has such
     a finding (benchmark: wrong_noise)."""
-    smallest: float = -690.0
-    """Logarithm of the smallest probability that is told: 1e-300."""
+    smallest: float = 1e-300
+    """The smallest probability that is told."""
     matters: float = 0.01
     """Of a coefficient: differences of its values between runs that are not worth a sentence."""
 
@@ -392,11 +391,13 @@ class _Freed:
 
     def chance(self, before: float, rows: float) -> float:
         """log p of a fall of the sum of squares as large as this, of so many independent rows."""
+        from scipy.special import fdtrc
+
         more, left = self.runs - 1, rows - self.runs - len(self.shared) + 1
         if left <= 0:
             return 0.0
         ratio = (before - self.after) / more / max(self.after / left, 1e-300)
-        return max(float(f.logsf(ratio, more, left)), _RUNS.smallest)
+        return float(np.log(max(fdtrc(more, left, ratio), _RUNS.smallest)))
 
 
 def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Finding | None:

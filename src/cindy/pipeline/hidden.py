@@ -259,7 +259,11 @@ def _first_deviance(motion: Motion, options: Options, start: Start, noise: Float
 
 
 def _likeliest(
-    motion: Motion, options: Options, starts: Iterable[Start], noise: Floats
+    motion: Motion,
+    options: Options,
+    starts: Iterable[Start],
+    noise: Floats,
+    margin: float = 0.0,
 ) -> dict[tuple[int, ...], tuple[float, Start]]:
     """Of the starts in each gauge the one of least −2 log p, which comes before it.
 
@@ -290,10 +294,10 @@ def _in_other_gauges(
     motion: Motion, options: Options, starts: list[Start], noise: Floats, known: Start
 ) -> list[Start]:
     """The most likely starts in gauges that are not the known one's, and in which they are no worse."""
-    likeliest = _likeliest(motion, options, starts, noise)
-    own = likeliest.pop(known.gauge, (np.inf, known))[0]
     # The standard deviation of −2 log p.
-    worst = own + np.sqrt(2.0 * motion.rows)
+    scatter = float(np.sqrt(2.0 * motion.rows))
+    likeliest = _likeliest(motion, options, starts, noise, scatter)
+    worst = likeliest.pop(known.gauge, (np.inf, known))[0] + scatter
     ranked = sorted(likeliest.values(), key=lambda one: one[0])
     return [start for value, start in ranked if value < worst]
 

@@ -68,6 +68,9 @@ class _Steps:
     probes: int = 2
     """Random signs by which traces are estimated (Hutchinson, Commun. Stat. Simul. Comput. 18, 1989), to
     about √(2 / rows) with one."""
+    signs: int = 4000
+    """Rows times vectors of random signs, at least: the trace of a few rows is uncertain by as much as the
+    noise. With two vectors fourteen trees of six samples have no growth that slows down."""
 
 
 _STEPS = _Steps()
@@ -243,7 +246,7 @@ def _moved(
     quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
     states, shift = [], 0.0
     curved = update is _separate
-    probes = _STEPS.probes if curved else 1
+    probes = max(_STEPS.probes if curved else 1, -(-_STEPS.signs // motion.rows))
     for (white, table), x, signs in zip(parts, now.x, _signs(motion, probes), strict=True):
         record = white.linear.record
         # z = S⁻¹ r, and the noise that is most likely under the law is ê = Σ Bᵀ z.
@@ -256,8 +259,8 @@ def _moved(
         if motion.forcing is not None:
             trace += _traces(white)
         else:
-            # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v; one or two vectors do,
-            # since rows are many.
+            # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v; one or two vectors do
+            # where rows are many.
             trace += _probed(white, now, signs)
         if curved:
             table = white.varied(z, back)
