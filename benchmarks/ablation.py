@@ -12,6 +12,7 @@ library has no switches for them. Here the function that makes a move is replace
     second look   outliers, unequal noise, noise with memory, smooth errors
     elimination   a start by backward elimination of the whole dictionary
     regrowth      supports begun anew with other terms where starts disagree
+    all           all of these at once
 
 `python -m benchmarks ablation --methods "chaotic 40 %" --size 20 --names exchange,merge --seeds 0` takes some
 kinds of data, so many data sets of each (spread over all of them), and some moves.
@@ -60,6 +61,7 @@ MOVES: dict[str, dict[str, Any]] = {
     },
 }
 """What is replaced to take each move away: functions by their place, numbers by their name in `Effort`."""
+MOVES["all"] = {place: instead for move in MOVES.values() for place, instead in move.items()}
 
 
 def _chaotic(noise: float) -> Callable[[Subset, int], Iterator[Callable[[], Case]]]:
