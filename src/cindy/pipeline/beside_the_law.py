@@ -43,7 +43,7 @@ from cindy.basis import is_run, listed, pretty, term_variables
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
-from cindy.least_squares import triangle
+from cindy.least_squares import lengths, triangle
 from cindy.model import unmeasured
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.passes import NEAR, Found
@@ -440,7 +440,7 @@ def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Find
 def _least_squares(table: Floats) -> tuple[Floats, float]:
     """Coefficients of least squares, the target being the last column, and the residual sum of squares."""
     design, target = table[:, :-1], table[:, -1]
-    size = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
+    size = lengths(design)
     coef = np.linalg.lstsq(design / size, target, rcond=1e-10)[0] / size
     return coef, float(np.sum((target - design @ coef) ** 2))
 

@@ -224,7 +224,7 @@ def _best_of(
     for start in starts:
         here, loose = _searched(motion, options, start, noise)
         # A law that is worse by more than the standard deviation of −2 log p remains so.
-        most = np.inf if best is None else best.loose.best.criterion + np.sqrt(2.0 * here.rows)
+        most = np.inf if best is None else best.loose.best.criterion + _scatter(here)
         if loose is None or loose.best.criterion > most:
             continue
         law = _Law(here, start, loose, _law_exact(here, loose))
@@ -259,11 +259,7 @@ def _first_deviance(motion: Motion, options: Options, start: Start, noise: Float
 
 
 def _likeliest(
-    motion: Motion,
-    options: Options,
-    starts: Iterable[Start],
-    noise: Floats,
-    margin: float = 0.0,
+    motion: Motion, options: Options, starts: Iterable[Start], noise: Floats
 ) -> dict[tuple[int, ...], tuple[float, Start]]:
     """Of the starts in each gauge the one of least −2 log p, which comes before it.
 
@@ -272,7 +268,7 @@ def _likeliest(
     best: dict[tuple[int, ...], tuple[float, Start]] = {}
     for start in starts:
         value = _first_deviance(motion, options, start, noise)
-        if start.gauge not in best or value < best[start.gauge][0] - np.sqrt(2.0 * motion.rows):
+        if start.gauge not in best or value < best[start.gauge][0] - _scatter(motion):
             best[start.gauge] = value, start
     return best
 
@@ -294,12 +290,15 @@ def _in_other_gauges(
     motion: Motion, options: Options, starts: list[Start], noise: Floats, known: Start
 ) -> list[Start]:
     """The most likely starts in gauges that are not the known one's, and in which they are no worse."""
-    # The standard deviation of −2 log p.
-    scatter = float(np.sqrt(2.0 * motion.rows))
-    likeliest = _likeliest(motion, options, starts, noise, scatter)
-    worst = likeliest.pop(known.gauge, (np.inf, known))[0] + scatter
+    likeliest = _likeliest(motion, options, starts, noise)
+    worst = likeliest.pop(known.gauge, (np.inf, known))[0] + _scatter(motion)
     ranked = sorted(likeliest.values(), key=lambda one: one[0])
     return [start for value, start in ranked if value < worst]
+
+
+def _scatter(motion: Motion) -> float:
+    """The standard deviation of −2 log p."""
+    return float(np.sqrt(2.0 * motion.rows))
 
 
 def _leaves_noise(found: Found, noise: Floats) -> bool:
