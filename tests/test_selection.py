@@ -5,6 +5,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import cindy
 from cindy import BIC, CrossValidation, Discrepancy, Gap, Integral, Significance, Terms, Trajectory
@@ -276,3 +277,29 @@ def test_every_rule_picks_at_fitted_states(rule):
     assert model.denoised
     if rule in (Terms(7), "terms:7", BIC()):
         np.testing.assert_array_equal(model.coef != 0, system.coef != 0)
+
+
+@pytest.mark.parametrize(("terms", "states"), [(10, 3), (35, 3), (70, 4), (3, 1)])
+@pytest.mark.parametrize("level", [0.01, 0.05])
+def test_prices_spend_the_level_over_all_candidates(terms, states, level):
+    factors = np.repeat(np.resize([0, 1, 1, 2, 2, 2, 3], terms), states)
+    rule, rows = Significance(level), 10**7
+    prices = rule.prices(rows, factors, information=1.0)
+    assert np.isclose(2 * stats.norm.sf(np.sqrt(prices)).sum(), level, rtol=1e-3)
+    np.testing.assert_allclose(prices - prices.min(), 4.0 * np.maximum(factors - 1, 0))
+
+
+def test_prices_rise_with_what_the_data_say_up_to_equal_shares():
+    factors, rule = np.repeat([0, 1, 1, 1, 2, 2, 2, 3, 3, 4], 3), Significance()
+    equal = rule.price(5000, len(factors))
+    singles = [rule.prices(5000, factors, information)[0] for information in (1.0, 1e2, 1e4, 1e6, 1e9)]
+    assert singles == sorted(singles)
+    assert singles[0] < np.log(1e4) < equal
+    assert singles[2] == pytest.approx(np.log(1e4))
+    assert singles[-1] == pytest.approx(equal)
+
+
+def test_prices_are_equal_where_no_term_is_a_product():
+    for rule in (Significance(per_factor=0), BIC()):
+        prices = rule.prices(5000, np.repeat([0, 1, 2, 3], 2), information=10.0)
+        np.testing.assert_allclose(prices, rule.price(5000, 8))

@@ -39,7 +39,7 @@ class Options:
     """How the convex problem of a pass is posed and solved.
 
     price: what a parameter must lower χ² by; likely: what it must lower −2 log p by, if that is another
-    surcharge: (coefficients,) what each must be worth beyond that, as the rule says of its term
+    surcharge: (coefficients,) what each must be worth beyond that, or less, as the rule says of its term
     faithful: whether terms may only come from the path of the solver, as its options left it
     met: called for every model whose states are fitted
     """
@@ -241,9 +241,18 @@ class Request:
         )
 
     def _surcharge(self, motion: Motion) -> Floats:
-        """(terms · states,) what a coefficient must be worth beyond the price, for its term."""
-        each = [self.selection.surcharge(term) for term in motion.basis.terms(motion.variables)]
-        return np.repeat(np.array(each, dtype=np.float64), motion.states)
+        """(terms · states,) what a coefficient must be worth beyond the price, or less, for its term."""
+        terms = motion.basis.terms(motion.variables)
+        factors = np.repeat([sum(abs(factor.power) for factor in term) for term in terms], motion.states)
+        beyond, candidates = np.zeros(len(factors)), motion.candidates
+        prices = self.selection.prices(motion.rows, factors[candidates], self._information(motion))
+        beyond[candidates] = prices - self.price(motion)
+        return beyond
+
+    def _information(self, motion: Motion) -> float:
+        """Squares of the signal in units of the noise, over all samples: of the states the geometric mean."""
+        signal = (motion.spread**2 / np.maximum(self.variance(motion), 1e-300))[motion.measured]
+        return motion.samples * float(np.exp(np.mean(np.log(np.maximum(signal, 1.0)))))
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats, Ints
 from cindy._check import integer, non_negative, numbers, positive, short
-from cindy.basis import Term
 from cindy.errors import DataError, NoModelError
 from cindy.regression import Refit, Regression, binding
 from cindy.selection.candidates import Candidates
@@ -66,9 +65,13 @@ class Selection(ABC):
         """What a parameter must lower −2 log p by; for a rule that has none, what orders the candidates."""
         return Significance().price(rows, candidates)
 
-    def surcharge(self, term: Term) -> float:
-        """What a coefficient of this term must be worth beyond the price."""
-        return 0.0
+    def prices(self, rows: int, factors: Ints, information: float) -> Floats:
+        """(candidates,) what each must lower −2 log p by.
+
+        factors: how many factors each term is a product of
+        information: squares of the signal in units of the noise, summed over the samples
+        """
+        return np.full(len(factors), self.price(rows, len(factors)))
 
     def nothing_kept(self, where: str) -> NoModelError:
         """What to raise where no term is left."""
@@ -105,8 +108,18 @@ class Significance(Selection):
         |ξ_i| / error_i > t_{G−1}(1 − level / 2N),   G blocks, N candidates over all equations
 
     A product of m factors is less likely beforehand than one of fewer, of which there are not so many: with
-    fitted states it must be worth z*² + per_factor · (m − 1). That has no units, so that rescaled data give
-    the same terms. `python -m benchmarks lorenz_map` shows what it does at much noise.
+    denoised states it must be worth q + per_factor · (m − 1). The price q of a single factor spends the level
+    over all N candidates (a weighted Bonferroni correction: Genovese, Roeder and Wasserman, Biometrika 93,
+    2006):
+
+        Σ_i P(z² > q + per_factor · (m_i − 1)) = level
+
+    Where data are many or accurate, false terms would keep coming in at that rate, while true ones are far
+    above any price. There q is log I, which Laplace's approximation of the evidence asks for (Kashyap, IEEE
+    Trans. Pattern Anal. Mach. Intell. 4, 1982), I the squares of the signal in units of the noise, summed
+    over the samples; at most it is z*², the price at equal shares of the level. None of this has units, so
+    that rescaled data give the same terms. `python -m benchmarks lorenz_map` shows what it does at much
+    noise, and `python -m benchmarks chaotic` at little.
 
     level: probability that any false term is kept; per_factor: 0 for the same price for every term
 
@@ -171,8 +184,20 @@ class Significance(Selection):
         # one.
         return float(stdtrit(max(rows, 2), 1.0 - self.level / (2 * candidates)) ** 2)
 
-    def surcharge(self, term: Term) -> float:
-        return self.per_factor * max(sum(abs(factor.power) for factor in term) - 1, 0)
+    def prices(self, rows: int, factors: Ints, information: float) -> Floats:
+        from scipy.optimize import brentq
+        from scipy.special import stdtr
+
+        surcharge = self.per_factor * np.maximum(factors - 1, 0)
+        more, count = np.unique(surcharge, return_counts=True)
+        equal = self.price(rows, len(factors))
+
+        def unspent(price: float) -> float:
+            return self.level - float(count @ (2.0 * stdtr(max(rows, 2), -np.sqrt(price + more))))
+
+        # Equal shares spend the level where all terms cost the same, and leave some of it elsewhere.
+        single = float(brentq(unspent, 0.0, equal)) if unspent(0.0) < 0 < unspent(equal) else equal
+        return min(max(single, float(np.log(max(information, 1.0)))), equal) + surcharge
 
     def quantile(self, candidates: Candidates) -> float:
         """The |t| that a term must exceed."""
