@@ -330,6 +330,10 @@ def test_runs_that_are_cut_in_halves_have_larger_errors_by_what_the_likelihood_s
     ratio = cut.coef_error[whole.support] / whole.coef_error[whole.support]
     assert expected.max() > 1.3
     assert np.all(np.abs(np.log(ratio / expected)) < np.log(1.35))
+    errors = whole.coef_error[whole.support]
+    assert np.all(np.abs(np.log(errors / exact_errors(runs, whole))) < np.log(1.25)), errors / exact_errors(
+        runs, whole
+    )
 
 
 def test_positions_alone_tell_in_every_form_that_friction_is_missing():

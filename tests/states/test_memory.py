@@ -15,7 +15,8 @@ import cindy
 from cindy import systems
 from cindy.pipeline.models_met import Met, Search
 from cindy.states import start_of
-from cindy.states.doubts import _autocovariance, _autoregression, _by_levinson, _far_ends, _weighed
+from cindy.states.doubts import _autoregression, _by_levinson, _far_ends, autocovariance
+from cindy.states.likelihood import _weighed
 
 
 def _model(kind: str, law: str, level: float, seed: int, runs: int = 3) -> cindy.Model:
@@ -112,7 +113,7 @@ def test_a_mean_of_correlated_noise_has_the_error_that_its_autocovariances_say()
     rng = np.random.default_rng(1)
     noise = scipy.signal.lfilter([1.0], [1.0, -0.7], rng.standard_normal((200, 600)), axis=1)[:, 100:]
     one = np.ones((500, 1))
-    told = np.mean([_weighed(one, _autocovariance([w]))[0, 0] for w in noise]) / 500**2
+    told = np.mean([_weighed(one, autocovariance([w]))[0, 0] for w in noise]) / 500**2
     assert told == pytest.approx(np.var(noise.mean(axis=1)), rel=0.25)
 
 
@@ -142,3 +143,22 @@ def test_an_outlier_at_the_end_of_a_run_is_told_by_its_neighbours_and_a_fast_sta
     values, far = _far_ends(y, x, limit)
     assert np.array_equal(np.argwhere(far), [[0, 0, 0]])
     assert abs(values[0, 0, 0]) < 0.1
+
+
+def test_errors_of_an_exact_law_have_the_size_by_which_coefficients_scatter() -> None:
+    # (XᵀS⁻¹X)⁻¹ alone, in which the last model error counts, gives 0.7 of k (60 draws).
+    law, rng = LAWS["van der Pol"], np.random.default_rng(5)
+    here, chi2 = law.coef != 0, []
+    runs = [law.run(rng) for _ in range(2)]
+    for _ in range(20):
+        data = [
+            cindy.Trajectory(t, x + 0.05 * x.std(axis=0) * rng.standard_normal(x.shape), law.states)
+            for t, x in runs
+        ]
+        model = cindy.identify(data, cindy.Polynomial(3))
+        assert np.array_equal(model.coef != 0, here)
+        assert model.covariance is not None
+        away = (model.coef - law.coef)[here]
+        chi2.append(away @ np.linalg.solve(model.covariance, away))
+    # The mean of 20 draws of χ² with 4 degrees of freedom has the error 0.16 of its mean.
+    assert np.mean(chi2) / 4 == pytest.approx(1.0, abs=0.25)

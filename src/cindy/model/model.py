@@ -102,7 +102,7 @@ class Model(Equations):
     """Sparse equations x' = Ξᵀ ψ(x) in physical units: x'' for order 2, the next sample for `Discrete`.
 
     coef: (terms, states) Ξ; zero where a term is absent
-    coef_error: (terms, states) standard errors, clustered by block; NaN where unknown, 0 for an absent term
+    coef_error: (terms, states) standard errors; NaN where unknown, 0 for an absent term
     noise: (states,) estimated standard deviation of the measurements; NaN where unknown
     noise_memory: (states,) autocorrelation time of that noise in samples: 1 for white noise, more behind a
         filter, an average or a drifting sensor; NaN where unknown

@@ -30,9 +30,9 @@ import numpy as np
 
 from cindy._arrays import Floats, Ints
 from cindy.findings import Finding
-from cindy.least_squares import LeastSquares, lengths
+from cindy.least_squares import LeastSquares
 from cindy.model import Denoised, Model, Path
-from cindy.pipeline.large import BLOCKS
+from cindy.pipeline.large import BLOCKS, WhiteSums
 from cindy.pipeline.loop import Loop
 from cindy.pipeline.models_met import Search, white_candidates
 from cindy.pipeline.passes import NEAR, Found
@@ -40,12 +40,18 @@ from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit
 from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, rivals, within_radius
 from cindy.solver import Result, Run, Step, conditional_gradient
-from cindy.states import NEARBY, Distortion, Fitted, Motion, distorted_rows, with_memory, with_unknown_sizes
+from cindy.states import (
+    NEARBY,
+    Fitted,
+    Motion,
+    by_averages,
+    exact,
+    propagated,
+    with_unknown_sizes,
+)
 
 __all__ = ["Estimates", "Inference", "LastPass", "not_significant", "plain_findings", "shown_by_errors"]
 
-_LONGEST = 10.0
-"""Samples of the longest window of an average: noise with a longer memory comes from drifts."""
 _GROWS = 1.3
 """By how much the variance of the noise may grow when a term goes. False terms that mend a running mean
 explain a tenth (benchmark: wrong_noise)."""
@@ -360,12 +366,13 @@ class LastPass(Inference):
         if motion.memory is None and motion.forcing is not None and not fitted.law.unknown:
             # Blocks say nothing here: determinants mend the scores of kicked rows on the whole, not in each.
             return with_unknown_sizes(motion, fitted, covariance)
-        # Beside a state that nobody measured, rows of two equations share their noise.
-        if motion.memory is None or not motion.measured.all():
-            covariance = self._between_blocks(covariance)
-        else:
-            covariance = with_memory(motion, fitted, directions)
-        return covariance if motion.memory is None else covariance + self._by_averages(motion.memory)
+        # Of sums over all data no states are kept.
+        if isinstance(motion, WhiteSums) or not exact(motion, fitted):
+            return self._between_blocks(covariance)
+        covariance = propagated(motion, fitted, directions)
+        if len(self.form.rows):
+            return covariance
+        return covariance + by_averages(motion, fitted, self.found.options.price)
 
     def _between_blocks(self, covariance: Floats) -> Floats:
         """The covariance by the white rows, enlarged where blocks of them scatter more, correlations kept."""
@@ -379,35 +386,6 @@ class LastPass(Inference):
             known = classical > 0
             size[known] = np.maximum(fit.error[:, 0][known] / classical[known], 1.0)
         return np.asarray(covariance * size[:, None] * size)
-
-    def _by_averages(self, memory: Floats) -> Floats:
-        """(k, k) what the coefficients are less certain by if each channel may be an average over some time.
-
-        Noise with a memory often comes from a filter, which bends the motion too: by ½ s² x'' where it
-        averages over a window of variance s². A window of κ samples has (κ² − 1) / 12 of their squared step,
-        which is the standard deviation that s² is taken to have beforehand. Coefficients are left as they
-        are. Their covariance grows by that of the joint fit and by the square of how far it moves them: at
-        10 % noise 95 % intervals cover 0.56 behind splines without that (benchmark: wrong_noise).
-        """
-        motion, best, count = self.motion, self.found.best, len(self.found.best.support)
-        states = np.flatnonzero(motion.measured & (memory > 1.0))
-        held = motion.known.any() or best.fitted.law.unknown or len(self.form.rows)
-        blurred = [Distortion("blurred", int(j)) for j in states]
-        able = count and len(states) and not held
-        objective = distorted_rows(motion, best.fitted, best.support, blurred) if able else None
-        if objective is None:
-            return np.zeros((count, count))
-        window = (np.minimum(memory[states], _LONGEST) ** 2 - 1.0) / 12.0 * motion.step**2
-        # A prior of mean zero on the variance of each window, as rows of their own.
-        prior = np.hstack([np.zeros((len(states), count)), np.diag(1.0 / window)])
-        design = np.vstack([objective.design, prior])
-        size = lengths(design)
-        alone = np.linalg.pinv(design[:, :count] / size[:count])
-        beside = np.linalg.pinv(design / size)[:count]
-        target = np.append(objective.target[:, 0], np.zeros(len(states)))
-        moved = (beside - alone) @ target
-        added = beside @ beside.T - alone @ alone.T + np.outer(moved, moved)
-        return np.asarray(added / size[:count] / size[:count, None])
 
 
 def not_significant(worse: float | None = None) -> Finding:

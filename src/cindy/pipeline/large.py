@@ -38,7 +38,7 @@ from cindy.states import (
 )
 from cindy.summary import map_in_order
 
-__all__ = ["BLOCKS", "confirmed", "screened", "some_of"]
+__all__ = ["BLOCKS", "WhiteSums", "confirmed", "screened", "some_of"]
 
 
 def some_of(motion: Motion, seed: int) -> Motion:
@@ -90,7 +90,7 @@ BLOCKS = 50
 
 
 @dataclass(frozen=True, eq=False)
-class _Gathered(Motion):
+class WhiteSums(Motion):
     """A motion whose white rows at the fitted states were made elsewhere.
 
     white: triangles of [candidates | target], in the order of the data
@@ -163,7 +163,7 @@ class _Fitting:
 class Gathered(NamedTuple):
     """The rows of all data at a law, and the law that they ask for."""
 
-    motion: _Gathered
+    motion: WhiteSums
     asked: Fitted
 
 
@@ -203,7 +203,7 @@ class Confirmation(Loop[Fitted, Gathered]):
             -(-aim // len(work)) if isinstance(work, Sequence) else 1,
             motion.forcing,
         )
-        whole = _Gathered(**{f.name: getattr(motion, f.name) for f in fields(Motion) if f.init})
+        whole = WhiteSums(**{f.name: getattr(motion, f.name) for f in fields(Motion) if f.init})
         whole = replace(whole, white=tuple(_added_up(task, work, request.pieces, aim)))
         if not whole.white:
             raise DataError("identify: no part of the data has a stretch that is long enough to use.")

@@ -29,7 +29,7 @@ from cindy.pipeline.request import Options, Request
 from cindy.problem import at_samples
 from cindy.regression import Regression, refit
 from cindy.selection import EFFORT, Selection
-from cindy.states import Motion
+from cindy.states import Motion, exact, propagated
 
 __all__ = ["end_of_range", "identify_with_parameters", "with_parameters"]
 
@@ -175,7 +175,7 @@ class _Joint:
 
     @classmethod
     def of(cls, motion: Motion, best: Met, options: Options) -> _Joint:
-        """From the information of the white rows; never below what blocks of them say."""
+        """As for coefficients alone: by the noise for exact laws, else not below what blocks of rows say."""
         fitted, law = best.fitted, best.fitted.law
         count, k = law.numbers, len(law.support)
         rows = _padded(options.rows, law.support, count)
@@ -188,15 +188,13 @@ class _Joint:
             blocks += [LeastSquares(triangle(part), count, len(part)) for part in parts]
         factor = triangle(np.concatenate([block.factor for block in blocks]))[:, :count]
         spread = _spread(factor, rows)
-        covariance = spread @ spread.T
-        classical = np.sqrt(np.diagonal(covariance))
-        size = np.ones(count)
-        # As for coefficients alone, errors are never below what the scatter between blocks of rows says.
-        if len(blocks) > 1:
+        covariance = propagated(motion, fitted, spread) if exact(motion, fitted) else spread @ spread.T
+        if not exact(motion, fitted) and len(blocks) > 1:
+            classical, size = np.sqrt(np.diagonal(covariance)), np.ones(count)
             clustered = refit(Regression(tuple(blocks), rows), np.arange(count)).error[:, 0]
             known = classical > 0
             size[known] = np.maximum(clustered[known] / classical[known], 1.0)
-        covariance = covariance * size[:, None] * size
+            covariance = covariance * size[:, None] * size
         values = law.values_of(fitted.coef)
         # Fitted are places, such as logarithms; the delta method gives errors of the values.
         unit = np.concatenate([np.ones(k), [one.slope(values[one.name]) for one in law.unknown]])

@@ -10,7 +10,6 @@ from cindy.states.doubts import (
     leaves_noise,
     memory,
     sensor_memory,
-    with_memory,
     without_outliers,
 )
 from cindy.states.first import (
@@ -32,7 +31,16 @@ from cindy.states.fitting import (
     states_under,
 )
 from cindy.states.grid import Grid, grid_of, map_grid
-from cindy.states.likelihood import blurred_terms, deviance, quadrature_error, stiffness, with_unknown_sizes
+from cindy.states.likelihood import (
+    blurred_terms,
+    by_averages,
+    deviance,
+    exact,
+    propagated,
+    quadrature_error,
+    stiffness,
+    with_unknown_sizes,
+)
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.record import Record, averaged, instants_for, principal_motion, records_of, smoothed
@@ -56,6 +64,7 @@ __all__ = [
     "autoregression",
     "averaged",
     "blurred_terms",
+    "by_averages",
     "deviance",
     "deviance_of_nothing",
     "distorted_rows",
@@ -63,6 +72,7 @@ __all__ = [
     "drift_of_data",
     "drift_of_nothing",
     "estimate_kicks",
+    "exact",
     "first_objective",
     "fit_states",
     "grid_of",
@@ -74,6 +84,7 @@ __all__ = [
     "map_grid",
     "memory",
     "principal_motion",
+    "propagated",
     "quadrature_error",
     "records_of",
     "sensor_memory",
@@ -82,7 +93,6 @@ __all__ = [
     "start_of_nothing",
     "states_under",
     "stiffness",
-    "with_memory",
     "with_unknown_sizes",
     "without_outliers",
 ]

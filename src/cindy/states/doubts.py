@@ -39,6 +39,7 @@ from cindy.states.record import MISSING, Record
 
 __all__ = [
     "Distortion",
+    "autocovariance",
     "autoregression",
     "distorted_rows",
     "doubted",
@@ -47,7 +48,6 @@ __all__ = [
     "memory",
     "noise_memory",
     "sensor_memory",
-    "with_memory",
     "without_outliers",
 ]
 
@@ -161,28 +161,19 @@ def _noise(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
 
 
 def _left(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
-    """The white rows that a law leaves at its states, state by state and stretch by stretch."""
-    left: list[list[Floats]] = [[] for _ in range(motion.states)]
-    for _, residual in _tables(motion, fitted):
-        for j, stretches in enumerate(left):
-            stretches += list(residual[..., j])
-    return left
-
-
-def _tables(motion: Motion, fitted: Fitted) -> list[tuple[Floats, Floats]]:
-    """Of each record the white rows (stretches, rows, states, numbers) of a law, and what it leaves of them.
+    """The white rows that a law leaves at its states, state by state and stretch by stretch.
 
     None at all where a covariance is not positive.
     """
-    tables = []
+    left: list[list[Floats]] = [[] for _ in range(motion.states)]
     for white in motion.whitened(fitted):
         if white is None:
-            return []
-        shape = white.linear.target.shape
+            return [[] for _ in left]
         table = motion.table(white, fitted.law, fitted.coef)
-        residual = table[:, -1] - table[:, :-1] @ fitted.coef
-        tables.append((table[:, :-1].reshape(*shape, -1), residual.reshape(shape)))
-    return tables
+        residual = (table[:, -1] - table[:, :-1] @ fitted.coef).reshape(white.linear.target.shape)
+        for j, stretches in enumerate(left):
+            stretches += list(residual[..., j])
+    return left
 
 
 class Memory(NamedTuple):
@@ -200,13 +191,13 @@ class Memory(NamedTuple):
 
 def memory(stretches: list[Floats]) -> Memory:
     """1 + 2 Σ ρ_k over the lags that tell more than chance, of all stretches."""
-    values, rows = _autocovariance(stretches), sum(map(len, stretches))
+    values, rows = autocovariance(stretches), sum(map(len, stretches))
     if len(values) < 2 or values[0] == 0.0:
         return Memory(1.0, 1, rows)
     return Memory(float(2.0 * np.sum(values / values[0]) - 1.0), len(values) - 1, rows)
 
 
-def _autocovariance(stretches: list[Floats]) -> Floats:
+def autocovariance(stretches: list[Floats]) -> Floats:
     """Of all stretches, over the lags whose pairs of neighbours are positive (Geyer 1992)."""
     longest, rows = max((len(one) for one in stretches), default=0), sum(map(len, stretches))
     if longest < 4:
@@ -221,52 +212,6 @@ def _autocovariance(stretches: list[Floats]) -> Floats:
     negative = np.flatnonzero(pairs <= 0)
     count = int(negative[0]) if len(negative) else len(pairs)
     return values[: max(2 * count, 1)]
-
-
-def with_memory(motion: Motion, fitted: Fitted, directions: Floats) -> Floats:
-    """(k, k) covariance of the coefficients of a law by the autocovariances of what it leaves.
-
-        (XᵀX)⁻¹ (Σ X_jᵀ Γ_j X_j) (XᵀX)⁻¹     X_j the white rows of state j in one stretch
-
-    is the sandwich of Newey and West (Econometrica 55, 1987) with Geyer's last lag, Γ_j the Toeplitz matrix
-    of the autocovariances of state j. Rows that vary fast average a slow drift out and rows that vary slowly
-    do not: every coefficient has an error of its own, where one κ an equation enlarges all alike.
-
-    directions: (k, free) along which constraints let the coefficients vary
-    """
-    rows: list[list[Floats]] = [[] for _ in range(motion.states)]
-    left: list[list[Floats]] = [[] for _ in range(motion.states)]
-    for columns, residual in _tables(motion, fitted):
-        along = columns[..., : len(directions)] @ directions
-        for j in range(motion.states):
-            rows[j] += list(along[:, :, j])
-            left[j] += list(residual[..., j])
-    information = sum(one.T @ one for stretches in rows for one in stretches)
-    scores = sum(
-        _weighed(one, values)
-        for stretches, values in zip(rows, map(_autocovariance, left), strict=True)
-        for one in stretches
-    )
-    spread = directions @ np.linalg.pinv(information)
-    # Rows of samples that were not measured are nothing, and lower the autocovariances by their share.
-    seen = 1.0 - np.average(
-        [r.missing.mean() for r in motion.records], weights=[r.y.size for r in motion.records]
-    )
-    return np.asarray(spread @ scores @ spread.T / seen)
-
-
-def _weighed(rows: Floats, values: Floats) -> Floats:
-    """Xᵀ Γ X for rows X in time order and the Toeplitz matrix Γ of autocovariances."""
-    size, lags = 2 * len(rows), min(len(values), len(rows))
-    circle = np.zeros(size)
-    circle[:lags] = values[:lags]
-    circle[size - lags + 1 :] = values[1:lags][::-1]
-    # A spectrum is positive, that of autocovariances cut off at a lag only nearly so.
-    spectrum = np.maximum(np.fft.rfft(circle).real, 0.0)
-    waves = np.fft.rfft(rows, size, axis=0)
-    # All frequencies but the first and the last stand for two.
-    spectrum[1:-1] *= 2.0
-    return np.asarray((waves.conj().T @ (spectrum[:, None] * waves)).real / size)
 
 
 class Distortion(NamedTuple):
