@@ -83,7 +83,12 @@ class Discovery:
     def told(self, gain: float) -> Model:
         """The model that says what its hidden states are worth beyond their price."""
         names = self.model.hidden
-        if gain > NEAR:
+        terms = np.count_nonzero(self.model.coef, axis=0).tolist()
+        still = [name for name in names if not terms[self.model.states.index(name)]]
+        if still:
+            message = f"{_named(still)} constant: no term changes {_them(still)}. Leave {_them(still)} out."
+            said = Finding("hidden-not-needed", message, {"state": ", ".join(still), "gain": 0.0})
+        elif gain > NEAR:
             by = f" by {gain:.0f}" if np.isfinite(gain) else ""
             message = (
                 f"{_named(names, 'was', 'were')} estimated together with the equations. The criterion "
@@ -395,10 +400,13 @@ def criterion_without(request: Request, hidden: int) -> float:
 
 def not_needed(names: Sequence[str], gain: float) -> Finding:
     """That a law with the hidden states is not worth its price."""
-    by = f" by {-gain:.0f}" if np.isfinite(gain) else ""
+    if gain > 0:
+        than = f"higher by only {gain:.0f}, and {NEAR:.0f} is the least that counts"
+    else:
+        than = f"lower by {-gain:.0f}" if np.isfinite(gain) else "lower"
     message = (
         f"{_named(names)} not needed: the criterion (−2 log p plus a price per term) of the model without "
-        f"{_them(names)} is lower{by}. Leave {_them(names)} out."
+        f"{_them(names)} is {than}. Leave {_them(names)} out."
     )
     return Finding("hidden-not-needed", message, {"state": ", ".join(names), "gain": gain})
 
