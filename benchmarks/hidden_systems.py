@@ -49,7 +49,7 @@ class Case:
     samples: int = 1000
     rare: int = 1
 
-    def _solved(self, starts: Any, t: Floats) -> Floats:
+    def solved(self, starts: Any, t: Floats) -> Floats:
         """(samples, starts, columns) without noise."""
         x = integrate(self.system.slope, np.array(starts, dtype=float), t)
         return np.asarray(x @ np.array(list(self.seen.values()), dtype=float).T)
@@ -57,7 +57,7 @@ class Case:
     def simulate(self, seed: int, noise: float) -> list[cindy.Trajectory]:
         """Three runs, noise relative to the spread of each column."""
         t = self.system.step * np.arange(self.samples)
-        y = self._solved(self.system.starts, t)
+        y = self.solved(self.system.starts, t)
         rng = np.random.default_rng([seed, 23])
         noisy = y + noise * y.std(axis=(0, 1)) * rng.standard_normal(y.shape)
         noisy[np.arange(self.samples) % self.rare > 0, :, -1] = np.nan
@@ -66,7 +66,7 @@ class Case:
     def fresh(self, seed: int, noise: float) -> tuple[Floats, Floats, Floats]:
         """Times, columns without noise and with it, of a run that is not among the data."""
         t = self.system.step * np.arange(self.system.ahead)
-        truth = self._solved([self.system.fresh], t)[:, 0]
+        truth = self.solved([self.system.fresh], t)[:, 0]
         rng = np.random.default_rng([seed, 24])
         return t, truth, truth + noise * truth.std(axis=0) * rng.standard_normal(truth.shape)
 
@@ -167,7 +167,16 @@ CASES = {
     ),
     "Rössler by x": Case(ROESSLER, {"x": X}, cindy.Polynomial(2), hidden=2),
     "Rössler by y": Case(ROESSLER, {"y": Y}, cindy.Polynomial(2), hidden=2),
-    "Rössler by z": Case(ROESSLER, {"z": Z}, cindy.Polynomial(2), hidden=2),
+    "Rössler by z": Case(
+        ROESSLER,
+        {"z": Z},
+        cindy.Polynomial(2),
+        hidden=2,
+        laws=(
+            _pairs("z: 1, z w1; w1: z, w2; w2: 1, w1, w2"),
+            _pairs("z: 1, z, z w1; w1: z, w2; w2: w1, w2"),
+        ),
+    ),
     "FitzHugh-Nagumo without w": Case(
         FITZHUGH_NAGUMO,
         {"v": (1.0, 0.0)},

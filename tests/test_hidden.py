@@ -177,6 +177,37 @@ def test_a_state_that_is_not_needed_is_left_out():
     assert "hidden-not-needed" in codes(model)
 
 
+def glucose():
+    """A glucose tolerance test from 8 minutes on; Pacini and Bergman 1986, in docs/preparing.md."""
+    minutes = [8, 10, 12, 14, 16, 19, 22, 27, 32, 42, 52, 62, 72, 82, 92, 102, 122, 142, 162, 182]
+    level = [240, 216, 211, 205, 196, 192, 172, 163, 142, 124, 105, 92, 84, 77, 82, 81, 82, 82, 85, 90]
+    insulin = [51, 49, 45, 41, 35, 30, 30, 27, 30, 22, 15, 15, 11, 10, 8, 11, 7, 8, 8, 7]
+    inputs = (np.array(insulin) - 7.0) / 100
+    return Trajectory(np.array(minutes, float), np.array(level) / 100, ("G",), u=inputs, inputs=("I",))
+
+
+def test_a_hidden_state_that_no_term_changes_is_told():
+    """Twenty samples do not show remote insulin; and what does not vary needs no prediction."""
+    basis = {
+        "G": cindy.Custom({"base": "0.92-G", "G X": "G*X"}),
+        "X": cindy.Custom({"X": "X", "I": "I"}),
+    }
+    model = cindy.identify(glucose(), basis, hidden="X", constraints=[cindy.fix("G", "G X", -1)])
+    assert not model.coef[:, 1].any()
+    [said] = [one for one in model.findings if one.code == "hidden-not-needed"]
+    assert said.values["state"] == "X"
+    assert "constant" in said.message
+    assert not codes(model) & {"hidden-state", "not-predictive"}
+
+
+def test_a_hidden_state_of_little_worth_is_said_to_be_of_little_worth():
+    model = cindy.identify(glucose(), Polynomial(2), hidden="auto")
+    assert model.states == ("G",)
+    [said] = [one for one in model.findings if one.code == "hidden-not-needed"]
+    assert 0 < said.values["gain"] < 14
+    assert "higher by only" in said.message
+
+
 def test_a_state_that_is_rarely_measured_has_its_equation():
     """Rows complete in all states lie 50 samples apart, and say nothing of noise and bending."""
     t = np.arange(400) * 0.02

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cindy._arrays import Floats, one_thread
 from cindy._check import integer, one_of
@@ -308,7 +309,13 @@ def _explained(found: Sequence[Solution], states: int) -> Floats:
     x = np.vstack([one.measured.x for one in found])
     left = np.sum((x - np.vstack([one.simulated.x for one in found])) ** 2, axis=0)
     whole = np.sum((x - x.mean(axis=0)) ** 2, axis=0)
-    return np.asarray(1 - np.divide(left, whole, out=np.zeros(states), where=whole > 0))
+    ratio = np.divide(left, whole, out=np.zeros(states), where=whole > 0)
+    return np.asarray(np.where(_rounding(left, x), 1.0, 1.0 - ratio))
+
+
+def _rounding(left: Floats, x: Floats) -> NDArray[np.bool_]:
+    """(states,) where the squares that are left are rounding, as of a state that does not vary."""
+    return np.asarray(left <= 1e-24 * np.sum(x**2, axis=0))
 
 
 Compared = tuple[Floats, Floats]
@@ -380,7 +387,5 @@ def _determination(measured: Floats, modelled: Floats, *, centred: bool) -> floa
     spread = measured - measured.mean(axis=0) if centred else measured
     total = np.sum(spread**2, axis=0)
     rest = np.sum((measured - modelled) ** 2, axis=0)
-    # A state that does not vary is explained if the model says so too, up to rounding.
-    exact = rest <= 1e-24 * np.sum(measured**2, axis=0)
     ratio = np.divide(rest, total, out=np.ones(len(rest)), where=total > 0)
-    return float(np.mean(np.where(exact, 1.0, 1.0 - ratio)))
+    return float(np.mean(np.where(_rounding(rest, measured), 1.0, 1.0 - ratio)))

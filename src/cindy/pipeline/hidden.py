@@ -61,7 +61,7 @@ _MOST = 5
 _MOST_AUTO = 3
 """Hidden states that are tried without being asked for: a bound on work."""
 _STARTS = 4
-"""Starts from which the search is made: a bound on work (benchmark: hidden)."""
+"""Gauges from whose starts the search is made: a bound on work (benchmark: hidden)."""
 _AS_NOISE = 1.5
 """Of the variance of the noise, as the roughness of the data tells it: a law that leaves no more is the last
 that is looked for. Right laws leave 0.95 to 1.07 of it (benchmark: hidden)."""
@@ -83,7 +83,12 @@ class Discovery:
     def told(self, gain: float) -> Model:
         """The model that says what its hidden states are worth beyond their price."""
         names = self.model.hidden
-        if gain > NEAR:
+        terms = np.count_nonzero(self.model.coef, axis=0).tolist()
+        still = [name for name in names if not terms[self.model.states.index(name)]]
+        if still:
+            message = f"{_named(still)} constant: no term changes {_them(still)}. Leave {_them(still)} out."
+            said = Finding("hidden-not-needed", message, {"state": ", ".join(still), "gain": 0.0})
+        elif gain > NEAR:
             by = f" by {gain:.0f}" if np.isfinite(gain) else ""
             message = (
                 f"{_named(names, 'was', 'were')} estimated together with the equations. The criterion "
@@ -182,7 +187,7 @@ def identify_with_hidden(
         starts = [start_from_formulas(motion, formulas)]
     else:
         starts = starts_in_gauges(motion, names, np.sqrt(noise), given)
-        starts = _ranked(motion, options, starts, noise)[:_STARTS]
+        starts = _ranked(motion, options, starts, noise)
     if not starts:
         raise DataError(
             f"identify: no term that may stand in the equation of a measured state holds {listed(names)}, "
@@ -274,16 +279,21 @@ def _likeliest(
 
 
 def _ranked(motion: Motion, options: Options, starts: list[Start], noise: Floats) -> list[Start]:
-    """The most likely start of each gauge, the least −2 log p first."""
-    ranked = []
+    """The most likely starts, the least −2 log p first: all in the first gauge, one in each of the others.
+
+    Of Rössler's z at 5 % noise −2 log p tells the right gauge, and not which first values lead to the law:
+    in three of ten draws they were not the most likely ones (benchmark: hidden).
+    """
+    gauges = []
     for value, start in _likeliest(motion, options, starts, noise).values():
-        ranked.append((value, start))
+        own = [(value, start)]
         if len(start.pins) > 1:
             here, variance = _begun(motion, start, noise)
-            other = walked(here, start, variance, Search(here, _pinned(options, start)).solve)
-            again = _first_deviance(motion, options, other, noise), other
-            ranked[-1] = min(ranked[-1], again, key=lambda one: one[0])
-    return [start for _, start in sorted(ranked, key=lambda one: one[0])]
+            others = walked(here, start, variance, Search(here, _pinned(options, start)).solve)
+            own += [(_first_deviance(motion, options, other, noise), other) for other in others]
+        gauges.append(sorted(own, key=lambda one: one[0]))
+    gauges = sorted(gauges, key=lambda own: own[0][0])[:_STARTS]
+    return [start for own in gauges[:1] for _, start in own] + [own[0][1] for own in gauges[1:]]
 
 
 def _in_other_gauges(
@@ -390,10 +400,13 @@ def criterion_without(request: Request, hidden: int) -> float:
 
 def not_needed(names: Sequence[str], gain: float) -> Finding:
     """That a law with the hidden states is not worth its price."""
-    by = f" by {-gain:.0f}" if np.isfinite(gain) else ""
+    if gain > 0:
+        than = f"higher by only {gain:.0f}, and {NEAR:.0f} is the least that counts"
+    else:
+        than = f"lower by {-gain:.0f}" if np.isfinite(gain) else "lower"
     message = (
         f"{_named(names)} not needed: the criterion (−2 log p plus a price per term) of the model without "
-        f"{_them(names)} is lower{by}. Leave {_them(names)} out."
+        f"{_them(names)} is {than}. Leave {_them(names)} out."
     )
     return Finding("hidden-not-needed", message, {"state": ", ".join(names), "gain": gain})
 
