@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -185,9 +186,14 @@ class Request:
 
     def variance(self, motion: Motion) -> Floats:
         """Of the noise of each state of the motion, as the roughness of the data tells it."""
+        return motion.variances(self._roughness)
+
+    @cached_property
+    def _roughness(self) -> Floats:
+        """(states,) variance of the noise by the roughness of the data, which are read once for it."""
         groups, states = looked_at(self.data), self.data[0].states
         if len(groups) == 1 and groups[0][0].dimension == len(states):
-            return motion.variances(noise_variance(self.data))
+            return noise_variance(self.data)
         noise = {
             name: value
             for group in groups
@@ -200,7 +206,7 @@ class Request:
         relative = float(np.median(values / np.maximum(spread[places] ** 2, 1e-300)))
         every = relative * spread**2
         every[places] = values
-        return motion.variances(every)
+        return np.asarray(every)
 
     def problem(self, motion: Motion) -> Problem:
         """What the physics say of the names and the number of rows; the rows follow with the states.
