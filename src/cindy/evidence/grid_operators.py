@@ -104,10 +104,9 @@ class AxisRows:
     def alternating(self, order: int) -> Floats:
         """(rows, samples): the weights with every second sign changed.
 
-        On a grid of equal steps this gives half the difference between the sums over even and odd samples:
-            the noise
-        keeps its size, and the part that the grid resolves cancels. On uneven grids unequal steps would
-        remain, so that the signs multiply differences of neighbours instead.
+        On a grid of equal steps this is half the difference between the sums over even and over odd samples.
+        The noise keeps its size, and the part that the grid resolves cancels. On uneven grids unequal steps
+        would remain, so that the signs multiply differences of neighbours instead.
         """
         assert self.rough is not None
         samples = self.matrices[0].shape[1]
@@ -339,12 +338,10 @@ class Counted:
 def counted(
     sums: Floats, whole: NDArray[np.bool_], noise: Sequence[float], axes: Sequence[AxisRows], order: int
 ) -> Counted:
-    """Step 3. Which rows count: not those with alternating sums beyond noise, nor those that overlap with
-    these.
+    """Step 3. Which rows count: not those with alternating sums beyond noise, nor their neighbours.
 
     The sum over a jump has an error of up to one step of the grid, which depends on where the jump lies in
-    it. This
-    error is no noise: at a shock in 1 % noise it looks like diffusion.
+    it. This error is no noise: at a shock in 1 % noise it looks like diffusion.
 
     sums: from `alternating_sums`; whole: (rows …) where no value is missing
     """

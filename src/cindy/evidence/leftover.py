@@ -8,8 +8,7 @@ samples. If the law holds and there is nothing else than noise, r² / v has mean
 3. By scale: the same over modes in bands of similar noise. A law that lacks a term leaves a smooth residual,
    which slow modes show long before the mean over all modes does.
 4. Which coefficient: the target is fitted once more with one coefficient that may vary along one axis,
-   linearly between a few nodes. The pair of term and axis that explains most of the excess over noise is
-   named.
+   linearly between a few nodes. The pair of term and axis that explains most of the excess is named.
 
 Rows overlap. With C the correlation of their noise, Σ z² over n rows has mean n and variance 2 Σ C², as χ²
 with n² / Σ C² degrees of freedom has; C is a product over the axes. The variance itself is known to a tenth

@@ -205,10 +205,9 @@ def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Fl
 def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats | None:
     """View 1. (k, k) covariance of coefficients, by the noise at every sample of one field.
 
-    Test functions overlap, and their derivatives have both signs: what a sample adds to one row it subtracts
-        from
-    the next. Rows, and boxes of rows, are therefore far from independent, and their sum mostly scatters less
-    than its parts. Samples are independent, so that the sum is taken over them:
+    Test functions overlap, and their derivatives have both signs, so that a sample adds to one row and
+    subtracts from the next. Rows, and boxes of rows, are therefore far from independent, and their sum mostly
+    scatters less than its parts. Samples are independent, so that the sum is taken over them:
 
         δβ = Σ_s Σ_g I_g(s) ε_g(s),   I_g(s) = Σ over rows of influence · residual weight of g(u_s) there
 

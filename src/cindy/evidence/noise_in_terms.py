@@ -91,13 +91,11 @@ class Unbiased:
         return np.ones(next(iter(self.values.values())).shape) if result is None else result
 
     def _power(self, name: str, power: int) -> Floats:
-        y, variance = self.values[name], self.noise.get(name, 0.0) ** 2
-        if power < 2:
-            return hermite(y, 0, variance) if power == 0 else y
+        if power == 1:
+            return self.values[name]
         if (name, power) not in self._powers:
-            # The recursion of `hermite`, with the lower powers from the cache.
-            before: Floats | float = self._power(name, power - 2) if power > 2 else 1.0
-            self._powers[name, power] = y * self._power(name, power - 1) - (power - 1) * variance * before
+            variance = self.noise.get(name, 0.0) ** 2
+            self._powers[name, power] = hermite(self.values[name], power, variance)
         return self._powers[name, power]
 
     def _averaged(self, factors: list[Factor], names: list[str]) -> Floats:
@@ -175,8 +173,7 @@ class Whitened:
     def without_noise(self, noise: Floats) -> Floats:
         """I − G⁻¹ C, for the part C of the Gram matrix that noise adds.
 
-        C is an estimate, but noise can be no less than nothing and no more than all of a direction: the
-            eigenvalues of
+        C is an estimate, but the share of noise in a direction lies between none and all: the eigenvalues of
         G⁻¹ C are clipped to [0, 1].
         """
         white, back = self._svd

@@ -1,7 +1,6 @@
 """Faults of measured fields, recognised before rows are computed, corrected where that is safe, and reported.
 
-A sample is compared with the cubic through the two samples on either side of it along one axis. The
-difference
+A sample is compared with the cubic through its two neighbours on either side along one axis. The difference
 
     e = u_i − (−u_{i−2} + 4 u_{i−1} + 4 u_{i+1} − u_{i+2}) / 6,     Var e = 35/18 σ² for white noise
 

@@ -8,17 +8,16 @@ average information
 
     s_j = ½ Σ_k h φ_j(x_k) (a_k² − (Aᵀ S⁻¹ A)_kk),      I_jl = ½ (S_j z)ᵀ S⁻¹ (S_l z),   S_j = A (h φ_j) Aᵀ ,
 
-so that a step of scoring is a regression of squared innovations on the terms (Jazwinski 1970 has the filter;
-without measurement noise the test of Breusch and Pagan 1979 results). Correlations between the kicks of two
-equations have a score of the same kind. A round costs as much as one step of the fit, plus the blocks of S⁻¹.
+so that a step of scoring is a regression of squared innovations on the terms (Jazwinski 1970 has the filter,
+Breusch and Pagan 1979 the test that results without measurement noise). The correlation between the kicks of
+two equations has a score of the same kind. A round costs about two steps of the fit.
 
 1. Start from the constant q of the fitted law.
 2. Compute the scores of all terms. Of all supports with at most three terms and a variance that is
    non-negative at every sample, choose the one with the least −2 log p + z*² k.
 3. Take a scoring step for the correlations of kicks, and keep those that exceed chance.
 4. Weigh the rows by the new q(x) and repeat from 2 until the support no longer changes.
-5. Take standard errors from the average information (Gilmour, Thompson, Cullis 1995), which includes the
-   variances of the measurement noise.
+5. Errors come from the average information (Gilmour, Thompson, Cullis 1995), which includes the noise.
 """
 
 from __future__ import annotations
@@ -48,16 +47,14 @@ _CLEARLY = 1e-2
 _SURE = 4.0
 """Standard errors by which a diffusion coefficient must differ from zero."""
 _SHORT = 3.0
-"""Largest autocorrelation time, in samples, of the white residuals of a kicked equation while each row still
-has a model error of its own. Van der Pol's velocity has 1.6 without noise, equations that lack a term mostly
-have tens (benchmark: kicks)."""
+"""Largest autocorrelation time, in samples, of the residuals of a kicked equation in rows of independent
+model errors. Van der Pol's velocity has 1.6 without noise, missing terms mostly tens (benchmark: kicks)."""
 _DRAWS = 16
 """Number of draws, and of neighbouring frequencies, over which the expected power of kicks is averaged. Its
 relative error is then a tenth."""
 _BY_CHANCE = 1e-3
-"""Probability that the spectrum of random kicks shows a line by chance. Kicked oscillators that are measured
-by their position have lines of 3 to 5 times the expected power, an unmeasured force one of 24 times
-(benchmark: kicks)."""
+"""Probability that random kicks show a line in their spectrum by chance. Kicked oscillators measured by their
+position have lines of 3 to 5 times the expected power, an unmeasured force one of 24 (benchmark: kicks)."""
 _ROUGH = 2.0
 """Kicks of rates are tried if an exact law needs this many times the noise variance that differences of the
 positions show. Kicked oscillators need hundreds, laws that hold need 1 (benchmark: kicks)."""
@@ -130,8 +127,7 @@ class Diffusion:
         return MONOMIALS
 
     def summands(self, equation: int) -> list[tuple[float, float, Term]]:
-        """The variance of one equation as (coefficient, standard error, term) of each term with a
-        coefficient."""
+        """The variance of one equation, as (coefficient, standard error, term) of its terms."""
         terms = self.basis.terms(self.variables)
         used = np.flatnonzero(self.coef[:, equation])
         return [(float(self.coef[i, equation]), float(self.coef_error[i, equation]), terms[i]) for i in used]
@@ -167,10 +163,8 @@ class Diffusion:
 
 @dataclass(frozen=True, eq=False)
 class Kicks:
-    """The random kicks of a law, as estimated.
+    """The random kicks of a law: the `diffusion` of its sought equations, and the `motion` weighed by it.
 
-    diffusion: of the equations whose terms are sought
-    motion: the motion whose rows are weighed by this diffusion
     error: (states,) mean diffusion
     """
 
@@ -180,11 +174,10 @@ class Kicks:
 
 
 def kicked_everywhere(motion: Motion, fitted: Fitted) -> Motion | None:
-    """The motion with kicks of constant size that also act between samples; None if there is no sign of
-    kicks.
+    """The motion with kicks of constant size that also act between samples; None without a sign of kicks.
 
-    Before this, each row has an independent model error, so that kicks leave residuals with an
-    autocorrelation time of a sample or two. Longer correlations indicate a missing term.
+    In `motion` each row has an independent model error. Kicks then leave residuals with an autocorrelation
+    time of a sample or two, and missing terms residuals with a longer one.
     """
     if not motion.parts or motion.records[0].grid.order != 1 or motion.rows < FEW_ROWS:
         return None
@@ -198,12 +191,10 @@ def kicked_everywhere(motion: Motion, fitted: Fitted) -> Motion | None:
 def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Motion, Fitted] | None:
     """The motion with kicks of unmeasured rates, and a start for its fit; None if there is no sign of them.
 
-    Measured positions may follow a law whose rates are kicked, or have much noise: the likelihood has a
-        maximum
-    for each. A search that starts from small model errors ends in the second. This start leads to the first.
-    It
-    takes the noise from differences of the positions, and kicks that account for what was taken as noise: an
-    oscillator of frequency ω = v/x with kicks of variance q has a variance of about q / ω³.
+    Positions may follow a law whose rates are kicked, or have much noise: the likelihood has a maximum for
+    each. A search that starts from small model errors ends in the second. This start leads to the first. It
+    takes the noise from differences of the positions, and kicks that account for the rest: an oscillator of
+    frequency ω = v/x with kicks of variance q has a variance of about q / ω³.
 
     variance: (states,) of the noise, from differences
     """
@@ -254,8 +245,7 @@ def _random(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
 
 
 def _power(kicks: Floats) -> Floats:
-    """(frequencies, states): mean spectrum of kicks (stretches, steps, states), without the frequency
-    zero."""
+    """(frequencies, states): mean spectrum of kicks (stretches, steps, states), without frequency zero."""
     spectrum = np.fft.rfft(kicks - kicks.mean(axis=1, keepdims=True), axis=1)
     return np.asarray(np.mean(np.abs(spectrum) ** 2, axis=0)[1:])
 
@@ -323,17 +313,15 @@ def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
 
 def _tried(motion: Motion, equation: int, names: Sequence[str]) -> Ints:
     """The indices of the monomials that an equation may have."""
-    if len(names) <= _MANY:
-        return np.arange(len(names))
     own = motion.variables[equation]
-    return np.array([j for j, name in enumerate(names) if name in ("1", own, f"{own}^2")])
+    own_only = len(names) > _MANY
+    return np.array([j for j, n in enumerate(names) if not own_only or n in ("1", own, f"{own}^2")])
 
 
 def _weighed(
     motion: Motion, fitted: Fitted, coef: Floats, correlation: Floats, kicked: Ints
 ) -> tuple[Motion, Fitted]:
-    """The motion whose rows are weighed by the diffusion, and the fit with the mean diffusion of
-    (states,)."""
+    """The motion whose rows are weighed by the diffusion, and the fit with its mean, (states,)."""
     values = [_values(motion, record, x) for record, x in zip(motion.records, fitted.x, strict=True)]
     mean = fitted.error.copy()
     mean[kicked] = np.maximum(np.concatenate(values) @ coef[:, kicked], 0.0).mean(axis=0)
@@ -424,10 +412,7 @@ class _Evidence:
         )
 
     def chosen(self, i: int) -> Floats:
-        """Step 2. (terms,) coefficients of equation i with the least −2 log p + z*² k.
-
-        Only supports whose diffusion is nowhere negative are compared.
-        """
+        """Step 2. (terms,) of equation i: the least −2 log p + z*² k with a diffusion nowhere negative."""
         from scipy.special import ndtri
 
         mine = np.array([p for p, (j, equation) in enumerate(self.places) if j >= 0 and equation == i])
@@ -455,8 +440,7 @@ class _Evidence:
         return best
 
     def correlated(self) -> Floats:
-        """Step 3. (states, states): correlations of kicks after one scoring step; small ones are set to
-        zero."""
+        """Step 3. (states, states): correlations of kicks after one scoring step, zero if small."""
         matrix = np.eye(len(self.correlation))
         for place, (j, i) in enumerate(self.places):
             if j < 0:

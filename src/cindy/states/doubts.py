@@ -67,8 +67,7 @@ Without the filter a slow drift in white noise is taken for kicks (benchmark: wr
 
 
 def leaves_noise(motion: Motion, fitted: Fitted) -> bool:
-    """Whether the residuals of a law are white noise, or too large to be an error of a solver or of
-    rounding."""
+    """Whether the residuals of a law are white, or too large to be errors of a solver or of rounding."""
     residual = np.sqrt(2.0 * fitted.variance + fitted.error * motion.step)
     if not np.all((residual < _RESOLVED * motion.moved)[motion.measured]):
         return True
@@ -76,25 +75,22 @@ def leaves_noise(motion: Motion, fitted: Fitted) -> bool:
 
 
 def noise_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
-    """The autocorrelation time of the white residuals of each state; empty where S is not positive
-    definite."""
+    """The autocorrelation time of the white residuals, by state; empty if S is not positive definite."""
     return [memory(stretches) for stretches in _white_residuals(motion, fitted)]
 
 
 def sensor_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
     """The autocorrelation time of the measurement noise of each state, 1 for states that were not measured.
 
-    With unmeasured states, several equations share the noise of one measurement (those of a position and of
-    its rate), so that the white residuals are no estimate of it. The residuals y − x of the measurements are
-    used then.
+    With unmeasured states, several equations share the noise of one measurement, such as those of a position
+    and of its rate. The residuals y − x of the measurements are then used in place of the white residuals.
     """
     residuals = _white_residuals if motion.measured.all() else _measurement_residuals
     return [memory(stretches) for stretches in residuals(motion, fitted)]
 
 
 def autoregression(motion: Motion, fitted: Fitted) -> float:
-    """The change of −2 log p if the noise is an autoregressive process, including the price of its
-    parameters.
+    """The change of −2 log p if the noise is autoregressive, including the price of its parameters.
 
     If every sample measures every state, each white row is the innovation of one sample and state. With
     missing states or samples this is not so, as some rows hold no noise. For an exact law the residuals y − x
@@ -111,10 +107,9 @@ def autoregression(motion: Motion, fitted: Fitted) -> float:
 def _autoregression(stretches: list[Floats]) -> float:
     """The least n log s² + parameters · log n, for a process with a slow drift beside it or without one.
 
-    White noise beside a drift needs an autoregressive process of infinite order. So the drift is filtered
-    out: w_k − w_{k−1} = v_k − θ v_{k−1}, and the process is fitted to v (Box and Jenkins, Time Series
-    Analysis, 1970). The filter, and the weights of the process, form a unit triangular matrix, which keeps
-    densities comparable.
+    White noise beside a drift needs a process of infinite order. So the drift is filtered out,
+    w_k − w_{k−1} = v_k − θ v_{k−1}, and the process is fitted to v (Box and Jenkins, Time Series Analysis,
+    1970). The filter and the process are unit triangular matrices, so that densities stay comparable.
     """
     rows = sum(map(len, stretches))
     size = sum(float(values @ values) for values in stretches)
@@ -200,8 +195,7 @@ def memory(stretches: list[Floats]) -> Memory:
 
 
 def autocovariance(stretches: list[Floats]) -> Floats:
-    """The autocovariances of all stretches, over the lags whose pairs of neighbours are positive (Geyer
-    1992)."""
+    """Of all stretches, over the lags whose pairs of neighbours are positive (Geyer 1992)."""
     longest, rows = max(map(len, stretches), default=0), sum(map(len, stretches))
     if longest < 4:
         return np.array([sum(float(values @ values) for values in stretches) / max(rows, 1)])
@@ -252,8 +246,7 @@ def distorted_rows(
 
 
 def _since(motion: Motion, record: Record) -> Floats:
-    """(stretches, samples) time since the start of the run that a stretch is from, if its samples are
-    even."""
+    """(stretches, samples) time since the start of the run of each stretch, for samples at even steps."""
     t = record.grid.t - record.grid.t[0]
     step = float(t[-1]) / max(len(t) - 1, 1)
     return np.asarray(record.offset[:, None] * max(motion.parts, 1) * step + t)
@@ -293,13 +286,11 @@ class _Doubt:
     least: float = 1e-6
     """Least share of the noise that a trajectory gets; one at rest would have none."""
     clearly: float = 30.0
-    """Units of −2 log p by which growing noise must fit better than constant noise (benchmarks: solver_made,
-    damage)."""
+    """Units of −2 log p by which growing noise must fit better (benchmarks: solver_made, damage)."""
     noisiest: float = 0.1
     """Largest variance of a measurement, as a share of the variance that marks a missing entry."""
     few: int = 50
-    """Fewest measurements of a state from which growing noise, or the noise of one trajectory, is
-    estimated."""
+    """Fewest measurements of a state for an estimate of growing noise, or of the noise of a trajectory."""
 
 
 _DOUBT = _Doubt()
@@ -357,11 +348,10 @@ def _far_ends(y: Floats, x: Floats, limit: Floats) -> tuple[Floats, NDArray[np.b
 
 
 def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
-    """The motion with noise that grows with the state where the measurements show it, and the states
-    concerned.
+    """The motion with noise that grows with the state where the measurements show it, and these states.
 
     The variance σ² becomes σ² (1 + ρ x²), and ρ minimises Σ log(1 + ρ x²) + n log Σ ê²/(1 + ρ x²) over a
-    grid. Variances are divided by their mean, since 1 + ρ x² alone can reach the value that marks a missing
+    grid. It is divided by its mean, since 1 + ρ x² alone can reach the value that marks a missing
     measurement.
     """
     rates, means, states = np.zeros(motion.states), np.ones(motion.states), []

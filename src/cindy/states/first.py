@@ -2,8 +2,7 @@
 
 With x̂ = y and J = 0 the rows are D y = W ψ(y) Ξ + D e + drift, and the equations decouple:
 
-1. The drift, a multiple of the noise variance per step, stands for the noise inside the terms and for missing
-   terms.
+1. The drift, a multiple of the noise variance per step, stands for noise inside terms and for missing terms.
 2. S = σ² (D Dᵀ + drift) is banded with `order` subdiagonals. Rows are whitened by its Cholesky factor.
 3. The triangles of all equations, each divided by the residual of the whole dictionary, form one objective.
 
@@ -169,8 +168,7 @@ def start_of_nothing(motion: Motion, variance: Floats) -> Fitted:
 
 
 def _integrated(motion: Motion, measured: Record) -> tuple[Floats, Floats]:
-    """(stretches, rows, terms) integrals of all terms, and (stretches, rows, states) the differences they
-    explain."""
+    """(stretches, rows, terms) integrals, and (stretches, rows, states) the differences they explain."""
     explained = [_explained(motion, measured, j) for j in range(motion.states)]
     record = explained[0][0]
     integrals = record.integrated(measured.y, lambda points: motion.basis.evaluate(points, motion.variables))

@@ -442,8 +442,7 @@ def stride(motion: Motion, now: Fitted, parts: Parts, solve: Solve) -> Stride | 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """White rows [ψ | tangents | target] of all records, as a triangle of `coefs` and then parameter
-    columns."""
+    """White rows of all records as a triangle: `coefs` columns ψ, then parameters, then the target."""
 
     factor: Floats
     coefs: int

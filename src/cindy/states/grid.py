@@ -96,14 +96,12 @@ class Grid:
 
     @cached_property
     def turns(self) -> tuple[Floats, Floats]:
-        """Orthogonal matrices that mix the rows at the first samples, and those at the last, to narrow the
-        band.
+        """Orthogonal matrices that mix the rows at the first and at the last samples, to narrow the band.
 
-        All rows at one end use the same samples, so that they reach further than the rows between: 12 rows
-            for nine
-        samples, where others reach 8. Mixed by the orthogonal factor of their weights, each uses one sample
-        less than the row before it, and none reaches more than 9 rows. Only rows of equal steps are mixed,
-        since equal model errors stay independent only then.
+        All rows at one end use the same samples and reach further than the rows between, 12 rows in place of
+        8 for nine samples. Mixed by the orthogonal factor of their weights, each uses one sample less than
+        the row before it, and none reaches more than 9 rows. Only rows of equal steps are mixed, so that
+        equal model errors stay independent.
         """
         turns = []
         for ends, direction in ((self.start == self.start[0], -1), (self.start == self.start[-1], 1)):
@@ -117,8 +115,7 @@ class Grid:
         return turns[0], turns[1]
 
     def turned(self, rows: Floats, *, back: bool = False) -> Floats:
-        """Mix the rows at the ends of (stretches, rows, …), or with `back` undo it. The array is
-        overwritten."""
+        """Rows (stretches, rows, …) mixed at the ends, or mixed back. The array is overwritten."""
         for turn, last in zip(self.turns, (False, True), strict=True):
             ends = rows[:, -len(turn) :] if last else rows[:, : len(turn)]
             ends[...] = np.einsum("kr,sr...->sk...", turn.T if back else turn, ends)
@@ -205,8 +202,7 @@ class Grid:
 
     @cached_property
     def steps(self) -> Grid:
-        """A grid with weights of steps in place of weights of samples: how kicks within the steps reach the
-        rows.
+        """How kicks within the steps reach the rows: a grid with weights of steps instead of samples.
 
         A jump δ of the states within step j changes F by J δ from then on. Row k holds the integral of F over
         its step, and approximates it by the sum over samples. The error of this sum is C_kj J δ, where C_kj
@@ -331,9 +327,8 @@ def grid_of(t: Floats, order: int = 1) -> Grid:
     steps = np.diff(t)
     # Steps may differ by the rounding of the times, which is coarse if times are large, such as dates.
     even = np.ptp(steps) <= 1e-9 * steps.max(initial=0.0) + 8 * np.finfo(float).eps * np.abs(t).max()
-    if even:
-        return _uniform(len(t), float(f"{(t[-1] - t[0]) / (len(t) - 1):.12e}"), order)
-    return _uneven((t - t[0]).tobytes(), order)
+    times = float(f"{(t[-1] - t[0]) / (len(t) - 1):.12e}") * np.arange(float(len(t))) if even else t - t[0]
+    return _grid(times.tobytes(), order, bool(even))
 
 
 @lru_cache(maxsize=64)
@@ -344,17 +339,9 @@ def map_grid(samples: int) -> Grid:
     return Grid(np.arange(float(samples)), 1, start, difference, integral, np.ones(samples - 1))
 
 
-@lru_cache(maxsize=64)
-def _uniform(samples: int, step: float, order: int) -> Grid:
-    return _grid(step * np.arange(float(samples)), order, even=True)
-
-
-@lru_cache(maxsize=64)
-def _uneven(times: bytes, order: int) -> Grid:
-    return _grid(np.frombuffer(times, dtype=np.float64), order, even=False)
-
-
-def _grid(t: Floats, order: int, *, even: bool) -> Grid:
+@lru_cache(maxsize=128)
+def _grid(times: bytes, order: int, even: bool) -> Grid:
+    t = np.frombuffer(times, dtype=np.float64)
     rows, width = len(t) - order, min(_NODES_OF.points, len(t))
     k, start = np.arange(rows), _starts(len(t), order)
     steps = np.diff(t)
@@ -408,8 +395,7 @@ def _integrals(t: Floats, order: int) -> Floats:
 def _of_degree(
     t: Floats, start: Ints, width: int, degree: int, order: int, steps: int | None = None
 ) -> Floats:
-    """(rows, width): weights by polynomials of a degree, for the first `steps` of each row or for all of
-    them."""
+    """(rows, width): weights by polynomials of a degree, over the first `steps` of a row or all."""
     nodes, gauss = legendre.leggauss(_NODES_OF.nodes)
     windows = t[start[:, None] + np.arange(width)]
     centre, half = (windows[:, -1] + windows[:, 0]) / 2, (windows[:, -1] - windows[:, 0]) / 2

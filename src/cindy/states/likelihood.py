@@ -72,9 +72,8 @@ def with_unknown_sizes(motion: Motion, fitted: Fitted, covariance: Floats) -> Fl
         XᵀS⁻¹X     XᵀS⁻¹t
         tᵀS⁻¹X   ½ tᵀS⁻¹t      ⇒   P + P C (½ tᵀS⁻¹t − CᵀP C)⁻¹ CᵀP,    C = XᵀS⁻¹t .
 
-    Without kicks C is zero in expectation. With kicks it is not: noise makes successive differences return,
-    and so does a drift to the mean. Errors of an Ornstein-Uhlenbeck process with steps of 0.1 grow by a
-    fifth.
+    Without kicks C is zero on average. With kicks it is not: noise makes successive differences return, and
+    so does a drift to the mean. Errors of an Ornstein-Uhlenbeck process with steps of 0.1 grow by a fifth.
     """
     cross, own = np.zeros((len(covariance), 2 * motion.states)), np.zeros((2 * motion.states,) * 2)
     for white in motion.whitened(fitted):
@@ -99,8 +98,7 @@ def with_unknown_sizes(motion: Motion, fitted: Fitted, covariance: Floats) -> Fl
 
 
 def exact(motion: Motion, fitted: Fitted) -> bool:
-    """Whether the law is exact: whether the model error of every equation is at its last, negligible
-    level."""
+    """Whether the law is exact: the model error of every equation is at its last, negligible level."""
     return motion.forcing is None and bool(
         np.all(fitted.error < 2.0 * motion.errors(LEVELS[-1], fitted.variance))
     )
@@ -118,8 +116,7 @@ def propagated(motion: Motion, fitted: Fitted, directions: Floats) -> Floats:
     model error of the last level, which helps the fit to converge and is not in the data.
 
     White noise: Γ_j = σ_j², but at least Σ_t u_t u_tᵀ with u_t = Σ_j c_tj e_tj (White, Econometrica 48,
-        1980),
-    which accounts for noise whose size varies with a term, and for noise that states share.
+    1980). This accounts for noise whose size varies together with a term, and for noise that states share.
     Noise with a memory: Γ_j is the Toeplitz matrix of the autocovariances of y − x, up to Geyer's last lag
     (Newey and West, Econometrica 55, 1987). A slow drift averages out in terms that vary fast.
 
@@ -181,19 +178,14 @@ def _weighed(rows: Floats, values: Floats) -> Floats:
 def by_averages(motion: Motion, fitted: Fitted, price: float) -> Floats:
     """(k, k) added covariance of coefficients, as each channel with a memory may be an average over time.
 
-    Noise with a memory often comes from a filter, which also bends the motion: by ½ s² x'' if it averages
-        over a
-    window of variance s². A window of κ samples has s² = (κ² − 1) / 12 squared steps, which is taken as the
-    prior standard deviation of s². The coefficients stay as they are. If there are such windows, their
-    covariance grows by that of the joint fit, and by the square of how far the joint fit moves them. This is
-    multiplied by the posterior probability of windows, with a prior of one half. It is small behind a drift
-    and large behind running means and splines, where 95 % intervals cover 0.33 and 0.72 without it
-    (benchmark: wrong_noise).
+    Noise with a memory often comes from a filter, which also bends the motion, by ½ s² x'' if it averages
+    over a window of variance s². A window of κ samples has s² = (κ² − 1) / 12 squared steps, the prior
+    standard deviation of s². The coefficients stay as they are. If there are such windows, their covariance
+    grows by that of the joint fit and by the square of how far the joint fit moves them. This counts by the
+    posterior probability of windows, with a prior of one half: little behind a drift, much behind running
+    means and splines, where 95 % intervals cover 0.33 and 0.72 without it (benchmark: wrong_noise).
 
-    A false term may make up for the windows, so that their size seems to be zero. Windows without one term
-    are therefore compared as well.
-
-    price: of a term, in −2 log p
+    A false term may hide the windows. So windows without a term are compared as well; price: of a term
     """
     support, count = fitted.law.support, len(fitted.law.support)
     memory = np.ones(motion.states) if motion.memory is None else motion.memory
@@ -235,9 +227,9 @@ def _residual(white: Whitened, fitted: Fitted) -> Floats:
 def quadrature_error(motion: Motion, fitted: Fitted) -> float:
     """χ² of the error of the integrals of the law. Below 1 the error is too small to make a term.
 
-    It is extrapolated: polynomials of degree 8 improve on degree 6 about as much as these do on degree 4.
-        Kicked
-    motion is no polynomial between samples, so that a higher degree does not help, and is not counted.
+    It is extrapolated: polynomials of degree 8 improve on degree 6 about as much as degree 6 improves on
+    degree 4. Kicked motion is no polynomial between samples, so that a higher degree does not help, and is
+    not counted.
     """
     total, kicked = 0.0, bool(motion.kicked(fitted).any())
     dense = fitted.law.table(fitted.coef)
@@ -286,8 +278,7 @@ _POINTS = 4_000
 
 
 def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
-    """The coefficients whose terms differ only by errors of the states and not by the motion; none in a good
-    law.
+    """The coefficients whose terms differ by errors of the states, not by the motion; none in a good law.
 
     For a combination w of the terms of an equation and a draw d of the errors of x, the ratio
     |ψ(x) w|² / |(ψ(x + d) − ψ(x)) w|² compares how the motion and how errors of the states distinguish the
@@ -327,8 +318,7 @@ def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
 
 
 def _draw(white: Whitened, fitted: Fitted, rng: np.random.Generator) -> Floats:
-    """A draw of the errors of the fitted states, e − Σ Bᵀ S⁻¹ (B e + ε), whose covariance is Σ − Σ Bᵀ S⁻¹ B
-    Σ."""
+    """A draw of the errors of the states, e − Σ Bᵀ S⁻¹ (B e + ε), of covariance Σ − Σ Bᵀ S⁻¹ B Σ."""
     linear = white.linear
     variance = linear.record.spread * fitted.variance
     record, normal = linear.record, rng.standard_normal(variance.shape)

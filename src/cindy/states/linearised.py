@@ -44,9 +44,8 @@ class Law:
     states: number of equations
     support: (k,) flat indices i · states + j of the coefficients to be fitted, increasing
     given: (m,) flat indices of coefficients that are known to be 1
-    unknown: parameters inside terms that are fitted too. The numbers of the law, `coef` below, are then (k +
-        p,): the coefficients and the places of these parameters. Other parameters keep their value in the
-        basis
+    unknown: parameters inside terms that are fitted too. The numbers of the law, `coef` below, are then
+        (k + p,): the coefficients and the places of these parameters. The basis holds all others
     """
 
     basis: Basis
@@ -87,11 +86,8 @@ class Law:
 
     def values_of(self, coef: Floats) -> dict[str, float]:
         """The value of each parameter, by name."""
-        places = coef[len(self.support) :]
-        return {
-            parameter.name: parameter.value(float(u))
-            for parameter, u in zip(self.unknown, places, strict=True)
-        }
+        pairs = zip(self.unknown, coef[len(self.support) :], strict=True)
+        return {parameter.name: parameter.value(float(place)) for parameter, place in pairs}
 
     @cached_property
     def pairs(self) -> Ints:
@@ -233,8 +229,7 @@ class Factor:
             )
 
     def columns(self, wide: int, reach: int) -> Floats:
-        """(count, (reach + 1) wide, wide): L by blocks of columns from the diagonal down, padded with an
-        identity.
+        """(count, (reach + 1) wide, wide): L by blocks of columns from the diagonal down, then an identity.
 
         reach: number of blocks below the diagonal that hold the whole band
         """
@@ -278,8 +273,7 @@ class Factor:
 
 
 def factored(band: Floats) -> Factor | None:
-    """The factor of a symmetric matrix in lower band storage, overwritten; None if it is not positive
-    definite."""
+    """The factor of a symmetric matrix in lower band storage, overwritten; None if not positive definite."""
     factor, info = lapack.dpbtrf(band, lower=1, overwrite_ab=1)
     return None if info else Factor(factor)
 
@@ -415,8 +409,7 @@ class Linearised:
 
     @property
     def grid(self) -> Grid:
-        """The grid of the rows whose covariance is factorised. With `forced`, rows are not mixed at the
-        ends."""
+        """The grid of the rows whose covariance is factorised; not mixed at the ends with `forced`."""
         return self.record.grid.narrow if self.forced is None else self.record.grid
 
     def turned(self, rows: Floats, *, back: bool = False) -> Floats:
@@ -442,11 +435,9 @@ class Linearised:
         return grid.differences(noise) - grid.integrals((self.jacobian @ noise[..., None])[..., 0])
 
     def bands(self, variance: Floats, error: Floats) -> Floats:
-        """(stretches, size, kd + 1): S = B Σ Bᵀ + K, the lower band of each column, with mixed rows
-        (`turned`).
+        """(stretches, size, kd + 1): the lower band of S = B Σ Bᵀ + K, column by column, in `turned` rows.
 
-        variance: (states,) of the noise
-        error: (states,) q, variance per unit of time; K = q h without `forced`
+        variance: (states,) of the noise; error: (states,) q, in K = q h or `Forced.band`
 
         Row k and row k + o share samples, at which the weights are known beforehand and only J changes:
         S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.

@@ -157,8 +157,7 @@ class Record:
     u: (stretches, samples, inputs)
     source: (stretches,) number of the trajectory of each stretch; offset: its first sample there
     held: (inputs,) which inputs keep each value until the next sample; None: none of them
-    correlation: (states, states) of the noise of states that are computed from the same read-outs; None if
-        independent
+    correlation: (states, states) of the noise, for states computed from the same read-outs; None: independent
     """
 
     grid: Grid
@@ -350,10 +349,9 @@ def records_of(
 def averaged(basis: Basis, variables: tuple[str, ...], records: Sequence[Record]) -> Basis:
     """The basis with jumps such as sign(v) spread over the two steps around a sample.
 
-    If v passes zero between two samples, their signs do not tell when: the integral of sign(v) is wrong by up
-        to a
-    step, and its derivative by v is zero. The mean of sign(v) under a hat over both steps, with v changing by
-    w in each, is
+    If v passes zero between two samples, their signs do not tell when. The integral of sign(v) is then wrong
+    by up to a step, and its derivative by v is zero. The mean of sign(v) under a hat over both steps, with v
+    changing by w in each, is
 
         s(v) = (v/w)(2 − |v/w|)  for |v| < w,  sign(v) beyond.
 
