@@ -201,8 +201,8 @@ def _quadrature(x: Floats, period: float | None) -> Floats:
         turns = np.concatenate([x - period, x, x + period])
         return _quadrature(turns, None)[len(x) : 2 * len(x)]
     degree = min(5, len(x) - 1)
-    each = interval_weights(x, degree=degree, half_width=ceil(degree / 2)).toarray()
-    return np.asarray(each.sum(axis=0), dtype=np.float64)
+    intervals = interval_weights(x, degree=degree, half_width=ceil(degree / 2)).toarray()
+    return np.asarray(intervals.sum(axis=0), dtype=np.float64)
 
 
 def integrals(t: Floats, *, order: int, windows: int, modes: int) -> AxisRows:
@@ -272,16 +272,16 @@ def reduce(
     """
     results: dict[tuple[Key, ...], Floats] = {}
 
-    def down(part: Floats, axis: int, tail: tuple[Key, ...], left: set[tuple[Key, ...]]) -> None:
+    def down(part: Floats, axis: int, tail: tuple[Key, ...], remaining: set[tuple[Key, ...]]) -> None:
         if axis < 0:
             results[tail] = part
             return
-        for key in sorted({keys[axis] for keys in left}, key=repr):
+        for key in sorted({keys[axis] for keys in remaining}, key=repr):
             down(
                 apply(operators[axis][key], part, axis),
                 axis - 1,
                 (key, *tail),
-                {k for k in left if k[axis] == key},
+                {k for k in remaining if k[axis] == key},
             )
 
     down(values, len(operators) - 1, (), wanted)
@@ -331,8 +331,8 @@ class Counted:
     @cached_property
     def kept(self) -> NDArray[np.bool_] | None:
         """(rows …): those that count; None: all of them."""
-        kept = self.whole if self.coarse else self.whole & ~self.fronts
-        return None if kept.all() else kept
+        counts = self.whole if self.coarse else self.whole & ~self.fronts
+        return None if counts.all() else counts
 
 
 def counted(

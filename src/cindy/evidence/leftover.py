@@ -115,12 +115,12 @@ def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
     columns = tuple(int(k) for k in terms)
     residual = np.hstack([-coef[terms].T, np.eye(coef.shape[1])])
     # A filled sample repeats the noise of its neighbours, which increases the variance of a sum.
-    more = 1.0 + 2.0 * evidence.filled
-    fields = [_Left(NoisyRows(rows.only(columns)), residual, more) for rows in evidence.rows]
+    inflation = 1.0 + 2.0 * evidence.filled
+    fields = [_Left(NoisyRows(rows.only(columns)), residual, inflation) for rows in evidence.rows]
     if any(has_slope(g) for part in fields for g, _ in part.noisy.rows.terms):
         return None
     modes = modes_of(evidence, columns)
-    bands = [_Left(mode, residual, more) for mode in modes] if all(mode.known for mode in modes) else []
+    bands = [_Left(mode, residual, inflation) for mode in modes] if all(mode.known for mode in modes) else []
     judged = (_judged(fields, bands, evidence.rows, j) for j in range(coef.shape[1]))
     return [residuals for residuals in judged if residuals is not None]
 
@@ -128,10 +128,10 @@ def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
 class _Left:
     """Residuals and their variance, for the rows or the modes of one field."""
 
-    def __init__(self, noisy: NoisyRows, residual: Floats, more: float) -> None:
-        self.noisy, self.residual, self.more = noisy, residual, more
-        kept = noisy.rows.kept
-        self.kept = np.ones(len(noisy.table), dtype=bool) if kept is None else kept.ravel()
+    def __init__(self, noisy: NoisyRows, residual: Floats, inflation: float) -> None:
+        self.noisy, self.residual, self.inflation = noisy, residual, inflation
+        counted = noisy.rows.kept
+        self.kept = np.ones(len(noisy.table), dtype=bool) if counted is None else counted.ravel()
         self.left = noisy.table @ residual.T
         # Squares of all summands of the equation: their sum cannot cancel more exactly than these allow.
         self.size = noisy.table**2 @ (residual**2).T
@@ -139,7 +139,7 @@ class _Left:
     @cached_property
     def variance(self) -> Floats:
         """(rows, states): of the noise, which is the only error of the rows."""
-        return self.more * self.noisy.variance(self.residual).T
+        return self.inflation * self.noisy.variance(self.residual).T
 
     def target(self, state: int) -> Floats:
         return np.asarray(self.noisy.table[:, len(self.noisy.rows.terms) - len(self.residual) + state])
@@ -284,19 +284,19 @@ def _varying(part: _Left, whole: FieldRows, state: int) -> tuple[str, str, float
     table = whole.table.reshape(len(used), -1)[used] * weight[:, None]
     held = np.flatnonzero(part.residual[state, : part.residual.shape[1] - len(part.residual)])
     # Constant coefficients are fitted at the same time, so that only the variation counts.
-    inside, _ = np.linalg.qr(part.noisy.table[used][:, held] * weight[:, None])
+    constant, _ = np.linalg.qr(part.noisy.table[used][:, held] * weight[:, None])
     target = part.target(state)[used] * weight
-    target = target - inside @ (inside.T @ target)
+    target = target - constant @ (constant.T @ target)
     # The excess over noise: squares in units of the noise have mean 1, so that noise adds one for each row.
-    beyond = max(float(target @ target) - len(target), 1e-300)
+    excess = max(float(target @ target) - len(target), 1e-300)
     places = np.meshgrid(*(_centres(whole, k) for k in range(len(names))), indexing="ij")
     best = ("", "", 0.0)
     for k, axis in enumerate(names):
         hats = _hats(places[k].ravel()[used], whole.field.period(axis) if k < len(names) - 1 else None)
         for name, column in (("1", weight), *zip(terms, table.T, strict=False)):
             varied = column[:, None] * hats
-            varied -= inside @ (inside.T @ varied)
-            taken = _explained(varied, target) / beyond
+            varied -= constant @ (constant.T @ varied)
+            taken = _explained(varied, target) / excess
             if taken > best[2]:
                 best = (name, axis, float(min(taken, 1.0)))
     return best if best[2] > _TEST.varies else ("", "", 0.0)

@@ -146,8 +146,8 @@ class Modes(NoisyRows):
             # First the mixtures that are independent under white noise, without nearly dependent ones, then
             # among these the mixtures that are independent under its highest derivative.
             values, vectors = np.linalg.eigh(low @ low.T)
-            kept = values > _MODES.dependent * values[-1]
-            white = vectors[:, kept] / np.sqrt(values[kept])
+            independent = values > _MODES.dependent * values[-1]
+            white = vectors[:, independent] / np.sqrt(values[independent])
             _, turn = np.linalg.eigh(white.T @ (high @ high.T) @ white)
             turns.append(np.ascontiguousarray((white @ turn).T))
         return turns
@@ -234,8 +234,8 @@ def stretches(rows: FieldRows, copies: int) -> list[tuple[int, int]]:
     """(first, last + 1) samples of the stretches of time that fit into memory with so many copies."""
     samples = next(iter(rows.axes[-1].matrices.values())).shape[1]
     place = int(np.prod([next(iter(a.matrices.values())).shape[1] for a in rows.axes[:-1]]))
-    each = max(1, _MODES.held // (place * copies))
-    return [(low, min(low + each, samples)) for low in range(0, samples, each)]
+    length = max(1, _MODES.held // (place * copies))
+    return [(low, min(low + length, samples)) for low in range(0, samples, length)]
 
 
 def _stretch(

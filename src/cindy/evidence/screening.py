@@ -238,8 +238,8 @@ class _Screen:
         known = np.isfinite(u)
         mean = np.where(known, u, 0.0).sum(axis=-1) / np.maximum(known.sum(axis=-1), 1)
         wander = np.where(known, u - mean[..., None], 0.0).std(axis=-1)
-        much = max(4.0 * usual, 0.02 * float(np.nanstd(u)))
-        bad = (size > much) & (outside.sum(axis=-1) > 0.3 * n)
+        limit = max(4.0 * usual, 0.02 * float(np.nanstd(u)))
+        bad = (size > limit) & (outside.sum(axis=-1) > 0.3 * n)
         bad |= (wander < 0.3 * sigma) & (size > 1.5 * usual) & known.any(axis=-1)
         if not bad.any() or bad.mean() > _MOST:
             return None
@@ -348,8 +348,8 @@ class _Screen:
             count = float(np.prod([u.shape[k] for k in other]))
             for what, (size, units), (at_twice, _) in zip(("offset", "gain"), *sizes, strict=True):
                 # Twice the order removes more of a smooth field, but nothing of independent faults.
-                beyond = size * units > _SHARED * sigma**2 / (count if what == "offset" else 1.0)
-                if beyond and at_twice > 0.5 * size:
+                large = size * units > _SHARED * sigma**2 / (count if what == "offset" else 1.0)
+                if large and at_twice > 0.5 * size:
                     scale = float(np.var(u)) if what == "offset" else 1.0
                     yield Fault(kind, state, what, size=float(np.sqrt(size / scale)))
                     break
@@ -474,20 +474,20 @@ def _along(u: Floats, k: int, x: Floats, period: float | None) -> tuple[tuple[In
     known, index = np.isfinite(wide), np.arange(wide.shape[-1])
     before = np.maximum.accumulate(np.where(known, index, 0), axis=-1)
     after = np.minimum.accumulate(np.where(known, index, len(index) - 1)[..., ::-1], axis=-1)[..., ::-1]
-    *lines, here = np.nonzero(np.isnan(moved))
+    *lines, place = np.nonzero(np.isnan(moved))
     line = tuple(lines)
-    b1, a1 = before[(*line, here + pad)], after[(*line, here + pad)]
+    b1, a1 = before[(*line, place + pad)], after[(*line, place + pad)]
     b2, a2 = before[(*line, np.maximum(b1 - 1, 0))], after[(*line, np.minimum(a1 + 1, len(index) - 1))]
     four = np.stack([b2, b1, a1, a2])
-    values = np.stack([wide[(*line, place)] for place in four])
+    values = np.stack([wide[(*line, neighbour)] for neighbour in four])
     near = (a1 - b1 - 1 <= _WIDEST) & (a2 - b2 <= 2 * _WIDEST + 4) & np.isfinite(values).all(axis=0)
     near &= (b2 < b1) & (b1 < a1) & (a1 < a2)
-    four, values, here, line = four[:, near], values[:, near], here[near], tuple(i[near] for i in line)
+    four, values, place, line = four[:, near], values[:, near], place[near], tuple(i[near] for i in line)
     weights = np.ones(four.shape)
     for a in range(4):
         for b in range(4):
             if a != b:
-                weights[a] *= (x[here] - at[four[b]]) / (at[four[a]] - at[four[b]])
+                weights[a] *= (x[place] - at[four[b]]) / (at[four[a]] - at[four[b]])
     places = [*line]
-    places.insert(k, here)
+    places.insert(k, place)
     return tuple(places), np.sum(weights * values, axis=0), np.sum(weights**2, axis=0)

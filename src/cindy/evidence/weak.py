@@ -152,10 +152,10 @@ class FieldRows:
 
     def only(self, columns: tuple[int, ...]) -> FieldRows:
         """The same rows for some of the terms."""
-        some = replace(self, columns=columns)
+        restricted = replace(self, columns=columns)
         # Which rows count does not depend on the terms, so that the result is shared.
-        some.__dict__["counted"] = self.counted
-        return some
+        restricted.__dict__["counted"] = self.counted
+        return restricted
 
     def divisions(self, blocks: int) -> tuple[int, ...]:
         """The number of boxes along every axis, for about this number of blocks."""
@@ -165,9 +165,9 @@ class FieldRows:
             # Rows of one window share their initial state.
             rows[-1] = len(np.unique(self.axes[-1].starts))
         while np.prod(cuts) < blocks:
-            each = rows / cuts
+            lengths = rows / cuts
             # The longest side is cut next, so that boxes are compact and share little noise.
-            k = int(np.argmax(np.where(cuts < rows, each, 0.0)))
+            k = int(np.argmax(np.where(cuts < rows, lengths, 0.0)))
             if cuts[k] >= rows[k]:
                 break
             cuts[k] += 1

@@ -101,10 +101,10 @@ def _looked_at(field: Field) -> list[Field]:
     size = int(np.prod(field.shape))
     if size <= _WIDTHS.look:
         return [field.part(0, len(field))]
-    each = max(4 * _WIDTHS.fewest, min(len(field), int(_WIDTHS.look / 4 / (size / len(field)))))
+    length = max(4 * _WIDTHS.fewest, min(len(field), int(_WIDTHS.look / 4 / (size / len(field)))))
     # Spread over time: a field that decays may be only noise at its end.
-    starts = np.unique(np.linspace(0, len(field) - each, 4).astype(int))
-    return [field.part(int(s), int(s) + each) for s in starts]
+    starts = np.unique(np.linspace(0, len(field) - length, 4).astype(int))
+    return [field.part(int(s), int(s) + length) for s in starts]
 
 
 def _thinning(looks: list[list[Field]]) -> tuple[int, ...]:

@@ -86,10 +86,10 @@ def weight_lean(
     for a in range(kicks.shape[2]):
         if not forced.slope[..., a].any():
             continue
-        alone = np.zeros_like(kicks)
-        alone[..., a] = kicks[..., a]
-        others = inverted(alone) - own[..., a] * kicks[..., a, None]
-        lean += forced.slope[..., a] * error * others / 2.0
+        single = np.zeros_like(kicks)
+        single[..., a] = kicks[..., a]
+        from_others = inverted(single) - own[..., a] * kicks[..., a, None]
+        lean += forced.slope[..., a] * error * from_others / 2.0
     return lean
 
 
@@ -108,15 +108,15 @@ def log_volume(linear: Linearised) -> float:
         band = np.zeros((grid.rows * d, height))
         item = band.itemsize
         for begin, end in runs:
-            inside = max(-int(first[begin]), 0)
+            skipped = max(-int(first[begin]), 0)
             blocks = (
-                -grid.integral[begin:end, inside:, None, None] * jacobian[grid.window[begin:end, inside:]]
+                -grid.integral[begin:end, skipped:, None, None] * jacobian[grid.window[begin:end, skipped:]]
             )
-            blocks[..., state, state] += grid.difference[begin:end, inside:, None]
+            blocks[..., state, state] += grid.difference[begin:end, skipped:, None]
             # Element (r, c) of B₂ lies at c · height + kl + ku + r − c.
             right = (height - 1) * d
             down = d + right * (int(first[begin + 1] - first[begin]) if end > begin + 1 else 0)
-            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + inside) * right :]
+            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + skipped) * right :]
             along = down * item, right * item, item, (height - 1) * item
             as_strided(corner, blocks.shape, along)[...] = blocks
         lu, _, info = lapack.dgbtrf(band.T, kl, ku, overwrite_ab=1)
@@ -162,10 +162,10 @@ def inverse_at_steps(linear: Linearised, near: Floats) -> Floats:
 
 def _collected(grid: Grid, jacobian: Floats, near: Floats) -> Floats:
     """The diagonal blocks of Mᵀ S⁻¹ M for M = D − W J."""
-    both, mixed, integral = _sums(grid, near)
+    differences, mixed, integral = _sums(grid, near)
     crossed = mixed @ jacobian
-    back = np.swapaxes(jacobian, -1, -2) @ integral @ jacobian
-    return np.asarray(both - crossed - np.swapaxes(crossed, -1, -2) + back)
+    quadratic = np.swapaxes(jacobian, -1, -2) @ integral @ jacobian
+    return np.asarray(differences - crossed - np.swapaxes(crossed, -1, -2) + quadratic)
 
 
 def _sums(grid: Grid, near: Floats) -> tuple[Floats, Floats, Floats]:
@@ -238,22 +238,22 @@ def _selected_inverse(blocks: Floats) -> Floats:
     """
     wide = blocks.shape[2]
     # The recursion visits one block of all stretches at a time, so these must be contiguous in memory.
-    left, middle, right = (
+    lower, middle, upper = (
         np.ascontiguousarray(np.moveaxis(blocks[..., i * wide : (i + 1) * wide], 1, 0)) for i in range(3)
     )
     pivots, down = np.empty_like(middle), np.empty_like(middle[1:])
     pivots[0] = np.linalg.inv(middle[0])
     for k in range(1, len(middle)):
-        down[k - 1] = left[k] @ pivots[k - 1]
-        pivots[k] = np.linalg.inv(middle[k] - down[k - 1] @ right[k - 1])
-    up = pivots[:-1] @ right[:-1]
+        down[k - 1] = lower[k] @ pivots[k - 1]
+        pivots[k] = np.linalg.inv(middle[k] - down[k - 1] @ upper[k - 1])
+    up = pivots[:-1] @ upper[:-1]
     out = np.zeros_like(blocks)
     before, on, after = (out[..., i * wide : (i + 1) * wide] for i in range(3))
     diagonal = on[:, -1] = pivots[-1]
     for k in range(len(middle) - 2, -1, -1):
-        beyond = up[k] @ diagonal
-        before[:, k + 1], after[:, k] = -diagonal @ down[k], -beyond
-        diagonal = on[:, k] = pivots[k] + beyond @ down[k]
+        product = up[k] @ diagonal
+        before[:, k + 1], after[:, k] = -diagonal @ down[k], -product
+        diagonal = on[:, k] = pivots[k] + product @ down[k]
     return out
 
 

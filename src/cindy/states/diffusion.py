@@ -387,24 +387,27 @@ class _Evidence:
             pull -= np.einsum("skij,skji->ski", forced.covariance(fitted.error), inverse)
             columns = np.zeros((*z.shape, len(information)))
             for place, (j, i) in enumerate(places):
-                only = np.zeros_like(kicks)
+                selected = np.zeros_like(kicks)
                 if j < 0:
-                    both = size[..., i] * size[..., -1 - j]
-                    only[..., i], only[..., -1 - j] = both * kicks[..., -1 - j], both * kicks[..., i]
+                    scale = size[..., i] * size[..., -1 - j]
+                    selected[..., i], selected[..., -1 - j] = (
+                        scale * kicks[..., -1 - j],
+                        scale * kicks[..., i],
+                    )
                     products = np.sum(kicks[..., i] * kicks[..., -1 - j], axis=0)
-                    score[place] += np.sum(both * (products - inverse[..., i, -1 - j]))
+                    score[place] += np.sum(scale * (products - inverse[..., i, -1 - j]))
                 else:
                     share = values[..., j] * linear.record.grid.step / size[..., i] ** 2
                     score[place] += 0.5 * np.sum(share * pull[..., i])
-                    only[..., i] = kicks[..., i]
-                    other = linear.weighted(fitted.error, only)
-                    only[..., i] = weighted[..., i]
-                    only = share[..., None] * (only + other) / 2.0
-                columns[..., place] = linear.kicked(only)
-            back = linear.noise_of(z)
+                    selected[..., i] = kicks[..., i]
+                    crossed = linear.weighted(fitted.error, selected)
+                    selected[..., i] = weighted[..., i]
+                    selected = share[..., None] * (selected + crossed) / 2.0
+                columns[..., place] = linear.kicked(selected)
+            collected = linear.noise_of(z)
             for place, i in enumerate(noisy.tolist(), start=len(places)):
-                only = linear.record.varied(fitted.variance, back, i)
-                columns[..., place] = linear.moved(only)
+                selected = linear.record.varied(fitted.variance, collected, i)
+                columns[..., place] = linear.moved(selected)
             table = white.white(columns)
             information += 0.5 * table.T @ table
         return cls(

@@ -265,10 +265,10 @@ def _added(linear: Linearised, slope: Floats, since: Floats, distortion: Distort
         change = since[..., None] * linear.x
     else:
         change = (linear.jacobian @ slope[..., None])[..., 0] / 2.0
-    alone = np.zeros_like(change)
+    selected = np.zeros_like(change)
     measured = ~linear.record.missing[..., distortion.state]
-    alone[..., distortion.state] = np.where(measured, change[..., distortion.state], 0.0)
-    return linear.moved(alone)
+    selected[..., distortion.state] = np.where(measured, change[..., distortion.state], 0.0)
+    return linear.moved(selected)
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,13 @@ def _walks(motion: Motion) -> tuple[Floats, Floats]:
             differences = explained.grid.differences(record.y[..., state])
             rows += differences.size
             # Stretches with the same missing samples share a covariance, and are whitened together.
-            for alike in _alike(explained.spread[..., state]):
-                columns = np.ascontiguousarray(differences[alike].T)
-                noise = _of_differences(explained, explained.spread[alike[0], :, state])
+            for group in _alike(explained.spread[..., state]):
+                columns = np.ascontiguousarray(differences[group].T)
+                noise = _of_differences(explained, explained.spread[group[0], :, state])
                 for i, drift in enumerate(_DRIFTS):
                     factor = _drifting(noise, drift * explained.grid.step / unit)
                     squares[i] += np.sum(factor.whiten(columns.copy()) ** 2)
-                    logs[i] += len(alike) * factor.log_det
+                    logs[i] += len(group) * factor.log_det
         # −2 log p with the variance profiled out.
         values = rows * (1.0 + np.log(np.maximum(squares / rows, 1e-300))) + logs
         least[j], best[j] = values.min(), _DRIFTS[np.argmin(values)]
@@ -178,10 +178,10 @@ def _integrated(motion: Motion, measured: Record) -> tuple[Floats, Floats]:
 def _white(record: Record, j: int, drift: float, step: float, columns: list[Floats]) -> Floats:
     """L⁻¹ of the rows, all stretches one below the other."""
     rows = np.concatenate(columns, axis=-1)
-    for alike in _alike(record.spread[..., j]):
-        noise = _of_differences(record, record.spread[alike[0], :, j])
+    for group in _alike(record.spread[..., j]):
+        noise = _of_differences(record, record.spread[group[0], :, j])
         factor = _drifting(noise, drift * record.grid.step / step)
-        for number in alike:
+        for number in group:
             factor.whiten(rows[number])
     return rows.reshape(-1, rows.shape[-1])
 

@@ -83,7 +83,7 @@ _STEPS = _Steps()
 
 Solve = Callable[[LeastSquares, Ints], Floats]
 Update = Callable[[Motion, Fitted, "_Score"], Fitted]
-Parts = Iterable[tuple[Whitened, Floats]]
+Parts = list[tuple[Whitened, Floats]]
 
 
 def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[float] = LEVELS) -> Fitted:
@@ -188,7 +188,7 @@ def _step(motion: Motion, now: Fitted, solve: Solve, update: Update, *, heeded: 
     """
     if now.law.unknown:
         return _step_with_parameters(motion, now, solve, update)
-    parts: list[tuple[Whitened, Floats]] = []
+    parts: Parts = []
     factor = np.zeros((0, len(now.law.support) + 1))
     rows = 0
     for white in motion.whitened(now):
@@ -219,7 +219,7 @@ def _step(motion: Motion, now: Fitted, solve: Solve, update: Update, *, heeded: 
 
 def _step_with_parameters(motion: Motion, now: Fitted, solve: Solve, update: Update) -> Fitted:
     """The same step for a law with unknown parameters."""
-    parts: list[tuple[Whitened, Floats]] = []
+    parts: Parts = []
     for white in motion.whitened(now):
         if white is None:
             return replace(now, alive=False)
@@ -231,7 +231,9 @@ def _step_with_parameters(motion: Motion, now: Fitted, solve: Solve, update: Upd
     return replace(after, moved=max(after.moved, step.far))
 
 
-def _moved(motion: Motion, now: Fitted, coef: Floats, parts: Parts, update: Update) -> Fitted:
+def _moved(
+    motion: Motion, now: Fitted, coef: Floats, parts: Iterable[tuple[Whitened, Floats]], update: Update
+) -> Fitted:
     """Steps 2 and 3: the states that belong to the coefficients, and the update of the variances."""
     d = motion.states
     quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
@@ -242,19 +244,19 @@ def _moved(motion: Motion, now: Fitted, coef: Floats, parts: Parts, update: Upda
         record = white.linear.record
         # z = S⁻¹ r. The most likely noise is ê = Σ Bᵀ z.
         z = white.solved(table[:, -1] - table[:, :-1] @ coef)
-        back = white.linear.noise_of(z)
-        new = record.y - record.spread * now.variance * back - record.shared(now.variance, back)
+        collected = white.linear.noise_of(z)
+        new = record.y - record.spread * now.variance * collected - record.shared(now.variance, collected)
         states.append(new)
         shift += float(np.sum((new - x) ** 2 / (record.spread * now.variance)))
-        quadratic += _sizes(white, now, z, back)
+        quadratic += _sizes(white, now, z, collected)
         if motion.forcing is not None:
             trace += _traces(white)
         else:
             # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v.
             trace += _probed(white, now, signs)
         if curved:
-            table = white.varied(z, back)
-            curvature += table.T @ table
+            derivatives = white.varied(z, collected)
+            curvature += derivatives.T @ derivatives
     shift = float(np.sqrt(shift / sum(x.size for x in states)))
     alive = all(bool((np.abs(x) < motion.bounds).all()) for x in states)
     after = replace(now, x=tuple(states), coef=coef, moved=shift, alive=alive)
@@ -303,12 +305,12 @@ def _traces(white: Whitened) -> Floats:
     return np.concatenate([noise, kicks])
 
 
-def _sizes(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
+def _sizes(white: Whitened, now: Fitted, z: Floats, collected: Floats) -> Floats:
     """v_i zᵀ S_i z for the noise and the model error of every state. Missing entries do not contribute."""
     record = white.linear.record
     measured = np.where(record.missing, 0.0, record.spread)
-    noise = now.variance * np.sum(measured * back**2, axis=(0, 1))
-    noise += np.sum(back * record.shared(now.variance, back), axis=(0, 1))
+    noise = now.variance * np.sum(measured * collected**2, axis=(0, 1))
+    noise += np.sum(collected * record.shared(now.variance, collected), axis=(0, 1))
     if white.linear.forced is None:
         error = now.error * np.sum(record.grid.step[:, None] * z**2, axis=(0, 1))
     else:
@@ -420,11 +422,13 @@ def stride(motion: Motion, now: Fitted, parts: Parts, solve: Solve) -> Stride | 
     if not np.isfinite(coef).all():
         return None
     slopes = current.slopes(solve, law.support, start)
+    # Step 2, by the slopes of step 1.
     low, high = _reach(law.unknown, start)
     goal, size = current.residual(coef, start), lengths(slopes)
-    inside = lsq_linear(slopes / size, goal, bounds=((low - start) * size, (high - start) * size))
-    whole = inside.x / size
+    solution = lsq_linear(slopes / size, goal, bounds=((low - start) * size, (high - start) * size))
+    whole = solution.x / size
     best = float(goal @ goal)
+    # Step 3.
     for share in 0.5 ** np.arange(_HALVINGS):
         place = start + share * whole
         try:
@@ -453,16 +457,16 @@ class _Rows:
         factor = triangle(np.concatenate(tables))
         return cls(factor, coefs, sum(len(table) for table in tables))
 
-    def _left(self, places: Floats) -> Floats:
+    def _target(self, places: Floats) -> Floats:
         return np.asarray(self.factor[:, -1] - self.factor[:, self.coefs : -1] @ places)
 
     def coefficients(self, solve: Solve, support: Ints, places: Floats) -> Floats:
         """The coefficients for given parameters, under all constraints."""
-        columns = np.column_stack([self.factor[:, : self.coefs], self._left(places)])
+        columns = np.column_stack([self.factor[:, : self.coefs], self._target(places)])
         return solve(LeastSquares(columns, self.coefs, self.rows), support)
 
     def residual(self, coef: Floats, places: Floats) -> Floats:
-        return np.asarray(self._left(places) - self.factor[:, : self.coefs] @ coef)
+        return np.asarray(self._target(places) - self.factor[:, : self.coefs] @ coef)
 
     def slopes(self, solve: Solve, support: Ints, places: Floats) -> Floats:
         """(rows, p): the decrease of the residual with each parameter, the coefficients refitted.

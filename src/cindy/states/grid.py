@@ -135,7 +135,7 @@ class Grid:
         difference × difference, difference × integral, integral × difference, integral × integral
         """
         shape = (self.rows, self.reach + 1, self.width)
-        other = {"d": np.zeros(shape), "w": np.zeros(shape)}
+        reached = {"d": np.zeros(shape), "w": np.zeros(shape)}
         place = np.arange(self.width)
         for o in range(self.reach + 1):
             count = self.rows - o
@@ -143,11 +143,11 @@ class Grid:
             inside = (shifted >= 0) & (shifted < self.width)
             shifted = np.clip(shifted, 0, self.width - 1)
             for key, weights in (("d", self.difference), ("w", self.integral)):
-                other[key][:count, o] = np.where(
+                reached[key][:count, o] = np.where(
                     inside, np.take_along_axis(weights[o:], shifted, axis=1), 0.0
                 )
         d, w = self.difference[:, None, :], self.integral[:, None, :]
-        return d * other["d"], d * other["w"], w * other["d"], w * other["w"]
+        return d * reached["d"], d * reached["w"], w * reached["d"], w * reached["w"]
 
     @cached_property
     def alike(self) -> tuple[slice, Ints, Floats]:
@@ -180,13 +180,13 @@ class Grid:
         # A sparse law couples only a few states. Entries that are zero at every sample are skipped.
         entries = np.flatnonzero(kinds.any(axis=(0, 1, 2)))
         sparse = len(entries) < _NODES_OF.sparse * d * d
-        some = np.ascontiguousarray(kinds[..., entries]) if sparse else kinds
-        at_once = max(_NODES_OF.in_step // max(len(used) * some.shape[-1], 1), 1)
+        nonzero = np.ascontiguousarray(kinds[..., entries]) if sparse else kinds
+        at_once = max(_NODES_OF.in_step // max(len(used) * nonzero.shape[-1], 1), 1)
         for begin in range(rows.start, rows.stop, at_once):
             at = slice(begin, min(begin + at_once, rows.stop))
             first = int(self.start[begin])
             for c in range(len(band)):
-                samples = some[:, c, first : first + at.stop - at.start + self.width - 1]
+                samples = nonzero[:, c, first : first + at.stop - at.start + self.width - 1]
                 sums = weights @ _shifted(samples, self.width, used)
                 if sparse:
                     whole = np.zeros((len(sums), at.stop - at.start, d * d))
@@ -224,9 +224,9 @@ class Grid:
 
     def coarser(self, degree: int) -> Floats:
         """(rows, width): the integrals by polynomials of lower degree through the same samples."""
-        alike = self.alike[0]
+        equal_rows = self.alike[0]
         degree = min(degree, self.width - 1)
-        if alike.stop > alike.start and self.rows > 4 * self.width:
+        if equal_rows.stop > equal_rows.start and self.rows > 4 * self.width:
             t = self.t[: 3 * self.width]
             few = _of_degree(t, _starts(len(t), self.order), self.width, degree, self.order)
             weights = _tiled(few, self.rows, self.width)
@@ -318,8 +318,8 @@ def _enter(band: Floats, blocks: Floats) -> None:
     # Element (a, b) of block o lies at o · d + b − a of column a.
     step = band.itemsize
     strides = (d * step, *band.strides[:2], band.strides[2] - step, step)
-    beyond = as_strided(band[..., d:], (len(blocks) - 1, *blocks.shape[1:]), strides)
-    beyond[...] = blocks[1:]
+    off_diagonal = as_strided(band[..., d:], (len(blocks) - 1, *blocks.shape[1:]), strides)
+    off_diagonal[...] = blocks[1:]
 
 
 def grid_of(t: Floats, order: int = 1) -> Grid:

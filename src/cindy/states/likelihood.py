@@ -202,19 +202,22 @@ def by_averages(motion: Motion, fitted: Fitted, price: float) -> Floats:
     size = lengths(design)
     design, terms = design / size, design[:, :count] / size[:count]
     target = np.append(objective.target[:, 0], np.zeros(len(states)))
-    joint, alone = np.linalg.pinv(design), np.linalg.pinv(terms)
+    joint_inverse, terms_inverse = np.linalg.pinv(design), np.linalg.pinv(terms)
     squares = [
-        float(np.sum((target - x @ (back @ target)) ** 2)) for x, back in ((terms, alone), (design, joint))
+        float(np.sum((target - x @ (inverse @ target)) ** 2))
+        for x, inverse in ((terms, terms_inverse), (design, joint_inverse))
     ]
     # Log Bayes factor of windows: the squares they explain, less the log ratio of prior to posterior volume.
     volume = np.abs(np.diagonal(np.linalg.qr(design, mode="r"))[count:]) * size[count:] * window
     evidence = (squares[0] - squares[1]) / 2.0 - float(np.sum(np.log(volume)))
-    joint = joint[:count]
-    covariance, moved = joint @ joint.T, (joint - alone) @ target
+    joint_inverse = joint_inverse[:count]
+    covariance, moved = joint_inverse @ joint_inverse.T, (joint_inverse - terms_inverse) @ target
     # Without a term, −2 log p of the joint fit is larger by the square of its z and smaller by its price.
-    odds = evidence + np.maximum(price - (joint @ target) ** 2 / np.diagonal(covariance), 0.0) / 2.0
+    odds = evidence + np.maximum(price - (joint_inverse @ target) ** 2 / np.diagonal(covariance), 0.0) / 2.0
     share = np.sqrt(1.0 / (1.0 + np.exp(np.minimum(-odds, 700.0)))) / size[:count]
-    return np.asarray((covariance - alone @ alone.T + np.outer(moved, moved)) * share * share[:, None])
+    return np.asarray(
+        (covariance - terms_inverse @ terms_inverse.T + np.outer(moved, moved)) * share * share[:, None]
+    )
 
 
 def _residual(white: Whitened, fitted: Fitted) -> Floats:
@@ -300,10 +303,10 @@ def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
     all_points = np.concatenate(points)
     thin = max(len(all_points) // _POINTS, 1)
     with np.errstate(all="ignore"):
-        values, others = (law.values(at[::thin]) for at in (all_points, np.concatenate(drawn)))
+        values, drawn_values = (law.values(at[::thin]) for at in (all_points, np.concatenate(drawn)))
     size = np.linalg.norm(values, axis=0)
     size[size == 0.0] = 1.0
-    values, change = values / size, (others - values) / size
+    values, change = values / size, (drawn_values - values) / size
     if not np.isfinite(change).all():
         return fitted.law.support
     places = [np.flatnonzero(law.targets == j) for j in shared]
@@ -326,13 +329,13 @@ def _draw(white: Whitened, fitted: Fitted, rng: np.random.Generator) -> Floats:
         normal = np.where(record.missing, normal, normal @ np.linalg.cholesky(record.correlation).T)
     noise = np.sqrt(variance) * normal
     rows = linear.moved(noise) + linear.drawn_kicks(fitted.error, rng)
-    back = linear.noise_of(white.solved(white.white(rows[..., None])[:, 0]))
-    return np.asarray(noise - variance * back - record.shared(fitted.variance, back))
+    collected = linear.noise_of(white.solved(white.white(rows[..., None])[:, 0]))
+    return np.asarray(noise - variance * collected - record.shared(fitted.variance, collected))
 
 
 def _least(values: Floats, change: Floats) -> tuple[float, Floats]:
     """The least |A w|² / |D w|² over w, and this w, from the triangles of A and D."""
     a, d = np.linalg.qr(values, mode="r"), np.linalg.qr(change, mode="r")
-    back = np.linalg.pinv(a)
-    _, sizes, directions = np.linalg.svd(d @ back)
-    return (1.0 / float(sizes[0]) ** 2 if sizes[0] > 0 else np.inf), back @ directions[0]
+    inverse = np.linalg.pinv(a)
+    _, sizes, directions = np.linalg.svd(d @ inverse)
+    return (1.0 / float(sizes[0]) ** 2 if sizes[0] > 0 else np.inf), inverse @ directions[0]

@@ -133,24 +133,24 @@ class Whitened:
         solutions = [f.whiten_back(part) for f, part in zip(self.factors, parts, strict=True)]
         return self.linear.turned(np.stack(solutions).reshape(self.linear.target.shape), back=True)
 
-    def varied(self, z: Floats, back: Floats) -> Floats:
+    def varied(self, z: Floats, collected: Floats) -> Floats:
         """(size, 2 · states): L⁻¹ v_i S_i z for the noise v_i of every state, then for its model error.
 
-        z, back: S⁻¹ r and Bᵀ z of a residual
+        z, collected: S⁻¹ r and Bᵀ z of a residual
         """
         linear, states = self.linear, range(len(self.variance))
-        columns = [linear.moved(linear.record.varied(self.variance, back, i)) for i in states]
+        columns = [linear.moved(linear.record.varied(self.variance, collected, i)) for i in states]
         kicks = linear.kicks_of(z)
         weighted = linear.weighted(self.error, kicks)
         for i in states:
-            only = np.zeros_like(kicks)
-            only[..., i] = weighted[..., i]
+            selected = np.zeros_like(kicks)
+            selected[..., i] = weighted[..., i]
             if linear.forced is not None:
                 # Covariances are proportional to √(q_i q_j): half of row i and half of column i.
-                other = np.zeros_like(kicks)
-                other[..., i] = kicks[..., i]
-                only = (only + linear.weighted(self.error, other)) / 2.0
-            columns.append(linear.kicked(only))
+                crossed = np.zeros_like(kicks)
+                crossed[..., i] = kicks[..., i]
+                selected = (selected + linear.weighted(self.error, crossed)) / 2.0
+            columns.append(linear.kicked(selected))
         return self.white(np.stack(columns, axis=-1))
 
 

@@ -208,15 +208,15 @@ class Record:
 
         Covariances are proportional to √(v_i v_j): half of row i of Σ, and half of its column i.
         """
-        only = np.zeros_like(values)
-        only[..., i] = values[..., i]
-        others = self.shared(variance, only)
+        selected = np.zeros_like(values)
+        selected[..., i] = values[..., i]
+        crossed = self.shared(variance, selected)
         measured = np.where(self.missing[..., i], 0.0, self.spread[..., i])
-        only[..., i] = variance[i] * measured * values[..., i]
+        selected[..., i] = variance[i] * measured * values[..., i]
         if self.correlation is None:
-            return only
-        only[..., i] += self.shared(variance, values)[..., i] / 2.0
-        return np.asarray(only + others / 2.0)
+            return selected
+        selected[..., i] += self.shared(variance, values)[..., i] / 2.0
+        return np.asarray(selected + crossed / 2.0)
 
     @property
     def _beside(self) -> Floats:
@@ -469,16 +469,16 @@ def instants_for(trajectories: Sequence[Trajectory]) -> int:
 
 def _bending(looks: Sequence[Trajectory], grid: Sequence[Trajectory]) -> float:
     """The median of how much trajectories bend between the instants of a grid that may be finer."""
-    alike: dict[bytes, list[Trajectory]] = {}
+    by_times: dict[bytes, list[Trajectory]] = {}
     for trajectory in looks:
         for first in trajectory.segments()[:1]:
-            alike.setdefault((first.t - first.t[0]).tobytes(), []).append(first)
-    if not alike:
+            by_times.setdefault((first.t - first.t[0]).tobytes(), []).append(first)
+    if not by_times:
         return 0.0
     # The worst state counts. Runs at the same times are smoothed together.
     bent = [
         roughness(runs[0].t, np.hstack([run.x for run in runs])).reshape(len(runs), -1)
-        for runs in alike.values()
+        for runs in by_times.values()
     ]
     rough = np.concatenate([states.max(axis=1) for states in bent])
     own, all_instants = (
