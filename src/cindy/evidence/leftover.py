@@ -116,23 +116,25 @@ def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
     residual = np.hstack([-coef[terms].T, np.eye(coef.shape[1])])
     # A filled sample repeats the noise of its neighbours, which increases the variance of a sum.
     inflation = 1.0 + 2.0 * evidence.filled
-    fields = [_Left(NoisyRows(rows.only(columns)), residual, inflation) for rows in evidence.rows]
+    fields = [_Residuals(NoisyRows(rows.only(columns)), residual, inflation) for rows in evidence.rows]
     if any(has_slope(g) for part in fields for g, _ in part.noisy.rows.terms):
         return None
     modes = modes_of(evidence, columns)
-    bands = [_Left(mode, residual, inflation) for mode in modes] if all(mode.known for mode in modes) else []
+    bands = (
+        [_Residuals(mode, residual, inflation) for mode in modes] if all(mode.known for mode in modes) else []
+    )
     judged = (_judged(fields, bands, evidence.rows, j) for j in range(coef.shape[1]))
     return [residuals for residuals in judged if residuals is not None]
 
 
-class _Left:
+class _Residuals:
     """Residuals and their variance, for the rows or the modes of one field."""
 
     def __init__(self, noisy: NoisyRows, residual: Floats, inflation: float) -> None:
         self.noisy, self.residual, self.inflation = noisy, residual, inflation
         counted = noisy.rows.kept
         self.kept = np.ones(len(noisy.table), dtype=bool) if counted is None else counted.ravel()
-        self.left = noisy.table @ residual.T
+        self.values = noisy.table @ residual.T
         # Squares of all summands of the equation: their sum cannot cancel more exactly than these allow.
         self.size = noisy.table**2 @ (residual**2).T
 
@@ -146,7 +148,7 @@ class _Left:
 
 
 def _judged(
-    fields: Sequence[_Left], bands: Sequence[_Left], whole: Sequence[FieldRows], state: int
+    fields: Sequence[_Residuals], bands: Sequence[_Residuals], whole: Sequence[FieldRows], state: int
 ) -> Unexplained | None:
     """Steps 1 to 4 for one equation; None where noise explains its residuals."""
     squares, expected, target, freedom, z_square = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -158,10 +160,10 @@ def _judged(
             boxes.append([])
             continue
         variance = part.variance[:, state] + _FLOOR**2 * float(np.mean(part.size[used, state]))
-        squares += float(np.sum(part.left[used, state] ** 2))
+        squares += float(np.sum(part.values[used, state] ** 2))
         expected += float(np.sum(part.variance[used, state]))
         target += float(np.sum(part.target(state)[used] ** 2))
-        z2 = part.left[:, state] ** 2 / np.maximum(variance, 1e-300)
+        z2 = part.values[:, state] ** 2 / np.maximum(variance, 1e-300)
         count += int(used.sum())
         freedom += _freedom(part.noisy.rows, None) * float(np.mean(used))
         boxes.append(list(_boxes(part.noisy.rows, z2, used)))
@@ -260,12 +262,12 @@ def _boxes(rows: FieldRows, z2: Floats, used: NDArray[np.bool_]) -> Iterator[tup
             yield Box(sides, float("nan")), 0.0
 
 
-def _bands(part: _Left, state: int) -> Iterator[tuple[float, float]]:
+def _bands(part: _Residuals, state: int) -> Iterator[tuple[float, float]]:
     """Step 3. (mean square in units of the noise, number of modes) from the slowest band to the fastest."""
     noise = part.variance[:, state]
     order = np.argsort(noise, kind="stable")
     balance = part.size[:, state] + float(np.mean(part.size[:, state]))
-    z2 = part.left[:, state] ** 2 / np.maximum(noise + _FLOOR**2 * balance, 1e-300)
+    z2 = part.values[:, state] ** 2 / np.maximum(noise + _FLOOR**2 * balance, 1e-300)
     begin, size = 0, _TEST.band
     while begin < len(order):
         end = len(order) if len(order) - begin - size < size else begin + size
@@ -273,7 +275,7 @@ def _bands(part: _Left, state: int) -> Iterator[tuple[float, float]]:
         begin, size = end, 2 * size
 
 
-def _varying(part: _Left, whole: FieldRows, state: int) -> tuple[str, str, float]:
+def _varying(part: _Residuals, whole: FieldRows, state: int) -> tuple[str, str, float]:
     """Step 4. (term, axis, share): the coefficient that varies, and its share of the excess over noise.
 
     part: of the rows of the terms in the equations; whole: the same rows for all terms of the basis

@@ -266,10 +266,10 @@ class Motion:
     def errors(self, level: float, variance: Floats) -> Floats:
         """(states,) model error: level^r in units of σ²/h, for differences of order r.
 
-        It hides motion of frequencies ω² below the level, whatever the order, since noise at frequency ω is
-        σ² ω^2r. For an exact law (`memory`) σ² is that of the state with the least noise relative to its
-        spread, so that the model error does not bend a badly measured state for the sake of another. A hidden
-        state has rough first values, and keeps the model error that lets it leave them.
+        Differences turn noise into σ² ω^2r at frequency ω, so that motion with ω² below the level is hidden,
+        whatever the order. For an exact law (`memory`) σ² is that of the state with the least noise relative
+        to its spread, so that the model error does not bend a badly measured state for the sake of another. A
+        hidden state has rough first values, and keeps the model error that lets it leave them.
         """
         if self.memory is not None:
             # The model error of each measured state is then the same share of its spread.

@@ -391,19 +391,11 @@ def _spans(trajectory: Trajectory, least: int) -> list[tuple[int, int]]:
     present = np.flatnonzero(~empty)
     if not len(present):
         return []
-    cuts = (
-        np.union1d(
-            np.flatnonzero(np.diff(present) > _INSTANTS.longest_hole),
-            pauses(
-                trajectory.t[present],
-                trajectory.x[np.ix_(present, ~np.isnan(trajectory.x).all(axis=0))],
-                _INSTANTS.longest_hole,
-            ),
-        )
-        + 1
-    )
+    measured = trajectory.x[np.ix_(present, ~np.isnan(trajectory.x).all(axis=0))]
+    holes = np.flatnonzero(np.diff(present) > _INSTANTS.longest_hole)
+    cuts = np.union1d(holes, pauses(trajectory.t[present], measured, _INSTANTS.longest_hole))
     spans = []
-    for run in np.split(present, cuts):
+    for run in np.split(present, cuts + 1):
         first, last = int(run[0]), int(run[-1]) + 1
         count = max(-(-(last - first) // _INSTANTS.longest), 1)
         edges = np.linspace(first, last, count + 1).astype(int)
@@ -447,12 +439,13 @@ def _divided(
     values[::parts] = y
     divided = np.full_like(values, MISSING)
     divided[::parts] = spread
-    known = (
-        values[:, :0] if trajectory.u is None else Held(trajectory.t, trajectory.u, trajectory.hold).at(times)
-    )
-    if u.shape[1] and (trajectory.u is None or not np.isfinite(trajectory.u).all()):
-        known = Held(t, u, trajectory.hold).at(times)
-    return times, (values, divided, known)
+    if trajectory.u is None:
+        inputs = values[:, :0]
+    elif np.isfinite(trajectory.u).all():
+        inputs = Held(trajectory.t, trajectory.u, trajectory.hold).at(times)
+    else:
+        inputs = Held(t, u, trajectory.hold).at(times)
+    return times, (values, divided, inputs)
 
 
 def instants_for(trajectories: Sequence[Trajectory]) -> int:
