@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import Term, product
+from cindy.basis import Term
 from cindy.evidence.grid_operators import apply, reduce
 from cindy.evidence.noise_in_terms import Unbiased
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
@@ -77,23 +77,12 @@ class NoisyRows:
             unbiased = Unbiased(values, rows.noise)
             weights = [*squares[:-1], {key: m[:, low:high] for key, m in squares[-1].items()}]
             for g, h in pairs:
-                # The unbiased covariance at a sample: the product of the estimates less that of the product.
-                covariance = unbiased(g) * unbiased(h) - unbiased(product((*g, *h), rows.field.variables))
-                wanted = self._orders(g, h)
+                covariance = unbiased.covariance(g, h)
+                wanted = rows.order_pairs(g, h)
                 reduced = reduce(covariance, weights, set(wanted.values()))
                 for key, orders in wanted.items():
                     covariances[key] = covariances.get(key, 0.0) + reduced[orders].ravel()
         return covariances
-
-    def _orders(self, g: Term, h: Term) -> dict[tuple[int, int], tuple[tuple[int, int], ...]]:
-        """The columns of g with those of h, and the pair of derivative orders of both along every axis."""
-        terms = self.rows.terms
-        return {
-            (a, b): tuple((min(p), max(p)) for p in zip(terms[a][1], terms[b][1], strict=True))
-            for a, (inner, _) in enumerate(terms)
-            for b, (other, _) in enumerate(terms)
-            if inner == g and other == h and (g != h or a <= b)
-        }
 
     def shared(self, a: int, b: int) -> Floats | float:
         """The covariance of the noise of two columns, row by row."""
@@ -258,7 +247,7 @@ def _stretch(
     for i, g in enumerate(functions):
         for j, h in enumerate(functions[i:], i):
             if rows.share_noise(g, h):
-                covariance = unbiased(g) * unbiased(h) - unbiased(product((*g, *h), rows.field.variables))
+                covariance = unbiased.covariance(g, h)
                 part = (influences[i] * covariance.ravel()) @ influences[j].T
                 # Each pair of functions stands for both orders.
                 total += part if i == j else part + part.T

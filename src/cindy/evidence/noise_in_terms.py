@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import Factor, Term, call
+from cindy.basis import Factor, Term, call, product
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, lengths, triangle
 
@@ -89,6 +89,11 @@ class Unbiased:
             part = self._averaged(averaged, sorted(mixed))
             result = part if result is None else result * part
         return np.ones(next(iter(self.values.values())).shape) if result is None else result
+
+    def covariance(self, g: Term, h: Term) -> Floats:
+        """The unbiased covariance of the noise of two terms at every sample."""
+        # ĝ ĥ has the mean g h + cov and (g h)^ the mean g h, so the true values drop out.
+        return self(g) * self(h) - self(product((*g, *h), tuple(self.values)))
 
     def _power(self, name: str, power: int) -> Floats:
         if power == 1:

@@ -175,12 +175,11 @@ class FieldRows:
 
     def slabs(self, blocks: int) -> Iterator[Slab]:
         """Step 2. The rows, one stretch of time after the other, for about this number of blocks."""
-        place, read = int(np.prod(self.field.shape[:-1])), 0
-        cuts = self.divisions(blocks)
-        for number, piece, low, high in self._pieces(cuts[-1]):
-            fresh = max(0, high - max(read, low)) * place
+        cuts, read = self.divisions(blocks), 0
+        for part, piece, low, high in self._pieces(cuts[-1]):
+            fresh = max(0, high - max(read, low)) * int(np.prod(self.field.shape[:-1]))
             read = max(read, high)
-            yield self._slab(number, piece, low, high, fresh, cuts[:-1])
+            yield self._slab(part, piece, low, high, fresh, cuts[:-1])
 
     @cached_property
     def table(self) -> Floats:
@@ -218,9 +217,8 @@ class FieldRows:
         """(stretch of time, rows in time that are computed together, their samples low … high − 1)."""
         time = self.axes[-1]
         order = np.argsort(time.starts, kind="stable")
-        place = int(np.prod(self.field.shape[:-1]))
         for number, part in enumerate(np.array_split(order, stretches)):
-            for piece in self._portions(part, place):
+            for piece in self._portions(part):
                 yield number, piece, int(time.starts[piece].min()), int(time.stops[piece].max())
 
     def _cut(self, piece: Ints, low: int, high: int) -> list[AxisRows]:
@@ -230,9 +228,9 @@ class FieldRows:
         rough = None if time.rough is None else time.rough[low:high, low:high]
         return [*self.axes[:-1], AxisRows(cut, time.starts[piece], time.stops[piece], rough)]
 
-    def _portions(self, part: Ints, place: int) -> list[Ints]:
+    def _portions(self, part: Ints) -> list[Ints]:
         """Rows in time that are computed together: as many as memory allows."""
-        time = self.axes[-1]
+        time, place = self.axes[-1], int(np.prod(self.field.shape[:-1]))
         longest = int((time.stops[part] - time.starts[part]).max())
         extent = int(time.stops[part].max() - time.starts[part].min())
         count = 1
@@ -243,6 +241,7 @@ class FieldRows:
         return [p for p in np.array_split(part, count) if len(p)]
 
     def _slab(self, part: int, piece: Ints, low: int, high: int, fresh: int, cuts: tuple[int, ...]) -> Slab:
+        """The rows of one portion. On return its arrays are freed, before those of the next."""
         axes = self._cut(piece, low, high)
         values, _ = self.values(low, high)
         keep = None if self.kept is None else self.kept[..., piece]
@@ -319,25 +318,27 @@ class FieldRows:
         # Locally estimated derivatives share noise between samples, and are not corrected.
         noisy = [g for g in evaluated if self.is_noisy(g) and not has_slope(g)]
         squares = [_squares(axis, summed=keep is None) for axis in axes]
-        columns = {g: [c for c, (inner, _) in enumerate(self.terms) if inner == g] for g in noisy}
         for i, g in enumerate(noisy):
             for h in noisy[i:]:
                 if not self.share_noise(g, h):
                     continue
                 # ĝ ĥ has the mean g h + cov and (g h)^ the mean g h, so the true values drop out.
                 covariance = evaluated[g] * evaluated[h] - unbiased(product((*g, *h), self.field.variables))
-                pairs = {
-                    (a, b): tuple(
-                        (min(p), max(p)) for p in zip(self.terms[a][1], self.terms[b][1], strict=True)
-                    )
-                    for a in columns[g]
-                    for b in columns[h]
-                }
+                pairs = self.order_pairs(g, h)
                 reduced = reduce(covariance, squares, set(pairs.values()))
                 for (a, b), key in pairs.items():
                     value = float(reduced[key].sum() if keep is None else reduced[key][keep].sum())
                     total[a, b] = total[b, a] = value
         return total
+
+    def order_pairs(self, g: Term, h: Term) -> dict[tuple[int, int], tuple[tuple[int, int], ...]]:
+        """The columns of g with those of h, and the derivative orders of both along every axis."""
+        return {
+            (a, b): tuple((min(p), max(p)) for p in zip(orders, others, strict=True))
+            for a, (inner, orders) in enumerate(self.terms)
+            for b, (other, others) in enumerate(self.terms)
+            if inner == g and other == h and (g != h or a <= b)
+        }
 
     def is_noisy(self, g: Term) -> bool:
         """Whether noise enters a function of the fields."""
