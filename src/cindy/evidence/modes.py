@@ -29,10 +29,9 @@ class _Modes:
     """How many modes are used, and how much memory they take."""
 
     spacing: float = 0.35
-    """Distance of test functions, in half-widths. Modes handle their overlap, and a smaller distance brings
-    the
-    errors closer to their lower bound: with 0.5, errors of transport and heat are 5 to 8 % larger (benchmark:
-    pde_short)."""
+    """Distance of test functions, in half-widths. Modes account for their overlap, and close functions bring
+    the errors near to their lower bound: with 0.5, those of transport and heat are 5 to 8 % larger
+    (benchmark: pde_short)."""
     most_rows: int = 60_000
     """Most modes of all fields together, ten times the rows for the choice of terms: a bound on work."""
     dependent: float = 1e-6
