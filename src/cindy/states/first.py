@@ -12,6 +12,7 @@ linear in the number of samples.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -118,10 +119,8 @@ def _walks(motion: Motion) -> tuple[Floats, Floats]:
             explained, state = _explained(motion, record, j)
             differences = explained.grid.differences(record.y[..., state])
             rows += differences.size
-            # Stretches with the same missing samples share a covariance, and are whitened together.
-            for group in _alike(explained.spread[..., state]):
+            for group, noise in _alike(explained, state):
                 columns = np.ascontiguousarray(differences[group].T)
-                noise = _of_differences(explained, explained.spread[group[0], :, state])
                 for i, drift in enumerate(_DRIFTS):
                     factor = _drifting(noise, drift * explained.grid.step / unit)
                     squares[i] += np.sum(factor.whiten(columns.copy()) ** 2)
@@ -132,12 +131,19 @@ def _walks(motion: Motion) -> tuple[Floats, Floats]:
     return best, least
 
 
-def _alike(rows: Floats) -> list[list[int]]:
-    """The numbers of the rows, grouped by equal rows."""
+def _alike(record: Record, j: int) -> Iterator[tuple[list[int], Floats]]:
+    """Stretches with the same missing samples of state j, whose noise therefore has one covariance D Σ Dᵀ.
+
+    Yields their numbers and the lower band of this matrix, (order + 1, rows).
+    """
     groups: dict[bytes, list[int]] = {}
-    for number, row in enumerate(rows):
+    for number, row in enumerate(record.spread[..., j]):
         groups.setdefault(row.tobytes(), []).append(number)
-    return list(groups.values())
+    grid = record.grid
+    for group in groups.values():
+        variances = record.spread[group[0], :, j][grid.window]
+        band = (grid.products[0][:, : grid.order + 1] @ variances[..., None])[..., 0]
+        yield group, np.asfortranarray(band.T[: min(grid.order + 1, grid.rows)])
 
 
 def start_of(motion: Motion, support: np.ndarray, coef: Floats, variance: Floats) -> Fitted:
@@ -178,19 +184,11 @@ def _integrated(motion: Motion, measured: Record) -> tuple[Floats, Floats]:
 def _white(record: Record, j: int, drift: float, step: float, columns: list[Floats]) -> Floats:
     """L⁻¹ of the rows, all stretches one below the other."""
     rows = np.concatenate(columns, axis=-1)
-    for group in _alike(record.spread[..., j]):
-        noise = _of_differences(record, record.spread[group[0], :, j])
+    for group, noise in _alike(record, j):
         factor = _drifting(noise, drift * record.grid.step / step)
         for number in group:
             factor.whiten(rows[number])
     return rows.reshape(-1, rows.shape[-1])
-
-
-def _of_differences(record: Record, spread: Floats) -> Floats:
-    """(order + 1, rows): the lower band of D Σ Dᵀ, with the variances Σ of the samples of one state."""
-    grid = record.grid
-    band = (grid.products[0][:, : grid.order + 1] @ spread[grid.window][..., None])[..., 0]
-    return np.asfortranarray(band.T[: min(grid.order + 1, grid.rows)])
 
 
 def _drifting(noise: Floats, drift: Floats) -> Factor:
