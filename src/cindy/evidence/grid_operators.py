@@ -53,8 +53,8 @@ class _Fronts:
     noise."""
     narrow: float = 0.55
     """Standard deviation s of a bump's spectrum, in radians a sample, above which every second sample is too
-    few even for smooth fields. With a factor that varies as fast as two bumps, the spectrum has
-    exp(−(π/s − 2)²/2) of its maximum at π, here 1e-3."""
+    few even for smooth fields: the product of a bump and a field that varies as fast as two bumps has
+    exp(−(π/s − 2)²/2) of its spectrum at π, here 1e-3."""
     front: float = 6.0
     """Standard deviations of a row's noise above which its alternating sum shows a front; chance exceeds them
     once in 5e8. At 1 % noise the smooth solutions of `python -m benchmarks pde` reach 4.2 by chance, the

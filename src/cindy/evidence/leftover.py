@@ -171,15 +171,19 @@ def _judged(
     if not count:
         return None
     ratio = z_square / count
+    # Step 1.
     tests = [_chance(ratio, freedom)]
     pairs = [pair for part in boxes for pair in part]
+    # Step 2: the mean over all rows hardly shows a residual in one place.
     tests.append(min((_chance(box.ratio, dof) for box, dof in pairs), default=1.0) * max(len(pairs), 1))
+    # Step 3: nor does it show a smooth residual, which is in few of many modes.
     scales = [band for part in bands for band in _bands(part, state)]
     tests.append(min((_chance(q, n) for q, n in scales), default=1.0) * max(len(scales), 1))
     chance = min(1.0, *tests)
     if chance > _TEST.level:
         return None
     worst = max(range(len(boxes)), key=lambda f: max((box.ratio for box, _ in boxes[f]), default=0.0))
+    # Step 4, in the field with the worst box.
     term, axis, taken = _varying(fields[worst], whole[worst], state)
     return Unexplained(
         state=whole[0].field.states[state],

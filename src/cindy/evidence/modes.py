@@ -71,6 +71,7 @@ class NoisyRows:
         squares = [{(a, b): w[a] * w[b] for a in w for b in w if a <= b} for w in self.weights]
         noisy = list(dict.fromkeys(g for g, _ in rows.terms if rows.is_noisy(g)))
         pairs = [(g, h) for i, g in enumerate(noisy) for h in noisy[i:] if rows.share_noise(g, h)]
+        # In stretches of time, so that the functions of a large field are never in memory as a whole.
         for low, high in stretches(rows, len(noisy) + 2):
             values, _ = rows.values(low, high)
             unbiased = Unbiased(values, rows.noise)
@@ -159,6 +160,7 @@ class Modes(NoisyRows):
         """(k, k) covariance of coefficients that residuals of modes (k, states, modes) move by `moved`."""
         sizes = [len(turn) for turn in self.turns]
         moved = moved.reshape(*moved.shape[:2], *sizes)
+        # From modes back to rows, in which the influence of each sample is known.
         for k, turn in enumerate(self.turns, 2):
             moved = apply(np.ascontiguousarray(turn.T), moved, k)
         return propagated(self.rows, moved, residual)

@@ -204,6 +204,7 @@ def calibration(blocks: tuple[LeastSquares, ...], spurious: Floats, among: Ints 
     """
     terms = blocks[0].terms
     among = np.arange(terms) if among is None else among
+    # C is known for all blocks together, so that G is that of all blocks too.
     total = triangle(np.vstack([b.factor for b in blocks]))
     whitened = Whitened(triangle(total[:, among]))
     matrix = np.zeros((total.shape[1],) * 2)

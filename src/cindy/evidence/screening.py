@@ -144,9 +144,11 @@ class _Screen:
         screen = cls(field, values, periods, {s: _robust_noise(u) for s, u in values.items()})
         screen = screen._without_false_periods()
         for state in field.states:
+            # Dead pixels and saturated samples go first, since they would count as outliers too.
             screen = screen._without(state, "dead-pixels", screen._dead(state))
             screen = screen._without(state, "saturated-values", screen._saturated(state))
             screen = screen._without(state, "outliers", screen._outliers(state))
+            # Differences of high order need all samples, so that holes are filled before the next step.
             screen = screen._fill(state)
             screen = replace(screen, faults=(*screen.faults, *screen._shared(state)))
         return screen._cut()
@@ -284,6 +286,7 @@ class _Screen:
 
     def _cut(self) -> _Screen:
         """Step 7. The screen, cut where frames were lost."""
+        # Offsets and gains of frames make steps between frames unequal too.
         if any(fault.kind == "unequal-frames" for fault in self.faults):
             return self
         squares = np.zeros(len(self.field) - 1)

@@ -58,6 +58,7 @@ def fit_weak(
     for field in fields:
         _check_size(field)
     looks = [_looked_at(field) for field in fields[:4]]
+    # Step 1, before the others, which take the noise of samples as independent.
     thin = form.thin or _thinning(looks)
     axes = (*fields[0].axes, fields[0].time)
     if len(thin) != len(axes):
@@ -72,6 +73,7 @@ def fit_weak(
         # Widths follow the measured noise even if a user gave another: the edge of a test function must be
         # smaller than the noise that is there.
         measured = noise[0] if form.noise is None else _measured(first, form.steps)
+        # Steps 3 and 4.
         orders = [_highest_order(basis, first.variables, axis) for axis in first.axes] + [form.order]
         terms = len(basis.names(first.variables))
         half_widths, powers = _chosen_widths(fields, looks[0], form.steps, measured, orders, terms)

@@ -380,6 +380,7 @@ class _Evidence:
             inverse = inverse_at_steps(linear, near)
             steps = linear.record.grid.step
             for i in {i for j, i in places if j >= 0}:
+                # Pairs of rows k and k + o stand for (k + o, k) too.
                 weights = 0.5 * steps[k] * steps[k + o] * near[..., i, i] ** 2 * np.where(o > 0, 2.0, 1.0)
                 part = np.einsum("spa,sp,spb->ab", values[:, k], weights, values[:, k + o], optimize=True)
                 expected[i] += (part + part.T) / 2.0

@@ -61,6 +61,7 @@ def first_objective(motion: Motion, drift: Floats) -> LeastSquares:
                 explained, state, float(drift[j]), unit, [values[..., terms], differences[..., j : j + 1]]
             )
             rows += len(white)
+            # Record by record, so that the rows of long data are never in memory together.
             factor = triangle(np.concatenate([factor, white]))
         # Step 3: divide by the residual of all candidates together, so that equations have equal weight.
         unexplained = float(np.linalg.norm(factor[len(places) :, -1]))

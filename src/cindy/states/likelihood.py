@@ -93,6 +93,7 @@ def with_unknown_sizes(motion: Motion, fitted: Fitted, covariance: Floats) -> Fl
     shared, directions = np.linalg.eigh(
         np.linalg.solve(half, np.linalg.solve(half, cross.T @ covariance @ cross).T)
     )
+    # 1 − shared is the part of the information on each size that remains if coefficients are unknown.
     moved = moved @ directions / np.sqrt(np.maximum(1.0 - shared, _TOLD_APART))
     return np.asarray(covariance + moved @ moved.T)
 
@@ -263,6 +264,7 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
     unit = motion.spread / motion.spread[:, None]
     for record, x in zip(motion.records, fitted.x, strict=True):
         points = record.points(x)
+        # Some 2,000 samples are enough for a quantile.
         thin = max(len(points) // 2000, 1)
         jacobian = fitted.law.jacobian(points[::thin], fitted.coef) * unit
         step = float(np.mean(np.abs(record.grid.integral.sum(axis=1))))

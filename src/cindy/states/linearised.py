@@ -214,13 +214,13 @@ class Factor:
         upper = np.tri(wide, dtype=bool).T
         at_once = max(_CACHED // wide**2, 1)
         for first in range(0, count, at_once):
-            some = min(at_once, count - first)
-            begin, needed = first * wide * height, some * wide * height + wide
+            copied = min(at_once, count - first)
+            begin, needed = first * wide * height, copied * wide * height + wide
             run = flat[begin : begin + needed]
             if len(run) < needed:
                 # Entries beyond the last row are never used.
                 run = np.concatenate([run, np.zeros(needed - len(run))])
-            square = (some, wide, wide)
+            square = (copied, wide, wide)
             diagonal = np.ascontiguousarray(as_strided(run, square, along, writeable=False))
             yield from zip(
                 diagonal,
@@ -245,8 +245,8 @@ class Factor:
         # The band continues below the last row with meaningless numbers.
         row, column = np.arange(count)[:, None] * wide + np.arange(tall), np.arange(count * wide)
         columns[row >= size] = 0.0
-        beyond = column[size:]
-        columns[-1, beyond % wide, beyond % wide] = 1.0
+        padding = column[size:]
+        columns[-1, padding % wide, padding % wide] = 1.0
         return columns
 
     def whiten(self, values: Floats) -> Floats:
@@ -384,6 +384,7 @@ class Forced:
         twice = pushed @ np.swapaxes(self.jacobian, -1, -2)
         kinds = np.stack([variance, -np.swapaxes(pushed, -1, -2), -pushed, twice])
         band = self.grid.steps.banded(kinds.reshape(*kinds.shape[:3], d * d))
+        # A first moment acts in its own step alone, so that it adds to the diagonal blocks only.
         own = twice[:, :rows] * self._moment[..., None] ** 2
         for a in range(d):
             band[..., a, : d - a] += own[..., a, a:]

@@ -77,6 +77,7 @@ def smoothed(t: Floats, y: Floats) -> Smooth:
             continue
         u = cho_solve_banded((factor, True), z, check_finite=False)
         square = np.maximum(np.sum(z * u, axis=0), 1e-300)
+        # −2 log p of this ratio, with the common factor of both variances profiled out.
         deviance = rows * np.log(square) + 2.0 * float(np.log(factor[0]).sum())
         for j in np.flatnonzero(deviance < best):
             best[j], noise[j] = deviance[j], np.sqrt(square[j] / rows)
@@ -334,6 +335,7 @@ def records_of(
             if instants > 1:
                 t, filled = _divided(trajectory, t, filled, instants)
             grid = grid_of(t)
+            # Equal grids are one object, so that its identity groups the stretches.
             _, members = groups.setdefault(id(grid), (grid, []))
             members.append((*filled, number, start))
     records = []
@@ -435,6 +437,7 @@ def _divided(
     number = np.arange(len(t), dtype=np.float64)
     at = np.arange(parts * (len(t) - 1) + 1) / parts
     times = np.interp(at, number, t)
+    # A spline through the smoothed samples is only a first guess, which the fit replaces.
     values = CubicSpline(t, smoothed(t, y).values)(times)
     values[::parts] = y
     divided = np.full_like(values, MISSING)
