@@ -1,19 +1,17 @@
-"""Evidence: what data say about candidate terms, as rows with known noise."""
+"""Evidence of fields: the rows of the weak form, their noise, and tests of the data and of the residuals."""
 
 from cindy.evidence.grid_operators import INEXACT
 from cindy.evidence.leftover import Unexplained, unexplained
 from cindy.evidence.modes import Modes, modes_of, noise_covariance
 from cindy.evidence.noise_in_terms import Whitened, calibrated, calibration
-from cindy.evidence.screening import Fault, Screened, screened
-from cindy.evidence.weak import FieldRows, Gathered, WeakRows
+from cindy.evidence.screening import Fault, screened
+from cindy.evidence.weak import Gathered, WeakRows
 
 __all__ = [
     "INEXACT",
     "Fault",
-    "FieldRows",
     "Gathered",
     "Modes",
-    "Screened",
     "Unexplained",
     "WeakRows",
     "Whitened",

@@ -1,12 +1,12 @@
 """Test functions on a grid: the operators along one axis, and rows at fronts that the grid does not resolve.
 
-A row of the weak form is an integral of a field times a test function that is a product over the axes, φ(x,
-t) = Π (1 − s_k²)^{p_k}. So one matrix an axis does everything: along axis k the matrix of order a holds the
-weights of (−1)^a ∫ φ^{(a)} g, the derivative moved onto φ by parts.
+A row of the weak form is the integral of a field times a test function that is a product over the axes,
+φ(x, t) = Π (1 − s_k²)^{p_k}. So one matrix for each axis suffices: along axis k the matrix of order a holds
+the weights of (−1)^a ∫ φ^{(a)} g, with the derivative moved onto φ by parts.
 
-1. `bumps` makes these matrices for an axis (`AxisRows`), `integrals` the ones for time as an integral from
-   a free initial state.
-2. `reduce` applies them, from the last axis to the first, and makes each partial product once.
+1. `bumps` computes these matrices for an axis (`AxisRows`), `integrals` those for time as an integral from a
+   free initial state.
+2. `reduce` applies them from the last axis to the first, and computes each partial product once.
 3. `alternating_sums` and `counted` find rows at fronts: sums over the even and over the odd samples agree
    where the grid resolves a field, and differ where it is steeper.
 """
@@ -44,20 +44,20 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class _Fronts:
-    """Which test functions are narrow and which rows hold a front."""
+    """When products are dense, when test functions are narrow, and when a row holds a front."""
 
     dense: float = 0.04
-    """Share of entries from which a dense product is faster than a sparse one, on one core."""
+    """Share of nonzero entries above which a dense product is faster than a sparse one, on one core."""
     neighbours: int = 4
-    """Samples on each side that tell what a sample of an uneven grid should be: differences of the eighth
-    order, as for the noise."""
+    """Samples on each side that predict a sample of an uneven grid: differences of order eight, as for the
+    noise."""
     narrow: float = 0.55
-    """Standard deviation of a bump's spectrum, in radians a sample, from which every second sample is too few
-    for smooth fields: with what varies as fast as two of them, a bump reaches π by exp(−(π/s − 2)²/2), here
-    1e-3."""
+    """Standard deviation s of a bump's spectrum, in radians a sample, above which every second sample is too
+    few even for smooth fields: the product of a bump and a field that varies as fast as two bumps has
+    exp(−(π/s − 2)²/2) of its spectrum at π, here 1e-3."""
     front: float = 6.0
-    """Standard deviations of a row's noise from which its alternating sum is a front: chance comes so far in
-    one of 5e8. At 1 % noise the smooth solutions of `python -m benchmarks pde` reach 4.2 as chance does, the
+    """Standard deviations of a row's noise above which its alternating sum shows a front; chance exceeds them
+    once in 5e8. At 1 % noise the smooth solutions of `python -m benchmarks pde` reach 4.2 by chance, the
     shock of the inviscid Burgers equation 140."""
 
 
@@ -65,19 +65,20 @@ _FRONTS = _Fronts()
 
 
 INEXACT = 1e-3
-"""Of the root mean square of the target: an error of the rows below this is no matter for terms, even without
-noise. Data of solvers and images are no better, and on the twelve equations of `python -m benchmarks pde` at
-1 % noise it costs nothing."""
+"""Error of the rows, relative to the root mean square of the target, that is allowed even without noise. Data
+of solvers and images are no better, and on the twelve equations of `python -m benchmarks pde` at 1 % noise it
+has no effect."""
 
 
 @dataclass(frozen=True, eq=False)
 class AxisRows:
-    """The rows along one axis: one a place of the test function, in samples.
+    """The rows along one axis, one for each place of the test function.
 
     matrices: by order of the derivative that was moved onto the test function, (rows, samples)
-    starts, stops: (rows,) the samples that a row looks at are start … stop − 1, unless it wraps around
-    rough: (samples, samples) what of a sample its neighbours do not say: on a grid of equal steps all of it,
-        as signs that alternate leave nothing else; None: no bumps, or narrow ones, so that signs cannot tell
+    starts, stops: (rows,) a row uses the samples start … stop − 1, unless it wraps around
+    rough: (samples, samples) what neighbours do not predict of a sample. On a grid of equal steps it is the
+        identity, as alternating signs already remove the smooth part. None: no bumps, or bumps too narrow for
+        alternating signs
     """
 
     matrices: Mapping[int, Floats]
@@ -91,19 +92,19 @@ class AxisRows:
 
     @cached_property
     def touched(self) -> Floats:
-        """(rows, samples): 1 where a row looks at a sample."""
+        """(rows, samples): 1 where a row uses a sample."""
         return np.asarray(sum(abs(m) for m in self.matrices.values()) > 0, dtype=np.float64)
 
     def squares(self, a: int, b: int) -> Floats:
-        """(rows, samples): the product of the weights of two orders, by which independent noise adds up."""
+        """(rows, samples): the product of the weights of two orders, for covariances of independent noise."""
         return self.matrices[a] * self.matrices[b]
 
     def alternating(self, order: int) -> Floats:
-        """(rows, samples): the weights with every second sign turned.
+        """(rows, samples): the weights with every second sign changed.
 
-        On a grid of equal steps half the difference between the sums over the even and the odd samples: noise
-        stays as large as it was, and of what the grid resolves nothing is left. On others signs alone would
-        leave what the steps differ by, so they stand before differences of neighbours.
+        On a grid of equal steps this is half the difference between the sums over even and over odd samples.
+        The noise keeps its size, and the part that the grid resolves cancels. On uneven grids unequal steps
+        would remain, so that the signs multiply differences of neighbours instead.
         """
         assert self.rough is not None
         samples = self.matrices[0].shape[1]
@@ -111,19 +112,19 @@ class AxisRows:
         # Signs count from the centre of each bump, also across the seam of a periodic axis.
         away -= samples * np.round(away / samples).astype(np.intp)
         turned = np.where(away % 2 == 0, 1.0, -1.0) * self.matrices[order]
-        # A row looks at no sample beyond its own, however time is cut.
-        seen = self.rough.astype(bool).astype(np.float64)
-        turned[self.touched @ seen.T < seen.sum(axis=1)] = 0.0
+        # A row uses no sample beyond its own, however time is cut.
+        used = self.rough.astype(bool).astype(np.float64)
+        turned[self.touched @ used.T < used.sum(axis=1)] = 0.0
         return np.asarray(turned @ self.rough)
 
 
 def bumps(
     x: Floats, *, half_width: float, power: int, orders: tuple[int, ...], spacing: float, period: float | None
 ) -> AxisRows:
-    """Rows of the test function (1 − s²)^power, s = (x − centre) / half_width, of unit integral.
+    """Step 1. Rows of the test function (1 − s²)^power, s = (x − centre) / half_width, of unit integral.
 
     Row a of the derivative of order k holds the weights of ∫ φ ∂ᵏg dx, integrated by parts: of
-    (−1)ᵏ ∫ φ⁽ᵏ⁾ g dx. Centres stand on samples, about `spacing` apart.
+    (−1)ᵏ ∫ φ⁽ᵏ⁾ g dx. Centres lie on samples, about `spacing` apart.
     """
     weight = _quadrature(x, period)
     centres = _centres(x, half_width, spacing, period)
@@ -148,7 +149,7 @@ def bumps(
 
 
 def _rough(x: Floats, period: float | None, weight: Floats) -> scipy.sparse.csr_array:
-    """As `AxisRows` has it, on uneven grids by divided differences around every sample."""
+    """`AxisRows.rough`; on uneven grids by divided differences around every sample."""
     n, half = len(x), _FRONTS.neighbours
     if np.ptp(weight) == 0.0:
         return scipy.sparse.csr_array(scipy.sparse.eye_array(n))
@@ -156,8 +157,8 @@ def _rough(x: Floats, period: float | None, weight: Floats) -> scipy.sparse.csr_
         x = np.concatenate([x[-half:] - period, x, x[:half] + period])
     weights = divided_differences(x, 2 * half)
     middle = np.arange(n) if period is not None else np.arange(half, n - half)
-    seen = (middle[:, None] + np.arange(-half, half + 1)) % n
-    places = (np.repeat(middle, 2 * half + 1), seen.ravel())
+    neighbours = (middle[:, None] + np.arange(-half, half + 1)) % n
+    places = (np.repeat(middle, 2 * half + 1), neighbours.ravel())
     return scipy.sparse.csr_array((weights.ravel(), places), shape=(n, n))
 
 
@@ -166,8 +167,7 @@ def _bump(s: Floats, p: int, order: int) -> Floats:
     q = np.polynomial.Polynomial([1.0])
     round_ = np.polynomial.Polynomial([1.0, 0.0, -1.0])
     for a in range(order):
-        # d/ds [(1 − s²)^m q] = (1 − s²)^(m − 1) [(1 − s²) q' − 2 m s q]: the polynomial of the next
-        # derivative.
+        # d/ds [(1 − s²)^m q] = (1 − s²)^(m − 1) [(1 − s²) q' − 2 m s q]
         q = round_ * q.deriv() - 2.0 * (p - a) * np.polynomial.Polynomial([0.0, 1.0]) * q
     return np.asarray((1.0 - s * s) ** (p - order) * q(s))
 
@@ -190,7 +190,7 @@ def _centres(x: Floats, half_width: float, spacing: float, period: float | None)
 
 
 def _quadrature(x: Floats, period: float | None) -> Floats:
-    """Weights of the integral over the axis; on a uniform grid all alike, for a bump ends in zeros."""
+    """Weights of the integral over the axis; on a uniform grid all equal, as a bump is zero at its ends."""
     steps = np.diff(x)
     if np.ptp(steps) <= 1e-6 * float(np.mean(steps)):
         return np.full(len(x), float(np.mean(steps)))
@@ -199,15 +199,15 @@ def _quadrature(x: Floats, period: float | None) -> Floats:
         turns = np.concatenate([x - period, x, x + period])
         return _quadrature(turns, None)[len(x) : 2 * len(x)]
     degree = min(5, len(x) - 1)
-    each = interval_weights(x, degree=degree, half_width=ceil(degree / 2)).toarray()
-    return np.asarray(each.sum(axis=0), dtype=np.float64)
+    intervals = interval_weights(x, degree=degree, half_width=ceil(degree / 2)).toarray()
+    return np.asarray(intervals.sum(axis=0), dtype=np.float64)
 
 
 def integrals(t: Floats, *, order: int, windows: int, modes: int) -> AxisRows:
-    """Rows in time without a test function: the integral from a free initial state, mode by mode.
+    """Step 1. Rows in time without a test function: the integral from a free initial state, mode by mode.
 
-    In each window of samples the equation u(t) = Σ_{j<r} c_j t^j + ∫…∫ g is projected on the slowest cosines
-    that are orthogonal to 1, …, t^{r − 1}: the initial state drops out, and white noise stays white.
+    In each window of samples the equation u(t) = Σ_{j<r} c_j t^j + ∫…∫ g is projected onto the slowest
+    cosines that are orthogonal to 1, …, t^{r − 1}: the initial state drops out, and white noise stays white.
     Order 0 holds the weights of the terms, order r those of the fields.
     """
     edges = np.linspace(0, len(t), windows + 1).astype(int)
@@ -224,14 +224,13 @@ def integrals(t: Floats, *, order: int, windows: int, modes: int) -> AxisRows:
         s = (at - at[0]) / (at[-1] - at[0])
         free = np.vander(2.0 * s - 1.0, order, increasing=True)
         cosines = np.cos(np.pi * np.outer(s, np.arange(1, count + 1)))
-        # The first columns span 1, …, t^(r − 1); what follows is orthogonal to them, so that the initial
-        # state drops out.
+        # The first columns span 1, …, t^(r − 1), and the others are orthogonal to them.
         q, _ = np.linalg.qr(np.hstack([free, cosines]))
         project = q[:, order:].T
         for rows, into in ((project, plain), (project @ np.linalg.matrix_power(once, order), integrated)):
-            whole = np.zeros((len(rows), len(t)))
-            whole[:, a:b] = rows
-            into.append(whole)
+            padded = np.zeros((len(rows), len(t)))
+            padded[:, a:b] = rows
+            into.append(padded)
         starts += [a] * len(project)
         stops += [b] * len(project)
     scale = 1.0 / np.mean(np.diff(t)) ** order / np.sqrt(len(t))
@@ -241,7 +240,7 @@ def integrals(t: Floats, *, order: int, windows: int, modes: int) -> AxisRows:
 
 
 def apply(matrix: Floats, values: Floats, axis: int) -> Floats:
-    """The matrix times the values along an axis, which then has its rows."""
+    """The matrix times the values along an axis, which then has the rows of the matrix."""
     if axis == values.ndim - 1:
         flat = values.reshape(-1, values.shape[-1])
         out = (
@@ -254,8 +253,7 @@ def apply(matrix: Floats, values: Floats, axis: int) -> Floats:
         out = np.matmul(matrix, flat)
     else:
         sparse = scipy.sparse.csr_array(matrix)
-        each = [np.asarray(sparse @ part) for part in flat.reshape(-1, *flat.shape[-2:])]
-        out = np.stack(each)
+        out = np.stack([np.asarray(sparse @ part) for part in flat.reshape(-1, *flat.shape[-2:])])
     return np.asarray(out.reshape(*lead, len(matrix), *values.shape[axis + 1 :]))
 
 
@@ -266,50 +264,49 @@ def _is_dense(matrix: Floats) -> bool:
 def reduce(
     values: Floats, operators: Sequence[Mapping[Key, Floats]], wanted: set[tuple[Key, ...]]
 ) -> dict[tuple[Key, ...], Floats]:
-    """For every wanted tuple of keys, one an axis, the values with those operators applied.
+    """Step 2. For every wanted tuple of keys, one for each axis, the values with those operators applied.
 
-    From the last axis to the first, each partial product made once.
+    Axes are reduced from the last to the first, and each partial product is computed once.
     """
-    found: dict[tuple[Key, ...], Floats] = {}
+    results: dict[tuple[Key, ...], Floats] = {}
 
-    def down(part: Floats, axis: int, tail: tuple[Key, ...], left: set[tuple[Key, ...]]) -> None:
+    def down(part: Floats, axis: int, tail: tuple[Key, ...], remaining: set[tuple[Key, ...]]) -> None:
         if axis < 0:
-            found[tail] = part
+            results[tail] = part
             return
-        for key in sorted({keys[axis] for keys in left}, key=repr):
+        for key in sorted({keys[axis] for keys in remaining}, key=repr):
             down(
                 apply(operators[axis][key], part, axis),
                 axis - 1,
                 (key, *tail),
-                {k for k in left if k[axis] == key},
+                {k for k in remaining if k[axis] == key},
             )
 
     down(values, len(operators) - 1, (), wanted)
-    return found
+    return results
 
 
 def alternating_sums(values: Mapping[str, Floats], axes: Sequence[AxisRows], order: int) -> Floats:
-    """(states, axes + 1, rows …): the targets of every row with signs that alternate along one axis, and last
-    with none that do; 0 along axes on which signs cannot tell.
+    """Step 3. (states, axes + 1, rows …): targets with alternating signs along each axis, and last without.
 
-    The sums over the even and over the odd samples differ by twice that. It holds as much noise as the
-    target itself, and nothing of what the grid resolves.
+    The sums over the even and over the odd samples differ by twice these sums. They have as much noise as the
+    target itself, and the part that the grid resolves cancels. Zero along axes on which signs cannot tell.
     """
-    both = [
+    operators = [
         {False: a.matrices[k]} if a.rough is None else {False: a.matrices[k], True: a.alternating(k)}
         for a, k in zip(axes, _orders(axes, order), strict=True)
     ]
-    every = range(len(axes))
-    wanted = {tuple(k == j for k in every) for j in every if True in both[j]}
-    found = np.zeros((len(values), len(axes) + 1, *(a.rows for a in axes)))
+    numbers = range(len(axes))
+    wanted = {tuple(k == j for k in numbers) for j in numbers if True in operators[j]}
+    sums_of = np.zeros((len(values), len(axes) + 1, *(a.rows for a in axes)))
     for i, field in enumerate(values.values()):
-        for key, sums in reduce(field, both, {*wanted, (False,) * len(axes)}).items():
-            found[i, key.index(True) if any(key) else -1] = sums
-    return found
+        for key, reduced in reduce(field, operators, {*wanted, (False,) * len(axes)}).items():
+            sums_of[i, key.index(True) if any(key) else -1] = reduced
+    return sums_of
 
 
 def _orders(axes: Sequence[AxisRows], order: int) -> list[int]:
-    """Of the derivatives in the target, along every axis."""
+    """The orders of the derivatives in the target, along every axis."""
     return [0] * (len(axes) - 1) + [order]
 
 
@@ -317,7 +314,7 @@ def _orders(axes: Sequence[AxisRows], order: int) -> list[int]:
 class Counted:
     """Which rows of a field count.
 
-    whole: (rows …) those that touch no missing value
+    whole: (rows …) those that use no missing value
     fronts: (rows …) of these, those at a front that the grid does not resolve
     """
 
@@ -326,25 +323,25 @@ class Counted:
 
     @cached_property
     def coarse(self) -> bool:
-        """Whether most rows are at fronts: the grid is coarse throughout, and they are taken as they are."""
+        """Whether most rows are at fronts: the grid is coarse everywhere, and all rows are used."""
         return bool(2 * self.fronts.sum() >= self.whole.sum() > 0)
 
     @cached_property
     def kept(self) -> NDArray[np.bool_] | None:
         """(rows …): those that count; None: all of them."""
-        kept = self.whole if self.coarse else self.whole & ~self.fronts
-        return None if kept.all() else kept
+        counts = self.whole if self.coarse else self.whole & ~self.fronts
+        return None if counts.all() else counts
 
 
 def counted(
     sums: Floats, whole: NDArray[np.bool_], noise: Sequence[float], axes: Sequence[AxisRows], order: int
 ) -> Counted:
-    """Which rows hold more than noise in their alternating sums, and so a front.
+    """Step 3. Which rows count: not those with alternating sums beyond noise, nor their neighbours.
 
-    The sum over a jump is wrong by as much as a step of the grid holds, more or less as the jump lies in it.
-    That is no noise: at a shock in 1 % noise it looks like diffusion.
+    The sum over a jump has an error of up to one step of the grid, which depends on where the jump lies in
+    it. This error is no noise: at a shock in 1 % noise it looks like diffusion.
 
-    sums: as of `alternating_sums`; whole: (rows …) where no value is missing
+    sums: from `alternating_sums`; whole: (rows …) where no value is missing
     """
     from scipy.ndimage import maximum_filter
 
@@ -358,7 +355,7 @@ def counted(
     for sigma, (*sides, target) in zip(noise, sums, strict=True):
         inexact = INEXACT * float(np.sqrt(np.mean(target[whole] ** 2))) if whole.any() else 0.0
         steep |= (np.abs(sides) > _FRONTS.front * np.hypot(sigma * size, inexact)).any(axis=0)
-    # What overlaps with such a row holds some of the front too.
+    # Rows that overlap with these use some samples of the front too.
     ends: list[Literal["wrap", "nearest"]] = [
         "wrap" if axis.matrices[0][0, -1] != 0.0 else "nearest" for axis in axes[:-1]
     ]

@@ -1,15 +1,14 @@
-"""What equations leave of the weak rows, judged in units of the noise: by place, by time and by scale.
+"""The residuals of equations at the weak rows, compared with the noise: overall, by place and by scale.
 
-The residual of a row, r = ∫ φ (∂_t^r u − Σ ξ_k D^{a_k} g_k(u)), has a known variance v from the noise at
-the samples. If the law holds and noise is all there is, r² / v has mean 1.
+The residual of a row, r = ∫ φ (∂_t^r u − Σ ξ_k D^{a_k} g_k(u)), has a known variance v from the noise at the
+samples. If the law holds and there is nothing else than noise, r² / v has mean 1.
 
 1. Overall: the mean of r² / v over all rows, times their degrees of freedom, is χ².
 2. By place: the same in boxes of space and time, with Bonferroni's correction for their number.
-3. By scale: the same over modes in bands of like noise. A law that lacks something leaves a smooth
-   residual, which slow modes show long before the mean over all modes does.
+3. By scale: the same over modes in bands of similar noise. A law that lacks a term leaves a smooth residual,
+   which slow modes show long before the mean over all modes does.
 4. Which coefficient: the target is fitted once more with one coefficient that may vary along one axis,
-   linearly between a few nodes. The pair of term and axis that takes away most of what noise does not
-   explain is named.
+   linearly between a few nodes. The pair of term and axis that explains most of the excess is named.
 
 Rows overlap. With C the correlation of their noise, Σ z² over n rows has mean n and variance 2 Σ C², as χ²
 with n² / Σ C² degrees of freedom has; C is a product over the axes. The variance itself is known to a tenth
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
-from cindy.evidence.grid_operators import INEXACT, AxisRows
+from cindy.evidence.grid_operators import INEXACT
 from cindy.evidence.modes import NoisyRows, modes_of
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 from cindy.least_squares import lengths
@@ -36,28 +35,27 @@ __all__ = ["Box", "Unexplained", "unexplained"]
 
 @dataclass(frozen=True)
 class _Test:
-    """When what equations of fields leave is more than noise (`python -m benchmarks field_honesty`)."""
+    """When the residuals of equations of fields exceed noise (`python -m benchmarks field_honesty`)."""
 
     level: float = 1e-3
-    """Chance, for each of the three tests, below which noise does not explain what is left (benchmark:
-    field_honesty)."""
+    """Significance level of each of the first three tests (benchmark: field_honesty)."""
     doubt: float = 0.1
     """Relative standard error of the variances."""
     boxes: int = 6
-    """Most boxes along an axis."""
+    """Largest number of boxes along an axis."""
     band: int = 32
-    """Modes in the slowest band; each band is twice as large as the one before."""
+    """Number of modes in the slowest band; each further band has twice as many."""
     nodes: int = 8
-    """Between which a varying coefficient is linear."""
+    """Number of nodes between which a varying coefficient is linear."""
     varies: float = 0.8
-    """Of what noise does not explain, the share that one varying coefficient must take away to be named."""
+    """Share of the excess over noise that one varying coefficient must explain to be named."""
 
 
 _TEST = _Test()
 
 
 _FLOOR = 2.0 * INEXACT
-"""Relative error that rows may have without noise: half the digits of many solvers."""
+"""Relative error of rows that is allowed without noise: half the digits of many solvers."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +71,15 @@ class Box:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """What the equation of one state leaves beyond noise.
+    """The residuals of the equation of one state, where they exceed noise.
 
     share: of the squares of the time derivative in all rows
     ratio: mean square of the residuals, in units of the noise
-    chance: of so much by noise alone
-    field: the number of the field whose boxes are worst; boxes: all of its boxes; shape: their number by axis
+    chance: probability of such residuals by noise alone
+    field: number of the field with the worst box; boxes: all of its boxes; shape: their number along each
+        axis
     term, axis: the coefficient that varies, and along which axis; "1" is a source; empty: none is named
-    taken: the share of the unexplained squares that this coefficient takes away
+    taken: share of the excess over noise that this coefficient explains
     """
 
     state: str
@@ -108,50 +107,51 @@ class Unexplained:
 
 
 def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
-    """What the equations with coefficients (terms, states) leave beyond noise, state by state.
+    """The states whose equations, with coefficients (terms, states), have residuals that exceed noise.
 
     None where the noise of the rows is not known, because a term holds locally estimated derivatives.
     """
     terms = np.flatnonzero(coef.any(axis=1))
     columns = tuple(int(k) for k in terms)
     residual = np.hstack([-coef[terms].T, np.eye(coef.shape[1])])
-    # A filled sample repeats the noise of its neighbours: their weights in a sum, and its noise, grow.
-    more = 1.0 + 2.0 * evidence.filled
-    fields = [_Left(NoisyRows(rows.only(columns)), residual, more) for rows in evidence.rows]
+    # A filled sample repeats the noise of its neighbours, which increases the variance of a sum.
+    inflation = 1.0 + 2.0 * evidence.filled
+    fields = [_Residuals(NoisyRows(rows.only(columns)), residual, inflation) for rows in evidence.rows]
     if any(has_slope(g) for part in fields for g, _ in part.noisy.rows.terms):
         return None
     modes = modes_of(evidence, columns)
-    bands = [_Left(mode, residual, more) for mode in modes] if all(mode.known for mode in modes) else []
-    found = (_judged(fields, bands, evidence.rows, j) for j in range(coef.shape[1]))
-    return [one for one in found if one is not None]
+    bands = (
+        [_Residuals(mode, residual, inflation) for mode in modes] if all(mode.known for mode in modes) else []
+    )
+    judged = (_judged(fields, bands, evidence.rows, j) for j in range(coef.shape[1]))
+    return [residuals for residuals in judged if residuals is not None]
 
 
-class _Left:
+class _Residuals:
     """Residuals and their variance, for the rows or the modes of one field."""
 
-    def __init__(self, noisy: NoisyRows, residual: Floats, more: float) -> None:
-        self.noisy, self.residual, self.more = noisy, residual, more
-        kept = noisy.rows.kept
-        self.kept = np.ones(len(noisy.table), dtype=bool) if kept is None else kept.ravel()
-        self.left = noisy.table @ residual.T
-        # Squares of everything that the equation balances: cancellation cannot be more exact than these.
+    def __init__(self, noisy: NoisyRows, residual: Floats, inflation: float) -> None:
+        self.noisy, self.residual, self.inflation = noisy, residual, inflation
+        counted = noisy.rows.kept
+        self.kept = np.ones(len(noisy.table), dtype=bool) if counted is None else counted.ravel()
+        self.values = noisy.table @ residual.T
+        # Squares of all summands of the equation: their sum cannot cancel more exactly than these allow.
         self.size = noisy.table**2 @ (residual**2).T
 
     @cached_property
     def variance(self) -> Floats:
-        """(rows, states): of the noise, where rows are exact but for that."""
-        return self.more * self.noisy.variance(self.residual).T
+        """(rows, states): of the noise, which is the only error of the rows."""
+        return self.inflation * self.noisy.variance(self.residual).T
 
     def target(self, state: int) -> Floats:
         return np.asarray(self.noisy.table[:, len(self.noisy.rows.terms) - len(self.residual) + state])
 
 
 def _judged(
-    fields: Sequence[_Left], bands: Sequence[_Left], whole: Sequence[FieldRows], state: int
+    fields: Sequence[_Residuals], bands: Sequence[_Residuals], whole: Sequence[FieldRows], state: int
 ) -> Unexplained | None:
-    """What one equation leaves; None where noise explains it."""
-    squares, expected, target, freedom = 0.0, 0.0, 0.0, 0.0
-    chances: list[float] = []
+    """Steps 1 to 4 for one equation; None where noise explains its residuals."""
+    squares, expected, target, freedom, z_square = 0.0, 0.0, 0.0, 0.0, 0.0
     boxes: list[list[tuple[Box, float]]] = []
     count = 0
     for part in fields:
@@ -160,26 +160,30 @@ def _judged(
             boxes.append([])
             continue
         variance = part.variance[:, state] + _FLOOR**2 * float(np.mean(part.size[used, state]))
-        squares += float(np.sum(part.left[used, state] ** 2))
+        squares += float(np.sum(part.values[used, state] ** 2))
         expected += float(np.sum(part.variance[used, state]))
         target += float(np.sum(part.target(state)[used] ** 2))
-        z2 = part.left[:, state] ** 2 / np.maximum(variance, 1e-300)
+        z2 = part.values[:, state] ** 2 / np.maximum(variance, 1e-300)
         count += int(used.sum())
         freedom += _freedom(part.noisy.rows, None) * float(np.mean(used))
         boxes.append(list(_boxes(part.noisy.rows, z2, used)))
-        chances.append(float(np.sum(z2[used])))
+        z_square += float(np.sum(z2[used]))
     if not count:
         return None
-    ratio = sum(chances) / count
+    ratio = z_square / count
+    # Step 1.
     tests = [_chance(ratio, freedom)]
-    every = [pair for part in boxes for pair in part]
-    tests.append(min((_chance(box.ratio, dof) for box, dof in every), default=1.0) * max(len(every), 1))
+    pairs = [pair for part in boxes for pair in part]
+    # Step 2: the mean over all rows hardly shows a residual in one place.
+    tests.append(min((_chance(box.ratio, dof) for box, dof in pairs), default=1.0) * max(len(pairs), 1))
+    # Step 3: nor does it show a smooth residual, which is in few of many modes.
     scales = [band for part in bands for band in _bands(part, state)]
     tests.append(min((_chance(q, n) for q, n in scales), default=1.0) * max(len(scales), 1))
     chance = min(1.0, *tests)
     if chance > _TEST.level:
         return None
     worst = max(range(len(boxes)), key=lambda f: max((box.ratio for box, _ in boxes[f]), default=0.0))
+    # Step 4, in the field with the worst box.
     term, axis, taken = _varying(fields[worst], whole[worst], state)
     return Unexplained(
         state=whole[0].field.states[state],
@@ -196,47 +200,44 @@ def _judged(
 
 
 def _chance(ratio: float, freedom: float) -> float:
-    """The chance that the mean of that many squares, with variances in doubt, is so large."""
+    """The probability of so large a mean of squares, with uncertain variances."""
     from scipy.stats import chi2
 
-    # The variance itself is in doubt: the relative variance of the ratio, 2/f, grows by the square of that
-    # doubt.
+    # The relative variance of the ratio, 2/f, grows by the squared relative error of the variances.
     freedom = freedom / (1.0 + 0.5 * _TEST.doubt**2 * freedom)
     return float(chi2.sf(ratio * freedom, freedom))
 
 
-def _correlation(axis: AxisRows, order: int) -> Floats:
-    """(rows, rows) of white noise along one axis."""
-    matrix = axis.matrices[order]
+def _correlation(rows: FieldRows, k: int) -> Floats:
+    """(rows, rows): of white noise in the rows along one axis."""
+    matrix = rows.axes[k].matrices[rows.form.order if k == len(rows.axes) - 1 else 0]
     shared = matrix @ matrix.T
     size = np.sqrt(np.diagonal(shared))
     return np.asarray(shared / np.outer(size, size))
 
 
+def _independent(c: Floats) -> float:
+    """Satterthwaite: χ² with this many degrees of freedom has the mean and variance of correlated squares."""
+    return len(c) ** 2 / float(np.sum(c**2))
+
+
 def _freedom(rows: FieldRows, part: Sequence[Ints] | None) -> float:
-    """Degrees of freedom of the rows, or of those with these places along the axes."""
+    """Degrees of freedom of all rows, or of those at these places along the axes."""
     total = 1.0
-    for k, axis in enumerate(rows.axes):
-        c = _correlation(axis, rows.form.order if k == len(rows.axes) - 1 else 0)
-        if part is not None:
-            c = c[np.ix_(part[k], part[k])]
-        # Satterthwaite: correlated squares have the mean and the variance of χ² with fewer degrees of
-        # freedom.
-        total *= len(c) ** 2 / float(np.sum(c**2))
+    for k in range(len(rows.axes)):
+        c = _correlation(rows, k)
+        total *= _independent(c if part is None else c[np.ix_(part[k], part[k])])
     return total
 
 
 def _divisions(rows: FieldRows) -> tuple[int, ...]:
-    """Boxes along every axis, each with some four independent rows along it."""
-    cuts = []
-    for k, axis in enumerate(rows.axes):
-        c = _correlation(axis, rows.form.order if k == len(rows.axes) - 1 else 0)
-        cuts.append(int(np.clip(round(len(c) ** 2 / float(np.sum(c**2)) / 4), 1, min(_TEST.boxes, len(c)))))
-    return tuple(cuts)
+    """Number of boxes along every axis, each with about four independent rows along it."""
+    each = [_correlation(rows, k) for k in range(len(rows.axes))]
+    return tuple(int(np.clip(round(_independent(c) / 4), 1, min(_TEST.boxes, len(c)))) for c in each)
 
 
 def _centres(rows: FieldRows, k: int) -> Floats:
-    """Where the rows along an axis are."""
+    """The coordinates of the rows along an axis."""
     axis = rows.axes[k]
     name = (*rows.field.axes, rows.field.time)[k]
     x = rows.field.coordinate(name)[:: rows.form.steps[k]]
@@ -246,7 +247,7 @@ def _centres(rows: FieldRows, k: int) -> Floats:
 
 
 def _boxes(rows: FieldRows, z2: Floats, used: NDArray[np.bool_]) -> Iterator[tuple[Box, float]]:
-    """Every box in which rows count, and its degrees of freedom."""
+    """Step 2. Every box in which rows count, and its degrees of freedom."""
     shape = tuple(axis.rows for axis in rows.axes)
     cuts = _divisions(rows)
     order = [np.argsort(_centres(rows, k), kind="stable") for k in range(len(shape))]
@@ -265,12 +266,12 @@ def _boxes(rows: FieldRows, z2: Floats, used: NDArray[np.bool_]) -> Iterator[tup
             yield Box(sides, float("nan")), 0.0
 
 
-def _bands(part: _Left, state: int) -> Iterator[tuple[float, float]]:
-    """(mean square in units of the noise, number of modes) from the slowest band to the fastest."""
+def _bands(part: _Residuals, state: int) -> Iterator[tuple[float, float]]:
+    """Step 3. (mean square in units of the noise, number of modes) from the slowest band to the fastest."""
     noise = part.variance[:, state]
     order = np.argsort(noise, kind="stable")
     balance = part.size[:, state] + float(np.mean(part.size[:, state]))
-    z2 = part.left[:, state] ** 2 / np.maximum(noise + _FLOOR**2 * balance, 1e-300)
+    z2 = part.values[:, state] ** 2 / np.maximum(noise + _FLOOR**2 * balance, 1e-300)
     begin, size = 0, _TEST.band
     while begin < len(order):
         end = len(order) if len(order) - begin - size < size else begin + size
@@ -278,8 +279,8 @@ def _bands(part: _Left, state: int) -> Iterator[tuple[float, float]]:
         begin, size = end, 2 * size
 
 
-def _varying(part: _Left, whole: FieldRows, state: int) -> tuple[str, str, float]:
-    """(term, axis, share): a coefficient that varies, and what of the unexplained squares it takes away.
+def _varying(part: _Residuals, whole: FieldRows, state: int) -> tuple[str, str, float]:
+    """Step 4. (term, axis, share): the coefficient that varies, and its share of the excess over noise.
 
     part: of the rows of the terms in the equations; whole: the same rows for all terms of the basis
     """
@@ -288,33 +289,33 @@ def _varying(part: _Left, whole: FieldRows, state: int) -> tuple[str, str, float
     terms = whole.basis.names(whole.field.variables)
     table = whole.table.reshape(len(used), -1)[used] * weight[:, None]
     held = np.flatnonzero(part.residual[state, : part.residual.shape[1] - len(part.residual)])
-    # Constant coefficients are fitted along: only what varies beyond them counts.
-    inside, _ = np.linalg.qr(part.noisy.table[used][:, held] * weight[:, None])
+    # Constant coefficients are fitted at the same time, so that only the variation counts.
+    constant, _ = np.linalg.qr(part.noisy.table[used][:, held] * weight[:, None])
     target = part.target(state)[used] * weight
-    target = target - inside @ (inside.T @ target)
-    # Squares in units of the noise have the mean 1, so that as many as there are rows are noise.
-    beyond = max(float(target @ target) - len(target), 1e-300)
+    target = target - constant @ (constant.T @ target)
+    # The excess over noise: squares in units of the noise have mean 1, so that noise adds one for each row.
+    excess = max(float(target @ target) - len(target), 1e-300)
     places = np.meshgrid(*(_centres(whole, k) for k in range(len(names))), indexing="ij")
     best = ("", "", 0.0)
     for k, axis in enumerate(names):
         hats = _hats(places[k].ravel()[used], whole.field.period(axis) if k < len(names) - 1 else None)
         for name, column in (("1", weight), *zip(terms, table.T, strict=False)):
-            more = column[:, None] * hats
-            more -= inside @ (inside.T @ more)
-            taken = _explained(more, target) / beyond
+            varied = column[:, None] * hats
+            varied -= constant @ (constant.T @ varied)
+            taken = _explained(varied, target) / excess
             if taken > best[2]:
                 best = (name, axis, float(min(taken, 1.0)))
     return best if best[2] > _TEST.varies else ("", "", 0.0)
 
 
 def _explained(design: Floats, target: Floats) -> float:
-    """Sum of squares that least squares explains."""
+    """The sum of squares that least squares explains."""
     turn, values, _ = np.linalg.svd(design / lengths(design), full_matrices=False)
     return float(np.sum((turn[:, values > 1e-6 * max(values[0], 1e-300)].T @ target) ** 2))
 
 
 def _hats(places: Floats, period: float | None) -> Floats:
-    """(rows, nodes): functions that are 1 at one node and linear between neighbours; around a ring, too."""
+    """(rows, nodes): functions that are 1 at one node and linear between nodes, also around a ring."""
     low, high = float(places.min()), float(places.max())
     length = period or max(high - low, 1e-300)
     nodes = np.arange(_TEST.nodes) * length / (_TEST.nodes if period else _TEST.nodes - 1)

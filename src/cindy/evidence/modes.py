@@ -1,11 +1,11 @@
-"""The noise of weak rows: how it is shared between them, and what it does to coefficients.
+"""The noise of weak rows: its covariance between rows, and the covariance of coefficients that follows.
 
-Test functions overlap, so their rows share noise. Two views of it are here.
+Test functions overlap, so that their rows share noise. Two views of it are here.
 
-1. `propagated`: samples are independent, so the covariance of coefficients is a sum over samples of the
+1. `propagated`: samples are independent, so that the covariance of coefficients is a sum over samples of the
    square of their influence (the delta method; Fuller, Measurement Error Models, 1987, section 3.1).
 2. `Modes`: mixtures of test functions along every axis whose noise is nearly independent, so that each mode
-   has a variance and may be weighed by it.
+   has a variance and can be weighted by it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import Term, product
+from cindy.basis import Term
 from cindy.evidence.grid_operators import apply, reduce
 from cindy.evidence.noise_in_terms import Unbiased
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
@@ -26,23 +26,22 @@ __all__ = ["Modes", "NoisyRows", "modes_of", "noise_covariance"]
 
 @dataclass(frozen=True)
 class _Modes:
-    """How many modes are kept, and what they cost."""
+    """How many modes are used, and how much memory they take."""
 
     spacing: float = 0.35
-    """Distance of test functions, in half-widths: what overlaps costs nothing here, and closer ones come
-    nearer to the bound (by the variances of transport and heat, 0.5 makes errors 5 to 8 % larger; benchmark:
-    pde_short)."""
+    """Distance of test functions, in half-widths. Modes account for their overlap, and close functions bring
+    the errors near to their lower bound: with 0.5, those of transport and heat are 5 to 8 % larger
+    (benchmark: pde_short)."""
     most_rows: int = 60_000
-    """Modes of all fields together, ten times the rows that terms are chosen by: a bound on work and
-    memory."""
+    """Most modes of all fields together, ten times the rows for the choice of terms: a bound on work."""
     dependent: float = 1e-6
-    """Variance of a mixture of test functions, relative to the largest, below which it is the others again:
-    of double precision half the digits are left."""
+    """Variance of a mixture of test functions, relative to the largest, below which it depends on the others
+    up to rounding."""
     least_noise: float = 0.25
-    """Of the noise in a mode's target, the least that the whole residual is taken to have: covariances of
-    powers are estimates, and in single modes may come out too small."""
+    """Least noise variance of a residual, relative to that of the mode's target: the covariances of powers
+    are estimates, and can be too small in single modes."""
     held: int = 6_000_000
-    """Values of the influence that are held in memory at a time."""
+    """Most values of the influence that are held in memory at a time."""
 
 
 _MODES = _Modes()
@@ -66,71 +65,60 @@ class NoisyRows:
 
     @cached_property
     def covariances(self) -> dict[tuple[int, int], Floats]:
-        """For every two columns that share noise, (rows,): the covariance of their noise, without bias."""
+        """For every two columns that share noise, (rows,): the unbiased covariance of their noise."""
         rows = self.rows
-        found: dict[tuple[int, int], Floats] = {}
+        covariances: dict[tuple[int, int], Floats] = {}
         squares = [{(a, b): w[a] * w[b] for a in w for b in w if a <= b} for w in self.weights]
         noisy = list(dict.fromkeys(g for g, _ in rows.terms if rows.is_noisy(g)))
         pairs = [(g, h) for i, g in enumerate(noisy) for h in noisy[i:] if rows.share_noise(g, h)]
+        # In stretches of time, so that the functions of a large field are never in memory as a whole.
         for low, high in stretches(rows, len(noisy) + 2):
             values, _ = rows.values(low, high)
             unbiased = Unbiased(values, rows.noise)
-            here = [*squares[:-1], {key: m[:, low:high] for key, m in squares[-1].items()}]
+            weights = [*squares[:-1], {key: m[:, low:high] for key, m in squares[-1].items()}]
             for g, h in pairs:
-                # The covariance of g and h at a sample, without bias: the product of the estimates less the
-                # estimate of the product.
-                both = unbiased(g) * unbiased(h) - unbiased(product((*g, *h), rows.field.variables))
-                wanted = self._orders(g, h)
-                reduced = reduce(both, here, set(wanted.values()))
+                covariance = unbiased.covariance(g, h)
+                wanted = rows.order_pairs(g, h)
+                reduced = reduce(covariance, weights, set(wanted.values()))
                 for key, orders in wanted.items():
-                    found[key] = found.get(key, 0.0) + reduced[orders].ravel()
-        return found
-
-    def _orders(self, g: Term, h: Term) -> dict[tuple[int, int], tuple[tuple[int, int], ...]]:
-        """Columns of the one function with those of the other: the orders of both along every axis."""
-        terms = self.rows.terms
-        return {
-            (a, b): tuple((min(p), max(p)) for p in zip(terms[a][1], terms[b][1], strict=True))
-            for a, (inner, _) in enumerate(terms)
-            for b, (other, _) in enumerate(terms)
-            if inner == g and other == h and (g != h or a <= b)
-        }
+                    covariances[key] = covariances.get(key, 0.0) + reduced[orders].ravel()
+        return covariances
 
     def shared(self, a: int, b: int) -> Floats | float:
         """The covariance of the noise of two columns, row by row."""
         return self.covariances.get((a, b), self.covariances.get((b, a), 0.0))
 
     def variance(self, residual: Floats) -> Floats:
-        """(states, rows): of the noise in residuals, sums of columns by the weights (states, columns)."""
-        found = np.zeros((len(residual), len(self.table)))
+        """(states, rows): variance of the noise in residuals, columns weighted by (states, columns)."""
+        variance = np.zeros((len(residual), len(self.table)))
         first = len(self.rows.terms) - len(residual)
         for j, weights in enumerate(residual):
             used = np.flatnonzero(weights)
             for a in used:
                 for b in used:
-                    found[j] += weights[a] * weights[b] * self.shared(int(a), int(b))
-            found[j] = np.maximum(found[j], _MODES.least_noise * self.shared(first + j, first + j))
-        return found
+                    variance[j] += weights[a] * weights[b] * self.shared(int(a), int(b))
+            variance[j] = np.maximum(variance[j], _MODES.least_noise * self.shared(first + j, first + j))
+        return variance
 
 
 @dataclass(frozen=True, eq=False)
 class Modes(NoisyRows):
     """The rows of one field as modes.
 
-    Rows overlap and share noise. The residual of an equation is ∂_t^r of one function and space derivatives
-    of others, so the covariance of its noise is a sum of products, one factor an axis. Along every axis the
-    mixtures of test functions that are independent under white noise, and under its highest derivative too
-    (a generalized eigenvalue problem; on a ring they are waves), make each of these products diagonal or
-    nearly so. What is left is a variance a mode, which `variance` gives.
+    Rows overlap and share noise. The residual of an equation consists of ∂_t^r of one function and space
+    derivatives of others, so that the covariance of its noise is a sum of products with one factor for each
+    axis. Along every axis there are mixtures of test functions that are independent under white noise and
+    under its highest derivative (a generalized eigenvalue problem; on a ring they are waves). They make each
+    of these products diagonal, or nearly so, and `variance` gives the variance of each mode.
 
-    rows: on a closer lattice than those that terms are chosen by, which are `chosen_by`
+    rows: on a closer lattice than `chosen_by`, the rows for the choice of terms
     """
 
     chosen_by: FieldRows
 
     @property
     def known(self) -> bool:
-        """Whether the noise of every mode is: no row is left out, and no derivative is estimated locally."""
+        """Whether the noise of every mode is known: all rows count, and no derivative is a local estimate."""
         if any(has_slope(g) for g, _ in self.rows.terms):
             return False
         states = self.rows.field.states
@@ -141,18 +129,17 @@ class Modes(NoisyRows):
     @cached_property
     def turns(self) -> list[Floats]:
         """For every axis (modes, rows)."""
-        found = []
+        turns = []
         for axis in self.rows.axes:
             low, high = axis.matrices[0], axis.matrices[max(axis.matrices)]
-            # White noise first: mixtures of test functions whose noise is independent, the nearly dependent
-            # ones left out. Then, among those, the ones that its highest derivative leaves independent as
-            # well.
+            # First the mixtures that are independent under white noise, without nearly dependent ones, then
+            # among these the mixtures that are independent under its highest derivative.
             values, vectors = np.linalg.eigh(low @ low.T)
-            kept = values > _MODES.dependent * values[-1]
-            white = vectors[:, kept] / np.sqrt(values[kept])
+            independent = values > _MODES.dependent * values[-1]
+            white = vectors[:, independent] / np.sqrt(values[independent])
             _, turn = np.linalg.eigh(white.T @ (high @ high.T) @ white)
-            found.append(np.ascontiguousarray((white @ turn).T))
-        return found
+            turns.append(np.ascontiguousarray((white @ turn).T))
+        return turns
 
     @property
     def weights(self) -> list[dict[int, Floats]]:
@@ -170,9 +157,10 @@ class Modes(NoisyRows):
         return mixed.reshape(-1, mixed.shape[-1])
 
     def scatter(self, moved: Floats, residual: Floats) -> Floats | None:
-        """(k, k) covariance of coefficients, which the residuals (k, states, modes) move by so much."""
+        """(k, k) covariance of coefficients that residuals of modes (k, states, modes) move by `moved`."""
         sizes = [len(turn) for turn in self.turns]
         moved = moved.reshape(*moved.shape[:2], *sizes)
+        # From modes back to rows, in which the influence of each sample is known.
         for k, turn in enumerate(self.turns, 2):
             moved = apply(np.ascontiguousarray(turn.T), moved, k)
         return propagated(self.rows, moved, residual)
@@ -181,7 +169,7 @@ class Modes(NoisyRows):
 def modes_of(evidence: WeakRows, columns: tuple[int, ...]) -> list[Modes]:
     """The modes of every field, for some terms of the basis."""
     if columns not in evidence.modes:
-        # Errors and findings ask for the same columns one after the other; older ones are not needed again.
+        # Errors and findings use the same columns one after the other. Older ones are not needed again.
         evidence.modes.clear()
         evidence.modes[columns] = [
             Modes(replace(rows, spacing=_MODES.spacing, most=_MODES.most_rows).only(columns), rows)
@@ -192,10 +180,11 @@ def modes_of(evidence: WeakRows, columns: tuple[int, ...]) -> list[Modes]:
 
 
 def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Floats | None:
-    """(k, k) covariance of coefficients that are least squares, by the noise at every sample of one field.
+    """(k, k) covariance of least-squares coefficients, by the noise at every sample of one field.
 
-    influence: (k, states, terms) by which the residual of a state, times a row's terms, moves coefficients
+    influence: (k, states, terms) the change of coefficients by the residual of a state times a row's terms
     residual: (states, terms + states) the residual of every state as a sum of columns
+
     None where a derivative was estimated from neighbours: its noise is not that of one sample.
     """
     terms = influence.shape[-1]
@@ -204,18 +193,18 @@ def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Fl
 
 
 def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats | None:
-    """(k, k) covariance of coefficients, by the noise at every sample of one field.
+    """View 1. (k, k) covariance of coefficients, by the noise at every sample of one field.
 
-    Test functions overlap, and their derivatives have both signs: what a sample adds to one row it takes
-    from the next. Rows, and boxes of rows, are then far from independent, mostly with less scatter in the sum
-    than in the parts. Samples are independent, so the sum is taken over them:
+    Test functions overlap, and their derivatives have both signs, so that a sample adds to one row and
+    subtracts from the next. Rows, and boxes of rows, are therefore far from independent, and their sum mostly
+    scatters less than its parts. Samples are independent, so that the sum is taken over them:
 
         δβ = Σ_s Σ_g I_g(s) ε_g(s),   I_g(s) = Σ over rows of influence · residual weight of g(u_s) there
 
-    with ε_g the noise of the function g at a sample, whose covariance ĝ ĥ − (g h)^ is known without bias
-    (as in `FieldRows`). This is the delta method (Fuller, Measurement Error Models, 1987, section 3.1).
+    with ε_g the noise of the function g at a sample, whose covariance ĝ ĥ − (g h)^ is known without bias (as
+    in `FieldRows`).
 
-    moved: (k, states, rows …) by which the residual of a state in a row moves coefficients
+    moved: (k, states, rows …) the change of coefficients by the residual of a state in a row
     residual, None: as in `noise_covariance`
     """
     used: dict[Term, dict[tuple[int, ...], Floats]] = {}
@@ -232,30 +221,26 @@ def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats | Non
 
 
 def stretches(rows: FieldRows, copies: int) -> list[tuple[int, int]]:
-    """Samples in time that are worked on together."""
+    """(first, last + 1) samples of the stretches of time that fit into memory with so many copies."""
     samples = next(iter(rows.axes[-1].matrices.values())).shape[1]
     place = int(np.prod([next(iter(a.matrices.values())).shape[1] for a in rows.axes[:-1]]))
-    each = max(1, _MODES.held // (place * copies))
-    return [(low, min(low + each, samples)) for low in range(0, samples, each)]
+    length = max(1, _MODES.held // (place * copies))
+    return [(low, min(low + length, samples)) for low in range(0, samples, length)]
 
 
 def _stretch(
-    rows: FieldRows,
-    used: dict[Term, dict[tuple[int, ...], Floats]],
-    moved: Floats,
-    low: int,
-    high: int,
+    rows: FieldRows, used: dict[Term, dict[tuple[int, ...], Floats]], moved: Floats, low: int, high: int
 ) -> Floats:
-    """The part of the covariance that comes from the samples low … high − 1."""
+    """The part of the covariance from the samples low … high − 1."""
     time = rows.axes[-1]
-    # Only rows that look at these samples are moved by their noise.
+    # Only rows that use these samples contain their noise.
     near = np.flatnonzero((time.starts < high) & (time.stops > low))
     if not len(near):
         return np.zeros((len(moved), len(moved)))
     values, _ = rows.values(low, high)
     unbiased = Unbiased(values, rows.noise)
     functions = list(used)
-    spread = [
+    influences = [
         _influence(rows, used[g], moved[..., near], near, low, high).reshape(len(moved), -1)
         for g in functions
     ]
@@ -263,25 +248,20 @@ def _stretch(
     for i, g in enumerate(functions):
         for j, h in enumerate(functions[i:], i):
             if rows.share_noise(g, h):
-                both = unbiased(g) * unbiased(h) - unbiased(product((*g, *h), rows.field.variables))
-                part = (spread[i] * both.ravel()) @ spread[j].T
+                covariance = unbiased.covariance(g, h)
+                part = (influences[i] * covariance.ravel()) @ influences[j].T
                 # Each pair of functions stands for both orders.
                 total += part if i == j else part + part.T
     return total
 
 
 def _influence(
-    rows: FieldRows,
-    by_orders: dict[tuple[int, ...], Floats],
-    moved: Floats,
-    near: Ints,
-    low: int,
-    high: int,
+    rows: FieldRows, by_orders: dict[tuple[int, ...], Floats], moved: Floats, near: Ints, low: int, high: int
 ) -> Floats:
-    """(k, samples …): what the noise of one function at each sample moves the coefficients by.
+    """(k, samples …): the change of the coefficients by the noise of one function at each sample.
 
-    From few rows to many samples: the last axis of space, which makes most of them, comes last, once for all
-    derivatives that are of the same order along it.
+    The axes go from few rows to many samples. The last axis of space, which makes most of them, comes last,
+    once for all derivatives of the same order along it.
     """
     *space, time = rows.axes
     gathered: dict[int, Floats] = {}

@@ -1,13 +1,13 @@
 """Noise inside the terms: functions without its bias, and rows without what it adds to their Gram matrix.
 
-Two steps take the bias of measurement noise out of the weak rows.
+Two steps remove the bias of measurement noise from the weak rows.
 
-1. `Unbiased` evaluates a function g of noisy values so that its mean over the noise is g of the true
-   values. With Gaussian noise of standard deviation σ the mean of g is exp(σ²/2 ∂²) g, so exp(−σ²/2 ∂²) g
-   has the mean g. For powers these are Hermite polynomials, Σ_j (−σ²/2)^j n! / (j! (n − 2j)!) y^(n − 2j);
-   for other analytic functions the mean of g(y + iσz) over a standard normal z, by quadrature.
-2. `calibration` maps the rows [X | Y]. With G = XᵀX and C the known mean of what noise adds to [X | Y]ᵀ[X |
-   Y],
+1. `Unbiased` evaluates a function g of noisy values so that its mean over the noise is g of the true values.
+   With Gaussian noise of standard deviation σ the mean of g is exp(σ²/2 ∂²) g, so exp(−σ²/2 ∂²) g has the
+   mean g. For powers these are Hermite polynomials, Σ_j (−σ²/2)^j n! / (j! (n − 2j)!) y^(n − 2j); for other
+   analytic functions the mean of g(y + iσz) over a standard normal z, by quadrature.
+2. `calibration` maps the rows [X | Y]. With G = XᵀX and C the known mean of what noise adds to
+   [X | Y]ᵀ[X | Y],
 
        X → X (I − G⁻¹ C_xx),   Y → Y − X G⁻¹ C_xy
 
@@ -26,17 +26,16 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import Factor, Term, call
+from cindy.basis import Factor, Term, call, product
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, lengths, triangle
 
 __all__ = ["Unbiased", "Whitened", "calibrated", "calibration", "hermite"]
 
 _ROUNDING = 1e-10
-"""Directions of the terms below this share of the largest are not told apart by the data."""
+"""Singular values of the terms below this share of the largest are rounding errors."""
 _NODES = 9
-"""Of the quadrature over the noise: exact for polynomials of degree 17, to 1e-9 for sin(y) at a noise of
-1."""
+"""Nodes of the quadrature over the noise: exact to degree 17, and to 1e-9 for sin(y) at a noise of 1."""
 
 
 def hermite(y: Floats, power: int, variance: Floats | float) -> Floats:
@@ -57,8 +56,8 @@ class Unbiased:
     """Terms at noisy samples, each without the bias that noise gives it.
 
     values: by name of a variable, arrays of one shape
-    noise: standard deviation by name; 0 for what is known exactly
-    slopes: by derivative factor, its estimate at the samples and the variance of that
+    noise: standard deviation by name; 0 for exact values
+    slopes: by derivative factor, its estimate at the samples and the variance of this estimate
     """
 
     values: Mapping[str, Floats]
@@ -71,7 +70,7 @@ class Unbiased:
         curved = [f for f in term if f.kind in ("sin", "cos", "call")]
         mixed = {name for f in curved for name in f.variables if self.noise.get(name, 0.0) > 0}
         result: Floats | None = None
-        late = list(curved) if mixed else []
+        averaged = list(curved) if mixed else []
         for factor in term:
             if factor.kind == "variable" and factor.variables[0] not in mixed:
                 part = self._power(factor.variables[0], factor.power)
@@ -79,26 +78,29 @@ class Unbiased:
                 estimate, variance = self.slopes[factor.base]
                 part = hermite(estimate, factor.power, variance)
             elif factor.kind == "variable":
-                late.append(factor)
+                averaged.append(factor)
                 continue
             elif mixed:
                 continue
             else:
                 part = _evaluated(factor, self.values)
             result = part if result is None else result * part
-        if late:
-            part = self._averaged(late, sorted(mixed))
+        if averaged:
+            part = self._averaged(averaged, sorted(mixed))
             result = part if result is None else result * part
         return np.ones(next(iter(self.values.values())).shape) if result is None else result
 
+    def covariance(self, g: Term, h: Term) -> Floats:
+        """The unbiased covariance of the noise of two terms at every sample."""
+        # ĝ ĥ has the mean g h + cov and (g h)^ the mean g h, so the true values drop out.
+        return self(g) * self(h) - self(product((*g, *h), tuple(self.values)))
+
     def _power(self, name: str, power: int) -> Floats:
-        y, variance = self.values[name], self.noise.get(name, 0.0) ** 2
-        if power < 2:
-            return hermite(y, 0, variance) if power == 0 else y
+        if power == 1:
+            return self.values[name]
         if (name, power) not in self._powers:
-            # The recursion of `hermite`, on what lower powers left behind.
-            before: Floats | float = self._power(name, power - 2) if power > 2 else 1.0
-            self._powers[name, power] = y * self._power(name, power - 1) - (power - 1) * variance * before
+            variance = self.noise.get(name, 0.0) ** 2
+            self._powers[name, power] = hermite(self.values[name], power, variance)
         return self._powers[name, power]
 
     def _averaged(self, factors: list[Factor], names: list[str]) -> Floats:
@@ -110,7 +112,7 @@ class Unbiased:
             moved: dict[str, Any] = dict(self.values)
             weight = 1.0
             for name, k in zip(names, nodes, strict=True):
-                # exp(−σ²/2 ∂²) g(y) = E g(y + iσz): imaginary noise takes away what real noise has added.
+                # exp(−σ²/2 ∂²) g(y) = E g(y + iσz): imaginary noise removes the bias of real noise.
                 moved[name] = self.values[name] + 1j * self.noise[name] * z[k]
                 weight *= w[k]
             part: Any = weight
@@ -121,6 +123,7 @@ class Unbiased:
 
 
 def _evaluated(factor: Factor, values: Mapping[str, Any]) -> Any:
+    """The factor at values that may be complex."""
     columns = [values[name] for name in factor.variables]
     if factor.kind == "variable":
         base = columns[0]
@@ -138,25 +141,24 @@ def _complex_call(factor: Factor, columns: list[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             if factor.expression is not None:
-                made = factor.expression.evaluate(dict(zip(factor.variables, columns, strict=True)))
+                result = factor.expression.evaluate(dict(zip(factor.variables, columns, strict=True)))
             else:
                 assert factor.function is not None
                 flat = [np.asarray(c).ravel() for c in columns]
-                made = np.asarray(factor.function(*flat)).reshape(np.shape(columns[0]))
+                result = np.asarray(factor.function(*flat)).reshape(np.shape(columns[0]))
     except Exception as error:
         raise DataError(
-            f"Derivatives: the function {factor.name!r} cannot be corrected for noise, because it does "
-            f"not take complex "
-            f"numbers ({error}). Use formulas that do, or give noise=0 to Weak."
+            f"Derivatives: the function {factor.name!r} cannot be corrected for noise, because it does not "
+            f"take complex numbers ({error}). Use formulas that do, or give noise=0 to Weak."
         ) from error
-    return made
+    return result
 
 
 @dataclass(frozen=True, eq=False)
 class Whitened:
-    """The directions of the columns of some rows, by the singular values of the design X.
+    """Whitening of the columns of a design X by its singular values.
 
-    They whiten the terms without forming G = XᵀX, whose condition number is the square of that of X.
+    G = XᵀX is not formed, since its condition number is the square of that of X.
     """
 
     design: Floats
@@ -176,11 +178,11 @@ class Whitened:
     def without_noise(self, noise: Floats) -> Floats:
         """I − G⁻¹ C, for the part C of the Gram matrix that noise adds.
 
-        C is an estimate, but no direction can hold less than no noise or more than all: the eigenvalues of
+        C is an estimate, but the share of noise in a direction lies between none and all: the eigenvalues of
         G⁻¹ C are clipped to [0, 1].
         """
         white, back = self._svd
-        # In the whitened directions of the terms, the share of each that noise makes up.
+        # The share of noise in each whitened direction of the terms.
         share, directions = np.linalg.eigh(white.T @ (noise / np.outer(self.size, self.size)) @ white)
         fraction = white @ (directions * np.clip(share, 0.0, 1.0)) @ directions.T @ back.T
         return np.asarray((np.eye(len(self.size)) - fraction) * self.size[None, :] / self.size[:, None])
@@ -192,16 +194,17 @@ class Whitened:
 
 
 def calibration(blocks: tuple[LeastSquares, ...], spurious: Floats, among: Ints | None = None) -> Floats:
-    """(terms + states, terms + states): the matrix that takes the bias of noise out of blocks of rows.
+    """(terms + states, terms + states): the matrix that removes the bias of noise from blocks of rows.
 
-    G is that of finitely many rows. Directions that hold nothing but noise have shares of noise that scatter
-    about one, the more the more terms there are, and what is clipped there stays in: fewer terms do better.
+    G is that of finitely many rows. In directions that hold only noise, the estimated share of noise scatters
+    about one, and what is clipped remains as bias. With fewer terms there are fewer such directions.
 
     spurious: C, what noise adds to the Gram matrix of all blocks
-    among: the terms that there are; the columns of others become zero; None: all
+    among: the terms that are used; the columns of others become zero; None: all terms
     """
     terms = blocks[0].terms
     among = np.arange(terms) if among is None else among
+    # C is known for all blocks together, so that G is that of all blocks too.
     total = triangle(np.vstack([b.factor for b in blocks]))
     whitened = Whitened(triangle(total[:, among]))
     matrix = np.zeros((total.shape[1],) * 2)
@@ -212,5 +215,5 @@ def calibration(blocks: tuple[LeastSquares, ...], spurious: Floats, among: Ints 
 
 
 def calibrated(blocks: tuple[LeastSquares, ...], matrix: Floats) -> tuple[LeastSquares, ...]:
-    """Blocks times the matrix of `calibration`."""
+    """The blocks times the matrix of `calibration`."""
     return tuple(LeastSquares(triangle(b.factor @ matrix), b.terms, b.rows) for b in blocks)

@@ -1,23 +1,22 @@
-"""Faults of measured fields: recognised before any row is made, corrected where that is safe, and told.
+"""Faults of measured fields, recognised before rows are computed, corrected where that is safe, and reported.
 
-A sample is compared with the cubic through the two samples on either side of it along one axis. The
-difference
+A sample is compared with the cubic through its two neighbours on either side along one axis. The difference
 
     e = u_i − (−u_{i−2} + 4 u_{i−1} + 4 u_{i+1} − u_{i+2}) / 6,     Var e = 35/18 σ² for white noise
 
 is noise where the grid resolves the field. Faults show in it as follows.
 
 1. False period: e is larger across the seam than anywhere else. The axis is then taken as not periodic.
-2. Saturation: many samples have exactly the largest or the smallest value. They become missing.
-3. Dead pixels: at one place e along space is large at most times. The place becomes missing.
-4. Outliers: e is large along every axis, and the sample lies outside the range of its neighbours. They
-   become missing.
-5. Lost frames: the step between two frames is twice as large as those around it. The field is cut there.
+2. Dead pixels: at one place along space e is large at most times. The place becomes missing.
+3. Saturation: many samples have exactly the largest or the smallest value. They become missing.
+4. Outliers: e is large along every axis, and the sample lies outside the range of its neighbours. They become
+   missing.
+5. Missing samples that stand alone are filled by cubics through the nearest samples; larger holes remain.
 6. Offsets and gains of pixels or frames: differences of high order of the mean along the other axes, and
-   their slope against the field itself, are larger than noise makes them. This is told only.
-7. Missing samples that stand alone are filled by cubics through the nearest samples; larger holes are left.
+   their slope against the field itself, are larger than noise makes them. They are only reported.
+7. Lost frames: the step between two frames is twice as large as those around it. The field is cut there.
 
-Fields of more values than `_LARGEST` are taken as they are: they are read in slabs of time.
+Fields of more values than `_LARGEST` are not screened, as they are read in slabs of time.
 """
 
 from __future__ import annotations
@@ -41,31 +40,32 @@ __all__ = ["Fault", "Screened", "screened"]
 Mask = NDArray[np.bool_]
 
 _LARGEST = 4_000_000
-"""Values of a field that is screened."""
+"""Largest number of values of a field that is screened."""
 _CUBIC = 35.0 / 18.0
 """Variance of e for white noise of variance 1."""
 _FAR = 6.0
-"""Standard deviations by which an outlier differs from its neighbours: chance comes so far in one of 5e8."""
+"""Standard deviations by which an outlier differs from its neighbours; chance exceeds them once in 5e8."""
 _MOST = 0.1
-"""Share of samples, or of pixels, up to which they are outliers or dead: what is common is no fault."""
+"""Largest share of samples or pixels that may be outliers or dead: what is common is no fault."""
 _SATURATED = 0.25
-"""Share of saturated samples up to which they are left out."""
+"""Largest share of saturated samples that are left out."""
 _TIES = 5
-"""Times as many samples at the extreme as at the next value; rounded data have ties everywhere."""
+"""Saturation needs this many times as many samples at the extreme as at the next value, as rounded data have
+ties everywhere."""
 _SEAM = 4.0
-"""Mean square of e across the seam of a period, in units of all but the largest 2 % elsewhere."""
+"""Mean square of e across a false seam, in units of the 98 % quantile elsewhere."""
 _LOST = 2.2
-"""Square of a step between frames, in units of those around it; one lost frame makes it 4."""
+"""Square of a step between frames in units of those around it; for one lost frame it is 4."""
 _SHORTEST = 20
-"""Frames of the shortest piece that a field is cut into."""
+"""Fewest frames of a piece that a field is cut into."""
 _SHARED = 3.0
-"""Variance of offsets or gains, in units of what noise alone makes it (benchmark: field_honesty)."""
+"""Variance of offsets or gains, in units of that by noise alone (benchmark: field_honesty)."""
 _NEGLIGIBLE = 1e-4
-"""Of the standard deviation of a field: smaller faults do no harm."""
+"""Size relative to the standard deviation of a field below which faults do no harm."""
 _DIFFERENCE = 8
-"""Order of the differences by which offsets and gains are told from a smooth field."""
+"""Order of the differences that distinguish offsets and gains from a smooth field."""
 _WIDEST = 3
-"""Missing samples in a row that are filled."""
+"""Most missing samples in a row that are filled."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class Fault:
 
 @dataclass(frozen=True, eq=False)
 class Screened:
-    """Fields without what could be corrected.
+    """Fields with their faults corrected where that is safe.
 
-    noise: of every field, where filled values would make it seem smaller; None: to be measured as usual
+    noise: of every field with filled values, which would make it seem smaller; None: to be measured as usual
     filled: share of all samples that were filled
     """
 
@@ -102,7 +102,7 @@ class Screened:
 
 
 def screened(fields: Sequence[Field]) -> Screened:
-    """The fields as they can be used, and what was wrong with them."""
+    """The corrected fields, and their faults."""
     parts: list[Field] = []
     noise: list[Noise | None] = []
     faults: list[Fault] = []
@@ -125,7 +125,7 @@ def screened(fields: Sequence[Field]) -> Screened:
 
 @dataclass(frozen=True, eq=False)
 class _Screen:
-    """One field on its way: its values by state, what was found, frames after which it is cut."""
+    """One field while it is screened: its values by state, its faults, and frames after which it is cut."""
 
     field: Field
     values: dict[str, Floats]
@@ -144,9 +144,11 @@ class _Screen:
         screen = cls(field, values, periods, {s: _robust_noise(u) for s, u in values.items()})
         screen = screen._without_false_periods()
         for state in field.states:
+            # Dead pixels and saturated samples go first, since they would count as outliers too.
             screen = screen._without(state, "dead-pixels", screen._dead(state))
             screen = screen._without(state, "saturated-values", screen._saturated(state))
             screen = screen._without(state, "outliers", screen._outliers(state))
+            # Differences of high order need all samples, so that holes are filled before the next step.
             screen = screen._fill(state)
             screen = replace(screen, faults=(*screen.faults, *screen._shared(state)))
         return screen._cut()
@@ -157,19 +159,19 @@ class _Screen:
 
     @cached_property
     def least(self) -> Noise:
-        """The noise, or where there is none what no fault need be smaller than."""
+        """The noise of each state, or at least the size below which faults do no harm."""
         spread = {state: float(np.nanstd(u)) for state, u in self.values.items()}
         return {state: max(sigma, _NEGLIGIBLE * spread[state]) for state, sigma in self.sigma.items()}
 
     def pieces(self) -> list[Field]:
-        """The field as it is used: the same object where nothing was wrong."""
+        """The corrected field, in pieces if it is cut; the same object if it has no faults."""
         field = self.field
         if self.changed:
             arrays: dict[str, Any] = {axis: field.coordinate(axis) for axis in self.axes} | self.values
-            made = Field(
+            corrected = Field(
                 **arrays, periodic=self.periods, time=field.time, name=field.name, weight=field.weight
             )
-            field = made.with_inputs_of(field)
+            field = corrected.with_inputs_of(field)
         if not self.cuts:
             return [field]
         return [field.part(a, b) for a, b in pairwise([0, *(k + 1 for k in self.cuts), len(field)])]
@@ -179,6 +181,7 @@ class _Screen:
         return _rough(self.values[state], k, around=self.axes[k] in self.periods)
 
     def _without_false_periods(self) -> _Screen:
+        """Step 1."""
         screen = self
         for k, axis in enumerate(self.field.axes):
             if axis not in self.periods:
@@ -195,7 +198,7 @@ class _Screen:
         return screen
 
     def _seam(self, state: str, k: int) -> tuple[float, float, float]:
-        """Mean squares of e: across the seam, at all but the worst places inside, and what noise may make."""
+        """Mean squares of e: across the seam, inside (98 % quantile), and the largest that noise explains."""
         squares = np.moveaxis(self._rough(state, k) ** 2, k, 0).reshape(self.field.shape[k], -1)
         known = np.isfinite(squares)
         sums, counts = np.where(known, squares, 0.0).sum(axis=1), known.sum(axis=1)
@@ -210,24 +213,24 @@ class _Screen:
         return float(np.nanmax(edge)), float(np.nanquantile(inside, 0.98)), chance
 
     def _saturated(self, state: str) -> Mask | None:
-        """Samples at an extreme that many others share."""
+        """Step 3. Samples at an extreme value that many others share."""
         u = self.values[state]
         known = u[np.isfinite(u)]
         ordered, counts = np.unique(known, return_counts=True)
         if len(ordered) < 20:
             return None
-        found = np.zeros(u.shape, dtype=bool)
+        saturated = np.zeros(u.shape, dtype=bool)
         for end, beside in ((0, 1), (-1, -2)):
             if counts[end] > max(10, 0.002 * known.size) and counts[end] > _TIES * counts[beside]:
-                found |= u == ordered[end]
-        return found if 0 < found.mean() <= _SATURATED else None
+                saturated |= u == ordered[end]
+        return saturated if 0 < saturated.mean() <= _SATURATED else None
 
     def _dead(self, state: str) -> Mask | None:
-        """Places whose samples do not fit between their neighbours in space at most times."""
+        """Step 2. Places whose samples do not fit their neighbours in space at most times."""
         u, n = self.values[state], len(self.field)
         space = range(len(self.field.axes))
         sigma = self.least[state]
-        # Where no axis tells, at ends and beside holes, nothing is said.
+        # Zero where no axis has enough neighbours, at ends and beside holes.
         rough = np.nan_to_num(np.fmin.reduce([np.abs(self._rough(state, k)) for k in space]))
         low, high = _neighbours(u, list(space), [a in self.periods for a in self.field.axes])
         with np.errstate(invalid="ignore"):
@@ -237,16 +240,16 @@ class _Screen:
         known = np.isfinite(u)
         mean = np.where(known, u, 0.0).sum(axis=-1) / np.maximum(known.sum(axis=-1), 1)
         wander = np.where(known, u - mean[..., None], 0.0).std(axis=-1)
-        much = max(4.0 * usual, 0.02 * float(np.nanstd(u)))
-        bad = (size > much) & (outside.sum(axis=-1) > 0.3 * n)
+        limit = max(4.0 * usual, 0.02 * float(np.nanstd(u)))
+        bad = (size > limit) & (outside.sum(axis=-1) > 0.3 * n)
         bad |= (wander < 0.3 * sigma) & (size > 1.5 * usual) & known.any(axis=-1)
         if not bad.any() or bad.mean() > _MOST:
             return None
         return np.broadcast_to(bad[..., None], u.shape)
 
     def _outliers(self, state: str) -> Mask | None:
-        """Samples that no axis explains and that lie outside the range of their neighbours."""
-        screen, found = self, np.zeros(self.values[state].shape, dtype=bool)
+        """Step 4. Samples that fit no axis and lie outside the range of their neighbours."""
+        screen, outliers = self, np.zeros(self.values[state].shape, dtype=bool)
         sigma = self.least[state]
         around = [axis in self.periods for axis in self.axes]
         for _ in range(3):
@@ -255,18 +258,18 @@ class _Screen:
             low, high = _neighbours(u, list(range(u.ndim)), around)
             with np.errstate(invalid="ignore"):
                 far = (np.maximum(u - high, low - u) > 3 * sigma) & np.isfinite(rough).any(axis=0)
-                # Where an axis cannot tell, at an end or beside a hole, the others do.
+                # Axes without enough neighbours, at an end or beside a hole, do not count.
                 far &= np.all([(e > _FAR * np.sqrt(_CUBIC) * sigma) | ~np.isfinite(e) for e in rough], axis=0)
                 for e in rough if far.any() else ():
                     far &= (e > _FAR * (np.sqrt(_CUBIC) * sigma + _local_scale(e))) | ~np.isfinite(e)
             if not far.any():
                 break
-            found |= far
+            outliers |= far
             screen = screen._without(state, "", far)
-        return found if 0 < found.mean() <= _MOST else None
+        return outliers if 0 < outliers.mean() <= _MOST else None
 
     def _without(self, state: str, kind: str, bad: Mask | None) -> _Screen:
-        """The same with some samples missing."""
+        """The screen with some samples missing, and a fault of this kind unless the kind is empty."""
         if bad is None or not bad.any():
             return self
         values = {**self.values, state: np.where(bad, np.nan, self.values[state])}
@@ -282,7 +285,8 @@ class _Screen:
         return replace(self, values=values, changed=True, faults=(*self.faults, fault))
 
     def _cut(self) -> _Screen:
-        """The same, cut where frames were lost."""
+        """Step 7. The screen, cut where frames were lost."""
+        # Offsets and gains of frames make steps between frames unequal too.
         if any(fault.kind == "unequal-frames" for fault in self.faults):
             return self
         squares = np.zeros(len(self.field) - 1)
@@ -290,7 +294,7 @@ class _Screen:
         for state, u in self.values.items():
             flat = np.diff(u, axis=-1).reshape(-1, len(squares))
             flat = np.sort(flat[np.isfinite(flat).all(axis=1)] ** 2, axis=0)
-            # Without the largest few: outliers that were not recognised.
+            # The largest few may be outliers that were not recognised.
             flat = flat[: max(1, int(0.95 * len(flat)))]
             if len(flat):
                 spread = max(float(np.nanvar(u)), 1e-300)
@@ -308,7 +312,7 @@ class _Screen:
         return replace(self, cuts=tuple(lost) if safe else (), faults=(*self.faults, fault))
 
     def _fill(self, state: str) -> _Screen:
-        """The same with missing samples that stand alone filled."""
+        """Step 5. The screen with missing samples that stand alone filled."""
         u = self.values[state]
         missing = np.isnan(u)
         if not missing.any() or missing.all():
@@ -335,7 +339,7 @@ class _Screen:
         )
 
     def _shared(self, state: str) -> Iterator[Fault]:
-        """Offsets or gains that all samples of a pixel, or of a frame, share."""
+        """Step 6. Offsets or gains that all samples of a pixel, or of a frame, share."""
         u, sigma = self.values[state], self.least[state]
         if np.isnan(u).any():
             return
@@ -345,10 +349,10 @@ class _Screen:
                 continue
             sizes = [_sizes(u, along, other, order) for order in (_DIFFERENCE, 2 * _DIFFERENCE)]
             count = float(np.prod([u.shape[k] for k in other]))
-            for what, (size, units), (again, _) in zip(("offset", "gain"), *sizes, strict=True):
-                # Twice the order leaves less of a smooth field, and as much of faults that are independent.
-                beyond = size * units > _SHARED * sigma**2 / (count if what == "offset" else 1.0)
-                if beyond and again > 0.5 * size:
+            for what, (size, units), (at_twice, _) in zip(("offset", "gain"), *sizes, strict=True):
+                # Twice the order removes more of a smooth field, but nothing of independent faults.
+                large = size * units > _SHARED * sigma**2 / (count if what == "offset" else 1.0)
+                if large and at_twice > 0.5 * size:
                     scale = float(np.var(u)) if what == "offset" else 1.0
                     yield Fault(kind, state, what, size=float(np.sqrt(size / scale)))
                     break
@@ -357,16 +361,16 @@ class _Screen:
 def _sizes(
     u: Floats, along: Sequence[int], other: tuple[int, ...], order: int
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """(variance, factor that makes it one of noise) of the offsets, and of the gains, along some axes.
+    """(variance, factor that turns it into one of noise) of the offsets, and of the gains, along some axes.
 
-    Variances by medians: a few places at fault are another matter.
+    Variances are estimated by medians, so that a few faulty places do not count.
     """
     rough = middle = u
     for k in along:
         rough = np.diff(rough, order, axis=k) / np.sqrt(comb(2 * order, order))
         middle = np.moveaxis(np.moveaxis(middle, k, 0)[order // 2 :][: rough.shape[k]], 0, k)
     offset = rough.mean(axis=other)
-    # The slope against the neighbour along another axis, which has noise of its own.
+    # The slope against a neighbour along another axis, whose noise is independent.
     away = np.roll(middle - middle.mean(axis=other, keepdims=True), 1, axis=other[0])
     power = np.maximum((away**2).sum(axis=other), 1e-300)
     gain = (rough * away).sum(axis=other) / power
@@ -379,33 +383,29 @@ def _stands_out(squares: Floats, k: int, doubt: float) -> bool:
     """Whether a step between frames is about twice as large as those on either side."""
     beside = np.concatenate([squares[k - 3 : k], squares[k + 1 : k + 4]])
     usual = max(float(np.median(beside[:3])), float(np.median(beside[3:])), 0.0)
-    apart = float(np.median(np.abs(beside - np.median(beside))))
+    deviation = float(np.median(np.abs(beside - np.median(beside))))
     nearest = max(squares[k - 1], squares[k + 1])
     enough = squares[k] > _LOST * usual and squares[k] > 0.5 * _LOST * nearest
-    return bool(enough and squares[k] - usual > _FAR * (doubt + apart))
+    return bool(enough and squares[k] - usual > _FAR * (doubt + deviation))
 
 
 def _rough(u: Floats, k: int, *, around: bool) -> Floats:
-    """A sample less the cubic through its neighbours along an axis."""
+    """e along an axis; NaN where a neighbour is beyond the end, unless the axis runs `around` a ring."""
     moved = np.moveaxis(u, k, 0)
     if around:
-        e = (
-            moved
-            - (
-                4 * (np.roll(moved, 1, 0) + np.roll(moved, -1, 0))
-                - np.roll(moved, 2, 0)
-                - np.roll(moved, -2, 0)
-            )
-            / 6
-        )
+        windows = [np.roll(moved, shift, 0) for shift in (2, 1, 0, -1, -2)]
     else:
-        e = np.full(moved.shape, np.nan)
-        e[2:-2] = moved[2:-2] - (4 * (moved[1:-3] + moved[3:-1]) - moved[:-4] - moved[4:]) / 6
+        windows = [moved[i : len(moved) - 4 + i] for i in range(5)]
+    before2, before, middle, after, after2 = windows
+    e = middle - (4 * (before + after) - before2 - after2) / 6
+    if not around:
+        inside, e = e, np.full(moved.shape, np.nan)
+        e[2:-2] = inside
     return np.moveaxis(e, 0, k)
 
 
 def _neighbours(u: Floats, along: list[int], around: list[bool]) -> tuple[Floats, Floats]:
-    """(smallest, largest) of the nearest two known samples on either side along some axes."""
+    """(smallest, largest) of the two nearest samples on either side along some axes."""
     low, high = np.full(u.shape, np.inf), np.full(u.shape, -np.inf)
     for k, ring in zip(along, around, strict=True):
         moved = np.moveaxis(u, k, 0)
@@ -426,7 +426,7 @@ def _local_scale(e: Floats) -> Floats:
 
 
 def _robust_noise(u: Floats) -> float:
-    """The noise by the median of high differences along the axis that leaves least."""
+    """The noise by the median of high differences, along the axis where it is least."""
     levels = []
     for k in range(u.ndim):
         order = min(_DIFFERENCE, u.shape[k] - 1)
@@ -451,7 +451,7 @@ def _single_axis_noise(u: Floats, fallback: float) -> float:
 
 
 def _filled(u: Floats, coordinates: list[Floats], periods: list[float | None], sigma: float) -> Floats:
-    """The values with lone missing samples read from cubics along the axes, each weighed by its error."""
+    """The values with lone missing samples from cubics along the axes, weighted by their errors."""
     total, weight = np.zeros(u.shape), np.zeros(u.shape)
     for k, (x, period) in enumerate(zip(coordinates, periods, strict=True)):
         bias = np.nanmean(_rough(u, k, around=period is not None) ** 2) - _CUBIC * sigma**2
@@ -463,8 +463,9 @@ def _filled(u: Floats, coordinates: list[Floats], periods: list[float | None], s
 
 
 def _along(u: Floats, k: int, x: Floats, period: float | None) -> tuple[tuple[Ints, ...], Floats, Floats]:
-    """Missing samples with two known ones near on either side of an axis, their cubics, and the noise in
-    these.
+    """Missing samples that have two known ones near on either side of an axis, their cubics, and their gain.
+
+    The gain is the variance of the cubic in units of the noise variance.
     """
     moved = np.moveaxis(u, k, -1)
     n, pad = moved.shape[-1], min(2 * _WIDEST + 4, moved.shape[-1])
@@ -476,20 +477,20 @@ def _along(u: Floats, k: int, x: Floats, period: float | None) -> tuple[tuple[In
     known, index = np.isfinite(wide), np.arange(wide.shape[-1])
     before = np.maximum.accumulate(np.where(known, index, 0), axis=-1)
     after = np.minimum.accumulate(np.where(known, index, len(index) - 1)[..., ::-1], axis=-1)[..., ::-1]
-    *lines, here = np.nonzero(np.isnan(moved))
+    *lines, place = np.nonzero(np.isnan(moved))
     line = tuple(lines)
-    b1, a1 = before[(*line, here + pad)], after[(*line, here + pad)]
+    b1, a1 = before[(*line, place + pad)], after[(*line, place + pad)]
     b2, a2 = before[(*line, np.maximum(b1 - 1, 0))], after[(*line, np.minimum(a1 + 1, len(index) - 1))]
     four = np.stack([b2, b1, a1, a2])
-    values = np.stack([wide[(*line, place)] for place in four])
+    values = np.stack([wide[(*line, neighbour)] for neighbour in four])
     near = (a1 - b1 - 1 <= _WIDEST) & (a2 - b2 <= 2 * _WIDEST + 4) & np.isfinite(values).all(axis=0)
     near &= (b2 < b1) & (b1 < a1) & (a1 < a2)
-    four, values, here, line = four[:, near], values[:, near], here[near], tuple(i[near] for i in line)
+    four, values, place, line = four[:, near], values[:, near], place[near], tuple(i[near] for i in line)
     weights = np.ones(four.shape)
     for a in range(4):
         for b in range(4):
             if a != b:
-                weights[a] *= (x[here] - at[four[b]]) / (at[four[a]] - at[four[b]])
+                weights[a] *= (x[place] - at[four[b]]) / (at[four[a]] - at[four[b]])
     places = [*line]
-    places.insert(k, here)
+    places.insert(k, place)
     return tuple(places), np.sum(weights * values, axis=0), np.sum(weights**2, axis=0)

@@ -4,14 +4,14 @@ For every test function φ on a lattice over space and time there is one row
 
     ∫ φ ∂_t^r u  =  Σ_k ξ_k ∫ φ D^{a_k} g_k(u)
 
-whose derivatives stand on φ. `WeakRows` is all rows of a run: the fields, the settings chosen from them,
-their noise, and one `FieldRows` a field, each made once.
+whose derivatives are moved onto φ. `WeakRows` holds all rows of a run: the fields, the settings chosen from
+them, their noise, and one `FieldRows` for each field. The cost is linear in the number of values.
 
 1. Settings and noise are chosen from the fields (`fit_weak`).
-2. A field is read in slabs of time; terms are evaluated without the bias of noise and summed against φ.
-3. Rows that touch a missing value, or a front that the grid does not resolve, are left out.
-4. Rows are gathered as triangles, one a box of space and time, with Σ over rows of the covariance of the
-   noise in their columns (`Gathered`).
+2. A field is read in slabs of time. Terms are evaluated without the bias of noise and integrated against φ.
+3. Rows that use a missing value, or lie at a front that the grid does not resolve, are left out.
+4. Rows are reduced to triangles, one for each box of space and time, together with the sum over rows of the
+   covariance of the noise in their columns (`Gathered`).
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ from cindy.least_squares import LeastSquares, triangle
 __all__ = ["FieldRows", "Gathered", "WeakRows", "has_slope"]
 
 _MOST_ROWS = 6000
-"""Rows of all fields together: neighbouring test functions say nearly the same."""
+"""Most rows of all fields together: neighbouring test functions are nearly redundant."""
 _LATTICE = 0.5
 """Distance of test functions, in half-widths: a quarter of the width."""
 _SLAB = 6_000_000
-"""Values of one variable that are held in memory at a time."""
+"""Most values of one variable that are held in memory at a time."""
 _LOCAL_DEGREE = 4
-"""Of the polynomials that slopes inside products are taken from."""
+"""Degree of the local polynomials for slopes inside products."""
 _MODES = 24
-"""Cosines in a window of the integral form in time."""
+"""Number of cosines in a window of the integral form in time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slab:
-    """The rows of one stretch of time.
+    """The rows of one stretch of time, or of one portion of it.
 
-    part: which stretch of time, where one is worked on in several portions
-    boxes: one matrix (rows, terms + states) a box of space
+    part: number of the stretch of time
+    boxes: one matrix (rows, terms + states) for each box of space
     spurious: (terms + states, terms + states) what noise adds to the sum of their Gram matrices
-    samples: values that were read for the first time
+    samples: number of values that were read for the first time
     """
 
     part: int
@@ -79,13 +79,13 @@ class Slab:
 
 @dataclass(frozen=True, eq=False)
 class FieldRows:
-    """How one field becomes rows: test functions along every axis, in slabs of time.
+    """The rows of one field: test functions along every axis, evaluated in slabs of time.
 
-    noise: standard deviation by field
-    share: of the rows that this field may have among all fields
-    columns: of the terms those that are wanted; None: all
+    noise: standard deviation of each state
+    share: of the rows of all fields that this field may have
+    columns: the terms that are wanted; None: all
     spacing: distance of test functions, in half-widths
-    most: rows of all fields together
+    most: largest number of rows of all fields together
     """
 
     field: Field
@@ -99,13 +99,13 @@ class FieldRows:
 
     @cached_property
     def terms(self) -> list[tuple[Term, tuple[int, ...]]]:
-        """Every column as a function of the fields, and the orders of its derivatives, in space and time."""
+        """Every column as a function of the fields, and the orders of its derivatives in space and time."""
         axes = self.field.axes
         columns: list[tuple[Term, tuple[int, ...]]] = []
         for term in self.basis.terms(self.field.variables):
-            whole = len(term) == 1 and term[0].kind == "derivative" and term[0].power == 1
-            inner = term[0].of if whole else term
-            orders = tuple(term[0].by.count(axis) if whole else 0 for axis in axes)
+            alone = len(term) == 1 and term[0].kind == "derivative" and term[0].power == 1
+            inner = term[0].of if alone else term
+            orders = tuple(term[0].by.count(axis) if alone else 0 for axis in axes)
             columns.append((inner, (*orders, 0)))
         if self.columns is not None:
             columns = [columns[k] for k in self.columns]
@@ -120,13 +120,13 @@ class FieldRows:
         names = (*self.field.axes, self.field.time)
         stretch = 1.0
         for _ in range(40):
-            # Neighbouring test functions overlap by three quarters; where there would be too many rows the
-            # lattice is stretched, along all axes alike.
-            every = [self._axis(k, axis, stretch) for k, axis in enumerate(names)]
-            if np.prod([float(a.rows) for a in every]) <= max(self.share * self.most, 1.0):
+            # Neighbouring test functions overlap by three quarters. If there are too many rows, the lattice
+            # is stretched along all axes alike.
+            axes = [self._axis(k, axis, stretch) for k, axis in enumerate(names)]
+            if np.prod([float(a.rows) for a in axes]) <= max(self.share * self.most, 1.0):
                 break
             stretch *= 1.1
-        return every
+        return axes
 
     def _axis(self, k: int, axis: str, stretch: float) -> AxisRows:
         form, field = self.form, self.field
@@ -135,7 +135,7 @@ class FieldRows:
             windows = max(1, min(3, len(x) // 40))
             return integrals(x, order=form.order, windows=windows, modes=max(4, int(_MODES / stretch)))
         orders = {0, form.order} if axis == field.time else {orders[k] for _, orders in self.terms}
-        made = bumps(
+        rows = bumps(
             x,
             half_width=form.widths[k],
             power=form.exponents[k],
@@ -143,70 +143,65 @@ class FieldRows:
             spacing=stretch * self.spacing * form.widths[k],
             period=field.period(axis) if axis != field.time else None,
         )
-        if not made.rows:
+        if not rows.rows:
             raise DataError(
                 f"Weak: a test function of half-width {form.widths[k]:g} does not fit into {axis} = "
-                f"{x[0]:g} … "
-                f"{x[-1]:g} of {field!r}. Give more samples, or smaller half_widths."
+                f"{x[0]:g} … {x[-1]:g} of {field!r}. Give more samples, or smaller half_widths."
             )
-        return made
+        return rows
 
     def only(self, columns: tuple[int, ...]) -> FieldRows:
         """The same rows for some of the terms."""
-        some = replace(self, columns=columns)
-        # Which rows count does not depend on the terms, and is known here.
-        some.__dict__["counted"] = self.counted
-        return some
+        restricted = replace(self, columns=columns)
+        # Which rows count does not depend on the terms, so that the result is shared.
+        restricted.__dict__["counted"] = self.counted
+        return restricted
 
     def divisions(self, blocks: int) -> tuple[int, ...]:
-        """Into how many boxes the rows are divided along every axis, for about so many blocks."""
+        """The number of boxes along every axis, for about this number of blocks."""
         rows = np.array([a.rows for a in self.axes], dtype=float)
         cuts = np.ones(len(rows), dtype=int)
         if self.form.time == "integral":
             # Rows of one window share their initial state.
             rows[-1] = len(np.unique(self.axes[-1].starts))
         while np.prod(cuts) < blocks:
-            each = rows / cuts
-            # The longest side is cut next, so that boxes are as compact as the field allows, and share the
-            # least noise.
-            k = int(np.argmax(np.where(cuts < rows, each, 0.0)))
+            lengths = rows / cuts
+            # The longest side is cut next, so that boxes are compact and share little noise.
+            k = int(np.argmax(np.where(cuts < rows, lengths, 0.0)))
             if cuts[k] >= rows[k]:
                 break
             cuts[k] += 1
         return tuple(int(c) for c in cuts)
 
     def slabs(self, blocks: int) -> Iterator[Slab]:
-        """The rows, one stretch of time after the other, for about so many blocks."""
-        place, read = int(np.prod(self.field.shape[:-1])), 0
-        cuts = self.divisions(blocks)
-        for number, piece, low, high in self._pieces(cuts[-1]):
-            fresh = max(0, high - max(read, low)) * place
+        """Step 2. The rows, one stretch of time after the other, for about this number of blocks."""
+        cuts, read = self.divisions(blocks), 0
+        for part, piece, low, high in self._pieces(cuts[-1]):
+            fresh = max(0, high - max(read, low)) * int(np.prod(self.field.shape[:-1]))
             read = max(read, high)
-            yield self._slab(number, piece, low, high, fresh, cuts[:-1])
+            yield self._slab(part, piece, low, high, fresh, cuts[:-1])
 
     @cached_property
     def table(self) -> Floats:
-        """(rows along space …, rows in time, columns): all rows as they are; 0 where they touch a missing
-        value."""
-        whole = np.empty((*(a.rows for a in self.axes), len(self.terms)))
+        """(rows along space …, rows in time, columns): all rows; 0 where they do not count."""
+        table = np.empty((*(a.rows for a in self.axes), len(self.terms)))
         for _, piece, low, high in self._pieces():
             values, _ = self.values(low, high)
             axes = self._cut(piece, low, high)
             rows, _ = self._table(axes, Unbiased(values, self.noise, self._slopes(values)))
             if self.kept is not None:
                 rows = np.where(self.kept[..., piece, None], rows, 0.0)
-            whole[..., piece, :] = rows
-        return whole
+            table[..., piece, :] = rows
+        return table
 
     @property
     def kept(self) -> NDArray[np.bool_] | None:
-        """(rows along space …, rows in time): which touch no missing value and no front that is steeper than
-        the grid can tell; None: all of them."""
+        """(rows along space …, rows in time): which rows count, as `counted` says; None: all of them."""
         return self.counted.kept
 
     @cached_property
     def counted(self) -> Counted:
-        """Which rows count, and why others do not."""
+        """Step 3. Which rows count: not those with a missing value, or at a front steeper than the grid."""
         states, order = self.field.states, self.form.order
         shape = tuple(a.rows for a in self.axes)
         sums, whole = np.zeros((len(states), len(shape) + 1, *shape)), np.ones(shape, dtype=bool)
@@ -219,24 +214,23 @@ class FieldRows:
         return counted(sums, whole, [self.noise[state] for state in states], self.axes, order)
 
     def _pieces(self, stretches: int = 1) -> Iterator[tuple[int, Ints, int, int]]:
-        """(stretch of time, rows in time that are worked on together, the samples low … high − 1)."""
+        """(stretch of time, rows in time that are computed together, their samples low … high − 1)."""
         time = self.axes[-1]
         order = np.argsort(time.starts, kind="stable")
-        place = int(np.prod(self.field.shape[:-1]))
         for number, part in enumerate(np.array_split(order, stretches)):
-            for piece in self._portions(part, place):
+            for piece in self._portions(part):
                 yield number, piece, int(time.starts[piece].min()), int(time.stops[piece].max())
 
     def _cut(self, piece: Ints, low: int, high: int) -> list[AxisRows]:
-        """The rows along every axis, of those in time these alone."""
+        """The rows along every axis, restricted to these rows and samples in time."""
         time = self.axes[-1]
         cut = {a: m[piece, low:high] for a, m in time.matrices.items()}
         rough = None if time.rough is None else time.rough[low:high, low:high]
         return [*self.axes[:-1], AxisRows(cut, time.starts[piece], time.stops[piece], rough)]
 
-    def _portions(self, part: Ints, place: int) -> list[Ints]:
-        """Rows in time that are worked on together: as many as memory allows."""
-        time = self.axes[-1]
+    def _portions(self, part: Ints) -> list[Ints]:
+        """Rows in time that are computed together: as many as memory allows."""
+        time, place = self.axes[-1], int(np.prod(self.field.shape[:-1]))
         longest = int((time.stops[part] - time.starts[part]).max())
         extent = int(time.stops[part].max() - time.starts[part].min())
         count = 1
@@ -247,6 +241,7 @@ class FieldRows:
         return [p for p in np.array_split(part, count) if len(p)]
 
     def _slab(self, part: int, piece: Ints, low: int, high: int, fresh: int, cuts: tuple[int, ...]) -> Slab:
+        """The rows of one portion. On return its arrays are freed, before those of the next."""
         axes = self._cut(piece, low, high)
         values, _ = self.values(low, high)
         keep = None if self.kept is None else self.kept[..., piece]
@@ -259,21 +254,21 @@ class FieldRows:
         return Slab(part, boxes, float(t[low]), float(t[high - 1]), spurious * self.field.weight, fresh)
 
     def _table(self, axes: list[AxisRows], unbiased: Unbiased) -> tuple[Floats, dict[Term, Floats]]:
-        """The rows, and the functions of the fields at the samples, which the noise asks for again."""
+        """The rows, and the functions of the fields at the samples, from which `_spurious` is computed."""
         functions = list(dict.fromkeys(g for g, _ in self.terms))
         table = np.empty((*(a.rows for a in axes), len(self.terms)))
         evaluated: dict[Term, Floats] = {}
         for g in functions:
             evaluated[g] = unbiased(g)
             wanted = {orders for inner, orders in self.terms if inner == g}
-            found = reduce(evaluated[g], [a.matrices for a in axes], wanted)
+            reduced = reduce(evaluated[g], [a.matrices for a in axes], wanted)
             for column, (inner, orders) in enumerate(self.terms):
                 if inner == g:
-                    table[..., column] = found[orders]
+                    table[..., column] = reduced[orders]
         return table, evaluated
 
     def values(self, low: int, high: int) -> tuple[dict[str, Floats], NDArray[np.bool_] | None]:
-        """All variables at the samples low … high − 1 of the thinned grid, and where all are known."""
+        """All variables at the samples low … high − 1 of the thinned grid, and where all are present."""
         *space, last = self.form.steps
         steps = (*(slice(None, None, k) for k in space), slice(None, None, last))
         values, valid = {}, None
@@ -287,23 +282,23 @@ class FieldRows:
         return values, valid
 
     def _slopes(self, values: Mapping[str, Floats]) -> dict[Factor, tuple[Floats, Floats]]:
-        """First derivatives at the samples, by local polynomials, and the variance of their noise."""
+        """First derivatives at the samples by local polynomials, and the variance of their noise."""
         factors = {f.base for g, _ in self.terms for f in g if f.kind == "derivative"}
-        found = {}
+        slopes = {}
         for factor in factors:
             name, axis = factor.of[0].variables[0], factor.by[0]
             k = self.field.axes.index(axis)
             x = self.field.coordinate(axis)[:: self.form.steps[k]]
             step = float(np.mean(np.diff(x)))
-            # As wide as half a test function: what varies faster than that the rows do not see either.
+            # As wide as half a test function, which averages over faster variation anyway.
             half = int(np.clip(round(0.5 * self.form.widths[k] / step), 3, (len(x) - 1) // 2))
             period = self.field.period(axis)
             weights = _slope_weights(x, half, period)
             size = np.sqrt(np.sum(weights**2, axis=1)) * self.noise.get(name, 0.0)
             shape = [1] * values[name].ndim
             shape[k] = -1
-            found[factor] = apply(weights, values[name], k), (size**2).reshape(shape)
-        return found
+            slopes[factor] = apply(weights, values[name], k), (size**2).reshape(shape)
+        return slopes
 
     def _spurious(
         self,
@@ -312,37 +307,38 @@ class FieldRows:
         unbiased: Unbiased,
         evaluated: Mapping[Term, Floats],
     ) -> Floats:
-        """Σ over rows of the covariance of the columns' noise, without bias.
+        """The sum over rows of the covariance of the columns' noise, without bias.
 
-        Noise in different samples is independent, so the covariance of two columns in a row is Σ over
-        samples of the product of their weights and the covariance there, for which ĝ ĥ − (g h)^ is an
-        estimate without bias, the hat being the function without the bias of noise.
+        Noise in different samples is independent, so that the covariance of two columns in a row is the sum
+        over samples of the product of their weights and the covariance there. Its unbiased estimate is ĝ ĥ −
+        (g h)^, where the hat marks a function evaluated without the bias of noise.
         """
         size = len(self.terms)
         total = np.zeros((size, size))
-        # Locally estimated derivatives share noise between samples: what they add is not taken off.
+        # Locally estimated derivatives share noise between samples, and are not corrected.
         noisy = [g for g in evaluated if self.is_noisy(g) and not has_slope(g)]
         squares = [_squares(axis, summed=keep is None) for axis in axes]
-        columns = {g: [c for c, (inner, _) in enumerate(self.terms) if inner == g] for g in noisy}
         for i, g in enumerate(noisy):
             for h in noisy[i:]:
                 if not self.share_noise(g, h):
                     continue
-                # E ĝ ĥ = g h + cov, and (g h)^ has the mean g h: the difference is the covariance, without
-                # knowing the true values.
-                both = evaluated[g] * evaluated[h] - unbiased(product((*g, *h), self.field.variables))
-                pairs = {
-                    (a, b): tuple(
-                        (min(p), max(p)) for p in zip(self.terms[a][1], self.terms[b][1], strict=True)
-                    )
-                    for a in columns[g]
-                    for b in columns[h]
-                }
-                found = reduce(both, squares, set(pairs.values()))
+                # ĝ ĥ has the mean g h + cov and (g h)^ the mean g h, so the true values drop out.
+                covariance = evaluated[g] * evaluated[h] - unbiased(product((*g, *h), self.field.variables))
+                pairs = self.order_pairs(g, h)
+                reduced = reduce(covariance, squares, set(pairs.values()))
                 for (a, b), key in pairs.items():
-                    value = float(found[key].sum() if keep is None else found[key][keep].sum())
+                    value = float(reduced[key].sum() if keep is None else reduced[key][keep].sum())
                     total[a, b] = total[b, a] = value
         return total
+
+    def order_pairs(self, g: Term, h: Term) -> dict[tuple[int, int], tuple[tuple[int, int], ...]]:
+        """The columns of g with those of h, and the derivative orders of both along every axis."""
+        return {
+            (a, b): tuple((min(p), max(p)) for p in zip(orders, others, strict=True))
+            for a, (inner, orders) in enumerate(self.terms)
+            for b, (other, others) in enumerate(self.terms)
+            if inner == g and other == h and (g != h or a <= b)
+        }
 
     def is_noisy(self, g: Term) -> bool:
         """Whether noise enters a function of the fields."""
@@ -364,25 +360,27 @@ def _boxes(table: Floats, keep: NDArray[np.bool_] | None, cuts: tuple[int, ...])
 
 
 def _squares(axis: AxisRows, *, summed: bool) -> dict[tuple[int, int], Floats]:
+    """`AxisRows.squares` of every two orders; summed over the rows if all rows count."""
     orders = sorted(axis.matrices)
-    made = {(a, b): axis.squares(a, b) for i, a in enumerate(orders) for b in orders[i:]}
-    return {key: m.sum(axis=0, keepdims=True) for key, m in made.items()} if summed else made
+    squares = {(a, b): axis.squares(a, b) for i, a in enumerate(orders) for b in orders[i:]}
+    return {key: m.sum(axis=0, keepdims=True) for key, m in squares.items()} if summed else squares
 
 
 def has_slope(g: Term) -> bool:
-    """Whether a function holds a derivative that is estimated locally."""
+    """Whether a function contains a locally estimated derivative."""
     return any(f.kind == "derivative" for f in g)
 
 
 def _untouched(axes: list[AxisRows], missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows look at no missing value."""
-    seen = missing.astype(np.float64)
+    """Which rows use no missing value."""
+    used = missing.astype(np.float64)
     for k in range(len(axes) - 1, -1, -1):
-        seen = apply(axes[k].touched, seen, k)
-    return np.asarray(seen < 0.5)
+        used = apply(axes[k].touched, used, k)
+    return np.asarray(used < 0.5)
 
 
 def _slope_weights(x: Floats, half: int, period: float | None) -> Floats:
+    """(samples, samples): weights of first derivatives by local polynomials, also around a ring."""
     degree = min(_LOCAL_DEGREE, 2 * half)
     if period is None:
         return np.asarray(derivative_weights(x, order=1, degree=degree, half_width=half).toarray())
@@ -396,11 +394,11 @@ def _slope_weights(x: Floats, half: int, period: float | None) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """Rows as triangles that add up.
+    """Rows as triangles that can be added.
 
-    blocks, labels: one a box of space and time, and where it is
+    blocks, labels: one for each box of space and time, and its place
     spurious: (terms + states, terms + states) what noise adds to the Gram matrix of all blocks
-    samples: how many values were read
+    samples: number of values that were read
     """
 
     blocks: tuple[LeastSquares, ...]
@@ -416,8 +414,8 @@ class WeakRows:
     fields: with the same variables and axes
     basis: on these axes; form: with all settings chosen
     noise: of every field, standard deviation by state
-    filled: share of the samples that were filled, which share their noise with neighbours
-    modes: by columns, what `modes_of` made last
+    filled: share of the samples that were filled, whose noise is that of their neighbours
+    modes: by columns, the last result of `modes_of`
     """
 
     fields: tuple[Field, ...]
@@ -436,7 +434,7 @@ class WeakRows:
         noise: Sequence[Noise | None] = (),
         filled: float = 0.0,
     ) -> WeakRows:
-        """The rows of fields for a basis, with settings that follow from the fields.
+        """Step 1. The rows of fields for a basis, with settings that follow from the fields.
 
         noise: of fields, where it is not to be measured
         """
@@ -455,7 +453,7 @@ class WeakRows:
 
     @cached_property
     def rows(self) -> tuple[FieldRows, ...]:
-        """The rows of every field, as many as its share of the values allows."""
+        """The rows of every field; their number is in proportion to its values."""
         sizes = np.array([np.prod(f.shape) for f in self.fields], dtype=float)
         return tuple(
             FieldRows(field, self.basis, self.form, noise, float(share))
@@ -463,7 +461,7 @@ class WeakRows:
         )
 
     def gathered(self, blocks: int, progress: Callable[[int, int | None], None] | None = None) -> Gathered:
-        """The rows in about so many blocks, in one pass over the values."""
+        """Step 4. The rows in about this number of blocks, in one pass over the values."""
         first, size = self.fields[0], int(sum(np.prod(f.shape) for f in self.fields))
         terms = len(self.basis.names(first.variables))
         spurious = np.zeros((terms + len(first.states),) * 2)
@@ -491,7 +489,7 @@ class WeakRows:
                 labels.append(f"{name}, box {key[1]}, {field.time} = {begin:.6g} … {end:.6g}")
         if not parts:
             raise DataError(
-                "accumulate: nothing is left: every test function touches a missing value. Give smaller "
-                "half_widths to Weak, or fill small holes."
+                "accumulate: there are no rows, because every test function touches a missing value. Give "
+                "smaller half_widths to Weak, or fill small holes."
             )
         return Gathered(tuple(parts), tuple(labels), spurious, samples)

@@ -2,9 +2,9 @@
 
 1. Samples are left out until neighbours share no noise.
 2. The noise of every field is measured.
-3. A test function (1 − s²)^p of half-width m has nearly a Gaussian spectrum of standard deviation √(2p + 3)
-   / m. The width puts the corner of the data's spectrum two standard deviations out.
-4. Widths are narrowed, all axes alike, until there are three independent rows a term.
+3. A test function (1 − s²)^p of half-width m has nearly a Gaussian spectrum of standard deviation √(2p + 3) /
+   m. The width places the corner of the data's spectrum at two standard deviations.
+4. Widths are reduced along all axes alike, until there are three independent rows for each term.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ Noise = dict[str, float]
 
 @dataclass(frozen=True)
 class _Widths:
-    """How wide and how smooth test functions are, and how many rows terms need."""
+    """The width and smoothness of test functions, and the number of rows that terms need."""
 
     tail: float = 2.0
-    """Standard deviations of the spectrum of the test function at which the corner of the data's lies; 1.5 to
-    3 behave alike in `python -m benchmarks pde`."""
+    """Standard deviations of the test function's spectrum at which the corner of the data's spectrum lies.
+    With 1.5 to 3 results are alike (benchmark: pde)."""
     edge: float = 1e-3
-    """The test function at the last sample inside it, in units of the noise relative to the data."""
+    """Value of the test function at its last sample, in units of the noise relative to the data."""
     independent: float = 3.0
-    """Independent rows a term that the widths must leave; fewer, and terms are told apart by chance."""
+    """Independent rows for each term. With fewer, chance decides between terms."""
     highest_power: int = 16
-    """Of the test function: beyond, it is so narrow within its window that most samples hardly count."""
+    """Highest power of a test function. With more, most samples of its window have hardly any weight."""
     fewest: int = 4
-    """Samples on each side of a test function, at least."""
+    """Fewest samples on each side of the centre of a test function."""
     look: int = 4_000_000
-    """Values of a field that are looked at to choose the settings; a larger one is looked at in parts."""
+    """Number of values from which the settings are chosen. Of a larger field a few parts are used."""
 
 
 _WIDTHS = _Widths()
@@ -51,27 +51,29 @@ _WIDTHS = _Widths()
 def fit_weak(
     form: Weak, fields: Sequence[Field], basis: Basis, known: Sequence[Noise | None] = ()
 ) -> tuple[Weak, list[Noise]]:
-    """The form with every setting that is None chosen from the fields, and the noise of each of them.
+    """The form with every setting that is None chosen from the fields, and the noise of each field.
 
-    known: the noise of fields, where it is not to be measured
+    known: the noise of fields that is not to be measured; None: measure it
     """
     for field in fields:
         _check_size(field)
     looks = [_looked_at(field) for field in fields[:4]]
+    # Step 1, before the others, which take the noise of samples as independent.
     thin = form.thin or _thinning(looks)
     axes = (*fields[0].axes, fields[0].time)
     if len(thin) != len(axes):
         raise DataError(f"Weak: `thin` must have one number for each of {', '.join(axes)}, but is {thin!r}.")
     form = replace(form, thin=tuple(int(k) for k in thin))
     noise = [
-        form.given_noise(field) or (before if before is not None else _measured(field, form.steps))
-        for field, before in zip_longest(fields, known)
+        form.given_noise(field) or (given if given is not None else _measured(field, form.steps))
+        for field, given in zip_longest(fields, known)
     ]
     if form.half_widths is None or form.powers is None:
         first = fields[0]
-        # Widths follow what the data show, even where a user gave the noise: the edge of a test function must
-        # hide what is there.
+        # Widths follow the measured noise even if a user gave another: the edge of a test function must be
+        # smaller than the noise that is there.
         measured = noise[0] if form.noise is None else _measured(first, form.steps)
+        # Steps 3 and 4.
         orders = [_highest_order(basis, first.variables, axis) for axis in first.axes] + [form.order]
         terms = len(basis.names(first.variables))
         half_widths, powers = _chosen_widths(fields, looks[0], form.steps, measured, orders, terms)
@@ -89,7 +91,7 @@ def _check_size(field: Field) -> None:
 
 
 def _highest_order(basis: Basis, variables: tuple[str, ...], axis: str) -> int:
-    """The highest derivative by an axis in the terms of a basis."""
+    """The highest derivative along an axis in the terms of a basis."""
     return max(
         (f.by.count(axis) for term in basis.terms(variables) for f in term if f.kind == "derivative"),
         default=0,
@@ -97,33 +99,32 @@ def _highest_order(basis: Basis, variables: tuple[str, ...], axis: str) -> int:
 
 
 def _looked_at(field: Field) -> list[Field]:
-    """The field, or of a large one a few slabs of time."""
+    """The field, or a few slabs of time of a large one."""
     size = int(np.prod(field.shape))
     if size <= _WIDTHS.look:
         return [field.part(0, len(field))]
-    each = max(4 * _WIDTHS.fewest, min(len(field), int(_WIDTHS.look / 4 / (size / len(field)))))
-    # Spread over time: a field that decays is noise at its end, and the beginning alone would hide that.
-    starts = np.unique(np.linspace(0, len(field) - each, 4).astype(int))
-    return [field.part(int(s), int(s) + each) for s in starts]
+    length = max(4 * _WIDTHS.fewest, min(len(field), int(_WIDTHS.look / 4 / (size / len(field)))))
+    # Spread over time: a field that decays may be only noise at its end.
+    starts = np.unique(np.linspace(0, len(field) - length, 4).astype(int))
+    return [field.part(int(s), int(s) + length) for s in starts]
 
 
 def _thinning(looks: list[list[Field]]) -> tuple[int, ...]:
-    """Along every axis the most that any field of the first few needs."""
-    found = []
+    """Step 1. Along every axis the median of what the first few fields need."""
+    needed = []
     for slabs in looks:
         for state in slabs[0].states:
             xs = [slabs[0].coordinate(a) for a in slabs[0].axes]
-            found.append(shared_by_neighbours(slabs[0][state], [*xs, slabs[0].t]))
-    # The median over fields and states, since one state with smooth motion and little noise seems to share
-    # it.
-    return tuple(int(k) for k in np.median(np.array(found), axis=0))
+            needed.append(shared_by_neighbours(slabs[0][state], [*xs, slabs[0].t]))
+    # A median, since in one state with smooth motion and little noise neighbours seem to share the noise.
+    return tuple(int(k) for k in np.median(np.array(needed), axis=0))
 
 
 def _measured(field: Field, thin: tuple[int, ...]) -> Noise:
-    """The noise of every field of one grid."""
+    """Step 2. The noise of every state of a field."""
     slabs = _looked_at(field)
     steps = tuple(slice(None, None, k) for k in thin)
-    found = {}
+    noise = {}
     for state in field.states:
         levels = []
         for slab in slabs:
@@ -131,9 +132,9 @@ def _measured(field: Field, thin: tuple[int, ...]) -> Noise:
                 slab.coordinate(axis)[cut] for axis, cut in zip((*slab.axes, slab.time), steps, strict=True)
             ]
             levels.append(grid_noise(slab[state][steps], xs) ** 2)
-        # The median over slabs: a front that passes through one of them counts as noise there.
-        found[state] = float(np.sqrt(np.median(levels)))
-    return found
+        # The median over slabs, since a front in one of them would count as noise.
+        noise[state] = float(np.sqrt(np.median(levels)))
+    return noise
 
 
 def _chosen_widths(
@@ -144,10 +145,10 @@ def _chosen_widths(
     derivatives: list[int],
     terms: int,
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Half-widths along every axis, and powers."""
+    """Steps 3 and 4. Half-widths along every axis, and powers."""
     field = fields[0]
     relative = min(noise[s] / max(float(np.sqrt(np.nanmean(slabs[0][s] ** 2))), 1e-300) for s in field.states)
-    # Below a millionth of the field rounding sets the limit, and above its own size noise hides any edge.
+    # The limits are rounding, at a millionth of the field, and the size of the field itself.
     edge = _WIDTHS.edge * min(max(relative, 1e-6), 1.0)
     half_widths, lengths, steps = [], [], []
     for k, axis in enumerate((*field.axes, field.time)):
@@ -166,6 +167,7 @@ def _chosen_widths(
 
 
 def _corner(slab: Field, state: str, axis: int, thin: int, periodic: bool) -> float:
+    """The corner of the spectrum of a state along an axis."""
     values = slab[state]
     cut = [slice(None)] * values.ndim
     cut[axis] = slice(None, None, thin)
@@ -176,7 +178,7 @@ def _width(fastest: float, edge: float, order: int, *, most: float) -> float:
     """Half-width in samples, with the power that belongs to it."""
     m, p = 2.0 * _WIDTHS.fewest, order + 2
     # Width and power depend on each other: a higher power is narrower in space and wider in frequency, and
-    # its last sample counts for less. The two settle within a few rounds.
+    # has smaller edges. The iteration converges within a few rounds.
     for _ in range(20):
         m = float(
             np.clip(
@@ -190,10 +192,10 @@ def _width(fastest: float, edge: float, order: int, *, most: float) -> float:
 
 
 def _power(m: float, edge: float, order: int) -> int:
-    """The least power at which the last sample inside counts for no more than `edge`.
+    """The least power at which the last sample inside has no more weight than `edge`.
 
-    Derivatives of φ end more steeply than φ; half their order makes up for it (the whole blurs, none leaves
-    false terms in Kuramoto-Sivashinsky at 1 % noise).
+    Derivatives of φ have steeper edges than φ; half their order makes up for it (the whole order blurs, none
+    leaves false terms in Kuramoto-Sivashinsky at 1 % noise).
     """
     needed = np.log(edge) / np.log((2 * m - 1) / m**2) + 0.5 * order
     return int(np.clip(np.ceil(needed), order + 2, _WIDTHS.highest_power))
@@ -208,13 +210,13 @@ def _narrowed(
     terms: int,
     fields: int,
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Narrower, all axes alike, until there are enough independent rows for the terms."""
+    """Step 4. Smaller widths along all axes alike, until there are enough independent rows for the terms."""
     widths, least = np.array(half_widths), _WIDTHS.fewest * np.array(steps)
     for _ in range(60):
-        # Boxes side by side that share no sample; a box that is as long as the axis is one.
+        # The number of boxes side by side that share no sample; at least one along each axis.
         independent = fields * float(np.prod(np.maximum(np.array(lengths) / widths - 1.0, 1.0)))
         if independent >= _WIDTHS.independent * terms or np.all(widths <= least):
             break
         widths = np.maximum(0.95 * widths, least)
-    made = [_power(w / s, edge, order) for w, s, order in zip(widths, steps, derivatives, strict=True)]
-    return tuple(float(w) for w in widths), tuple(made)
+    powers = [_power(w / s, edge, order) for w, s, order in zip(widths, steps, derivatives, strict=True)]
+    return tuple(float(w) for w in widths), tuple(powers)

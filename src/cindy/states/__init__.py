@@ -1,4 +1,4 @@
-"""States fitted to measurements under a model; noise and model error by likelihood."""
+"""States denoised under a law, with the noise and the model error estimated by maximum likelihood."""
 
 from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, kicked_everywhere, kicked_rates
 from cindy.states.doubts import (

@@ -1,27 +1,27 @@
-"""Determinants: how the likelihood's normalisation changes with the coefficients of a law.
+"""Determinants: how the normalisation of the likelihood changes with the coefficients of a law.
 
-The density of the measurements whose rows have the residual r is
+If the rows of a law have the residual r, the density of the measurements is
 
     −2 log p(Ξ) = rᵀ S⁻¹ r + log det S − 2 log |det B₂|,     B = D − W J(Ξ),   S = B Σ Bᵀ + K .
 
-Least squares on the white rows minimises the first part alone. Where what the law leaves unexplained, q, is
-small beside the noise the two determinants cancel. Where motion is kicked they do not: W looks at samples
-that a kick has already moved, and least squares takes that for drift. The gradient of the determinants is
+Least squares on the white rows minimises the first term alone. Where the unexplained motion q is small
+beside the noise, the two determinants cancel. Where random kicks drive the motion they do not: W averages
+over samples that a kick has already moved, and least squares mistakes this for drift. The gradient is
 
     g_ki = −2 tr(S⁻¹ W E_ki Σ Bᵀ) + 2 tr(B₂⁻¹ W E_ki),       E_ki at sample m: e_i ∇ψ_k(x_m)ᵀ
-         = Σ_m Σ_j ∂ψ_k/∂x_j(x_m) M_m[j, i],   M_m = 2 (B₂⁻¹ W)_mm − 2 (Σ Bᵀ S⁻¹ W)_mm ,
+         = Σ_m Σ_j ∂ψ_k/∂x_j(x_m) M_m[j, i],   M_m = 2 (B₂⁻¹ W)_mm − 2 (Σ Bᵀ S⁻¹ W)_mm .
 
-so that the blocks M_m, which no candidate enters, serve all of them. K, the covariance of kicks
-(`Forcing`), is kept as it is: the score stays unbiased, since E r rᵀ = S, unless K depends on the states
-(`weight_lean`). As Σ → 0, g tends to q times Itô's correction; as q → 0 it vanishes. The blocks are found in
-time linear in the samples:
+The blocks M_m hold no candidate term, so that they serve all candidates. The covariance K of the kicks
+(`Forcing`) is held fixed: since E r rᵀ = S the score stays unbiased, unless K depends on the states
+(`weight_lean`). As Σ → 0, g tends to q times Itô's correction; as q → 0 it vanishes. The cost is linear in
+the number of samples:
 
-1. S = L Lᵀ with L banded, which the fit has at hand: from the last block of columns k to the first, with n
-   the rows below that it reaches and G = L_nk L_kk⁻¹, Z_nk = −Z_nn G and Z_kk = L_kk⁻ᵀ L_kk⁻¹ + Gᵀ Z_nn G are
-   the blocks of S⁻¹ near its diagonal (Takahashi, Fagan, Chin 1973).
-2. B₂ is block tridiagonal and has no such factor: its blocks are eliminated from the first to the last, and
-   those of its inverse found on the way back in the same manner.
-3. Add up over the rows that look at a sample, with the weights of the grid.
+1. S = L Lᵀ with the banded L that the fit has already computed. From the last block of columns k to the
+   first, with n the rows below that it reaches and G = L_nk L_kk⁻¹, Z_nk = −Z_nn G and
+   Z_kk = L_kk⁻ᵀ L_kk⁻¹ + Gᵀ Z_nn G are the blocks of S⁻¹ near its diagonal (Takahashi, Fagan, Chin 1973).
+2. B₂ is block tridiagonal and not symmetric. Its blocks are eliminated from the first to the last, and the
+   blocks of its inverse follow on the way back by the same recursion.
+3. For each sample, add the blocks of all rows that use it, multiplied by the weights of the grid.
 """
 
 from __future__ import annotations
@@ -50,32 +50,33 @@ __all__ = [
 ]
 
 _COLUMNS = 40
-"""Columns of L that are worked on at once, whole rows of the grid. Timed for 1 to 24 states: with fewer the
-loop takes long, with more the blocks of S⁻¹ hold what nobody asks for."""
+"""Columns of L that one step of the recursion eliminates. Timed for 1 to 24 states: with fewer columns the
+loop has too many steps, with more it computes entries of S⁻¹ that nothing uses."""
 _WIDE = 12
-"""Least width of the blocks of B₂: smaller ones take as long each, and there are more of them."""
+"""Least width of the blocks of B₂: a smaller block takes as much time, and there are more of them."""
 
 
 def determinant_slopes(linear: Linearised, variance: Floats, near: Floats) -> Floats:
     """(stretches, samples, states j, states i): M, the derivative of both determinants by J_m[i, j].
 
-    near: the blocks of S⁻¹ that `inverse_blocks` gives
+    near: the blocks of S⁻¹ near its diagonal, from `inverse_blocks`
     """
-    with np.errstate(all="ignore"):  # of states that run away
-        return 2.0 * (_of_the_flow(linear) - _of_the_noise(linear, variance, near))
+    with np.errstate(all="ignore"):  # states may have diverged
+        return 2.0 * (_flow_slopes(linear) - _noise_slopes(linear, variance, near))
 
 
 def weight_lean(
     linear: Linearised, error: Floats, near: Floats, inverted: Callable[[Floats], Floats]
 ) -> Floats | None:
-    """(stretches, rows, states) u: by how much rows weighed by q(x) lean; None where kicks are of one size.
+    """(stretches, rows, states) u: the bias of rows weighed by q(x); None where q is constant.
 
-    A kick of step j moves the states x_m behind it, and with them K_m, by which rows are weighed:
-    E Xᵀ S⁻¹ r has, beside what the determinants say, −Xᵀ S⁻¹ u with u_m = K'_m Σ_{j<m} (S⁻¹)_mj K_j, which is
-    q' σ²/q at little noise and q' h/2 at much. Rows before and behind have the same sum to first order in the
-    step, so that half of that over all rows but its own is taken.
+    A kick of step j moves the later states x_m, and with them the covariance K_m that weighs the rows. The
+    expectation of Xᵀ S⁻¹ r then has, besides the gradient of the determinants, the term −Xᵀ S⁻¹ u with
+    u_m = K'_m Σ_{j<m} (S⁻¹)_mj K_j. It tends to q' σ²/q for little noise and to q' h/2 for much noise. To
+    first order in the step, the sum over earlier rows equals that over later rows, so that half of the sum
+    over all other rows is taken.
 
-    inverted: S⁻¹ of rows
+    inverted: a function that applies S⁻¹ to rows
     """
     forced = linear.forced
     if forced is None or forced.slope is None:
@@ -85,37 +86,37 @@ def weight_lean(
     for a in range(kicks.shape[2]):
         if not forced.slope[..., a].any():
             continue
-        alone = np.zeros_like(kicks)
-        alone[..., a] = kicks[..., a]
-        others = inverted(alone) - own[..., a] * kicks[..., a, None]
-        lean += forced.slope[..., a] * error * others / 2.0
+        single = np.zeros_like(kicks)
+        single[..., a] = kicks[..., a]
+        from_others = inverted(single) - own[..., a] * kicks[..., a, None]
+        lean += forced.slope[..., a] * error * from_others / 2.0
     return lean
 
 
 def log_volume(linear: Linearised) -> float:
-    """log |det B₂|, summed over the stretches, B₂ being B without the columns of the first samples."""
+    """log |det B₂|, summed over the stretches. B₂ is B without the columns of the first samples."""
     grid, d = linear.record.grid, linear.record.states
     k, first = np.arange(grid.rows), grid.start - grid.order
     before, behind = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
     kl, ku = (before + 1) * d - 1, (behind + 1) * d - 1
     height, state, total = 2 * kl + ku + 1, np.arange(d), 0.0
-    # Rows at the ends look at the same samples, those between at one sample further than the row before: the
-    # blocks of each of these runs lie evenly in memory.
+    # All rows at one end use the same samples. Each row between them starts one sample after the row before.
+    # Within each of these runs the blocks lie at equal distances in memory.
     turns = np.flatnonzero((np.diff(np.minimum(first, 0)) != 0) | (np.diff(first == first[-1]) != 0)) + 1
     runs = list(pairwise([0, *turns.tolist(), grid.rows]))
     for jacobian in linear.jacobian:
         band = np.zeros((grid.rows * d, height))
         item = band.itemsize
         for begin, end in runs:
-            inside = max(-int(first[begin]), 0)
+            skipped = max(-int(first[begin]), 0)
             blocks = (
-                -grid.integral[begin:end, inside:, None, None] * jacobian[grid.window[begin:end, inside:]]
+                -grid.integral[begin:end, skipped:, None, None] * jacobian[grid.window[begin:end, skipped:]]
             )
-            blocks[..., state, state] += grid.difference[begin:end, inside:, None]
+            blocks[..., state, state] += grid.difference[begin:end, skipped:, None]
             # Element (r, c) of B₂ lies at c · height + kl + ku + r − c.
             right = (height - 1) * d
             down = d + right * (int(first[begin + 1] - first[begin]) if end > begin + 1 else 0)
-            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + inside) * right :]
+            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + skipped) * right :]
             along = down * item, right * item, item, (height - 1) * item
             as_strided(corner, blocks.shape, along)[...] = blocks
         lu, _, info = lapack.dgbtrf(band.T, kl, ku, overwrite_ab=1)
@@ -126,9 +127,9 @@ def log_volume(linear: Linearised) -> float:
 
 
 def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Floats, Ints, Ints]:
-    """S⁻¹ near its diagonal: blocks (stretches, pairs, states, states) of rows k and k + o; and k and o.
+    """Step 1. S⁻¹ near its diagonal: blocks (stretches, pairs, d, d) of rows k and k + o; and k and o.
 
-    factors: of S, a stretch each
+    factors: L of every stretch
     """
     grid, d = linear.grid, linear.record.states
     places = _covariance_places(grid)
@@ -144,12 +145,12 @@ def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Float
 
 
 def inverse_at_samples(linear: Linearised, near: Floats) -> Floats:
-    """(stretches, samples, states, states): the diagonal blocks of Bᵀ S⁻¹ B, whose traces noise has."""
+    """(stretches, samples, states, states): diagonal blocks of Bᵀ S⁻¹ B, for the traces of noise."""
     return _collected(linear.grid, linear.jacobian, near)
 
 
 def inverse_at_steps(linear: Linearised, near: Floats) -> Floats:
-    """(stretches, rows, states, states): those of Aᵀ S⁻¹ A + Jᵀ S⁻¹ J h²/12, whose traces kicks have."""
+    """(stretches, rows, states, states): Aᵀ S⁻¹ A + Jᵀ S⁻¹ J h²/12, for the traces of kicks."""
     own = near[:, _covariance_places(linear.grid).offsets == 0]
     forced = linear.forced
     if forced is None:
@@ -161,30 +162,30 @@ def inverse_at_steps(linear: Linearised, near: Floats) -> Floats:
 
 def _collected(grid: Grid, jacobian: Floats, near: Floats) -> Floats:
     """The diagonal blocks of Mᵀ S⁻¹ M for M = D − W J."""
-    both, mixed, integral = _sums(grid, near)
+    differences, mixed, integral = _sums(grid, near)
     crossed = mixed @ jacobian
-    back = np.swapaxes(jacobian, -1, -2) @ integral @ jacobian
-    return np.asarray(both - crossed - np.swapaxes(crossed, -1, -2) + back)
+    quadratic = np.swapaxes(jacobian, -1, -2) @ integral @ jacobian
+    return np.asarray(differences - crossed - np.swapaxes(crossed, -1, -2) + quadratic)
 
 
 def _sums(grid: Grid, near: Floats) -> tuple[Floats, Floats, Floats]:
-    """(stretches, samples, d, d) each: the diagonal blocks of Dᵀ S⁻¹ D, Dᵀ S⁻¹ W and Wᵀ S⁻¹ W."""
+    """Step 3. (stretches, samples, d, d) each: the diagonal blocks of Dᵀ S⁻¹ D, Dᵀ S⁻¹ W and Wᵀ S⁻¹ W."""
     d = near.shape[-1]
     places = _covariance_places(grid)
     shape = grid.samples, len(near), d, d
     flat = np.moveaxis(near, 0, 1).reshape(len(places.offsets), -1)
-    # Row k and row k + o at the samples of row k; the other half by symmetry.
-    beyond = flat * (places.offsets > 0)[:, None]
-    here = [matrix @ flat for matrix in places.products]
-    mirrored = [matrix @ beyond for matrix in places.products]
-    pairs = ((here[0], mirrored[0]), (here[1], mirrored[2]), (here[3], mirrored[3]))
+    # Row k with row k + o at the samples of row k. The pairs (k + o, k) follow by symmetry.
+    off_diagonal = flat * (places.offsets > 0)[:, None]
+    direct = [matrix @ flat for matrix in places.products]
+    mirrored = [matrix @ off_diagonal for matrix in places.products]
+    pairs = ((direct[0], mirrored[0]), (direct[1], mirrored[2]), (direct[3], mirrored[3]))
     both, mixed, integral = (
         np.moveaxis(a.reshape(shape) + np.swapaxes(b.reshape(shape), -1, -2), 0, 1) for a, b in pairs
     )
     return both, mixed, integral
 
 
-def _of_the_noise(linear: Linearised, variance: Floats, near: Floats) -> Floats:
+def _noise_slopes(linear: Linearised, variance: Floats, near: Floats) -> Floats:
     """(Σ Bᵀ S⁻¹ W)_mm."""
     _, mixed, integral = _sums(linear.grid, near)
     pulled = mixed - np.swapaxes(linear.jacobian, -1, -2) @ integral
@@ -193,28 +194,28 @@ def _of_the_noise(linear: Linearised, variance: Floats, near: Floats) -> Floats:
     return np.asarray((linear.record.spread * variance)[..., None] * pulled)
 
 
-def _of_the_flow(linear: Linearised) -> Floats:
-    """(B₂⁻¹ W)_mm, zero at the first samples, which B₂ does not have."""
+def _flow_slopes(linear: Linearised) -> Floats:
+    """Step 2. (B₂⁻¹ W)_mm, zero at the first samples, whose columns B₂ does not have."""
     grid, d = linear.record.grid, linear.record.states
     places = _flow_places(grid, d)
     blocks = -grid.integral[places.row, places.place, None, None] * linear.jacobian[:, places.sample]
     blocks[..., np.arange(d), np.arange(d)] += grid.difference[places.row, places.place, None]
-    near = places.back.entries(_selected_inverse(places.here.blocks(blocks)))
+    near = places.transposed.entries(_selected_inverse(places.direct.blocks(blocks)))
     near = np.moveaxis(near, 0, 1).reshape(len(places.row), -1)
     return np.moveaxis((places.sums @ near).reshape(grid.samples, len(blocks), d, d), 0, 1)
 
 
 def _inverse_of_product(columns: Floats) -> Floats:
-    """(count, stretches, wide, (reach + 1) wide): (L Lᵀ)⁻¹ from its diagonal blocks to the right.
+    """(count, stretches, wide, (reach + 1) wide): blocks of (L Lᵀ)⁻¹ from the diagonal to the right.
 
-    columns: (count, stretches, (reach + 1) wide, wide) those of L, from its diagonal blocks down
+    columns: (count, stretches, (reach + 1) wide, wide) blocks of L from the diagonal down
     """
     wide = columns.shape[-1]
     inverse = np.linalg.inv(columns[..., :wide, :])
     down = columns[..., wide:, :] @ inverse
     own = np.swapaxes(inverse, -1, -2) @ inverse
     out = np.empty_like(np.swapaxes(columns, -1, -2))
-    # What is known of S⁻¹ around the next block: beyond the last row L is an identity, and reaches nothing.
+    # Z_nn, the part of S⁻¹ that the next block reaches. It is zero below the last row of L.
     window = np.zeros((*down.shape[1:-1], down.shape[-2]))
     for k in range(len(columns) - 1, -1, -1):
         below = -window @ down[k]
@@ -229,29 +230,30 @@ def _inverse_of_product(columns: Floats) -> Floats:
 def _selected_inverse(blocks: Floats) -> Floats:
     """The inverse of a block tridiagonal matrix on its three diagonals, in the same shape.
 
-    blocks: (stretches, count, wide, 3 wide), rows of blocks left of, on and right of the diagonal. With
-    P_k = (A_kk − A_{k,k−1} P_{k−1} A_{k−1,k})⁻¹, going forth, the inverse has, going back, the blocks
-    Z_{k+1,k} = −Z_{k+1,k+1} A_{k+1,k} P_k, Z_{k,k+1} = −P_k A_{k,k+1} Z_{k+1,k+1} and
-    Z_kk = P_k − Z_{k,k+1} A_{k+1,k} P_k.
+    blocks: (stretches, count, wide, 3 wide), each row of blocks from left of the diagonal to right of it
+
+    With the pivots P_k = (A_kk − A_{k,k−1} P_{k−1} A_{k−1,k})⁻¹, computed forwards, the inverse follows
+    backwards: Z_{k+1,k} = −Z_{k+1,k+1} A_{k+1,k} P_k, Z_{k,k+1} = −P_k A_{k,k+1} Z_{k+1,k+1} and Z_kk = P_k −
+    Z_{k,k+1} A_{k+1,k} P_k.
     """
     wide = blocks.shape[2]
-    # Block by block in memory, all stretches of one together.
-    left, middle, right = (
+    # The recursion visits one block of all stretches at a time, so these must be contiguous in memory.
+    lower, middle, upper = (
         np.ascontiguousarray(np.moveaxis(blocks[..., i * wide : (i + 1) * wide], 1, 0)) for i in range(3)
     )
     pivots, down = np.empty_like(middle), np.empty_like(middle[1:])
     pivots[0] = np.linalg.inv(middle[0])
     for k in range(1, len(middle)):
-        down[k - 1] = left[k] @ pivots[k - 1]
-        pivots[k] = np.linalg.inv(middle[k] - down[k - 1] @ right[k - 1])
-    up = pivots[:-1] @ right[:-1]
+        down[k - 1] = lower[k] @ pivots[k - 1]
+        pivots[k] = np.linalg.inv(middle[k] - down[k - 1] @ upper[k - 1])
+    up = pivots[:-1] @ upper[:-1]
     out = np.zeros_like(blocks)
     before, on, after = (out[..., i * wide : (i + 1) * wide] for i in range(3))
-    here = on[:, -1] = pivots[-1]
+    diagonal = on[:, -1] = pivots[-1]
     for k in range(len(middle) - 2, -1, -1):
-        beyond = up[k] @ here
-        before[:, k + 1], after[:, k] = -here @ down[k], -beyond
-        here = on[:, k] = pivots[k] + beyond @ down[k]
+        product = up[k] @ diagonal
+        before[:, k + 1], after[:, k] = -diagonal @ down[k], -product
+        diagonal = on[:, k] = pivots[k] + product @ down[k]
     return out
 
 
@@ -270,26 +272,26 @@ class _Blocks:
         return cls(rows // wide, rows % wide, columns - (rows // wide - 1) * wide, size, wide)
 
     def blocks(self, entries: Floats) -> Floats:
-        """(stretches, count, wide, 3 wide) from entries (stretches, …); ones beyond the last row."""
-        number = -(-self.size // self.wide)
-        made = np.zeros((len(entries), number, self.wide, 3 * self.wide))
-        made[:, self.block, self.row, self.column] = entries
+        """(stretches, count, wide, 3 wide) blocks of entries (stretches, …), ones beyond the last row."""
+        count = -(-self.size // self.wide)
+        blocks = np.zeros((len(entries), count, self.wide, 3 * self.wide))
+        blocks[:, self.block, self.row, self.column] = entries
         # An identity beyond the last row keeps the last block invertible and changes nothing else.
-        padding = np.arange(self.size, number * self.wide) % self.wide
-        made[:, -1, padding, self.wide + padding] = 1.0
-        return made
+        padding = np.arange(self.size, count * self.wide) % self.wide
+        blocks[:, -1, padding, self.wide + padding] = 1.0
+        return blocks
 
     def entries(self, blocks: Floats) -> Floats:
-        """(stretches, …) from all blocks."""
+        """(stretches, …): the entries, read from the blocks."""
         return np.asarray(blocks[:, self.block, self.row, self.column])
 
 
 @dataclass(frozen=True, eq=False)
 class _CovariancePlaces:
-    """What of the inverse of S belongs to a pair of rows (k, k + o).
+    """The pairs of rows (k, k + o) that share samples, and how their blocks add up at the samples.
 
-    rows, offsets: (pairs,) k and o; products: for D D, D W, W D and W W, (samples, pairs)
-        the sums over the pairs at a sample
+    rows, offsets: (pairs,) k and o
+    products: (samples, pairs) the products of weights D D, D W, W D and W W of each pair at each sample
     """
 
     rows: Ints
@@ -314,17 +316,18 @@ def _covariance_places(grid: Grid) -> _CovariancePlaces:
 
 @dataclass(frozen=True, eq=False)
 class _FlowPlaces:
-    """Where the weights of B₂ go, and what of its inverse meets them again.
+    """Where the weights of B₂ stand in its blocks, and how its inverse is summed with the integral's weights.
 
     row, place, sample: of every weight of the grid at a sample that B₂ has
-    sums: (samples, weights) Σ of the integral's weights at a sample
+    direct, transposed: places of these weights in B₂, and in its transpose
+    sums: (samples, weights) the integral's weights, at their samples
     """
 
     row: Ints
     place: Ints
     sample: Ints
-    here: _Blocks
-    back: _Blocks
+    direct: _Blocks
+    transposed: _Blocks
     sums: csr_array
 
 
@@ -333,7 +336,7 @@ def _flow_places(grid: Grid, d: int) -> _FlowPlaces:
     row, place = np.nonzero(grid.window >= grid.order)
     sample = grid.window[row, place]
     column = sample - grid.order
-    # Rows at the ends look further than the others, and along one side: blocks need not be as wide for it.
+    # The narrowest blocks for which B₂ is block tridiagonal; rows at the ends reach further, but to one side.
     group = next(g for g in count(-(-_WIDE // d)) if np.max(np.abs(column // g - row // g)) <= 1)
     size, wide = grid.rows * d, group * d
     rows, columns = _of_states(row, column, d)
@@ -351,7 +354,7 @@ def _flow_places(grid: Grid, d: int) -> _FlowPlaces:
 
 
 def _of_states(rows: Ints, columns: Ints, d: int) -> tuple[Ints, Ints]:
-    """(n, d, d) rows and columns of the entries of blocks (n,)."""
+    """(n, d, d) rows and columns of the scalar entries of blocks at (rows, columns), (n,) each."""
     state, shape = np.arange(d), (len(rows), d, d)
     row, column = (rows * d)[:, None, None] + state[:, None], (columns * d)[:, None, None] + state
     return np.broadcast_to(row, shape), np.broadcast_to(column, shape)

@@ -1,23 +1,23 @@
 """Diffusion: the variance of random kicks per unit of time, and how it depends on the state.
 
-A law whose equations are kicked reads dx_i = F_i(x) dt + √q_i(x) dW_i, q_i(x) = Σ_j d_ij φ_j(x) ≥ 0, with φ
-the monomials of the states up to degree 2. Kicks act at the state before a step (Itô). With rows r of
-covariance S, z = S⁻¹ r, and kicks that reach the rows by A (`Forcing`, whose second channel is left out
-here), a = Aᵀ z, the likelihood has, for the coefficients of one equation, the score and the average
-information
+A law whose equations are kicked reads dx_i = F_i(x) dt + √q_i(x) dW_i, with q_i(x) = Σ_j d_ij φ_j(x) ≥ 0 and
+the monomials φ of the states up to degree 2. Kicks act at the state before a step (Itô). Let r be the rows,
+S their covariance, z = S⁻¹ r, A the matrix by which kicks reach the rows (`Forcing`, whose second channel is
+left out here), and a = Aᵀ z. For the coefficients of one equation the likelihood has the score and the
+average information
 
     s_j = ½ Σ_k h φ_j(x_k) (a_k² − (Aᵀ S⁻¹ A)_kk),      I_jl = ½ (S_j z)ᵀ S⁻¹ (S_l z),   S_j = A (h φ_j) Aᵀ ,
 
 so that a step of scoring is a regression of squared innovations on the terms (Jazwinski 1970 has the filter,
-Breusch and Pagan 1979 the test that this becomes without measurement noise). Correlations of the kicks of two
-equations have a score of the same kind. The steps:
+Breusch and Pagan 1979 the test that results without measurement noise). The correlation between the kicks of
+two equations has a score of the same kind. A round costs about two steps of the fit.
 
-1. Begin with the constant q of the fitted law.
-2. Score all terms; of all supports of at most three terms, non-negative at the samples, take the one of least
-   −2 log p + z*² k.
-3. Step to the correlations of kicks that are larger than chance.
-4. Weigh the rows by the new q(x) and go on from 2 until the support comes back.
-5. Errors come from the average information (Gilmour, Thompson, Cullis 1995), which also holds the noise.
+1. Start from the constant q of the fitted law.
+2. Compute the scores of all terms. Of all supports with at most three terms and a variance that is
+   non-negative at every sample, choose the one with the least −2 log p + z*² k.
+3. Take a scoring step for the correlations of kicks, and keep those that exceed chance.
+4. Weigh the rows by the new q(x) and repeat from 2 until the support no longer changes.
+5. Errors come from the average information (Gilmour, Thompson, Cullis 1995), which includes the noise.
 """
 
 from __future__ import annotations
@@ -43,42 +43,43 @@ from cindy.states.record import Record
 __all__ = ["Diffusion", "Kicks", "estimate_kicks", "kicked_everywhere", "kicked_rates"]
 
 _CLEARLY = 1e-2
-"""Model error from one sample to the next, in units of σ², from which it is told (benchmark: oddities)."""
+"""Model error over one sampling step, in units of σ², from which it counts as kicks (benchmark: oddities)."""
 _SURE = 4.0
-"""Standard errors by which a diffusion must differ from none."""
+"""Standard errors by which a diffusion coefficient must differ from zero."""
 _SHORT = 3.0
-"""Autocorrelation time, in samples, of what kicks leave in rows that take them for their own. Van der Pol's
-velocity has 1.6 without noise, missing terms mostly tens (benchmark: kicks)."""
+"""Largest autocorrelation time, in samples, of the residuals of a kicked equation in rows of independent
+model errors. Van der Pol's velocity has 1.6 without noise, missing terms mostly tens (benchmark: kicks)."""
 _DRAWS = 16
-"""Draws, and frequencies beside each other, over which the expected power of kicks is averaged: it is known
-to a tenth."""
+"""Number of draws, and of neighbouring frequencies, over which the expected power of kicks is averaged. Its
+relative error is then a tenth."""
 _BY_CHANCE = 1e-3
-"""How often kicks may seem to have a line in their spectrum. Kicked oscillators seen by their position have
-lines of 3 to 5 times the expected power, a force that was not measured one of 24 (benchmark: kicks)."""
+"""Probability that random kicks show a line in their spectrum by chance. Kicked oscillators measured by their
+position have lines of 3 to 5 times the expected power, an unmeasured force one of 24 (benchmark: kicks)."""
 _ROUGH = 2.0
-"""Noise of an exact law over that of the differences of positions, from which kicks of rates are tried:
-kicked oscillators have hundreds, laws that hold 1 (benchmark: kicks)."""
+"""Kicks of rates are tried if an exact law needs this many times the noise variance that differences of the
+positions show. Kicked oscillators need hundreds, laws that hold need 1 (benchmark: kicks)."""
 _MOST_TERMS = 3
-"""Of a diffusion: 1, x and x² of one state."""
+"""Largest number of terms of a diffusion: 1, x and x² of one state."""
 _MANY = 21
-"""Monomials, those of five states, beyond which an equation has those of its own state alone."""
+"""Number of monomials (that of five states) above which an equation uses those of its own state only."""
 _LEVEL = 0.05
-"""Of significance, shared by the terms tried."""
+"""Significance level, divided among the terms that are tried."""
 _ROUNDS = 5
-"""Of weighing the rows anew; two or three are typical."""
+"""Largest number of times the rows are weighed again; two or three are typical."""
 _TOGETHER = 0.05
-"""Correlation of kicks below which they are taken for independent."""
+"""Correlation below which the kicks of two equations are taken as independent."""
 _MOST_ALIKE = 0.95
-"""Correlation beyond which two kicks would be one, and their covariance singular."""
+"""Largest correlation of two kicks, which keeps their covariance invertible."""
 
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
     """Variance of random kicks per unit of time, Σ_j d_ji φ_j(x) in equation i.
 
-    terms: names of φ; coef, coef_error: (terms, states), zero where a term is absent or nothing is kicked
-    variables: the names that terms are made of
-    correlation: (states, states) of the kicks of the equations; None where they are independent
+    terms: names of φ
+    coef, coef_error: (terms, states), zero where a term is absent or an equation has no kicks
+    variables: names of the states that the terms are made of
+    correlation: (states, states) of the kicks of the equations; None if they are independent
 
     >>> noise = Diffusion(("1", "x", "x^2"), np.array([[0.5], [0.0], [0.1]]), np.zeros((3, 1)), ("x",))
     >>> noise.variance(np.array([[2.0]]))
@@ -99,20 +100,20 @@ class Diffusion:
                 f"of `coef` and `coef_error` for each, but there are {len(self.coef)} rows and the terms "
                 f"{', '.join(self.terms)}."
             )
-        together = self.correlation
-        if together is not None and not (
-            together.shape == (self.coef.shape[1],) * 2
-            and np.array_equal(together, together.T)
-            and np.all(np.diagonal(together) == 1.0)
-            and np.linalg.eigvalsh(together)[0] >= 0.0
+        correlation = self.correlation
+        if correlation is not None and not (
+            correlation.shape == (self.coef.shape[1],) * 2
+            and np.array_equal(correlation, correlation.T)
+            and np.all(np.diagonal(correlation) == 1.0)
+            and np.linalg.eigvalsh(correlation)[0] >= 0.0
         ):
             raise DataError(
                 "Diffusion: `correlation` must hold the correlations of the kicks, one row and column "
-                f"for each of the {self.coef.shape[1]} equations, but it is {together.tolist()}."
+                f"for each of the {self.coef.shape[1]} equations, but it is {correlation.tolist()}."
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for a file."""
+        """The diffusion as plain values, for a file."""
         return {
             "terms": list(self.terms),
             "variables": list(self.variables),
@@ -122,24 +123,24 @@ class Diffusion:
 
     @property
     def basis(self) -> Polynomial:
-        """What `terms` name."""
+        """The basis of `terms`."""
         return MONOMIALS
 
     def summands(self, equation: int) -> list[tuple[float, float, Term]]:
-        """The variance of one equation, as (coefficient, error, term) of the terms that it has."""
+        """The variance of one equation, as (coefficient, standard error, term) of its terms."""
         terms = self.basis.terms(self.variables)
         used = np.flatnonzero(self.coef[:, equation])
         return [(float(self.coef[i, equation]), float(self.coef_error[i, equation]), terms[i]) for i in used]
 
     @property
     def additive(self) -> bool:
-        """Whether kicks are of one size everywhere."""
+        """Whether the variance of every equation is the same at all states."""
         return not np.any(self.coef[1:])
 
     def to_sympy(self) -> list[Any]:
-        """The variances as SymPy expressions, one per equation, zero where nothing is kicked (extra: sympy).
+        """The variances as SymPy expressions, one per equation, zero without kicks (extra: sympy).
 
-        Their roots stand before dW; `Model.to_sympy` gives the drift in the same symbols.
+        Their square roots multiply dW. `Model.to_sympy` gives the drift in the same symbols.
 
         >>> noise = Diffusion(("1", "x", "x^2"), np.array([[0.5], [0], [0.1]]), np.zeros((3, 1)), ("x",))
         >>> noise.to_sympy()
@@ -162,9 +163,8 @@ class Diffusion:
 
 @dataclass(frozen=True, eq=False)
 class Kicks:
-    """What drives the equations beside their law.
+    """The random kicks of a law: the `diffusion` of its sought equations, and the `motion` weighed by it.
 
-    diffusion: of the equations sought; motion: with rows weighed by it, the same where it is constant
     error: (states,) mean diffusion
     """
 
@@ -174,28 +174,29 @@ class Kicks:
 
 
 def kicked_everywhere(motion: Motion, fitted: Fitted) -> Motion | None:
-    """The motion with kicks of one size that act between samples too; None where kicks cannot be told.
+    """The motion with kicks of constant size that also act between samples; None without a sign of kicks.
 
-    Until then each row has a kick of its own, and what it leaves may remember a sample or two.
+    In `motion` each row has an independent model error. Kicks then leave residuals with an autocorrelation
+    time of a sample or two, and missing terms residuals with a longer one.
     """
     if not motion.parts or motion.records[0].grid.order != 1 or motion.rows < FEW_ROWS:
         return None
     large = _large(motion, fitted)
-    remembered = noise_memory(motion, fitted) if large.any() else []
-    if not any(one.time < _SHORT for one, much in zip(remembered, large, strict=False) if much):
+    memories = noise_memory(motion, fitted) if large.any() else []
+    if not any(memory.time < _SHORT for memory, much in zip(memories, large, strict=False) if much):
         return None
     return replace(motion, forcing=Forcing.everywhere(motion.variables[: motion.states]))
 
 
 def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Motion, Fitted] | None:
-    """The motion with kicks of rates that nobody measured, and where to begin; None where there are none.
+    """The motion with kicks of unmeasured rates, and a start for its fit; None if there is no sign of them.
 
-    Positions alone may follow a law whose rates are kicked, or have much noise, and the likelihood has a
-    maximum for each. A search that comes from small model errors ends in the second. The way to the first
-    begins at the noise that the roughness of the data has, and at kicks that make up what was taken for
-    noise: an oscillator of frequency ω = v/x, driven by kicks of variance q, has the variance q / ω³ or so.
+    Positions may follow a law whose rates are kicked, or have much noise: the likelihood has a maximum for
+    each. A search that starts from small model errors ends in the second. This start leads to the first. It
+    takes the noise from differences of the positions, and kicks that account for the rest: an oscillator of
+    frequency ω = v/x with kicks of variance q has a variance of about q / ω³.
 
-    variance: (states,) of the noise, by differences
+    variance: (states,) of the noise, from differences
     """
     half = motion.states // 2
     positions = np.arange(motion.states) < half
@@ -210,17 +211,17 @@ def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Moti
     error = fitted.error.copy()
     error[half:] = fitted.variance[:half] * frequency**3
     forcing = Forcing.everywhere(motion.variables[: motion.states])
-    # Nothing is known of the rates beforehand, however quiet the positions are.
+    # The rates are uncertain by their whole spread, however precisely the positions are measured.
     start = replace(fitted, error=error, variance=np.where(positions, variance, squares))
     return replace(motion, forcing=forcing, memory=None), start
 
 
 def _random(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
-    """(states,): whether the kicks of each equation come without a pattern in time.
+    """(states,): whether the kicks of each equation are white noise, judged by their spectrum.
 
-    Smoothed kicks Aᵀ S⁻¹ r remember each other by as much as noise blurs them. So do those of rows that are
-    drawn from the model: at each frequency their mean power is what that of the data is expected to be, and
-    the power of s stretches over it is Γ(s)/s. A force that was not measured, or a missing term, has a line.
+    The smoothed kicks Aᵀ S⁻¹ r are correlated because measurement noise blurs them. Rows drawn from the model
+    are blurred alike, so that their mean power at each frequency is the expected one, and the relative power
+    of s stretches is Γ(s)/s distributed. An unmeasured force or a missing term shows as a line.
     """
     from scipy.special import gammainccinv
 
@@ -231,12 +232,12 @@ def _random(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
         power = _power(white.linear.kicks_of(_innovations(motion, fitted, white))[0])
         expected = np.zeros_like(power)
         for _ in range(_DRAWS):
-            # Rows L ε have the covariance S, and S⁻¹ of them is L⁻ᵀ ε.
+            # Rows L ε have the covariance S, and S⁻¹ L ε = L⁻ᵀ ε.
             drawn = white.solved(rng.standard_normal(white.linear.target.size))
             expected += _power(white.linear.kicks_of(drawn)[0]) / _DRAWS
-        near = np.ones(min(_DRAWS, len(power)))
-        shares = np.convolve(np.ones(len(power)), near, "same")
-        expected = np.stack([np.convolve(one, near, "same") / shares for one in expected.T], axis=1)
+        window = np.ones(min(_DRAWS, len(power)))
+        counts = np.convolve(np.ones(len(power)), window, "same")
+        expected = np.stack([np.convolve(column, window, "same") / counts for column in expected.T], axis=1)
         stretches = white.linear.record.stretches
         limit = gammainccinv(stretches, _BY_CHANCE / len(power)) / stretches
         random &= np.all(power < limit * expected, axis=0)
@@ -244,28 +245,29 @@ def _random(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
 
 
 def _power(kicks: Floats) -> Floats:
-    """(frequencies, states) of kicks (stretches, steps, states), the mean taken away."""
+    """(frequencies, states): mean spectrum of kicks (stretches, steps, states), without frequency zero."""
     spectrum = np.fft.rfft(kicks - kicks.mean(axis=1, keepdims=True), axis=1)
     return np.asarray(np.mean(np.abs(spectrum) ** 2, axis=0)[1:])
 
 
 def _large(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
+    """(states,): whether the unexplained motion of each unknown equation is large beside the noise."""
     much = fitted.error * motion.step > _CLEARLY * motion.noise_beside_kicks(fitted)
     return np.asarray(much & ~motion.known)
 
 
 def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
-    """The diffusion of the equations whose unexplained motion is large and has no memory; None without.
+    """The diffusion of all equations whose unexplained motion is large and white; None if there is none.
 
-    motion: one with kicks
+    motion: with `forcing`, so that kicks also act between samples
     """
     assert motion.forcing is not None
-    remembered = noise_memory(motion, fitted)
-    if len(remembered) != motion.states:
+    memories = noise_memory(motion, fitted)
+    if len(memories) != motion.states:
         return None
-    white = np.array([one.white for one in remembered])
+    white = np.array([memory.white for memory in memories])
     if not motion.measured.all():
-        # Rows of a state that nobody measured have their freedom spent on it, and are not white.
+        # Estimating an unmeasured state uses up the freedom of its rows, so their residuals are not white.
         white = np.where(motion.measured, white, _random(motion, fitted))
     kicked = np.flatnonzero(_large(motion, fitted) & white)
     if not len(kicked):
@@ -275,49 +277,51 @@ def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
     coef = np.zeros((len(names), motion.states))
     coef[0, kicked] = fitted.error[kicked]
     correlation = motion.forcing.correlation
-    weighed, now = _weighed(motion, fitted, coef, correlation, kicked)
+    weighed, refit = _weighed(motion, fitted, coef, correlation, kicked)
     places = [(int(j), int(i)) for i in kicked for j in _tried(motion, int(i), names)]
     places += [(-1 - int(i), int(j)) for i, j in combinations(kicked, 2)]
     for _ in range(_ROUNDS):
-        evidence = _Evidence.of(weighed, now, coef, places)
-        new, together = coef.copy(), evidence.correlated()
+        # Steps 2 and 3.
+        evidence = _Evidence.of(weighed, refit, coef, places)
+        new, new_correlation = coef.copy(), evidence.correlated()
         for i in kicked:
             new[:, i] = evidence.chosen(int(i))
-        same = np.array_equal(new != 0, coef != 0) and np.array_equal(together != 0, correlation != 0)
-        coef, correlation = new, together
-        weighed, now = _weighed(motion, fitted, coef, correlation, kicked)
+        same = np.array_equal(new != 0, coef != 0) and np.array_equal(new_correlation != 0, correlation != 0)
+        # Step 4.
+        coef, correlation = new, new_correlation
+        weighed, refit = _weighed(motion, fitted, coef, correlation, kicked)
         if same:
             break
-    spread = _Evidence.of(weighed, now, coef, places).errors()
-    # An equation that is driven by a kicked one may seem to have kicks of its own, nothing beside the others.
+    # Step 5.
+    spread = _Evidence.of(weighed, refit, coef, places).errors()
+    # An equation that a kicked one drives may seem to have small kicks of its own. These are dropped.
     unsure = np.max(coef / np.maximum(spread, 1e-300), axis=0) <= _SURE
     coef, spread = np.where(unsure, 0.0, coef), np.where(unsure, 0.0, spread)
     if not coef.any():
         return None
     sought = motion.sought
-    together = correlation[np.ix_(sought, sought)]
-    told = Diffusion(
+    shared = correlation[np.ix_(sought, sought)]
+    diffusion = Diffusion(
         names,
         coef[:, sought],
         spread[:, sought],
         variables,
-        None if np.array_equal(together, np.eye(len(sought))) else together,
+        None if np.array_equal(shared, np.eye(len(sought))) else shared,
     )
-    return Kicks(told, weighed, now.error)
+    return Kicks(diffusion, weighed, refit.error)
 
 
 def _tried(motion: Motion, equation: int, names: Sequence[str]) -> Ints:
-    """The monomials that may enter an equation."""
-    if len(names) <= _MANY:
-        return np.arange(len(names))
+    """The indices of the monomials that an equation may have."""
     own = motion.variables[equation]
-    return np.array([j for j, name in enumerate(names) if name in ("1", own, f"{own}^2")])
+    own_only = len(names) > _MANY
+    return np.array([j for j, n in enumerate(names) if not own_only or n in ("1", own, f"{own}^2")])
 
 
 def _weighed(
     motion: Motion, fitted: Fitted, coef: Floats, correlation: Floats, kicked: Ints
 ) -> tuple[Motion, Fitted]:
-    """The motion whose rows follow the diffusion, and the fitted law with the mean of it (states,)."""
+    """The motion whose rows are weighed by the diffusion, and the fit with its mean, (states,)."""
     values = [_values(motion, record, x) for record, x in zip(motion.records, fitted.x, strict=True)]
     mean = fitted.error.copy()
     mean[kicked] = np.maximum(np.concatenate(values) @ coef[:, kicked], 0.0).mean(axis=0)
@@ -329,20 +333,21 @@ def _weighed(
 
 
 def _values(motion: Motion, record: Record, x: Floats) -> Floats:
-    """(stretches · rows, terms) of the monomials at the states before each step."""
+    """(stretches · rows, terms): the monomials at the state before each step."""
     before = x[:, : record.grid.rows].reshape(-1, motion.states)
     return MONOMIALS.evaluate(before, motion.variables[: motion.states])
 
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """Score and average information of the diffusion's numbers, of the noise's last.
+    """Score and average information of the coefficients of the diffusion, and of the noise variances.
 
-    places: (term, equation) of a coefficient, or (−1 − i, j) of a correlation of equations i and j
-    now: (terms, states) where the score is taken; correlation: the same of those
-    score, information: of the places; of the noise, which has no score here, behind them
-    expected: (states, terms, terms) of the rows' own blocks. The average information moves with the score,
-        and a choice by it takes chance for terms
+    places: (term, equation) of a coefficient, or (−1 − i, j) of the correlation of equations i and j
+    now: (terms, states) coefficients at which the score is taken; correlation: the correlations there
+    score: of the places
+    information: of the places, and after them of the noise variances, which have no score here
+    expected: (states, terms, terms) information expected from the diagonal blocks of the rows. The average
+        information fluctuates together with the score, and a choice by it selects terms by chance
     points: (n, terms) monomials at the rows, where q must not be negative
     """
 
@@ -375,6 +380,7 @@ class _Evidence:
             inverse = inverse_at_steps(linear, near)
             steps = linear.record.grid.step
             for i in {i for j, i in places if j >= 0}:
+                # Pairs of rows k and k + o stand for (k + o, k) too.
                 weights = 0.5 * steps[k] * steps[k + o] * near[..., i, i] ** 2 * np.where(o > 0, 2.0, 1.0)
                 part = np.einsum("spa,sp,spb->ab", values[:, k], weights, values[:, k + o], optimize=True)
                 expected[i] += (part + part.T) / 2.0
@@ -382,24 +388,27 @@ class _Evidence:
             pull -= np.einsum("skij,skji->ski", forced.covariance(fitted.error), inverse)
             columns = np.zeros((*z.shape, len(information)))
             for place, (j, i) in enumerate(places):
-                only = np.zeros_like(kicks)
+                selected = np.zeros_like(kicks)
                 if j < 0:
-                    both = size[..., i] * size[..., -1 - j]
-                    only[..., i], only[..., -1 - j] = both * kicks[..., -1 - j], both * kicks[..., i]
+                    scale = size[..., i] * size[..., -1 - j]
+                    selected[..., i], selected[..., -1 - j] = (
+                        scale * kicks[..., -1 - j],
+                        scale * kicks[..., i],
+                    )
                     products = np.sum(kicks[..., i] * kicks[..., -1 - j], axis=0)
-                    score[place] += np.sum(both * (products - inverse[..., i, -1 - j]))
+                    score[place] += np.sum(scale * (products - inverse[..., i, -1 - j]))
                 else:
                     share = values[..., j] * linear.record.grid.step / size[..., i] ** 2
                     score[place] += 0.5 * np.sum(share * pull[..., i])
-                    only[..., i] = kicks[..., i]
-                    other = linear.weighted(fitted.error, only)
-                    only[..., i] = weighted[..., i]
-                    only = share[..., None] * (only + other) / 2.0
-                columns[..., place] = linear.kicked(only)
-            back = linear.noise_of(z)
+                    selected[..., i] = kicks[..., i]
+                    crossed = linear.weighted(fitted.error, selected)
+                    selected[..., i] = weighted[..., i]
+                    selected = share[..., None] * (selected + crossed) / 2.0
+                columns[..., place] = linear.kicked(selected)
+            collected = linear.noise_of(z)
             for place, i in enumerate(noisy.tolist(), start=len(places)):
-                only = linear.record.varied(fitted.variance, back, i)
-                columns[..., place] = linear.moved(only)
+                selected = linear.record.varied(fitted.variance, collected, i)
+                columns[..., place] = linear.moved(selected)
             table = white.white(columns)
             information += 0.5 * table.T @ table
         return cls(
@@ -407,7 +416,7 @@ class _Evidence:
         )
 
     def chosen(self, i: int) -> Floats:
-        """(terms,) of least −2 log p + z*² k among supports whose diffusion is nowhere negative."""
+        """Step 2. (terms,) of equation i: the least −2 log p + z*² k with a diffusion nowhere negative."""
         from scipy.special import ndtri
 
         mine = np.array([p for p, (j, equation) in enumerate(self.places) if j >= 0 and equation == i])
@@ -417,25 +426,25 @@ class _Evidence:
         curved = self.expected[i][np.ix_(terms, terms)]
         curved = curved * (self.information[constant, constant] / self.expected[i][0, 0])
         pull = self.score[mine] + curved @ self.now[terms, i]
-        # Those of one size, times the spread of φ, so that units of the states do not matter to the solution.
+        # Columns scaled to unit length, so that the solution does not depend on the units of the states.
         size = np.sqrt(np.maximum(np.diagonal(curved), 1e-300))
         best, least = self.now[:, i], np.inf
         for count in range(1, _MOST_TERMS + 1):
             for support in combinations(range(len(mine)), count):
-                here = np.array(support)
-                matrix = curved[np.ix_(here, here)] / np.outer(size[here], size[here])
-                scaled = np.linalg.lstsq(matrix, pull[here] / size[here], rcond=1e-10)[0]
-                value = -float(scaled @ (pull[here] / size[here])) + price * count
+                tried = np.array(support)
+                matrix = curved[np.ix_(tried, tried)] / np.outer(size[tried], size[tried])
+                scaled = np.linalg.lstsq(matrix, pull[tried] / size[tried], rcond=1e-10)[0]
+                value = -float(scaled @ (pull[tried] / size[tried])) + price * count
                 if value >= least:
                     continue
                 coef = np.zeros(len(self.now))
-                coef[terms[here]] = scaled / size[here]
+                coef[terms[tried]] = scaled / size[tried]
                 if np.min(self.points @ coef) >= 0.0:
                     best, least = coef, value
         return best
 
     def correlated(self) -> Floats:
-        """(states, states): correlations of kicks one step of scoring further, those by chance left out."""
+        """Step 3. (states, states): correlations of kicks after one scoring step, zero if small."""
         matrix = np.eye(len(self.correlation))
         for place, (j, i) in enumerate(self.places):
             if j < 0:
@@ -448,12 +457,12 @@ class _Evidence:
         return matrix
 
     def errors(self) -> Floats:
-        """(terms, states) standard errors, noise of the measurements being uncertain too."""
+        """Step 5. (terms, states) standard errors that include the uncertainty of the noise variances."""
         count = len(self.places)
         present = [self.correlation[i, -1 - j] if j < 0 else self.now[j, i] for j, i in self.places]
         used = np.flatnonzero(present)
-        every = np.array([*used, *range(count, len(self.information))])
-        total = self.information[np.ix_(every, every)]
+        places = np.array([*used, *range(count, len(self.information))])
+        total = self.information[np.ix_(places, places)]
         size = np.sqrt(np.maximum(np.diagonal(total), 1e-300))
         covariance = np.linalg.pinv(total / np.outer(size, size), rcond=1e-10) / np.outer(size, size)
         error = np.zeros(self.now.shape)
@@ -465,6 +474,6 @@ class _Evidence:
 
 
 def _innovations(motion: Motion, fitted: Fitted, white: Whitened) -> Floats:
-    """(stretches, rows, states): z = S⁻¹ r."""
+    """(stretches, rows, states): z = S⁻¹ r, r being the residual of the law."""
     table = motion.table(white, fitted.law, fitted.coef)
     return white.solved(table[:, -1] - table[:, :-1] @ fitted.coef)

@@ -1,24 +1,24 @@
-"""Doubts: whether measurements are what they are taken for, white, undistorted and without outliers.
+"""Doubts: tests whether the measurements have white noise, no distortion and no outliers, as the fit assumes.
 
-Whiteness. The white rows that a law leaves at its states are w = L⁻¹ r, in time order. Where the assumptions
-hold they are white. Where they are not, κ = 1 + 2 Σ ρ_k is how many of them count as one, and an
-autoregressive process on them, w_k = Σ a_i w_{k−i} + innovation of variance s², changes −2 log p by n log s²
-+ order · log n.
+Whiteness. Let w = L⁻¹ r be the white residuals of a law at its fitted states, in time order. If the
+assumptions hold they are white. Otherwise their autocorrelation time κ = 1 + 2 Σ ρ_k says how many of them
+count as one, and an autoregressive process w_k = Σ a_i w_{k−i} + innovation of variance s² changes −2 log p
+by n log s² + order · log n.
 
-Distortions. To first order a faulty channel or clock adds to the measurements, with s the time since a run
-began, in units of the longest run,
+Distortions. To first order a faulty channel or clock adds to the measurements (s is the time since the run
+began, in units of the longest run)
 
     late     a channel that is read τ late holds             x − τ x'
     blurred  one that averages over a window of variance s²  x + ½ s² x''
     gain     one whose gain drifts by g along a run          x + g s x
 
-and along a law x' = F(x) and x'' = J F, with J its Jacobian. A distortion c of the measurements enters the
-rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e as the column B c beside those of the terms. A clock whose rate
-drifts by r along a run makes x' = (1 + r s) F, and so the column W s F. The size of each distortion is one
-more unknown of least squares.
+where the law gives x' = F(x) and x'' = J F with its Jacobian J. A distortion c of the measurements adds the
+column B c to the terms in the rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e. A clock whose rate drifts by r along
+a run makes x' = (1 + r s) F, which adds the column W s F. The size of each distortion is one more unknown of
+least squares.
 
-Outliers and trajectories that are noisier than others are found by what each measurement leaves of the law,
-in units of the noise of its own run.
+Outliers, and trajectories that are noisier than others, are found from the residuals y − x of the
+measurements in units of the noise of their own trajectory.
 """
 
 from __future__ import annotations
@@ -52,132 +52,129 @@ __all__ = [
 ]
 
 _WHITE, _CHANCE = 1.1, 4.0
-"""Autocorrelation time up to which rows are white, and by how much chance may lengthen it, times √(lags that
-it adds up / rows): the sum of l correlations of white noise has the variance l / rows. White noise of 500
-rows is longer once in 30 times, of 5,000 once in 300 (simulated), data of solvers at their usual
-tolerances have 1.3 to 40 (benchmark: solver_made)."""
+"""Rows are white if their autocorrelation time is below the first number plus the second times √(lags /
+rows), as the sum of l correlations of white noise has the variance l / rows. White noise of 500 rows exceeds
+this once in 30 times, of 5,000 once in 300 (simulated). Data of solvers at their usual tolerances have 1.3 to
+40 (benchmark: solver_made)."""
 _RESOLVED = 0.05
-"""What is left of a step from sample to sample: beyond, it is noise or a missing term that hides the law.
-
-(benchmark: solver_made, where it parts the data of solvers from those with 5 % of noise)"""
-
+"""Residual, relative to the step between samples, above which noise or a missing term hides the law. It
+separates the data of solvers from data with 5 % noise (benchmark: solver_made)."""
 _ORDERS = 20
-"""Of the autoregressive process that two hypotheses are compared with: a bound on work."""
+"""Largest order of an autoregressive process: a bound on work."""
 _FORGETTING = (0.5, 0.7, 0.85, 0.93, 0.97)
-"""What an exponential filter keeps of its last value at every sample, as a grid of memories from 2 to 30
-samples: without it a slow drift in white noise passes for kicks (benchmark: wrong_noise)."""
+"""Factors by which an exponential filter multiplies its last value, for memories from 2 to 30 samples.
+Without the filter a slow drift in white noise is taken for kicks (benchmark: wrong_noise)."""
 
 
 def leaves_noise(motion: Motion, fitted: Fitted) -> bool:
-    """Whether what a law leaves is white, or too large a part of a step to be called an error of the data."""
-    left = np.sqrt(2.0 * fitted.variance + fitted.error * motion.step)
-    if not np.all((left < _RESOLVED * motion.moved)[motion.measured]):
+    """Whether the residuals of a law are white, or too large to be errors of a solver or of rounding."""
+    residual = np.sqrt(2.0 * fitted.variance + fitted.error * motion.step)
+    if not np.all((residual < _RESOLVED * motion.moved)[motion.measured]):
         return True
-    return all(one.white for one in noise_memory(motion, fitted))
+    return all(memory.white for memory in noise_memory(motion, fitted))
 
 
 def noise_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
-    """How long what a law leaves remembers, state by state."""
-    return [memory(stretches) for stretches in _left(motion, fitted)]
+    """The autocorrelation time of the white residuals, by state; empty if S is not positive definite."""
+    return [memory(stretches) for stretches in _white_residuals(motion, fitted)]
 
 
 def sensor_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
-    """How long the noise of each state remembers, with 1 for states that nobody measured.
+    """The autocorrelation time of the measurement noise of each state, 1 for states that were not measured.
 
-    Beside a state without measurements the rows of an equation are no noise of their own: a position and its
-    rate share them. What the law leaves of the measurements, y − x, is then asked instead.
+    With unmeasured states, several equations share the noise of one measurement, such as those of a position
+    and of its rate. The residuals y − x of the measurements are then used in place of the white residuals.
     """
-    if motion.measured.all():
-        return noise_memory(motion, fitted)
-    return [memory(stretches) for stretches in _noise(motion, fitted)]
+    residuals = _white_residuals if motion.measured.all() else _measurement_residuals
+    return [memory(stretches) for stretches in residuals(motion, fitted)]
 
 
 def autoregression(motion: Motion, fitted: Fitted) -> float:
-    """The change of −2 log p by an autoregressive process on what a law leaves, its parameters paid for.
+    """The change of −2 log p if the noise is autoregressive, including the price of its parameters.
 
-    If every sample measures every state, the white rows are one innovation per sample and state. With states
-    or instants that were not measured they are not: some rows hold no noise. For an exact law the residuals
-    y − x are the noise itself, and the process is fitted to them. For a kicked law they are not independent
-    of the kicks, and it gets no credit.
+    If every sample measures every state, each white row is the innovation of one sample and state. With
+    missing states or samples this is not so, as some rows hold no noise. For an exact law the residuals y − x
+    are the noise itself, and the process is fitted to them. For a kicked law they depend on the kicks, and
+    the change is 0.
     """
-    whole = motion.measured.all() and not any(record.missing.any() for record in motion.records)
-    if not whole and motion.kicked(fitted).any():
+    complete = motion.measured.all() and not any(record.missing.any() for record in motion.records)
+    if not complete and motion.kicked(fitted).any():
         return 0.0
-    left = _left(motion, fitted) if whole else _noise(motion, fitted)
-    return sum(_autoregression(stretches) for stretches in left if stretches)
+    residuals = _white_residuals(motion, fitted) if complete else _measurement_residuals(motion, fitted)
+    return sum(_autoregression(stretches) for stretches in residuals if stretches)
 
 
 def _autoregression(stretches: list[Floats]) -> float:
-    """n log s² + parameters · log n at its least, with a slow drift beside the process and without one.
+    """The least n log s² + parameters · log n, for a process with a slow drift beside it or without one.
 
-    White noise beside a drift needs autoregression of endless order: w_k − w_{k−1} = v_k − θ v_{k−1}, and the
-    process is that of v (an exponential filter; Box and Jenkins, Time Series Analysis, 1970). Its first value
-    and its weights make a unit triangle, so that densities stay comparable.
+    White noise beside a drift needs a process of infinite order. So the drift is filtered out,
+    w_k − w_{k−1} = v_k − θ v_{k−1}, and the process is fitted to v (Box and Jenkins, Time Series Analysis,
+    1970). The filter and the process are unit triangular matrices, so that densities stay comparable.
     """
     rows = sum(map(len, stretches))
-    size = sum(float(one @ one) for one in stretches)
+    size = sum(float(values @ values) for values in stretches)
     best = _by_levinson(stretches)
     for forgetting in _FORGETTING if size > 0.0 else ():
-        left = [_filtered(one, forgetting) for one in stretches]
-        ratio = sum(float(one @ one) for one in left) / size
+        filtered = [_filtered(values, forgetting) for values in stretches]
+        ratio = sum(float(values @ values) for values in filtered) / size
         drifting = rows * float(np.log(max(ratio, 1e-12))) + float(np.log(max(rows, 1)))
-        best = min(best, drifting + _by_levinson(left))
+        best = min(best, drifting + _by_levinson(filtered))
     return best
 
 
 def _filtered(values: Floats, forgetting: float) -> Floats:
-    """v of v_k − θ v_{k−1} = w_k − w_{k−1}: scipy.signal's filter takes half a second to import."""
+    """v of v_k − θ v_{k−1} = w_k − w_{k−1}. (The filter of scipy.signal takes half a second to import.)"""
     band = np.ones((2, len(values)), order="F")
     band[1] = -forgetting
     return np.asarray(lapack.dtbtrs(band, np.diff(values, prepend=0.0)[:, None], uplo="L")[0][:, 0])
 
 
 def _by_levinson(stretches: list[Floats]) -> float:
-    """n log s² + order · log n at its least over the orders, by Levinson's recursion."""
+    """The least n log s² + order · log n over all orders, by the recursion of Levinson and Durbin."""
     rows = sum(map(len, stretches))
-    most = min(_ORDERS, rows // 10)
-    lags = [sum(float(one[k:] @ one[: max(len(one) - k, 0)]) for one in stretches) for k in range(most + 1)]
+    highest = min(_ORDERS, rows // 10)
+    lags = [
+        sum(float(values[k:] @ values[: max(len(values) - k, 0)]) for values in stretches)
+        for k in range(highest + 1)
+    ]
     if not rows or lags[0] <= 0.0:
         return 0.0
     correlation = np.array(lags) / lags[0]
-    left, filter_, best = 1.0, np.zeros(0), 0.0
-    for order in range(1, most + 1):
-        # Levinson and Durbin: the next reflection coefficient from the last filter, in O(order) operations.
-        reflection = (correlation[order] - filter_ @ correlation[order - 1 : 0 : -1]) / left
+    variance, filter_, best = 1.0, np.zeros(0), 0.0
+    for order in range(1, highest + 1):
+        # The reflection coefficient of this order follows from the last filter in O(order) operations.
+        reflection = (correlation[order] - filter_ @ correlation[order - 1 : 0 : -1]) / variance
         filter_ = np.append(filter_ - reflection * filter_[::-1], reflection)
-        left *= max(1.0 - reflection**2, 1e-12)
-        best = min(best, rows * float(np.log(left)) + order * float(np.log(rows)))
+        variance *= max(1.0 - reflection**2, 1e-12)
+        best = min(best, rows * float(np.log(variance)) + order * float(np.log(rows)))
     return best
 
 
-def _noise(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
-    """What a law leaves of the measurements, y − x, state by state; nothing of states without any."""
-    left: list[list[Floats]] = [[] for _ in range(motion.states)]
+def _measurement_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
+    """The residuals y − x of each state, stretch by stretch; an empty list for an unmeasured state."""
+    residuals: list[list[Floats]] = [[] for _ in range(motion.states)]
     for record, x in zip(motion.records, fitted.x, strict=True):
         for j in np.flatnonzero(motion.measured):
-            for residual, missing in zip((record.y - x)[..., j], record.missing[..., j], strict=True):
-                left[j].append(residual[~missing])
-    return left
+            for difference, missing in zip((record.y - x)[..., j], record.missing[..., j], strict=True):
+                residuals[j].append(difference[~missing])
+    return residuals
 
 
-def _left(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
-    """The white rows that a law leaves at its states, state by state and stretch by stretch.
-
-    None at all where a covariance is not positive.
-    """
-    left: list[list[Floats]] = [[] for _ in range(motion.states)]
+def _white_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
+    """The white residuals of each state, stretch by stretch; empty lists where S is not positive definite."""
+    residuals: list[list[Floats]] = [[] for _ in range(motion.states)]
     for white in motion.whitened(fitted):
         if white is None:
-            return [[] for _ in left]
+            return [[] for _ in residuals]
         table = motion.table(white, fitted.law, fitted.coef)
         residual = (table[:, -1] - table[:, :-1] @ fitted.coef).reshape(white.linear.target.shape)
-        for j, stretches in enumerate(left):
+        for j, stretches in enumerate(residuals):
             stretches += list(residual[..., j])
-    return left
+    return residuals
 
 
 class Memory(NamedTuple):
-    """An autocorrelation time, the lags that it adds up, and the rows it is of."""
+    """An autocorrelation time, the number of lags in its sum, and the number of rows it was computed from."""
 
     time: float
     lags: int
@@ -185,12 +182,12 @@ class Memory(NamedTuple):
 
     @property
     def white(self) -> bool:
-        """Whether chance may have made it as long as it is."""
+        """Whether white noise may have this autocorrelation time by chance."""
         return self.time < _WHITE + _CHANCE * float(np.sqrt(self.lags / max(self.rows, 1)))
 
 
 def memory(stretches: list[Floats]) -> Memory:
-    """1 + 2 Σ ρ_k over the lags that tell more than chance, of all stretches."""
+    """The autocorrelation time 1 + 2 Σ ρ_k of all stretches, over the lags that `autocovariance` returns."""
     values, rows = autocovariance(stretches), sum(map(len, stretches))
     if len(values) < 2 or values[0] == 0.0:
         return Memory(1.0, 1, rows)
@@ -199,15 +196,15 @@ def memory(stretches: list[Floats]) -> Memory:
 
 def autocovariance(stretches: list[Floats]) -> Floats:
     """Of all stretches, over the lags whose pairs of neighbours are positive (Geyer 1992)."""
-    longest, rows = max((len(one) for one in stretches), default=0), sum(map(len, stretches))
+    longest, rows = max(map(len, stretches), default=0), sum(map(len, stretches))
     if longest < 4:
-        return np.array([sum(float(one @ one) for one in stretches) / max(rows, 1)])
+        return np.array([sum(float(values @ values) for values in stretches) / max(rows, 1)])
     values = np.zeros(longest)
-    for one in stretches:
-        # All lags at once; twice the length, so that the ends do not wrap round.
-        values += np.fft.irfft(np.abs(np.fft.rfft(one, 2 * longest)) ** 2)[:longest] / rows
-    # Sums of neighbouring lags are positive for a reversible chain; the first that is not marks where noise
-    # begins.
+    for stretch in stretches:
+        # All lags by one Fourier transform, of twice the length so that the ends do not wrap round.
+        values += np.fft.irfft(np.abs(np.fft.rfft(stretch, 2 * longest)) ** 2)[:longest] / rows
+    # Sums of neighbouring lags are positive for a reversible chain. From the first that is not, lags are
+    # noise.
     pairs = values[: longest // 2 * 2].reshape(-1, 2).sum(axis=1)
     negative = np.flatnonzero(pairs <= 0)
     count = int(negative[0]) if len(negative) else len(pairs)
@@ -215,7 +212,7 @@ def autocovariance(stretches: list[Floats]) -> Floats:
 
 
 class Distortion(NamedTuple):
-    """A kind of distortion, and the state whose channel it is; a clock is shared by all of them."""
+    """A kind of distortion, and the state whose channel has it; −1 for a clock, which all states share."""
 
     kind: Literal["late", "blurred", "gain", "clock"]
     state: int = -1
@@ -224,9 +221,9 @@ class Distortion(NamedTuple):
 def distorted_rows(
     motion: Motion, fitted: Fitted, columns: Ints, distortions: Sequence[Distortion]
 ) -> LeastSquares | None:
-    """White rows of the coefficients in `columns` and, after them, of the size of each distortion.
+    """White rows of the coefficients in `columns`, and after them of the size of each distortion.
 
-    None where a covariance is not positive.
+    None where a covariance is not positive definite.
     """
     law = motion.law(columns)
     width = len(columns) + len(distortions)
@@ -239,7 +236,7 @@ def distorted_rows(
         linear = white.linear
         values = fitted.law.values(linear.record.points(linear.x))
         slope = (values @ fitted.law.table(fitted.coef)).reshape(linear.x.shape)
-        added = np.stack([_added(linear, slope, since, one) for one in distortions], axis=-1)
+        added = np.stack([_added(linear, slope, since, distortion) for distortion in distortions], axis=-1)
         table = motion.table(white, law)
         table = np.concatenate([table[:, :-1], white.white(added), table[:, -1:]], axis=1)
         rows += len(table)
@@ -249,66 +246,66 @@ def distorted_rows(
 
 
 def _since(motion: Motion, record: Record) -> Floats:
-    """(stretches, samples) time since the run began that a stretch is from, as if its samples were even."""
+    """(stretches, samples) time since the start of the run of each stretch, for samples at even steps."""
     t = record.grid.t - record.grid.t[0]
     step = float(t[-1]) / max(len(t) - 1, 1)
     return np.asarray(record.offset[:, None] * max(motion.parts, 1) * step + t)
 
 
-def _added(linear: Linearised, slope: Floats, since: Floats, one: Distortion) -> Floats:
-    """(stretches, rows, states): what a unit of the distortion adds to the rows.
+def _added(linear: Linearised, slope: Floats, since: Floats, distortion: Distortion) -> Floats:
+    """(stretches, rows, states): what a distortion of size 1 adds to the rows.
 
     slope: (stretches, samples, states) of the law
     """
-    if one.kind == "clock":
+    if distortion.kind == "clock":
         return linear.record.grid.integrals(since[..., None] * slope)
-    if one.kind == "late":
+    if distortion.kind == "late":
         change = -slope
-    elif one.kind == "gain":
+    elif distortion.kind == "gain":
         change = since[..., None] * linear.x
     else:
         change = (linear.jacobian @ slope[..., None])[..., 0] / 2.0
-    alone = np.zeros_like(change)
-    seen = ~linear.record.missing[..., one.state]
-    alone[..., one.state] = np.where(seen, change[..., one.state], 0.0)
-    return linear.moved(alone)
+    selected = np.zeros_like(change)
+    measured = ~linear.record.missing[..., distortion.state]
+    selected[..., distortion.state] = np.where(measured, change[..., distortion.state], 0.0)
+    return linear.moved(selected)
 
 
 @dataclass(frozen=True)
 class _Doubt:
-    """When samples, runs or a constant noise are doubted."""
+    """Limits beyond which samples, trajectories or a constant noise are rejected."""
 
     far: float = 6.0
-    """Standard deviations beyond which a measurement is an outlier: chance makes one in 5e8. With 4 errors
-    are larger by 2 % (benchmark: constants)."""
+    """Standard deviations beyond which a measurement is an outlier; chance exceeds them once in 5e8. With 4,
+    errors are larger by 2 % (benchmark: constants)."""
     bends: float = 3.0
-    """Times the largest third difference of a run, beyond which its first or last value is an outlier. Not
-    varied: one outlier was 7 standard deviations of the motion away (benchmark: wrong_noise)."""
+    """The first or last value of a run is an outlier beyond this many times its largest third difference. Not
+    varied; one outlier was 7 standard deviations of the motion away (benchmark: wrong_noise)."""
     unequal: float = 1.5
-    """Ratio of variances from which trajectories have noise of their own (benchmark: damage)."""
+    """Ratio of variances above which trajectories get noise variances of their own (benchmark: damage)."""
     least: float = 1e-6
-    """Share of the noise that a trajectory has at least: one at rest is met exactly."""
+    """Least share of the noise that a trajectory gets; one at rest would have none."""
     clearly: float = 30.0
-    """Units of −2 log p by which noise must be seen to grow (benchmarks: solver_made, damage)."""
+    """Units of −2 log p by which growing noise must fit better (benchmarks: solver_made, damage)."""
     noisiest: float = 0.1
-    """Of the variance that marks a missing entry: a measurement has less, however large its state."""
+    """Largest variance of a measurement, as a share of the variance that marks a missing entry."""
     few: int = 50
-    """Measurements of a state below which their noise is not looked at: no trend, and none of a run."""
+    """Fewest measurements of a state for an estimate of growing noise, or of the noise of a trajectory."""
 
 
 _DOUBT = _Doubt()
 
 
 _GROWTH = 10.0 ** np.arange(-1.0, 4.1, 0.5)
-"""Noise that grows with the state beside the constant one, at the mean square of the state."""
+"""Ratios tried for growing noise to constant noise, at the mean square of the state."""
 
 
 def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
-    """The same without the measurements far from the fitted states, and how many these are.
+    """The motion without the measurements that are far from the fitted states, and their number.
 
-    The noise of each trajectory is judged by the median of its size, which outliers do not move: with one
-    noise for all, the tails of a noisier trajectory would be outliers. Where there are outliers, the ends of
-    the runs are judged by their neighbours too: a law with a false term may start at any first value.
+    The noise of each trajectory is estimated by a median, which outliers do not move. One noise for all would
+    make outliers of the tails of a noisier trajectory. If there are outliers, the first and last samples are
+    also compared with their neighbours, because a law with a false term can start from any value.
     """
     noise, count = _robust(motion, fitted), 0
     for judged in (_far, _far_ends):
@@ -320,8 +317,8 @@ def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
             values, far = judged(record.y, x, _DOUBT.far * size)
             far &= ~record.missing
             count += int(far.sum())
-            kept = np.where(far, values, record.y)
-            records.append(replace(record, y=kept, spread=np.where(far, MISSING, record.spread)))
+            spread = np.where(far, MISSING, record.spread)
+            records.append(replace(record, y=np.where(far, values, record.y), spread=spread))
         motion = motion.part(records)
         if not count:
             break
@@ -329,14 +326,14 @@ def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
 
 
 def _far(y: Floats, x: Floats, limit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """What stands for measurements that are far from the fitted states, and which these are."""
+    """Values to replace outliers, and which measurements are outliers: those far from the fitted states."""
     return x, np.abs(y - x) > limit
 
 
 def _far_ends(y: Floats, x: Floats, limit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """The same for the first and last of each stretch, by the parabola through the three states beside it.
+    """The same for the first and last samples, by extrapolating the parabola through the next three states.
 
-    The motion itself leaves that parabola at most as far as it does elsewhere.
+    The deviation must also exceed the largest that the fitted motion itself has elsewhere.
     """
     values, far = x.copy(), np.zeros(y.shape, dtype=bool)
     if y.shape[1] < 8:
@@ -344,35 +341,39 @@ def _far_ends(y: Floats, x: Floats, limit: Floats) -> tuple[Floats, NDArray[np.b
     bends = np.abs(np.diff(x[:, 1:-1], 3, axis=1)).max(axis=1)
     for end, beside in ((0, (1, 2, 3)), (-1, (-2, -3, -4))):
         values[:, end] = 3.0 * x[:, beside[0]] - 3.0 * x[:, beside[1]] + x[:, beside[2]]
-        left = np.abs(y[:, end] - values[:, end])
+        deviation = np.abs(y[:, end] - values[:, end])
         # The error of the parabola has 1 + 9 + 9 + 1 times the variance of one measurement.
-        far[:, end] = (left > np.sqrt(20.0) * limit[:, end]) & (left > _DOUBT.bends * bends)
+        far[:, end] = (deviation > np.sqrt(20.0) * limit[:, end]) & (deviation > _DOUBT.bends * bends)
     return values, far
 
 
 def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
-    """The same with noise that grows with the state where the measurements say so, and of which states.
+    """The motion with noise that grows with the state where the measurements show it, and these states.
 
-    σ² (1 + ρ x²) in place of σ², ρ by likelihood: Σ log(1 + ρ x²) + n log Σ ê²/(1 + ρ x²) over a grid. The
-    variances are in units of their mean: 1 + ρ x² alone reaches the size that marks a missing measurement.
+    The variance σ² becomes σ² (1 + ρ x²), and ρ minimises Σ log(1 + ρ x²) + n log Σ ê²/(1 + ρ x²) over a
+    grid. It is divided by its mean, since 1 + ρ x² alone can reach the value that marks a missing
+    measurement.
     """
     rates, means, states = np.zeros(motion.states), np.ones(motion.states), []
     pairs = list(zip(motion.records, fitted.x, strict=True))
     for j in range(motion.states):
-        seen = [~record.missing[..., j] for record, _ in pairs]
-        size = np.concatenate([x[..., j][s] ** 2 for (_, x), s in zip(pairs, seen, strict=True)])
+        measured = [~record.missing[..., j] for record, _ in pairs]
+        size = np.concatenate([x[..., j][m] ** 2 for (_, x), m in zip(pairs, measured, strict=True)])
         noise = np.concatenate(
-            [((r.y - x)[..., j] ** 2 / r.spread[..., j])[s] for (r, x), s in zip(pairs, seen, strict=True)]
+            [
+                ((record.y - x)[..., j] ** 2 / record.spread[..., j])[m]
+                for (record, x), m in zip(pairs, measured, strict=True)
+            ]
         )
         if len(size) < _DOUBT.few or not noise.any():
             continue
-        tried = np.concatenate([[0.0], _GROWTH / max(float(np.mean(size)), 1e-300)])
-        shapes = 1.0 + tried[:, None] * size
-        # −2 log p of normal noise of variance σ² shape, with σ² profiled out.
-        value = np.sum(np.log(shapes), axis=1) + len(size) * np.log(np.mean(noise / shapes, axis=1))
-        if value[0] - value.min() > _DOUBT.clearly:
-            best = int(np.argmin(value))
-            rates[j], means[j] = tried[best], float(np.mean(shapes[best]))
+        ratios = np.concatenate([[0.0], _GROWTH / max(float(np.mean(size)), 1e-300)])
+        shapes = 1.0 + ratios[:, None] * size
+        # −2 log p of normal noise of variance σ² times the shape, with σ² profiled out.
+        deviance = np.sum(np.log(shapes), axis=1) + len(size) * np.log(np.mean(noise / shapes, axis=1))
+        if deviance[0] - deviance.min() > _DOUBT.clearly:
+            best = int(np.argmin(deviance))
+            rates[j], means[j] = ratios[best], float(np.mean(shapes[best]))
             states.append(j)
     if not states:
         return motion, ()
@@ -384,20 +385,17 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
 
 
 def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
-    """The same with the noise of each trajectory in its own proportion; None where they do not differ."""
-    squares: dict[int, list[Floats]] = {}
-    for record, x in zip(motion.records, fitted.x, strict=True):
-        size = np.where(record.missing, np.nan, (record.y - x) ** 2 / (record.spread * fitted.variance))
-        for number, one in zip(record.source, size, strict=True):
-            squares.setdefault(int(number), []).append(one[np.isfinite(one)])
-    factor = {k: float(np.mean(np.concatenate(v))) for k, v in squares.items()}
-    sizes = {k: sum(len(one) for one in v) for k, v in squares.items()}
-    known = [k for k in factor if sizes[k] > 0 and factor[k] > 0]
+    """The motion with noise of different size in each trajectory; None where the sizes do not differ."""
+    pairs = zip(motion.records, fitted.x, strict=True)
+    squares = _by_trajectory(motion, [(r.y - x) ** 2 / (r.spread * fitted.variance) for r, x in pairs])
+    measured = {number: values[np.isfinite(values)] for number, values in squares.items()}
+    factor = {number: float(np.mean(values)) for number, values in measured.items()}
+    known = [number for number, values in measured.items() if len(values) and factor[number] > 0]
     if len(known) < 2:
         return None
     logs = np.array([abs(np.log(factor[k])) for k in known])
     # The logarithm of a variance from n samples has the error √(2/n): short runs differ by chance.
-    limits = np.array([max(np.log(_DOUBT.unequal), 5.0 * np.sqrt(2.0 / sizes[k])) for k in known])
+    limits = np.array([max(np.log(_DOUBT.unequal), 5.0 * np.sqrt(2.0 / len(measured[k]))) for k in known])
     if not (logs > limits).any():
         return None
     records = []
@@ -408,23 +406,28 @@ def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
 
 
 def _robust(motion: Motion, fitted: Fitted) -> dict[int, Floats]:
-    """(states,) standard deviation of the noise of every trajectory, by the median of its size.
+    """(states,) standard deviation of the noise of every trajectory, from the median of its residuals.
 
-    Where a trajectory has few measurements of a state, that of all of them. A state at rest that is reported
-    in steps has the noise of rounding.
+    Where a trajectory has few measurements of a state, the median over all trajectories is used. A state at
+    rest that is reported in steps has the noise of rounding.
     """
-    sizes: dict[int, list[Floats]] = {}
-    for record, x in zip(motion.records, fitted.x, strict=True):
-        size = np.where(record.missing, np.nan, np.abs(record.y - x) / np.sqrt(record.spread))
-        for number, one in zip(record.source, size, strict=True):
-            sizes.setdefault(int(number), []).append(one)
-    own = {number: np.concatenate(parts) for number, parts in sizes.items()}
-    seen, everything = motion.measured, np.sqrt(fitted.variance)
-    everything[seen] = 1.4826 * np.nanmedian(np.concatenate(list(own.values()))[:, seen], axis=0)
+    pairs = zip(motion.records, fitted.x, strict=True)
+    sizes = _by_trajectory(motion, [np.abs(record.y - x) / np.sqrt(record.spread) for record, x in pairs])
+    measured, overall = motion.measured, np.sqrt(fitted.variance)
+    overall[measured] = 1.4826 * np.nanmedian(np.concatenate(list(sizes.values()))[:, measured], axis=0)
     noise = {}
-    for number, size in own.items():
+    for number, size in sizes.items():
         enough = np.sum(~np.isnan(size), axis=0) >= _DOUBT.few
-        noise[number] = everything.copy()
+        noise[number] = overall.copy()
         median = 1.4826 * np.nanmedian(size[:, enough], axis=0)
         noise[number][enough] = np.maximum(median, np.sqrt(motion.floor[enough]))
     return noise
+
+
+def _by_trajectory(motion: Motion, sizes: Sequence[Floats]) -> dict[int, Floats]:
+    """(samples, states) of each trajectory, NaN where nothing was measured, from `sizes` of each record."""
+    parts: dict[int, list[Floats]] = {}
+    for record, size in zip(motion.records, sizes, strict=True):
+        for number, stretch in zip(record.source, np.where(record.missing, np.nan, size), strict=True):
+            parts.setdefault(int(number), []).append(stretch)
+    return {number: np.concatenate(stretches) for number, stretches in parts.items()}

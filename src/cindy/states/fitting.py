@@ -1,13 +1,19 @@
-"""Gauss-Newton over states and coefficients on a support, with noise and model error by likelihood.
+"""Gauss-Newton over states and coefficients on a support, with noise and model error by maximum likelihood.
 
-The states that belong to coefficients Ξ are x = y − ê with ê = Σ Bᵀ S⁻¹ r; with the coefficients refitted
-in between, this is Gauss-Newton for the likelihood of the measurements, the states profiled out. Relatives:
-WENDy (Bortz, Messenger, Dukic 2023), Meissner and Glasner (arXiv 2406.06707), and orthogonal distance
-regression with Bayesian evidence (Fung 2025, arXiv 2507.23426).
+For coefficients Ξ the most likely states are x = y − ê with ê = Σ Bᵀ S⁻¹ r. With the coefficients refitted in
+between, this iteration is Gauss-Newton for the likelihood of the measurements, the states profiled out. Each
+step costs time linear in the number of samples:
 
-A parameter inside terms has one more column, Σ ξ ∂ψ/∂θ. Variable projection (Golub, Pereyra 1973):
-coefficients follow from the parameters, so that a step is a small problem in the parameters alone, within
-their ranges. A step that does not fit better is halved.
+1. Linearise the rows around the current states (`Motion.whitened`) and solve for the coefficients.
+2. Move the states to y − ê.
+3. Update the variances of noise and model error from the derivatives of the likelihood.
+
+Relatives: WENDy (Bortz, Messenger, Dukic 2023), Meissner and Glasner (arXiv 2406.06707), and orthogonal
+distance regression with Bayesian evidence (Fung 2025, arXiv 2507.23426).
+
+A parameter inside terms adds the column Σ ξ ∂ψ/∂θ. By variable projection (Golub, Pereyra 1973) coefficients
+follow from the parameters, so that a step is a small problem in the parameters alone, within their ranges. A
+step that does not improve the fit is halved.
 """
 
 from __future__ import annotations
@@ -28,101 +34,105 @@ from cindy.states.motion import Fitted, Motion, Whitened, shifted
 
 __all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "along_walks", "at_level", "fit_states", "states_under"]
 
-# `python -m benchmarks constants` changes those below the levels on 12 data sets: terms stay, and errors of
-# coefficients move by a part in 1e5 at most.
+# `python -m benchmarks constants` changed the numbers of `_Steps` on 12 data sets: the terms stayed the same,
+# and errors of coefficients changed by at most a part in 1e5.
 LEVELS = (1e-1, 1e-2, 1e-4)
-"""Model error in units of σ²/h: at the first the problem is nearly convex, the last negligible. With
-1e-3 in between two of four systems come back that were lost without it (benchmark: chaotic)."""
+"""Model errors tried in turn, in units of σ²/h. At the first the problem is nearly convex, the last is
+negligible. A further level of 1e-3 recovers two of four systems that are lost without it (benchmark:
+chaotic)."""
 NEARBY = (1e-3, 1e-4)
-"""The same from states that another support has fitted. Without the first, three more systems of 140, at
-10 and 40 % noise, end in a law that another beats (benchmark: chaotic)."""
+"""Levels for a start at states that were fitted on another support. Without the first, three more systems of
+140, at 10 and 40 % noise, end in a law that is not the best (benchmark: chaotic)."""
 FEW_ROWS = 400
-"""Rows below which a walk that explains nothing fits as well as a law.
-
-Three runs of Paramecium, 108 rows, are a walk by 3 units of −2 log p, and a law to every reader."""
+"""Number of rows below which a random walk can fit as well as a law. Three runs of Paramecium, 108 rows,
+prefer the walk by 3 units of −2 log p, although they obviously follow a law."""
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """How far one step of the fit goes, and when it ends."""
+    """The size of the steps of the fit, and when they end."""
 
     floor: float = 1e-6
-    """Least model error, in units of σ²/h: a hundredth of the last level, and nothing beside the noise."""
+    """Least model error, in units of σ²/h: a hundredth of the last level, and negligible beside the noise."""
     most: int = 12
-    """Steps at one level, and after the last; a fit that has not settled by then is given up."""
+    """Largest number of steps at one level. After the last level twice as many steps are allowed."""
     slow: float = 0.3
-    """A step of the states, in units of the noise, at which the next level of the model error may come."""
+    """Step of the states, in units of the noise, below which the next level of the model error begins."""
     furthest: float = 1.5
-    """A step of the logarithm of a variance."""
+    """Largest step of the logarithm of a variance."""
     same: float = 0.05
-    """Change of the logarithm of a variance that is none, with one random vector for the traces."""
+    """Change of the logarithm of a variance that counts as none: the traces are estimates."""
     worth: float = 1.0
-    """Units of −2 log p that a further step of noise and model error must promise; a twentieth where both are
-    to be told, motion being kicked, and traces are exact."""
+    """Units of −2 log p that a further step of the variances must promise. For kicked motion, whose traces
+    are exact, a twentieth of this."""
     negligible: float = 2e-4
-    """Model error from one sample to the next, as a share of σ², that changes nothing (benchmark:
-    chaotic)."""
+    """Model error over one sampling step, as a share of σ², that has no effect (benchmark: chaotic)."""
     by_chance: float = 10.0
-    """Over √rows: by how much a model error seems too small by chance, with the traces below. With 0 one data
+    """Divided by √rows: relative amount by which a model error can seem too small by chance. With 0 one data
     set of five loses its terms (examples/oscillators.py)."""
     probes: int = 2
-    """Random signs by which traces are estimated (Hutchinson, Commun. Stat. Simul. Comput. 18, 1989), to
-    about √(2 / rows) with one."""
+    """Vectors of random signs by which traces are estimated (Hutchinson, Commun. Stat. Simul. Comput. 18,
+    1989). One vector gives a relative error of about √(2 / rows)."""
     signs: int = 4000
-    """Rows times vectors of random signs, at least: the trace of a few rows is uncertain by as much as the
-    noise. With two vectors fourteen trees of six samples have no growth that slows down."""
+    """Least number of rows times vectors. With two vectors the trace of few rows is as uncertain as the noise
+    itself: the growth of fourteen trees, six samples each, then does not slow down."""
 
 
 _STEPS = _Steps()
 
 
-def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[float] = LEVELS) -> Fitted:
-    """States and coefficients converged at every level of the model error in turn, then at its own.
+Solve = Callable[[LeastSquares, Ints], Floats]
+Update = Callable[[Motion, Fitted, "_Score"], Fitted]
+Parts = list[tuple[Whitened, Floats]]
 
-    solve: coefficients from the white rows of a support; where constraints act
+
+def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[float] = LEVELS) -> Fitted:
+    """States and coefficients, fitted at each level of the model error and then with the model error free.
+
+    solve: coefficients from the white rows of a support, under the constraints
     """
     now = start = replace(start, heeded=start.heeded or motion.forcing is not None)
-    # Kicks that are known to be there need not be taken away first.
+    # With `forcing` the kicks are known to be large, so that the levels are skipped.
     for level in levels if motion.forcing is None else ():
-        # A large model error first: rows then hold whatever the states are, and the problem is nearly
-        # convex. Each level starts at the states of the one before.
+        # A large model error first: the rows then hold for almost any states, and the problem is nearly
+        # convex. Each level starts at the states of the level before.
         now = at_level(motion, now, solve, level)
         if not now.alive:
             return now
-        # Less is not asked for: down there a wrong law would only climb back. Of few rows a walk explains as
-        # much as a law, and the likelihood has two maxima, the lower of which is the law's.
+        # The likelihood asks for no smaller model error: at a lower level a wrong law would only return here.
+        # With few rows the likelihood has two maxima, a random walk and, at smaller model error, the law.
         if now.settled and motion.rows >= FEW_ROWS and motion.memory is None:
             break
-    # What has settled without them begins with them.
+    # A fit that has settled without the determinants begins with them.
     heeded = motion.forcing is not None or (start.heeded and start.converged and start.settled and not levels)
     for _ in range(2 * _STEPS.most):
-        now = _step(motion, now, solve, _separate if motion.memory is None else _exact, heeded=heeded)
+        now = _step(motion, now, solve, _newton if motion.memory is None else _noise_only, heeded=heeded)
         done = heeded or not (start.heeded and motion.may_be_kicked(now))
         if not now.alive or (now.converged and now.settled and done):
             break
-        # The determinants take longer than ten steps. Most laws met on the way are left unexplained by more
-        # than noise while they are fitted, and only what is left in the end tells whether they matter.
+        # The determinants cost more than ten steps. During the fit most laws leave more than noise
+        # unexplained, so that only the residual at the end tells whether the determinants matter.
         heeded |= now.converged and now.settled
     return now
 
 
 def at_level(motion: Motion, start: Fitted, solve: Solve, level: float) -> Fitted:
-    """States, coefficients and noise at one level of the model error."""
+    """States, coefficients and noise at one level of the model error, in units of σ²/h."""
     now = replace(start, error=motion.errors(level, start.variance))
     for _ in range(_STEPS.most):
-        now = _step(motion, now, solve, _shared)
+        now = _step(motion, now, solve, _fixed_ratio)
         if now.moved < _STEPS.slow or not now.alive:
             break
     return now
 
 
 def along_walks(motion: Motion, start: Fitted, solve: Solve, errors: Iterable[Floats]) -> Fitted:
-    """States and coefficients under one model error after the other, the noise as it is."""
+    """States and coefficients under one model error after the other, with the noise held fixed."""
     now = start
     for error in errors:
         now = replace(now, error=error)
         for _ in range(_STEPS.most // 3):
-            now = _step(motion, now, solve, _kept) if now.alive else now
+            now = _step(motion, now, solve, _fixed) if now.alive else now
     return now
 
 
@@ -141,29 +151,29 @@ def states_under(
     for level in levels:
         now = replace(now, error=np.maximum(motion.errors(level, start.variance), error))
         for _ in range(_STEPS.most):
-            now = _step(motion, now, lambda objective, support: coef, _kept)
+            now = _step(motion, now, lambda objective, support: coef, _fixed)
             if now.moved < _STEPS.slow or not now.alive:
                 break
     now = replace(now, error=error)
     for _ in range(_STEPS.most):
         if not now.alive or now.converged:
             break
-        now = _step(motion, now, lambda objective, support: coef, _kept)
+        now = _step(motion, now, lambda objective, support: coef, _fixed)
     return now
 
 
-def _kept(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
-    """Noise and model error as they are."""
+def _fixed(motion: Motion, now: Fitted, score: _Score) -> Fitted:
+    """An update that leaves noise and model error as they are."""
     return now
 
 
 @dataclass(frozen=True, eq=False)
-class _Pull:
-    """How the likelihood wants the variances of noise and model error to change, for fixed rows.
+class _Score:
+    """The derivatives of −2 log p by the logarithms of the variances v_i, noise first and then model error.
 
-    With S = Σ v_i S_i: quadratic_i = v_i zᵀ S_i z, trace_i = v_i tr S⁻¹ S_i; −2 log p falls along
-    trace − quadratic, and its curvature in log v is about (v_i S_i z)ᵀ S⁻¹ (v_j S_j z), the average
-    information (Gilmour, Thompson, Cullis 1995). Noise first, then model error.
+    With S = Σ v_i S_i: quadratic_i = v_i zᵀ S_i z and trace_i = v_i tr S⁻¹ S_i. The gradient is trace −
+    quadratic, and the curvature is about (v_i S_i z)ᵀ S⁻¹ (v_j S_j z), the average information (Gilmour,
+    Thompson, Cullis 1995).
     """
 
     quadratic: Floats
@@ -171,22 +181,14 @@ class _Pull:
     curvature: Floats
 
 
-def _step(
-    motion: Motion,
-    now: Fitted,
-    solve: Solve,
-    update: Callable[[Motion, Fitted, _Pull], Fitted],
-    *,
-    heeded: bool = False,
-) -> Fitted:
-    """One step of Gauss-Newton for states and coefficients, and one of the variances.
+def _step(motion: Motion, now: Fitted, solve: Solve, update: Update, *, heeded: bool = False) -> Fitted:
+    """One Gauss-Newton step for states and coefficients, and one step of the variances.
 
-    heeded: whether determinants count. What has settled without them, and they do not move, is returned as it
-        is
+    heeded: whether the determinants count. If a settled fit does not change by them, it is returned as it is
     """
     if now.law.unknown:
         return _step_with_parameters(motion, now, solve, update)
-    kept: list[tuple[Whitened, Floats]] = []
+    parts: Parts = []
     factor = np.zeros((0, len(now.law.support) + 1))
     rows = 0
     for white in motion.whitened(now):
@@ -197,88 +199,78 @@ def _step(
         # Record by record, so that the rows of long data are never in memory together.
         factor = quick_triangle(np.concatenate([factor, table]) if len(factor) else table)
         if motion.held:
-            kept.append((white, table))
+            parts.append((white, table))
     objective = LeastSquares(factor, factor.shape[1] - 1, rows)
     if heeded and motion.may_be_kicked(now):
         gradient = motion.determinants(now, now.law)
         if gradient is None:
             return replace(now, alive=False)
-        [whole] = shifted([objective], gradient)
-        if whole is objective and now.converged and now.settled:
+        [moved_objective] = shifted([objective], gradient)
+        if moved_objective is objective and now.converged and now.settled:
             return now
-        objective = whole
+        objective = moved_objective
     coef = solve(objective, now.law.support)
     if not np.isfinite(coef).all():
         return replace(now, alive=False)
-    return _moved(motion, now, coef, kept or _again(motion, now), update)
+    # The rows of long data are computed a second time instead of being held in memory.
+    again = ((white, motion.table(white, now.law)) for white in motion.whitened(now) if white is not None)
+    return _moved(motion, now, coef, parts or again, update)
 
 
-def _step_with_parameters(
-    motion: Motion, now: Fitted, solve: Solve, update: Callable[[Motion, Fitted, _Pull], Fitted]
-) -> Fitted:
-    """The same for a law with unknown parameters."""
-    parts: list[tuple[Whitened, Floats]] = []
+def _step_with_parameters(motion: Motion, now: Fitted, solve: Solve, update: Update) -> Fitted:
+    """The same step for a law with unknown parameters."""
+    parts: Parts = []
     for white in motion.whitened(now):
         if white is None:
             return replace(now, alive=False)
         parts.append((white, motion.table(white, now.law, now.coef)))
-    made = stride(motion, now, parts, solve)
-    if made is None:
+    step = stride(motion, now, parts, solve)
+    if step is None:
         return replace(now, alive=False)
-    after = _moved(motion, now, made.coef, made.parts, update)
-    return replace(after, moved=max(after.moved, made.far))
-
-
-def _again(motion: Motion, now: Fitted) -> Iterable[tuple[Whitened, Floats]]:
-    for white in motion.whitened(now):
-        assert white is not None
-        yield white, motion.table(white, now.law)
+    after = _moved(motion, now, step.coef, step.parts, update)
+    return replace(after, moved=max(after.moved, step.far))
 
 
 def _moved(
-    motion: Motion,
-    now: Fitted,
-    coef: Floats,
-    parts: Iterable[tuple[Whitened, Floats]],
-    update: Callable[[Motion, Fitted, _Pull], Fitted],
+    motion: Motion, now: Fitted, coef: Floats, parts: Iterable[tuple[Whitened, Floats]], update: Update
 ) -> Fitted:
+    """Steps 2 and 3: the states that belong to the coefficients, and the update of the variances."""
     d = motion.states
     quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
     states, shift = [], 0.0
-    curved = update is _separate
+    curved = update is _newton
     probes = max(_STEPS.probes if curved else 1, -(-_STEPS.signs // motion.rows))
     for (white, table), x, signs in zip(parts, now.x, _signs(motion, probes), strict=True):
         record = white.linear.record
-        # z = S⁻¹ r, and the noise that is most likely under the law is ê = Σ Bᵀ z.
+        # z = S⁻¹ r. The most likely noise is ê = Σ Bᵀ z.
         z = white.solved(table[:, -1] - table[:, :-1] @ coef)
-        back = white.linear.noise_of(z)
-        new = record.y - record.spread * now.variance * back - record.shared(now.variance, back)
+        collected = white.linear.noise_of(z)
+        new = record.y - record.spread * now.variance * collected - record.shared(now.variance, collected)
         states.append(new)
         shift += float(np.sum((new - x) ** 2 / (record.spread * now.variance)))
-        quadratic += _sizes(white, now, z, back)
+        quadratic += _sizes(white, now, z, collected)
         if motion.forcing is not None:
             trace += _traces(white)
         else:
-            # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v; one or two vectors do
-            # where rows are many.
+            # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v.
             trace += _probed(white, now, signs)
         if curved:
-            table = white.varied(z, back)
-            curvature += table.T @ table
+            derivatives = white.varied(z, collected)
+            curvature += derivatives.T @ derivatives
     shift = float(np.sqrt(shift / sum(x.size for x in states)))
     alive = all(bool((np.abs(x) < motion.bounds).all()) for x in states)
     after = replace(now, x=tuple(states), coef=coef, moved=shift, alive=alive)
-    return update(motion, after, _Pull(quadratic, trace, curvature)) if alive else after
+    return update(motion, after, _Score(quadratic, trace, curvature)) if alive else after
 
 
 def _signs(motion: Motion, probes: int) -> Iterator[NDArray[np.int8]]:
-    """(stretches, probes, rows of one) of each record: random signs, of every stretch its own.
+    """(stretches, probes, rows of a stretch) of each record: random signs, different in every stretch.
 
-    A model error is told by the few slowest motions of a stretch. With one draw for all stretches its trace
-    would be as uncertain as that of a single stretch, whatever their number (benchmark: bound).
+    The slowest few motions of a stretch determine a model error. With equal signs in all stretches its trace
+    would be as uncertain as that of a single stretch (benchmark: bound).
     """
     records = motion.records
-    # By the size of the first and the last measurements: neither the order of runs nor units may matter.
+    # Stretches are ranked by their first and last measurements: neither order nor units of runs may matter.
     ends = [np.abs(np.where(r.missing, 0.0, r.y)[:, [0, -1]]).reshape(r.stretches, -1) for r in records]
     rank = np.argsort(np.lexsort(np.concatenate(ends).T))
     longest = max(r.rows // r.stretches for r in records)
@@ -290,7 +282,7 @@ def _signs(motion: Motion, probes: int) -> Iterator[NDArray[np.int8]]:
 
 
 def _probed(white: Whitened, now: Fitted, signs: NDArray[np.int8]) -> Floats:
-    """v_i tr S⁻¹ S_i by random signs (stretches, probes, rows)."""
+    """v_i tr S⁻¹ S_i, estimated with random signs (stretches, probes, rows)."""
     total, probes = np.zeros(2 * len(now.variance)), signs.shape[1]
     for k in range(probes):
         z = white.solved(signs[:, k].astype(np.float64))
@@ -299,10 +291,10 @@ def _probed(white: Whitened, now: Fitted, signs: NDArray[np.int8]) -> Floats:
 
 
 def _traces(white: Whitened) -> Floats:
-    """v_i tr S⁻¹ S_i exactly, from the blocks of S⁻¹ that the determinants need anyway.
+    """v_i tr S⁻¹ S_i exactly, from the blocks of S⁻¹ that the determinants also use.
 
-    Two random signs are wrong by as much as the data are: with them a kicked van der Pol oscillator in 2 %
-    noise has 10 % more diffusion than it has (benchmark: kicks).
+    The error of two vectors of random signs is as large as that of the data: with them a kicked van der Pol
+    oscillator in 2 % noise has a diffusion that is 10 % too large (benchmark: kicks).
     """
     linear, near = white.linear, white.inverse[0]
     record = linear.record
@@ -313,12 +305,12 @@ def _traces(white: Whitened) -> Floats:
     return np.concatenate([noise, kicks])
 
 
-def _sizes(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
-    """v_i zᵀ S_i z for the noise and the model error of every state; what was not measured has no say."""
+def _sizes(white: Whitened, now: Fitted, z: Floats, collected: Floats) -> Floats:
+    """v_i zᵀ S_i z for the noise and the model error of every state. Missing entries do not contribute."""
     record = white.linear.record
-    seen = np.where(record.missing, 0.0, record.spread)
-    noise = now.variance * np.sum(seen * back**2, axis=(0, 1))
-    noise += np.sum(back * record.shared(now.variance, back), axis=(0, 1))
+    measured = np.where(record.missing, 0.0, record.spread)
+    noise = now.variance * np.sum(measured * collected**2, axis=(0, 1))
+    noise += np.sum(collected * record.shared(now.variance, collected), axis=(0, 1))
     if white.linear.forced is None:
         error = now.error * np.sum(record.grid.step[:, None] * z**2, axis=(0, 1))
     else:
@@ -327,55 +319,61 @@ def _sizes(white: Whitened, now: Fitted, z: Floats, back: Floats) -> Floats:
     return np.concatenate([noise, error])
 
 
-def _shared(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
-    """Noise by likelihood, the model error in its fixed proportion; settled where no less is asked for."""
+def _fixed_ratio(motion: Motion, now: Fitted, score: _Score) -> Fitted:
+    """Update the noise, with the model error in a fixed ratio to it.
+
+    It has settled if the likelihood asks for no smaller model error than this.
+    """
     d = motion.states
-    # At the maximum of the likelihood the quadratic form equals the trace; their ratio is the step of a
-    # fixed-point iteration in the variance, which cannot become negative.
-    ratio = (pull.quadratic[:d] + pull.quadratic[d:]) / np.maximum(pull.trace[:d] + pull.trace[d:], 1e-300)
+    # At the maximum of the likelihood the quadratic form equals the trace. Multiplying the variance by their
+    # ratio is a fixed-point iteration that keeps it positive.
+    ratio = (score.quadratic[:d] + score.quadratic[d:]) / np.maximum(
+        score.trace[:d] + score.trace[d:], 1e-300
+    )
     factor = np.where(motion.measured, np.clip(ratio, 0.1, 100.0), 1.0)
     variance = np.maximum(now.variance * factor, motion.floor)
-    noise, kicks = np.split(pull.quadratic / np.maximum(pull.trace, 1e-300), 2)
+    noise, kicks = np.split(score.quadratic / np.maximum(score.trace, 1e-300), 2)
     by_chance = 1 + _STEPS.by_chance / np.sqrt(motion.rows)
-    # The likelihood wants more model error than this level has: a lower level would only be undone.
+    # Where the likelihood prefers a larger model error than this level has, a lower level is of no use.
     enough = bool(np.any((kicks > by_chance * noise) & motion.measured & ~motion.known))
     error = now.error * (motion.errors(1.0, variance) / motion.errors(1.0, now.variance))
     return replace(now, variance=variance, error=error, settled=enough)
 
 
-def _exact(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
-    """Noise by likelihood, the law held exact: the model error stays at its last level."""
-    after = _shared(motion, now, pull)
+def _noise_only(motion: Motion, now: Fitted, score: _Score) -> Fitted:
+    """Update the noise alone: the law is taken as exact, and the model error stays at its last level."""
+    after = _fixed_ratio(motion, now, score)
     changed = np.abs(np.log(after.variance / now.variance))[motion.measured]
     return replace(after, settled=bool((changed < _STEPS.same).all()))
 
 
-def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
-    """A Newton step in the logarithms of noise and model error, each for itself."""
+def _newton(motion: Motion, now: Fitted, score: _Score) -> Fitted:
+    """A Newton step in the logarithms of all variances of noise and model error."""
     d = motion.states
     variances = np.concatenate([now.variance, now.error])
     least = np.concatenate([motion.floor, _STEPS.floor * now.variance / motion.step])
-    gradient = pull.trace - pull.quadratic
+    gradient = score.trace - score.quadratic
     free = np.concatenate([motion.measured, ~motion.known])
-    # A model error below all that matters is the last level rather than drift to its floor: models whose
-    # negligible errors differ by half differ by tens of units of −2 log p (benchmark: chaotic, NoseHoover).
+    # A negligible model error is set to the last level instead of shrinking further: models whose negligible
+    # errors differ by half differ by tens of units of −2 log p (benchmark: chaotic, NoseHoover).
     small = np.concatenate([np.zeros(d, bool), now.error < motion.errors(_STEPS.negligible, now.variance)])
     free &= ((variances > 1.01 * least) & ~small) | (gradient < 0)
     step = np.zeros(2 * d)
-    # A variance that the data say nothing about has no curvature.
-    curvature = pull.curvature + 1e-9 * np.eye(2 * d) * pull.curvature.max()
+    # The small diagonal keeps the system solvable if the data do not determine a variance.
+    curvature = score.curvature + 1e-9 * np.eye(2 * d) * score.curvature.max()
     if free.any():
         step[free] = np.linalg.solve(curvature[np.ix_(free, free)], -gradient[free])
     far = np.abs(step) > _STEPS.furthest
     step = np.clip(step, -_STEPS.furthest, _STEPS.furthest)
-    rest = free & ~far
-    if np.any(far[:d] & (now.error * motion.step > now.variance)) and rest.any():
-        # Noise that is nothing beside the kicks has no curvature, and would take the others with it.
-        pulled = gradient[rest] + curvature[np.ix_(rest, far)] @ step[far]
-        within = np.linalg.solve(curvature[np.ix_(rest, rest)], -pulled)
-        step[rest] = np.clip(within, -_STEPS.furthest, _STEPS.furthest)
+    within_limits = free & ~far
+    if np.any(far[:d] & (now.error * motion.step > now.variance)) and within_limits.any():
+        # Noise that is negligible beside the kicks has no curvature. Its clipped step is held fixed while the
+        # other variances are solved for, so that it does not move them.
+        pulled = gradient[within_limits] + curvature[np.ix_(within_limits, far)] @ step[far]
+        remainder = np.linalg.solve(curvature[np.ix_(within_limits, within_limits)], -pulled)
+        step[within_limits] = np.clip(remainder, -_STEPS.furthest, _STEPS.furthest)
     step = np.where(small & (step < 0), 0.0, step)
-    # What −2 log p would fall by, to second order.
+    # The decrease of −2 log p that the step promises, to second order.
     worth = float(-gradient @ step) / 2
     enough = _STEPS.worth if motion.forcing is None else _STEPS.worth / 20.0
     settled = worth < enough or not np.any(np.abs(step) > 0.01)
@@ -383,27 +381,24 @@ def _separate(motion: Motion, now: Fitted, pull: _Pull) -> Fitted:
     variance, error = new[:d], new[d:]
     negligible = (error < motion.errors(_STEPS.negligible, variance)) & ~motion.known
     last = np.where(negligible, motion.errors(LEVELS[-1], variance), error)
-    # Rows at another model error need one more step of the states.
+    # If the model error changed, the states need one more step.
     same = bool(np.all(np.abs(np.log(last / error)) < _STEPS.same))
     return replace(now, variance=variance, error=last, settled=settled and same)
 
 
-Solve = Callable[[LeastSquares, Ints], Floats]
-Parts = list[tuple[Whitened, Floats]]
-
 _FURTHEST = 1.0
-"""A step in the logarithm of a parameter: a factor of e."""
+"""Largest step in the logarithm of a parameter: a factor of e."""
 _SHARE = 0.2
-"""Of the range: a step of a parameter that is spanned by differences."""
+"""Largest step of a parameter on a linear scale, as a share of its range."""
 _HALVINGS = 5
-"""Of a step that does not fit better; then the parameters stay."""
+"""Number of sizes tried for a step that does not fit better. Then the parameters stay."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stride:
-    """Where a step of coefficients and parameters leads: the new numbers of the law, and the rows there.
+    """The result of a step of coefficients and parameters: the new numbers of the law, and their rows.
 
-    far: how far the parameters went, in units of their errors
+    far: length of the step of the parameters, in units of their standard errors
     """
 
     coef: Floats
@@ -412,31 +407,38 @@ class Stride:
 
 
 def stride(motion: Motion, now: Fitted, parts: Parts, solve: Solve) -> Stride | None:
-    """A step that fits better with states held; the same parameters where there is none, None beyond ψ."""
+    """The step of the parameters that fits better with the states held fixed; None if coefficients diverge.
+
+    1. Solve for the coefficients, and for the slopes of the residual with respect to the parameters.
+    2. Solve for the parameters within their ranges and a trust region.
+    3. Halve the step until the residual decreases; if it never does, the parameters stay.
+    """
     from scipy.optimize import lsq_linear  # a sixth of the time of `import cindy`
 
     k, law = len(now.law.support), now.law
     start = now.coef[k:]
-    here = _Rows.of([table for _, table in parts], k)
-    coef = here.coefficients(solve, law.support, start)
+    current = _Rows.of([table for _, table in parts], k)
+    coef = current.coefficients(solve, law.support, start)
     if not np.isfinite(coef).all():
         return None
-    slopes = here.slopes(solve, law.support, start)
+    slopes = current.slopes(solve, law.support, start)
+    # Step 2, by the slopes of step 1.
     low, high = _reach(law.unknown, start)
-    goal, size = here.residual(coef, start), lengths(slopes)
-    inside = lsq_linear(slopes / size, goal, bounds=((low - start) * size, (high - start) * size))
-    whole = inside.x / size
+    goal, size = current.residual(coef, start), lengths(slopes)
+    solution = lsq_linear(slopes / size, goal, bounds=((low - start) * size, (high - start) * size))
+    whole = solution.x / size
     best = float(goal @ goal)
+    # Step 3.
     for share in 0.5 ** np.arange(_HALVINGS):
         place = start + share * whole
         try:
             moved = [(white, motion.table(white, law, np.concatenate([coef, place]))) for white, _ in parts]
         except DataError:
             continue
-        there = _Rows.of([table for _, table in moved], k)
-        new = there.coefficients(solve, law.support, place)
-        left = there.residual(new, place)
-        if np.isfinite(new).all() and float(left @ left) <= best * (1 + 1e-12):
+        trial = _Rows.of([table for _, table in moved], k)
+        new = trial.coefficients(solve, law.support, place)
+        residual = trial.residual(new, place)
+        if np.isfinite(new).all() and float(residual @ residual) <= best * (1 + 1e-12):
             far = float(np.linalg.norm(slopes @ (place - start)))
             return Stride(np.concatenate([new, place]), moved, far)
     return Stride(np.concatenate([coef, start]), parts, 0.0)
@@ -444,7 +446,7 @@ def stride(motion: Motion, now: Fitted, parts: Parts, solve: Solve) -> Stride | 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """White rows [ψ | tangents | target] of all records, as a triangle."""
+    """White rows of all records as a triangle: `coefs` columns ψ, then parameters, then the target."""
 
     factor: Floats
     coefs: int
@@ -455,42 +457,42 @@ class _Rows:
         factor = triangle(np.concatenate(tables))
         return cls(factor, coefs, sum(len(table) for table in tables))
 
-    def _left(self, places: Floats) -> Floats:
+    def _target(self, places: Floats) -> Floats:
         return np.asarray(self.factor[:, -1] - self.factor[:, self.coefs : -1] @ places)
 
     def coefficients(self, solve: Solve, support: Ints, places: Floats) -> Floats:
-        """The coefficients that go with parameters, under all constraints."""
-        columns = np.column_stack([self.factor[:, : self.coefs], self._left(places)])
+        """The coefficients for given parameters, under all constraints."""
+        columns = np.column_stack([self.factor[:, : self.coefs], self._target(places)])
         return solve(LeastSquares(columns, self.coefs, self.rows), support)
 
     def residual(self, coef: Floats, places: Floats) -> Floats:
-        return np.asarray(self._left(places) - self.factor[:, : self.coefs] @ coef)
+        return np.asarray(self._target(places) - self.factor[:, : self.coefs] @ coef)
 
     def slopes(self, solve: Solve, support: Ints, places: Floats) -> Floats:
-        """(rows, p): by how much the residual falls with each parameter, coefficients following.
+        """(rows, p): the decrease of the residual with each parameter, the coefficients refitted.
 
-        They follow piece by piece along straight lines, so that a difference is exact.
+        Refitted coefficients are piecewise linear in the parameters, so that a difference quotient is exact.
         """
-        there = self.residual(self.coefficients(solve, support, places), places)
+        current = self.residual(self.coefficients(solve, support, places), places)
         columns = []
         for p in range(len(places)):
             size = float(np.linalg.norm(self.factor[:, self.coefs + p]))
             moved = np.array(places)
             moved[p] += 1e-3 / size if size else 1e-3
             coef = self.coefficients(solve, support, moved)
-            columns.append((there - self.residual(coef, moved)) / (moved[p] - places[p]))
+            columns.append((current - self.residual(coef, moved)) / (moved[p] - places[p]))
         return np.stack(columns, axis=1)
 
 
 def _reach(unknown: Sequence[Parameter], start: Floats) -> tuple[Floats, Floats]:
-    """The places that one step may lead to: inside the range and not too far."""
-    ends = np.array([one.places for one in unknown])
+    """The bounds of one step: inside the range of each parameter, and inside the trust region."""
+    ends = np.array([parameter.places for parameter in unknown])
     far = np.array(
         [
-            _FURTHEST if one.logarithmic else _SHARE * (b - a)
-            for one, (a, b) in zip(unknown, ends, strict=True)
+            _FURTHEST if parameter.logarithmic else _SHARE * (high - low)
+            for parameter, (low, high) in zip(unknown, ends, strict=True)
         ]
     )
     low, high = np.maximum(ends[:, 0], start - far), np.minimum(ends[:, 1], start + far)
-    # lsq_linear wants room between its bounds
+    # lsq_linear requires room between its bounds.
     return low - 1e-12, high + 1e-12

@@ -1,14 +1,14 @@
 """Grid: differences of samples, and the integrals that they must equal, on one set of times.
 
-    x(t_{k+1}) − x(t_k) = ∫ F dt,      and for second order, with a hat over two steps,
+    x(t_{k+1}) − x(t_k) = ∫ F dt,      and for second order, with a hat function over two steps,
     (x₂ − x₁)/h₁ − (x₁ − x₀)/h₀ = ∫ hat(t) F dt / mean step
 
-1. F is taken for the polynomial through the nine samples around a row, in Legendre polynomials.
+1. F is replaced by the polynomial through the nine samples around a row, in Legendre polynomials.
 2. Its integral against the kernel follows from Gauss-Legendre quadrature, exact for these degrees.
-3. Where a grid is so uneven that the weights would magnify noise, the degree is lowered row by row.
+3. Where a grid is so uneven that the weights would amplify noise, the degree is lowered row by row.
 
-A row is a few weights at neighbouring samples, so that products with grids take time linear in the samples,
-and covariances of rows are banded.
+A row consists of a few weights at neighbouring samples. So products with the grid cost time linear in the
+samples, and the covariance of the rows is banded.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ __all__ = ["Grid", "grid_of", "map_grid"]
 
 @dataclass(frozen=True)
 class _Nodes:
-    """How integrals over steps are formed from values at instants."""
+    """How integrals over steps, and covariances of rows, are computed."""
 
     points: int = 9
-    """Samples under a local polynomial: with 6 its error shows as false terms at 1 % noise (chaotic)."""
+    """Samples that a local polynomial passes through. With 6 its error makes false terms at 1 % noise
+    (benchmark: chaotic)."""
     nodes: int = 6
-    """Of the Gauss-Legendre rule: exact to degree 11, a polynomial of degree 8 times a straight line."""
+    """Nodes of the Gauss-Legendre rule, exact to degree 11: a polynomial of degree 8 times a straight
+    line."""
     sparse: float = 0.5
-    """Share of the entries of a pair of rows below which zeros are skipped, which then takes less time."""
+    """Share of nonzero entries in the blocks of the covariance below which skipping the zeros is faster."""
     in_step: int = 100_000
-    """Numbers of which covariances of rows are made at once: what they take stays in a cache."""
+    """Numbers in the blocks of the covariance that are computed at once, so that they fit in the cache."""
     few_alike: int = 40
-    """Rows alike for which going along them in step is worth it."""
+    """Least number of equal rows for which one product of matrices for all of them is faster."""
     swell: float = 10.0
-    """Integration weights whose sizes add up to more than this times the step magnify noise: lower degree.
-
+    """The degree is lowered if the absolute weights of an integral add up to more than this times the step.
     One-sided rows at the ends of an even grid reach 8."""
 
 
@@ -55,10 +56,10 @@ class Grid:
 
     Row k takes the difference of order r that removes 1, …, t^(r−1) at samples k … k + r,
     and the same difference of the r-fold integral of F, where F stands for the polynomials
-    through the samples around. Both are banded: row k looks at `width` samples from start[k] on.
+    through the samples around. Both are banded: row k has weights at `width` samples from start[k] on.
 
     t: (samples,) times; order: r, 1 or 2
-    start: (rows,) first sample that each row looks at
+    start: (rows,) first sample that each row uses
     difference, integral: (rows, width) weights of those samples
     step: (rows,) length of time that a row stands for
     """
@@ -84,43 +85,45 @@ class Grid:
 
     @cached_property
     def window(self) -> Ints:
-        """(rows, width): the samples that each row looks at."""
+        """(rows, width): the samples that each row uses."""
         return self.start[:, None] + np.arange(self.width)
 
     @cached_property
     def reach(self) -> int:
-        """The largest distance of two rows that look at a common sample."""
+        """The largest distance of two rows that share a sample."""
         last = np.searchsorted(self.start, self.start + self.width - 1, side="right") - 1
         return int(np.max(last - np.arange(self.rows)))
 
     @cached_property
     def turns(self) -> tuple[Floats, Floats]:
-        """Orthogonal mixes of the rows that look at the first samples, and of those at the last.
+        """Orthogonal matrices that mix the rows at the first and at the last samples, to narrow the band.
 
-        Such rows all look at the same samples and reach further than those between: of nine samples 12 rows,
-        where others reach 8. Mixed by the orthogonal factor of their weights each looks at one sample less
-        than the one before it, and none reaches more than 9. Rows of equal steps only, as model errors of one
-        size must stay independent; others are not mixed.
+        All rows at one end use the same samples and reach further than the rows between, 12 rows in place of
+        8 for nine samples. Mixed by the orthogonal factor of their weights, each uses one sample less than
+        the row before it, and none reaches more than 9 rows. Only rows of equal steps are mixed, so that
+        equal model errors stay independent.
         """
         turns = []
-        for ends, far in ((self.start == self.start[0], -1), (self.start == self.start[-1], 1)):
+        for ends, direction in ((self.start == self.start[0], -1), (self.start == self.start[-1], 1)):
             count = int(np.sum(ends))
             if 2 * count > self.rows or np.ptp(self.step[ends]) > 1e-9 * self.step[0]:
                 count = 1
-            rows = self.integral[:count] if far < 0 else self.integral[-count:]
-            turns.append(np.linalg.qr(rows[:, ::far][:, : count - 1], mode="complete")[0].T[::far])
+            rows = self.integral[:count] if direction < 0 else self.integral[-count:]
+            turns.append(
+                np.linalg.qr(rows[:, ::direction][:, : count - 1], mode="complete")[0].T[::direction]
+            )
         return turns[0], turns[1]
 
     def turned(self, rows: Floats, *, back: bool = False) -> Floats:
-        """Rows (stretches, rows, …) with those at the ends mixed, written over them, or mixed back."""
-        for turn, far in zip(self.turns, (False, True), strict=True):
-            ends = rows[:, -len(turn) :] if far else rows[:, : len(turn)]
+        """Rows (stretches, rows, …) mixed at the ends, or mixed back. The array is overwritten."""
+        for turn, last in zip(self.turns, (False, True), strict=True):
+            ends = rows[:, -len(turn) :] if last else rows[:, : len(turn)]
             ends[...] = np.einsum("kr,sr...->sk...", turn.T if back else turn, ends)
         return rows
 
     @cached_property
     def narrow(self) -> Grid:
-        """The same equations with the rows at the ends mixed: their covariance has a narrower band."""
+        """The same equations with the rows at the ends mixed, whose covariance has a narrower band."""
         difference, integral = (self.turned(w[None].copy())[0] for w in (self.difference, self.integral))
         integral[np.abs(integral) < 1e-12 * np.abs(integral).max()] = 0.0
         return _Narrow(self.t, self.order, self.start, difference, integral, self.step)
@@ -132,28 +135,30 @@ class Grid:
         difference × difference, difference × integral, integral × difference, integral × integral
         """
         shape = (self.rows, self.reach + 1, self.width)
-        other = {"d": np.zeros(shape), "w": np.zeros(shape)}
+        reached = {"d": np.zeros(shape), "w": np.zeros(shape)}
         place = np.arange(self.width)
         for o in range(self.reach + 1):
             count = self.rows - o
-            at = place - (self.start[o:] - self.start[:count])[:, None]
-            inside = (at >= 0) & (at < self.width)
-            at = np.clip(at, 0, self.width - 1)
+            shifted = place - (self.start[o:] - self.start[:count])[:, None]
+            inside = (shifted >= 0) & (shifted < self.width)
+            shifted = np.clip(shifted, 0, self.width - 1)
             for key, weights in (("d", self.difference), ("w", self.integral)):
-                other[key][:count, o] = np.where(inside, np.take_along_axis(weights[o:], at, axis=1), 0.0)
+                reached[key][:count, o] = np.where(
+                    inside, np.take_along_axis(weights[o:], shifted, axis=1), 0.0
+                )
         d, w = self.difference[:, None, :], self.integral[:, None, :]
-        return d * other["d"], d * other["w"], w * other["d"], w * other["w"]
+        return d * reached["d"], d * reached["w"], w * reached["d"], w * reached["w"]
 
     @cached_property
     def alike(self) -> tuple[slice, Ints, Floats]:
-        """Rows whose weights, and those of the rows they reach, are one row's, shifted; and their products.
+        """The longest run of rows that are shifted copies of one row, together with all rows they reach.
 
-        The products are (offsets, used), without the offsets that only rows at the ends reach; `used` are
-        those of the 4 · width places, kind by kind and sample by sample, at which any are not zero. No rows
-        are alike on an uneven grid.
+        Returns (rows, used, products). The products (offsets, used) leave out the offsets that only rows at
+        the ends reach; `used` are the places, of 4 kinds times width, at which any product is not zero. An
+        uneven grid has no such rows.
         """
-        # On an even grid all rows but those at the ends are one row, shifted: one product of matrices
-        # serves all of them.
+        # On an even grid all rows except those at the ends are shifted copies of one row, so that one product
+        # of matrices gives the covariances of all of them.
         same = (np.diff(self.start) == 1) & (np.abs(np.diff(self.integral, axis=0)).max(axis=1) == 0.0)
         edges = np.concatenate([[0], np.flatnonzero(~same) + 1, [self.rows]])
         longest = int(np.argmax(np.diff(edges)))
@@ -172,18 +177,17 @@ class Grid:
         d = round(np.sqrt(kinds.shape[-1]))
         band = np.zeros((kinds.shape[1], self.rows, d, (self.reach + 1) * d))
         rows, used, weights = self.alike
-        # A sparse law couples few of many states: entries that are zero at every sample are skipped.
+        # A sparse law couples only a few states. Entries that are zero at every sample are skipped.
         entries = np.flatnonzero(kinds.any(axis=(0, 1, 2)))
         sparse = len(entries) < _NODES_OF.sparse * d * d
-        some = np.ascontiguousarray(kinds[..., entries]) if sparse else kinds
-        at_once = max(_NODES_OF.in_step // max(len(used) * some.shape[-1], 1), 1)
+        nonzero = np.ascontiguousarray(kinds[..., entries]) if sparse else kinds
+        at_once = max(_NODES_OF.in_step // max(len(used) * nonzero.shape[-1], 1), 1)
         for begin in range(rows.start, rows.stop, at_once):
             at = slice(begin, min(begin + at_once, rows.stop))
             first = int(self.start[begin])
             for c in range(len(band)):
-                # A view in which row k begins one sample after row k − 1, without a copy.
-                seen = some[:, c, first : first + at.stop - at.start + self.width - 1]
-                sums = weights @ _shifted(seen, self.width, used)
+                samples = nonzero[:, c, first : first + at.stop - at.start + self.width - 1]
+                sums = weights @ _shifted(samples, self.width, used)
                 if sparse:
                     whole = np.zeros((len(sums), at.stop - at.start, d * d))
                     whole[..., entries] = sums.reshape(len(sums), -1, len(entries))
@@ -198,30 +202,31 @@ class Grid:
 
     @cached_property
     def steps(self) -> Grid:
-        """How what happens within the steps reaches the rows: weights of steps in the place of samples.
+        """How kicks within the steps reach the rows: a grid with weights of steps instead of samples.
 
-        A jump δ of the states within step j moves F by J δ from then on. Row k has the integral of F over its
-        step, and takes the sum over the samples behind the jump for it: it is wrong by C_kj J δ, C_kj being
-        the time within step k behind the middle of step j less the weights of those samples. So D stands for
-        the jump itself and −W for C. There is one step more than there are, so that shapes stay.
+        A jump δ of the states within step j changes F by J δ from then on. Row k holds the integral of F over
+        its step, and approximates it by the sum over samples. The error of this sum is C_kj J δ, where C_kj
+        is the time within step k after the middle of step j, less the weights of the later samples. So
+        `difference` holds the jump itself and `integral` holds −C. One further step at the end keeps the
+        shapes of a grid.
         """
-        k, place = np.arange(self.rows), np.arange(self.width)
-        own = k - self.start
-        behind = np.cumsum(self.integral[:, ::-1], axis=1)[:, ::-1]
-        length = behind[:, :1]
-        after = np.concatenate([behind[:, 1:], np.zeros((self.rows, 1))], axis=1)
-        carried = np.where(place < own[:, None], length, 0.0) - after
-        carried[k, own] += length[:, 0] / 2.0
+        k, sample = np.arange(self.rows), np.arange(self.width)
+        position = k - self.start
+        later = np.cumsum(self.integral[:, ::-1], axis=1)[:, ::-1]
+        length = later[:, :1]
+        strictly_later = np.concatenate([later[:, 1:], np.zeros((self.rows, 1))], axis=1)
+        carried = np.where(sample < position[:, None], length, 0.0) - strictly_later
+        carried[k, position] += length[:, 0] / 2.0
         carried[:, -1] = 0.0
         jump = np.zeros((self.rows, self.width))
-        jump[k, own] = 1.0
+        jump[k, position] = 1.0
         return Grid(self.t, self.order, self.start, jump, -carried, self.step)
 
     def coarser(self, degree: int) -> Floats:
         """(rows, width): the integrals by polynomials of lower degree through the same samples."""
-        alike = self.alike[0]
+        equal_rows = self.alike[0]
         degree = min(degree, self.width - 1)
-        if alike.stop > alike.start and self.rows > 4 * self.width:
+        if equal_rows.stop > equal_rows.start and self.rows > 4 * self.width:
             t = self.t[: 3 * self.width]
             few = _of_degree(t, _starts(len(t), self.order), self.width, degree, self.order)
             weights = _tiled(few, self.rows, self.width)
@@ -231,7 +236,7 @@ class Grid:
 
     @cached_property
     def by_interval(self) -> tuple[Floats, ...]:
-        """(rows, width) each: the integrals step by step, one of order 1 and two of order 2, which add up."""
+        """(rows, width) each: the integrals over each step alone, one for order 1 and two for order 2."""
         if self.order == 1:
             return (self.integral,)
         weights = _of_degree(self.t, self.start, self.width, self.width - 1, self.order, steps=1)
@@ -239,67 +244,62 @@ class Grid:
         return first, self.integral - first
 
     @cached_property
-    def _difference_matrix(self) -> csr_array:
-        return self._matrix(self.difference)
+    def _matrices(self) -> tuple[csr_array, csr_array]:
+        """(rows, samples) sparse matrices of the differences and of the integrals."""
+        matrices = []
+        for weights in (self.difference, self.integral):
+            # Fresh arrays each time, as `eliminate_zeros` writes into them.
+            pointers = np.arange(0, weights.size + 1, self.width)
+            entries = weights.flatten(), self.window.flatten(), pointers
+            matrices.append(csr_array(entries, shape=(self.rows, self.samples)))
+            matrices[-1].eliminate_zeros()
+        return matrices[0], matrices[1]
 
     @cached_property
-    def _integral_matrix(self) -> csr_array:
-        return self._matrix(self.integral)
-
-    def _matrix(self, weights: Floats) -> csr_array:
-        pointers = np.arange(0, weights.size + 1, self.width)
-        matrix = csr_array(
-            (weights.flatten(), self.window.flatten(), pointers), shape=(self.rows, self.samples)
-        )
-        matrix.eliminate_zeros()
-        return matrix
+    def _transposes(self) -> tuple[csr_array, csr_array]:
+        return csr_array(self._matrices[0].T), csr_array(self._matrices[1].T)
 
     def differences(self, values: Floats) -> Floats:
         """(stretches, rows, …) of values (stretches, samples, …)."""
-        return _along(self._difference_matrix, values)
+        return _along(self._matrices[0], values)
 
     def integrals(self, values: Floats) -> Floats:
         """(stretches, rows, …) of values (stretches, samples, …)."""
-        return _along(self._integral_matrix, values)
+        return _along(self._matrices[1], values)
 
     def differences_back(self, values: Floats) -> Floats:
         """The transpose of `differences`: from rows to samples."""
-        return _along(self._difference_back, values)
+        return _along(self._transposes[0], values)
 
     def integrals_back(self, values: Floats) -> Floats:
         """The transpose of `integrals`."""
-        return _along(self._integral_back, values)
-
-    @cached_property
-    def _difference_back(self) -> csr_array:
-        return csr_array(self._difference_matrix.T)
-
-    @cached_property
-    def _integral_back(self) -> csr_array:
-        return csr_array(self._integral_matrix.T)
+        return _along(self._transposes[1], values)
 
 
 class _Narrow(Grid):
-    """A grid whose rows at the ends look at fewer samples than their windows have."""
+    """A grid whose rows at the ends use fewer samples than their windows have."""
 
     @cached_property
     def reach(self) -> int:
-        seen = (self.difference != 0.0) | (self.integral != 0.0)
-        first = self.start + np.argmax(seen, axis=1)
-        last = self.start + self.width - 1 - np.argmax(seen[:, ::-1], axis=1)
+        used = (self.difference != 0.0) | (self.integral != 0.0)
+        first = self.start + np.argmax(used, axis=1)
+        last = self.start + self.width - 1 - np.argmax(used[:, ::-1], axis=1)
         first = np.minimum.accumulate(first[::-1])[::-1]
         return int(np.max(np.searchsorted(first, last, side="right") - 1 - np.arange(self.rows)))
 
 
 def _along(matrix: csr_array, values: Floats) -> Floats:
-    """A matrix applied along the second axis."""
+    """The matrix applied along the second axis."""
     moved = np.moveaxis(values, 1, 0)
-    made = matrix @ np.ascontiguousarray(moved.reshape(len(moved), -1))
-    return np.moveaxis(np.asarray(made).reshape(len(made), *moved.shape[1:]), 0, 1)
+    product = matrix @ np.ascontiguousarray(moved.reshape(len(moved), -1))
+    return np.moveaxis(np.asarray(product).reshape(len(product), *moved.shape[1:]), 0, 1)
 
 
 def _shifted(kinds: Floats, width: int, used: Ints) -> Floats:
-    """(used, rows · entries): what each row meets at some of its kinds · width places, row by row."""
+    """(used, rows · entries): the values at some of the kinds · width places of each row, row by row.
+
+    Row k begins one sample after row k − 1, so that this is a view of overlapping windows without a copy.
+    """
     count, samples, entries = kinds.shape
     step = kinds.itemsize
     along = (kinds.strides[0], entries * step, step)
@@ -308,7 +308,7 @@ def _shifted(kinds: Floats, width: int, used: Ints) -> Floats:
 
 
 def _enter(band: Floats, blocks: Floats) -> None:
-    """Blocks (reach + 1, stretches, rows, d, d) of row k with row k + o, into the lower band of S.
+    """Write blocks (reach + 1, stretches, rows, d, d) of row k with row k + o into the lower band of S.
 
     band: (stretches, rows, d, kd + 1)
     """
@@ -317,40 +317,31 @@ def _enter(band: Floats, blocks: Floats) -> None:
         band[..., a, : d - a] = blocks[0][..., a, a:]
     # Element (a, b) of block o lies at o · d + b − a of column a.
     step = band.itemsize
-    along = (d * step, *band.strides[:2], band.strides[2] - step, step)
-    beyond = as_strided(band[..., d:], (len(blocks) - 1, *blocks.shape[1:]), along)
-    beyond[...] = blocks[1:]
+    strides = (d * step, *band.strides[:2], band.strides[2] - step, step)
+    off_diagonal = as_strided(band[..., d:], (len(blocks) - 1, *blocks.shape[1:]), strides)
+    off_diagonal[...] = blocks[1:]
 
 
 def grid_of(t: Floats, order: int = 1) -> Grid:
-    """The grid of these times; equal grids, up to a shift in time, are made once."""
+    """The grid of these times. Equal grids, up to a shift in time, are one object."""
     steps = np.diff(t)
-    # Equal up to the rounding of the times themselves, which large offsets such as dates make coarse.
+    # Steps may differ by the rounding of the times, which is coarse if times are large, such as dates.
     even = np.ptp(steps) <= 1e-9 * steps.max(initial=0.0) + 8 * np.finfo(float).eps * np.abs(t).max()
-    if even:
-        return _uniform(len(t), float(f"{(t[-1] - t[0]) / (len(t) - 1):.12e}"), order)
-    return _uneven((t - t[0]).tobytes(), order)
+    times = float(f"{(t[-1] - t[0]) / (len(t) - 1):.12e}") * np.arange(float(len(t))) if even else t - t[0]
+    return _grid(times.tobytes(), order, bool(even))
 
 
 @lru_cache(maxsize=64)
 def map_grid(samples: int) -> Grid:
-    """The same for a map: the next sample equals F at this one."""
+    """The grid of a map: the next sample equals F of the current one."""
     start = np.arange(samples - 1)
     difference, integral = np.tile([0.0, 1.0], (samples - 1, 1)), np.tile([1.0, 0.0], (samples - 1, 1))
     return Grid(np.arange(float(samples)), 1, start, difference, integral, np.ones(samples - 1))
 
 
-@lru_cache(maxsize=64)
-def _uniform(samples: int, step: float, order: int) -> Grid:
-    return _made(step * np.arange(float(samples)), order, even=True)
-
-
-@lru_cache(maxsize=64)
-def _uneven(times: bytes, order: int) -> Grid:
-    return _made(np.frombuffer(times, dtype=np.float64), order, even=False)
-
-
-def _made(t: Floats, order: int, *, even: bool) -> Grid:
+@lru_cache(maxsize=128)
+def _grid(times: bytes, order: int, even: bool) -> Grid:
+    t = np.frombuffer(times, dtype=np.float64)
     rows, width = len(t) - order, min(_NODES_OF.points, len(t))
     k, start = np.arange(rows), _starts(len(t), order)
     steps = np.diff(t)
@@ -375,25 +366,25 @@ def _made(t: Floats, order: int, *, even: bool) -> Grid:
 
 
 def _starts(samples: int, order: int) -> Ints:
-    """(rows,) the first of the samples that each row looks at."""
+    """(rows,) the first sample that each row uses."""
     width = min(_NODES_OF.points, samples)
     return np.clip(np.arange(samples - order) - (width - order) // 2, 0, samples - width)
 
 
 def _tiled(few: Floats, rows: int, width: int) -> Floats:
-    """The weights of many rows from those of a few: away from the ends every row is the same one."""
+    """The weights of many rows from those of a few, as all rows away from the ends are equal."""
     tiled = np.repeat(few[len(few) // 2][None], rows, axis=0)
     tiled[:width], tiled[-width:] = few[:width], few[-width:]
     return tiled
 
 
 def _integrals(t: Floats, order: int) -> Floats:
-    """(rows, width): weights of ∫ kernel F; the kernel is 1 over a step, or a hat over two."""
+    """(rows, width): weights of ∫ kernel F. The kernel is 1 over one step, or a hat over two."""
     start, width = _starts(len(t), order), min(_NODES_OF.points, len(t))
     weights = _of_degree(t, start, width, width - 1, order)
     span = t[order:] - t[:-order]
     for degree in (6, 4, 2, 1):
-        # Step 3: weights of both signs that are large beside the step would turn noise into motion.
+        # Step 3: large weights of both signs would amplify noise.
         wild = np.flatnonzero(np.abs(weights).sum(axis=1) > _NODES_OF.swell * span / order)
         if degree >= width - 1 or not len(wild):
             continue
@@ -404,22 +395,22 @@ def _integrals(t: Floats, order: int) -> Floats:
 def _of_degree(
     t: Floats, start: Ints, width: int, degree: int, order: int, steps: int | None = None
 ) -> Floats:
-    """(rows, width): weights by polynomials of a degree; over the first `steps` of a row, or all of them."""
+    """(rows, width): weights by polynomials of a degree, over the first `steps` of a row or all."""
     nodes, gauss = legendre.leggauss(_NODES_OF.nodes)
     windows = t[start[:, None] + np.arange(width)]
     centre, half = (windows[:, -1] + windows[:, 0]) / 2, (windows[:, -1] - windows[:, 0]) / 2
     basis = legendre.legvander((windows - centre[:, None]) / half[:, None], degree)
     wanted = np.zeros((len(start), degree + 1))
-    for part in range(order if steps is None else steps):
-        a, b = t[part : part + len(start)], t[part + 1 : part + 1 + len(start)]
-        at = (a + b)[:, None] / 2 + (b - a)[:, None] / 2 * nodes
-        kernel = np.ones_like(at)
+    for step in range(order if steps is None else steps):
+        a, b = t[step : step + len(start)], t[step + 1 : step + 1 + len(start)]
+        times = (a + b)[:, None] / 2 + (b - a)[:, None] / 2 * nodes
+        kernel = np.ones_like(times)
         if order == 2:
             # The hat rises over the first step and falls over the second.
-            kernel = (1 + nodes if part == 0 else 1 - nodes) / 2 * kernel
-        values = legendre.legvander((at - centre[:, None]) / half[:, None], degree)
+            kernel = (1 + nodes if step == 0 else 1 - nodes) / 2 * kernel
+        values = legendre.legvander((times - centre[:, None]) / half[:, None], degree)
         wanted += np.einsum("kg,kgp->kp", gauss * kernel * (b - a)[:, None] / 2, values)
-    # Weights that give the integral of the interpolating, or least-squares, polynomial: QR, since normal
-    # equations would square the condition.
+    # The weights integrate the interpolating, or least-squares, polynomial. QR is used because the normal
+    # equations would square the condition number.
     q, r = np.linalg.qr(basis)
     return np.asarray((q @ np.linalg.solve(r.transpose(0, 2, 1), wanted[:, :, None]))[:, :, 0])

@@ -1,20 +1,21 @@
-"""Rows around given states: linearised equations of motion, the kicks that reach them, and banded factors.
+"""Rows around given states: the linearised equations of motion, their covariance, and its banded factors.
 
-`Law` evaluates and differentiates the terms of a support at states.
-`Linearised` holds the rows of one record around given states, and `Factor` the Cholesky factor of their
-banded covariance, in time linear in the rows. `Forcing` says how random kicks reach rows that look at samples
-only. A law with kicks reads dx = F(x) dt + G dW. Its rows D x = W F(x) + ε leave the kick of their own step,
-and what the quadrature W makes of kicks: F follows a kick at once, and no polynomial through the samples
-knows when in the step it came. To first order in J h, with the increment w_j of step j and its first moment
-η_j,
+`Law` evaluates and differentiates the terms of a support. `Linearised` holds the rows of one record around
+given states, and `Factor` the Cholesky factor of their banded covariance, in time linear in the rows.
+`Forcing` describes random kicks that also act between samples:
+
+A law with kicks reads dx = F(x) dt + G dW. The residual ε of its rows D x = W F(x) + ε contains the kick of
+the row's own step and the error that kicks cause in the quadrature W: F follows a kick at once, whereas a
+polynomial through the samples does not know when in the step it came. To first order in J h, with the
+increment w_j of step j and its first moment η_j,
 
     ε_k = w_k + Σ_j C_kj J_j w_j − J_k η_k,   w_j ~ N(0, Q_j h),   η_j = ∫ (s − middle) dW ~ N(0, Q_j h³/12),
 
 w and η independent. So the covariance of ε is K = A (Q h) Aᵀ + J (Q h³/12) Jᵀ with A = I + C J. It is
-positive definite where a kicked state drives another that is not kicked itself, as a velocity drives a
-position. With q h alone the rows of such a position would have no covariance, and what the velocity does
-between samples is taken for noise. Q_j has the variances q_i(x_j) = error_i Σ_t shape_ti φ_t(x_j) and one
-matrix of correlations.
+positive definite if a kicked state drives one that is not kicked, as a velocity drives a position. With q h
+alone the rows of the position would have no covariance, and the motion of the velocity between samples would
+be taken as noise. Q_j has the variances q_i(x_j) = error_i Σ_t shape_ti φ_t(x_j) and one matrix of
+correlations.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ __all__ = ["MONOMIALS", "Factor", "Forced", "Forcing", "Law", "Linearised", "fac
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """F(x) = Σ ξ_ij ψ_i(x) in equation j, over the support's pairs (i, j) and those that are given.
+    """F(x) = Σ ξ_ij ψ_i(x) in equation j, over the pairs (i, j) of the support and of the given terms.
 
-    variables: names of states, then inputs; states: how many equations there are
+    variables: names of states, then inputs
+    states: number of equations
     support: (k,) flat indices i · states + j of the coefficients to be fitted, increasing
-    given: (m,) flat indices of coefficients that are known beforehand, all of them 1
+    given: (m,) flat indices of coefficients that are known to be 1
     unknown: parameters inside terms that are fitted too. The numbers of the law, `coef` below, are then
-        (k + p,): the coefficients, and the places of the parameters; others are where the basis has them
+        (k + p,): the coefficients and the places of these parameters. The basis holds all others
     """
 
     basis: Basis
@@ -55,11 +57,11 @@ class Law:
 
     @property
     def numbers(self) -> int:
-        """How many numbers are fitted."""
+        """The number of fitted coefficients and parameters."""
         return len(self.support) + len(self.unknown)
 
     def at(self, coef: Floats) -> Law:
-        """The same law with its parameters where they are: coefficients alone are left to be fitted."""
+        """The law with its parameters fixed at these numbers, so that only coefficients are unknown."""
         if not self.unknown:
             return self
         return _at(self, tuple(float(place) for place in coef[len(self.support) :]))
@@ -67,26 +69,25 @@ class Law:
     def tangents(self, points: Floats, coef: Floats) -> Floats:
         """(n, states, p): Σ ξ_ij ∂ψ_i/∂(place of the parameter) in equation j, at points (n, variables)."""
         law, d = self.at(coef), self.states
-        every = self.basis.at(self.values_of(coef)).terms(self.variables)
+        terms = self.basis.at(self.values_of(coef)).terms(self.variables)
         columns: dict[Term, int] = {}
         dense = self.table(coef)
         entries = []
-        for p, one in enumerate(self.unknown):
-            scale = one.slope(self.values_of(coef)[one.name])
+        for p, parameter in enumerate(self.unknown):
+            scale = parameter.slope(self.values_of(coef)[parameter.name])
             for row, i in enumerate(law.terms):
-                for factor, slope in differentiate_by_parameter(every[i], one.name, self.variables):
+                for factor, slope in differentiate_by_parameter(terms[i], parameter.name, self.variables):
                     entries.append((columns.setdefault(slope, len(columns)), p, factor * scale * dense[row]))
         weights = np.zeros((len(columns), d, len(self.unknown)))
-        for column, p, added in entries:
-            weights[column, :, p] += added
-        table = np.empty((len(points), len(columns)), order="F")
-        Plan.of(tuple(columns), self.variables).run(points, table)
+        for column, p, amount in entries:
+            weights[column, :, p] += amount
+        table = _evaluated(Plan.of(tuple(columns), self.variables), points)
         return (table @ weights.reshape(len(columns), -1)).reshape(len(points), d, len(self.unknown))
 
     def values_of(self, coef: Floats) -> dict[str, float]:
-        """The parameters by name."""
-        places = coef[len(self.support) :]
-        return {one.name: one.value(float(u)) for one, u in zip(self.unknown, places, strict=True)}
+        """The value of each parameter, by name."""
+        pairs = zip(self.unknown, coef[len(self.support) :], strict=True)
+        return {parameter.name: parameter.value(float(place)) for parameter, place in pairs}
 
     @cached_property
     def pairs(self) -> Ints:
@@ -95,12 +96,12 @@ class Law:
 
     @cached_property
     def terms(self) -> Ints:
-        """The terms that occur."""
+        """The terms that occur in the law, as indices of the basis."""
         return np.unique(self.pairs // self.states)
 
     @cached_property
     def columns(self) -> Ints:
-        """Where the term of each pair stands among `terms`."""
+        """The place of the term of each pair among `terms`."""
         return np.searchsorted(self.terms, self.pairs // self.states)
 
     @cached_property
@@ -110,11 +111,11 @@ class Law:
 
     @cached_property
     def _dictionary(self) -> Dictionary:
-        every = self.basis.terms(self.variables)
-        return Dictionary.of(tuple(every[i] for i in self.terms), self.variables, repr(self.basis))
+        terms = self.basis.terms(self.variables)
+        return Dictionary.of(tuple(terms[i] for i in self.terms), self.variables, repr(self.basis))
 
     def table(self, coef: Floats) -> Floats:
-        """(terms, states) of the terms that occur."""
+        """(terms, states) coefficients of the terms that occur."""
         dense = np.zeros((len(self.terms), self.states))
         dense[self.columns, self.targets] = np.concatenate(
             [coef[: len(self.support)], np.ones(len(self.given))]
@@ -122,11 +123,8 @@ class Law:
         return dense
 
     def values(self, points: Floats) -> Floats:
-        """(n, terms): of the terms that occur, at points (n, variables)."""
-        out = np.empty((len(points), len(self.terms)), order="F")
-        if len(self.terms):
-            self._dictionary.plan.run(points, out)
-        return out
+        """(n, terms): values of the terms that occur, at points (n, variables)."""
+        return _evaluated(self._dictionary.plan, points) if len(self.terms) else np.empty((len(points), 0))
 
     def jacobian(self, points: Floats, coef: Floats) -> Floats:
         """(n, states, states): ∂F_a / ∂x_c at points (n, variables) for coefficients (k,)."""
@@ -141,11 +139,7 @@ class Law:
         for term, variable, coefficient, column in slopes:
             if variable < d:
                 weights[column, :, variable] += coefficient * dense[term]
-        if not len(plan.terms):
-            return np.zeros((len(points), d, d))
-        table = np.empty((len(points), len(plan.terms)), order="F")
-        plan.run(points, table)
-        return (table @ weights.reshape(len(plan.terms), d * d)).reshape(len(points), d, d)
+        return (_evaluated(plan, points) @ weights.reshape(len(plan.terms), d * d)).reshape(len(points), d, d)
 
     def pulled(self, points: Floats, weights: Floats) -> Floats:
         """(k,): Σ_m Σ_j ∂ψ_k/∂x_j weights[m, j, i] for every pair (k, i) of the support.
@@ -155,13 +149,10 @@ class Law:
         d = self.states
         plan, slopes = self._dictionary.slopes
         total = np.zeros((len(self.terms), d))
-        if len(plan.terms):
-            table = np.empty((len(points), len(plan.terms)), order="F")
-            plan.run(points, table)
-            sums = (table.T @ weights.reshape(len(points), d * d)).reshape(-1, d, d)
-            for term, variable, coefficient, column in slopes:
-                if variable < d:
-                    total[term] += coefficient * sums[column, variable]
+        sums = (_evaluated(plan, points).T @ weights.reshape(len(points), d * d)).reshape(-1, d, d)
+        for term, variable, coefficient, column in slopes:
+            if variable < d:
+                total[term] += coefficient * sums[column, variable]
         free = len(self.support)
         return np.asarray(total[self.columns[:free], self.targets[:free]])
 
@@ -172,22 +163,29 @@ class Law:
         return np.asarray(total[self.columns[:free], self.targets[:free]])
 
 
+def _evaluated(plan: Plan, points: Floats) -> Floats:
+    """(n, terms): the terms of a plan at points (n, variables)."""
+    table = np.empty((len(points), len(plan.terms)), order="F")
+    plan.run(points, table)
+    return table
+
+
 @lru_cache(maxsize=8)
 def _at(law: Law, places: tuple[float, ...]) -> Law:
-    values = {one.name: one.value(u) for one, u in zip(law.unknown, places, strict=True)}
+    values = {parameter.name: parameter.value(u) for parameter, u in zip(law.unknown, places, strict=True)}
     return Law(law.basis.at(values), law.variables, law.states, law.support, law.given)
 
 
 _FEW = 1500
-"""Columns times width of the band up to which one banded solve is faster than a loop over blocks. Timed for
-widths of 25 to 64 and 16 to 100 columns the two cross at 1,200 to 2,000."""
+"""Number of columns times width of the band up to which one banded solve is faster than a loop over blocks.
+Timed for widths of 25 to 64 and 16 to 100 columns, the two take equal time at 1,200 to 2,000."""
 _CACHED = 60_000
-"""Numbers of the blocks that are copied at once: half a megabyte stays in a cache."""
+"""Numbers in the blocks that are copied at once: half a megabyte fits in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """L of S = L Lᵀ, banded.
+    """The banded Cholesky factor L of S = L Lᵀ.
 
     band: (kd + 1, size), column by column: band[i, j] = L[i + j, j]
     """
@@ -202,9 +200,9 @@ class Factor:
     def _blocks(self) -> Iterator[tuple[Floats, Floats]]:
         """The diagonal blocks of L and those below them, (width, width) each: L is block bidiagonal.
 
-        Element (r, c) of L lies at c · height + (r − c) in memory: a block is a dense matrix of leading
-        dimension height − 1 whose other triangle holds other columns' numbers. Blocks are copied a cache's
-        worth at a time: all at once would take as much memory as the band, many times per step.
+        Element (r, c) of L lies at c · height + (r − c) in memory. So a block is a dense matrix of leading
+        dimension height − 1, in whose other triangle stand numbers of other columns. The blocks are copied
+        one cache's worth at a time. All at once they would take as much memory as the band.
         """
         height, size = self.band.shape
         wide = max(height - 1, 1)
@@ -212,18 +210,17 @@ class Factor:
         flat = self.band.ravel(order="K")
         item = flat.itemsize
         along = (wide * height * item, item, wide * item)
-        # Below the diagonal blocks L has upper triangles; what else the view shows are numbers of other
-        # columns.
+        # The blocks below the diagonal blocks are upper triangles; the rest of the view is other columns.
         upper = np.tri(wide, dtype=bool).T
         at_once = max(_CACHED // wide**2, 1)
         for first in range(0, count, at_once):
-            some = min(at_once, count - first)
-            begin, needed = first * wide * height, some * wide * height + wide
+            copied = min(at_once, count - first)
+            begin, needed = first * wide * height, copied * wide * height + wide
             run = flat[begin : begin + needed]
             if len(run) < needed:
-                # What is beyond the last row is never looked at.
+                # Entries beyond the last row are never used.
                 run = np.concatenate([run, np.zeros(needed - len(run))])
-            square = (some, wide, wide)
+            square = (copied, wide, wide)
             diagonal = np.ascontiguousarray(as_strided(run, square, along, writeable=False))
             yield from zip(
                 diagonal,
@@ -232,28 +229,28 @@ class Factor:
             )
 
     def columns(self, wide: int, reach: int) -> Floats:
-        """(count, (reach + 1) wide, wide): L by blocks of columns, from their diagonals down, ones beyond.
+        """(count, (reach + 1) wide, wide): L by blocks of columns from the diagonal down, then an identity.
 
-        reach: blocks below the diagonal that hold the whole band
+        reach: number of blocks below the diagonal that hold the whole band
         """
         height, size = self.band.shape
         count, tall = -(-size // wide), (reach + 1) * wide
         flat = np.zeros((count * wide + 1) * height + tall)
         flat[: height * size] = self.band.ravel(order="K")
         item = flat.itemsize
-        seen = as_strided(flat, (count, tall, wide), (wide * height * item, item, (height - 1) * item))
+        view = as_strided(flat, (count, tall, wide), (wide * height * item, item, (height - 1) * item))
         row, column = np.ogrid[:tall, :wide]
         inside = (row >= column) & (row - column < height)
-        made = np.where(inside, seen, 0.0)
-        # The band goes on below the last row, and what it holds there means nothing.
+        columns = np.where(inside, view, 0.0)
+        # The band continues below the last row with meaningless numbers.
         row, column = np.arange(count)[:, None] * wide + np.arange(tall), np.arange(count * wide)
-        made[row >= size] = 0.0
-        beyond = column[size:]
-        made[-1, beyond % wide, beyond % wide] = 1.0
-        return made
+        columns[row >= size] = 0.0
+        padding = column[size:]
+        columns[-1, padding % wide, padding % wide] = 1.0
+        return columns
 
     def whiten(self, values: Floats) -> Floats:
-        """L⁻¹ values, (size, columns) row by row in memory, written over them."""
+        """L⁻¹ values, which are (size, columns) row by row in memory and are overwritten."""
         wide = max(self.band.shape[0] - 1, 1)
         if values.shape[1] * (self.band.shape[0] - 1) <= _FEW:
             values[...] = _banded_solve(self.band, values, transposed=False)
@@ -276,9 +273,9 @@ class Factor:
 
 
 def factored(band: Floats) -> Factor | None:
-    """The factor of a symmetric matrix in lower band storage, overwritten; None where it is not positive."""
-    made, info = lapack.dpbtrf(band, lower=1, overwrite_ab=1)
-    return None if info else Factor(made)
+    """The factor of a symmetric matrix in lower band storage, overwritten; None if not positive definite."""
+    factor, info = lapack.dpbtrf(band, lower=1, overwrite_ab=1)
+    return None if info else Factor(factor)
 
 
 def _banded_solve(band: Floats, values: Floats, *, transposed: bool) -> Floats:
@@ -289,16 +286,17 @@ def _banded_solve(band: Floats, values: Floats, *, transposed: bool) -> Floats:
 
 
 MONOMIALS = Polynomial(2)
-"""The terms of a diffusion."""
+"""The basis of a diffusion."""
 _FLOOR = 1e-3
-"""Of the mean: the least diffusion by which a row is weighed."""
+"""Least diffusion by which a row is weighed, relative to the mean."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forcing:
-    """The shape of the diffusion: q_i(x) over its mean, and how kicks of different equations go together.
+    """The shape of the diffusion, q_i(x) over its mean, and the correlations of kicks of different equations.
 
-    variables: names of the states; shape: (terms, states) coefficients of 1, x, …, x², x y, …
+    variables: names of the states
+    shape: (terms, states) coefficients of 1, x, …, x², x y, …
     correlation: (states, states)
     """
 
@@ -308,7 +306,7 @@ class Forcing:
 
     @classmethod
     def everywhere(cls, variables: tuple[str, ...]) -> Forcing:
-        """Independent kicks of one size."""
+        """Independent kicks of constant size."""
         shape = np.zeros((len(MONOMIALS.names(variables)), len(variables)))
         shape[0] = 1.0
         return cls(variables, shape, np.eye(len(variables)))
@@ -321,19 +319,19 @@ class Forcing:
         middle = (jacobian + np.concatenate([jacobian[:, 1:], jacobian[:, -1:]], axis=1)) / 2.0
         slope = None
         if np.any(self.shape[1:]):
-            each = MONOMIALS.derivative(before.reshape(-1, before.shape[2]), self.variables)
-            slope = np.einsum("nta,ti->nia", each, self.shape).reshape(*before.shape, -1)
+            derivatives = MONOMIALS.derivative(before.reshape(-1, before.shape[2]), self.variables)
+            slope = np.einsum("nta,ti->nia", derivatives, self.shape).reshape(*before.shape, -1)
             slope = np.where((relative > _FLOOR)[..., None], slope, 0.0) * grid.step[:, None, None]
         return Forced(grid, middle, np.sqrt(relative * grid.step[:, None]), self.correlation, slope)
 
 
 @dataclass(frozen=True, eq=False)
 class Forced:
-    """Kicks in two channels, increments and first moments, of the steps of one record.
+    """The kicks in the steps of one record, in two channels: increments and first moments.
 
-    jacobian: (stretches, samples, states, states) in the middle of the steps, and once more
-    size: (stretches, rows, states) standard deviations of increments where the mean diffusion is 1
-    slope: (stretches, rows, states i, states a): ∂ size_i² / ∂x_a; None where kicks are of one size
+    jacobian: (stretches, samples, states, states) at the middle of the steps, the last one repeated
+    size: (stretches, rows, states) standard deviations of increments if the mean diffusion is 1
+    slope: (stretches, rows, states i, states a): ∂ size_i² / ∂x_a; None if kicks have constant size
     """
 
     grid: Grid
@@ -344,36 +342,36 @@ class Forced:
 
     @property
     def _moment(self) -> Floats:
-        """(rows, 1): standard deviation of a first moment over that of its increment."""
+        """(rows, 1): ratio of the standard deviations of a first moment and of its increment."""
         return np.asarray(self.grid.step[:, None] / np.sqrt(12.0))
 
     def back(self, z: Floats) -> Floats:
         """(2, stretches, rows, states): Aᵀ z and Jᵀ z √(h²/12) from rows z."""
         steps, rows = self.grid.steps, self.grid.rows
         pulled = (steps.integrals_back(z)[..., None, :] @ self.jacobian)[..., 0, :]
-        own = (z[..., None, :] @ self.jacobian[:, :rows])[..., 0, :]
-        return np.stack([(steps.differences_back(z) - pulled)[:, :rows], self._moment * own])
+        moments = (z[..., None, :] @ self.jacobian[:, :rows])[..., 0, :]
+        return np.stack([(steps.differences_back(z) - pulled)[:, :rows], self._moment * moments])
 
     def moved(self, kicks: Floats) -> Floats:
         """(stretches, rows, states): the transpose of `back`."""
         steps, rows = self.grid.steps, self.grid.rows
         increments = np.concatenate([kicks[0], np.zeros_like(kicks[0][:, :1])], axis=1)
         pushed = steps.integrals((self.jacobian @ increments[..., None])[..., 0])
-        own = (self.jacobian[:, :rows] @ (self._moment * kicks[1])[..., None])[..., 0]
-        return np.asarray(steps.differences(increments) - pushed + own)
+        moments = (self.jacobian[:, :rows] @ (self._moment * kicks[1])[..., None])[..., 0]
+        return np.asarray(steps.differences(increments) - pushed + moments)
 
     def covariance(self, error: Floats) -> Floats:
-        """(stretches, rows, states, states) of increments: Q h."""
+        """(stretches, rows, states, states): Q h, the covariance of the increments."""
         size = self.size * np.sqrt(error)
         return size[..., :, None] * self.correlation * size[..., None, :]
 
     def weighted(self, error: Floats, kicks: Floats) -> Floats:
-        """Q h times what `back` gives."""
+        """Q h times kicks, in the shape that `back` returns."""
         size = self.size * np.sqrt(error)
         return np.asarray(size * ((size * kicks) @ self.correlation))
 
     def drawn(self, error: Floats, rng: np.random.Generator) -> Floats:
-        """(stretches, rows, states): a draw of what they add to the rows."""
+        """(stretches, rows, states): a random draw of what kicks add to the rows."""
         half = np.linalg.cholesky(self.correlation).T
         return self.moved(self.size * np.sqrt(error) * (rng.standard_normal((2, *self.size.shape)) @ half))
 
@@ -386,6 +384,7 @@ class Forced:
         twice = pushed @ np.swapaxes(self.jacobian, -1, -2)
         kinds = np.stack([variance, -np.swapaxes(pushed, -1, -2), -pushed, twice])
         band = self.grid.steps.banded(kinds.reshape(*kinds.shape[:3], d * d))
+        # A first moment acts in its own step alone, so that it adds to the diagonal blocks only.
         own = twice[:, :rows] * self._moment[..., None] ** 2
         for a in range(d):
             band[..., a, : d - a] += own[..., a, a:]
@@ -396,11 +395,12 @@ class Forced:
 class Linearised:
     """D y − W J (y − x) = W ψ(x) Ξ + B e, with B = D − W J and e the noise of the measurements.
 
-    D are differences and W integrals of the grid, J the Jacobian of the current model at the
-    current states x. The rows are ordered (row of the grid, state).
+    D are differences and W integrals of the grid, J is the Jacobian of the current model at the
+    current states x. The rows are ordered by (row of the grid, state).
 
-    x: (stretches, samples, states); jacobian: (stretches, samples, states, states)
-    forced: how kicks reach the rows; None where the model error of each row is a kick of its own
+    x: (stretches, samples, states)
+    jacobian: (stretches, samples, states, states)
+    forced: how kicks reach the rows; None if each row has an independent model error
     """
 
     record: Record
@@ -410,16 +410,16 @@ class Linearised:
 
     @property
     def grid(self) -> Grid:
-        """That of the rows whose covariance is factorised: kicks that act within steps want them unmixed."""
+        """The grid of the rows whose covariance is factorised; not mixed at the ends with `forced`."""
         return self.record.grid.narrow if self.forced is None else self.record.grid
 
     def turned(self, rows: Floats, *, back: bool = False) -> Floats:
-        """Rows (stretches, rows, …) as their covariance has them, written over them; or back."""
+        """Rows (stretches, rows, …) mixed at the ends as their covariance is, or mixed back. Overwritten."""
         return rows if self.forced is not None else self.record.grid.turned(rows, back=back)
 
     @cached_property
     def target(self) -> Floats:
-        """(stretches, rows, states)."""
+        """(stretches, rows, states): D y − W J (y − x)."""
         grid, e = self.record.grid, self.record.y - self.x
         pulled = (self.jacobian @ e[..., None])[..., 0]
         return grid.differences(self.record.y) - grid.integrals(pulled)
@@ -436,13 +436,12 @@ class Linearised:
         return grid.differences(noise) - grid.integrals((self.jacobian @ noise[..., None])[..., 0])
 
     def bands(self, variance: Floats, error: Floats) -> Floats:
-        """(stretches, size, kd + 1): S = B Σ Bᵀ + K, the lower band of each column; K = q h without kicks.
+        """(stretches, size, kd + 1): the lower band of S = B Σ Bᵀ + K, column by column, in `turned` rows.
 
-        Its rows are `turned`: mixed at the ends.
+        variance: (states,) of the noise; error: (states,) q, in K = q h or `Forced.band`
 
-        variance: (states,) of the noise; error: (states,) q, variance per unit of time.
-        Row k and row k + o meet at the samples both look at, where the weights are known beforehand
-        and only J changes: S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
+        Row k and row k + o share samples, at which the weights are known beforehand and only J changes:
+        S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.
         """
         grid, d = self.grid, self.record.states
         sigma, record = self.record.covariance(variance), self.record
@@ -461,7 +460,7 @@ class Linearised:
         return band.reshape(len(band), grid.rows * d, -1)
 
     def kicks_of(self, values: Floats) -> Floats:
-        """(channels, stretches, rows, states): what kicks of the steps a weighting of the rows collects."""
+        """(channels, stretches, rows, states): Aᵀ values, from values at the rows to kicks of the steps."""
         return values[None] if self.forced is None else self.forced.back(values)
 
     def kicked(self, kicks: Floats) -> Floats:
@@ -469,7 +468,7 @@ class Linearised:
         return np.asarray(kicks[0]) if self.forced is None else self.forced.moved(kicks)
 
     def weighted(self, error: Floats, kicks: Floats) -> Floats:
-        """The covariance of the kicks times such an array."""
+        """The covariance of the kicks times kicks (channels, stretches, rows, states)."""
         if self.forced is not None:
             return self.forced.weighted(error, kicks)
         return np.asarray(error * self.record.grid.step[:, None] * kicks)
@@ -481,11 +480,11 @@ class Linearised:
         return np.sqrt(error * self.record.grid.step[:, None]) * rng.standard_normal(self.target.shape)
 
     def factors(self, variance: Floats, error: Floats) -> list[Factor] | None:
-        """One for each stretch; None where a covariance is not positive."""
-        made = []
+        """The factor of each stretch; None if a covariance is not positive definite."""
+        factors = []
         for band in self.bands(variance, error):
-            one = factored(band.T)
-            if one is None:
+            factor = factored(band.T)
+            if factor is None:
                 return None
-            made.append(one)
-        return made
+            factors.append(factor)
+        return factors

@@ -1,17 +1,17 @@
-"""Motion: measurements, the terms that may move them, and the white rows that say so.
+"""Motion: measurements, the candidate terms of their law, and the white rows that relate the two.
 
-Measurements y = x + e with noise e of variance σ², and a law x' = ψ(x) Ξ with an unexplained rest of
-variance q per unit of time, give on a grid of differences D and integrals W the rows
+Let y = x + e be measurements with noise e of variance σ², and let the law x' = ψ(x) Ξ leave a random motion
+of variance q per unit of time unexplained. With the differences D and integrals W of a grid, linearised
+around the current states x̂ with the Jacobian J, the rows are
 
-    D y − W J (y − x̂) = W ψ(x̂) Ξ + B e + ε,     B = D − W J,   cov = S = B Σ Bᵀ + K,   S = L Lᵀ,
+    D y − W J (y − x̂) = W ψ(x̂) Ξ + B e + ε,     B = D − W J,   cov = S = B Σ Bᵀ + K,   S = L Lᵀ .
 
-linearised around the current states x̂ with the Jacobian J. Least squares on L⁻¹ of these rows is
-Gauss-Newton for the likelihood with the states profiled out (`fitting`). S is banded, so that all of it is
-linear in the samples.
+Least squares on L⁻¹ of these rows is Gauss-Newton for the likelihood with the states profiled out
+(`fitting`). S is banded, so that the cost of all steps is linear in the number of samples.
 
 1. `whitened` linearises each record around fitted states and factorises S.
-2. `table` gives the white rows of any terms, `objectives` their triangles in blocks.
-3. Where motion is kicked, the gradient of the determinants moves the targets (`determinants`, `shifted`).
+2. `table` computes the white rows of any terms, `objectives` their triangles in blocks.
+3. For kicked motion the gradient of the determinants moves the targets (`determinants`, `shifted`).
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from cindy.states.record import Record
 __all__ = ["Fitted", "Motion", "Whitened"]
 
 _QUIET = 0.02
-"""Noise, in units of the spread, up to which measured states tell as much as fitted ones (chaotic)."""
+"""Noise, in units of the spread, up to which measured states serve as fitted ones (chaotic)."""
 _STILL = 0.1
-"""A step of the states below this share of the noise has converged (benchmark: chaotic). With 0.01
-or 1 errors are the same to six digits (benchmark: constants)."""
+"""Step of the states, as a share of the noise, below which they have converged (benchmark: chaotic). With
+0.01 or 1 errors agree to six digits (benchmark: constants)."""
 _ROUNDING = 1e-12
-"""Of the largest state, times ten: what double precision leaves of rows that are differences."""
+"""Rounding error of the rows, which are differences, relative to ten times the largest state."""
 _KNOWN = 1e-6
-"""Model error of an equation that is known, in units of σ²/h: nothing beside the noise."""
+"""Model error of an equation that is known, in units of σ²/h: negligible beside the noise."""
 _KICKED = 1e-3
-"""Model error from one sample to the next, in units of σ², beyond which motion may be kicked: ten times that
-at which laws without kicks end. An Ornstein-Uhlenbeck process at 0.02 is biased by 8 standard errors without
-the determinants (benchmark: kicks)."""
+"""Model error over one sampling step, in units of σ², above which motion may be kicked: ten times that of
+laws without kicks. An Ornstein-Uhlenbeck process with 0.02 has a bias of 8 standard errors if the
+determinants are left out (benchmark: kicks)."""
 _MOVES = 0.1
-"""Standard errors by which the determinants must move coefficients to be heeded. Laws without kicks stay
-below 0.01 (benchmark: frozen); wrong ones on the way to them were seen at 0.1 to 1.4."""
+"""Standard errors by which the determinants must move coefficients to be used. Laws without kicks stay below
+0.01 (benchmark: frozen); wrong laws during the search reach 0.1 to 1.4."""
 _DEPENDENT = 1e-8
-"""Of the largest singular value of unit columns: directions below say nothing, nor do determinants there."""
+"""Singular values of unit columns below this share of the largest belong to undetermined directions."""
 _HELD = 100_000
-"""Samples up to which the factors of the last fitted states are kept; beyond, they are made each time."""
+"""Number of samples up to which the factors at the last fitted states are held in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +61,12 @@ class Fitted:
     """States and coefficients that belong together.
 
     x: for each record (stretches, samples, states); coef: (k,) on the support of the law
-    variance: (states,) σ² of the noise; error: (states,) q, the variance per unit of time of what the law
-        does not explain
-    moved: root mean square of the last step of the states in units of σ; alive: whether it has not run away
-    settled: whether noise and model error have reached their likelihood's maximum
-    heeded: whether determinants move the coefficients where motion may be kicked. They take ten times as long
-        as a step without, so that a search asks for them where its support has come back
+    variance: (states,) σ² of the noise
+    error: (states,) q, the variance per unit of time of the unexplained motion
+    moved: root mean square of the last step of the states in units of σ; alive: False if the states diverged
+    settled: whether noise and model error maximise the likelihood
+    heeded: whether the determinants count where motion may be kicked. They cost ten times as much as a step
+        without them, so that a search includes them only once its support no longer changes
     """
 
     law: Law
@@ -100,20 +100,20 @@ class Whitened:
 
     @cached_property
     def slopes(self) -> Floats:
-        """How both determinants change with the Jacobians, as `determinant_slopes` gives it.
+        """The derivative of both determinants by the Jacobians, from `determinant_slopes`.
 
-        No candidate enters: one array serves the step of a law, the rows of all candidates and the errors.
+        It does not depend on candidates, so that a fit, the rows of all candidates and the errors share it.
         """
         return determinant_slopes(self.linear, self.variance, self.inverse[0])
 
     @cached_property
     def lean(self) -> Floats | None:
-        """S⁻¹ u as (stretches, rows, states), u being what `weight_lean` says; None where there is none."""
+        """(stretches, rows, states): S⁻¹ u, with the bias u from `weight_lean`; None if there is none."""
         shift = weight_lean(self.linear, self.error, self.inverse[0], self._inverted)
         return None if shift is None else self._inverted(shift)
 
     def _inverted(self, rows: Floats) -> Floats:
-        """S⁻¹ rows, (stretches, rows, states)."""
+        """(stretches, rows, states): S⁻¹ rows."""
         return self.solved(self.white(rows[..., None].copy())[:, 0])
 
     @cached_property
@@ -121,42 +121,42 @@ class Whitened:
         return sum(f.log_det for f in self.factors)
 
     def white(self, rows: Floats) -> Floats:
-        """L⁻¹ rows, often written over them: (stretches · size, columns)."""
+        """(stretches · size, columns): L⁻¹ rows, often written over them."""
         flat = self.linear.turned(rows).reshape(len(rows), -1, rows.shape[-1])
-        for factor, one in zip(self.factors, flat, strict=True):
-            factor.whiten(one)
+        for factor, stretch in zip(self.factors, flat, strict=True):
+            factor.whiten(stretch)
         return flat.reshape(-1, rows.shape[-1])
 
     def solved(self, white: Floats) -> Floats:
-        """L⁻ᵀ white as (stretches, rows, states), from (stretches · size,): S⁻¹ r from L⁻¹ r."""
+        """(stretches, rows, states): L⁻ᵀ of white (stretches · size,), which turns L⁻¹ r into S⁻¹ r."""
         parts = white.reshape(len(self.factors), -1, 1)
-        each = [f.whiten_back(one) for f, one in zip(self.factors, parts, strict=True)]
-        return self.linear.turned(np.stack(each).reshape(self.linear.target.shape), back=True)
+        solutions = [f.whiten_back(part) for f, part in zip(self.factors, parts, strict=True)]
+        return self.linear.turned(np.stack(solutions).reshape(self.linear.target.shape), back=True)
 
-    def varied(self, z: Floats, back: Floats) -> Floats:
+    def varied(self, z: Floats, collected: Floats) -> Floats:
         """(size, 2 · states): L⁻¹ v_i S_i z for the noise v_i of every state, then for its model error.
 
-        z, back: S⁻¹ r and Bᵀ z of a residual
+        z, collected: S⁻¹ r and Bᵀ z of a residual
         """
         linear, states = self.linear, range(len(self.variance))
-        columns = [linear.moved(linear.record.varied(self.variance, back, i)) for i in states]
+        columns = [linear.moved(linear.record.varied(self.variance, collected, i)) for i in states]
         kicks = linear.kicks_of(z)
         weighted = linear.weighted(self.error, kicks)
         for i in states:
-            only = np.zeros_like(kicks)
-            only[..., i] = weighted[..., i]
+            selected = np.zeros_like(kicks)
+            selected[..., i] = weighted[..., i]
             if linear.forced is not None:
-                # Of covariances that go as √(q_i q_j): half of row i and half of column i.
-                other = np.zeros_like(kicks)
-                other[..., i] = kicks[..., i]
-                only = (only + linear.weighted(self.error, other)) / 2.0
-            columns.append(linear.kicked(only))
+                # Covariances are proportional to √(q_i q_j): half of row i and half of column i.
+                crossed = np.zeros_like(kicks)
+                crossed[..., i] = kicks[..., i]
+                selected = (selected + linear.weighted(self.error, crossed)) / 2.0
+            columns.append(linear.kicked(selected))
         return self.white(np.stack(columns, axis=-1))
 
 
 @dataclass(eq=False)
 class _Recent:
-    """The factors that were made last, and the fitted states they belong to."""
+    """The factors that were computed last, and the fitted states they belong to."""
 
     fitted: Fitted | None = None
     whitened: tuple[Whitened | None, ...] = ()
@@ -164,18 +164,18 @@ class _Recent:
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """What is to be explained, and by what: D x = W ψ(x) Ξ on every record, x measured with noise.
+    """The measurements and the candidate terms: D x = W ψ(x) Ξ on every record, x measured with noise.
 
-    records: the measurements; basis, variables: the terms ψ and their names
-    states: how many equations there are; candidates: flat indices of the coefficients to choose from
+    records: the measurements; basis, variables: the terms ψ and the names of their variables
+    states: number of equations; candidates: flat indices of the coefficients to choose from
     given: flat indices of coefficients known to be 1: the derivative of a position is its rate. The positions
-        then come first among the states, and as many rates, never measured, after them
-    parts: into how many parts the steps between samples are divided; 0 for a map, which has no time between
-    memory: (states,) autocorrelation time of the noise, in samples. With it the law is taken for exact, and
-        the noise, which a filter or a drifting sensor gives a memory, for all that is left; None: the noise
-        is white, and what the law does not explain is a random walk
-    forcing: the shape of random kicks, and that they act between samples too; None where the model error is
-        small, or nobody knows yet what it is
+        are then the first half of the states, and their rates, which are never measured, the second
+    parts: number of parts into which the steps between samples are divided; 0 for a map
+    memory: (states,) autocorrelation time of the noise, in samples. With it the law is taken as exact, and
+        all residuals as noise with a memory, from a filter or a drifting sensor. None: the noise is white,
+        and the unexplained motion is a random walk
+    forcing: the shape of random kicks that also act between samples; None if the model error is small, or its
+        nature is not known yet
     """
 
     records: tuple[Record, ...]
@@ -188,7 +188,7 @@ class Motion:
     memory: Floats | None = None
     forcing: Forcing | None = None
     sizes: Floats | None = None
-    """(states,) that states are known to reach, from other data; None where first values tell it."""
+    """(states,) sizes that states are known to reach, from other data; None: those of the records."""
     _recent: _Recent = field(default_factory=_Recent, init=False, repr=False)
 
     def law(self, support: Ints) -> Law:
@@ -204,42 +204,42 @@ class Motion:
 
     @cached_property
     def work(self) -> float:
-        """Multiplications of the Cholesky factors of the covariances of all rows."""
+        """Number of multiplications of the Cholesky factors of all covariances."""
         return float(sum(r.rows * ((r.grid.reach + 1) * self.states) ** 2 for r in self.records))
 
     @cached_property
     def step(self) -> float:
-        """Mean time of a row; a cube of it for second order, in whose units q is given."""
+        """Mean time of a row, or of its cube for second order; q is given per this unit."""
         return float(
             np.average([r.grid.step.mean() for r in self.records], weights=[r.rows for r in self.records])
         )
 
     @cached_property
     def measured(self) -> NDArray[np.bool_]:
-        """(states,): whether a state was measured at all."""
+        """(states,): whether a state has any measurement."""
         return np.asarray(~np.all([r.missing.all(axis=(0, 1)) for r in self.records], axis=0))
 
     @cached_property
     def known(self) -> NDArray[np.bool_]:
-        """(states,): whether an equation is given beforehand, and has no terms to be found."""
+        """(states,): whether an equation is given, so that it has no terms to be found."""
         return np.isin(np.arange(self.states), self.given % self.states)
 
     @cached_property
     def sought(self) -> Ints:
-        """The equations whose terms are to be found, and so the columns of a model."""
+        """The equations whose terms are to be found, which are the columns of a model."""
         return np.flatnonzero(~self.known)
 
     def narrowed(self, flat: Floats) -> Floats:
-        """(terms, equations sought) from flat values (terms · states,)."""
+        """(terms, sought equations) from flat values (terms · states,)."""
         return np.asarray(flat.reshape(-1, self.states)[:, self.sought])
 
     def widened(self, flat: Ints) -> Ints:
-        """Flat indices over all states from those over the equations sought."""
+        """Flat indices over all states from flat indices over the sought equations."""
         count = len(self.sought)
         return np.asarray(flat // count * self.states + self.sought[flat % count])
 
     def constraints(self, rows: Rows) -> Rows:
-        """Constraints over the coefficients of all equations, from those over the equations sought."""
+        """Constraints on the coefficients of all equations, from those on the sought equations."""
         if len(self.sought) == self.states:
             return rows
         entries = coo_array(rows.matrix)
@@ -250,29 +250,29 @@ class Motion:
 
     @property
     def noise_memory(self) -> Floats:
-        """(measured states,) autocorrelation time of the noise in samples; 1 where it is white."""
+        """(measured states,) autocorrelation time of the noise in samples; 1 for white noise."""
         return (np.ones(self.states) if self.memory is None else self.memory)[self.measured]
 
     def variances(self, noise: Floats) -> Floats:
-        """(states,) of the noise, from those of the measured states; rates in proportion to their spread."""
+        """(states,) noise, from that of the measured states; of rates in proportion to their spread."""
         if len(noise) == self.states:
             return noise
         return np.concatenate([noise, noise * (self.spread[len(noise) :] / self.spread[: len(noise)]) ** 2])
 
     def quiet(self, variance: Floats) -> bool:
-        """Whether noise of this variance leaves measured states almost as good as fitted ones."""
+        """Whether the noise is so small that measured states are nearly as good as fitted ones."""
         return bool(np.all((np.sqrt(variance) < _QUIET * self.spread)[self.measured]))
 
     def errors(self, level: float, variance: Floats) -> Floats:
-        """(states,) model error, level^r in units of σ²/h for differences of order r.
+        """(states,) model error: level^r in units of σ²/h, for differences of order r.
 
-        They leave σ² ω^2r of noise at frequency ω: motion is hidden below ω² = level, whatever the order.
-        Where the law is exact, in units of the least noise of any state beside its spread: a state that was
-        measured badly must not be bent by its model error until a smooth one is followed without any noise.
-        A hidden state has rough first values, and keeps the model error that lets them go.
+        Differences turn noise into σ² ω^2r at frequency ω, so that motion with ω² below the level is hidden,
+        whatever the order. For an exact law (`memory`) σ² is that of the state with the least noise relative
+        to its spread, so that the model error does not bend a badly measured state for the sake of another. A
+        hidden state has rough first values, and keeps the model error that lets it leave them.
         """
         if self.memory is not None:
-            # In units of the quietest state: the allowance is the same share of every state's spread.
+            # The model error of each measured state is then the same share of its spread.
             least = self.spread**2 * np.min((variance / self.spread**2)[self.measured])
             variance = np.where(self.measured, least, variance)
         share = np.where(self.known, min(level, _KNOWN), level) ** self.records[0].grid.order
@@ -280,10 +280,10 @@ class Motion:
 
     @cached_property
     def floor(self) -> Floats:
-        """(states,) variance below which noise is taken for rounding, and that of its integrals.
+        """(states,) least variance of the noise: that of rounding.
 
-        A sensor that reports in steps of s adds an error between −s/2 and s/2, of variance s²/12; the mean
-        over runs counts.
+        A sensor that reports in steps of s adds an error between −s/2 and s/2, of variance s²/12, which is
+        averaged over runs.
         """
         reported = [
             [rounding_step(run[..., j][~missing[..., j]]) ** 2 / 12.0 for j in range(self.states)]
@@ -294,13 +294,13 @@ class Motion:
 
     @cached_property
     def bounds(self) -> Floats:
-        """(states,): beyond these sizes states have run away."""
+        """(states,): sizes beyond which states count as diverged."""
         reached = np.max([np.abs(r.y).max(axis=(0, 1)) for r in self.records], axis=0)
         return np.asarray(10.0 * (reached if self.sizes is None else np.maximum(reached, self.sizes)))
 
     @cached_property
     def spread(self) -> Floats:
-        """(states,) standard deviation of the measured states, over all records."""
+        """(states,) standard deviation of the measured states over all records."""
         values = np.concatenate([r.y.reshape(-1, self.states) for r in self.records])
         spread = values.std(axis=0)
         spread[spread == 0] = 1.0
@@ -308,32 +308,32 @@ class Motion:
 
     @cached_property
     def moved(self) -> Floats:
-        """(states,) root mean square of the differences that the rows take of the measured states."""
+        """(states,) root mean square of the differences of the measured states."""
         differences = [r.grid.differences(r.y).reshape(-1, self.states) for r in self.records]
         return np.asarray(np.sqrt(np.mean(np.concatenate(differences) ** 2, axis=0)))
 
     @property
     def held(self) -> bool:
-        """Whether the factors of all records may be kept in memory."""
+        """Whether the factors of all records fit in memory."""
         return self.samples <= _HELD
 
     def part(self, records: Sequence[Record]) -> Motion:
         return replace(self, records=tuple(records))
 
     def sharing(self, correlation: Floats | None) -> Motion:
-        """The same where the noise of the first states is correlated; None where it is independent."""
+        """The motion with correlated noise of its first states, or itself if `correlation` is None."""
         if correlation is None:
             return self
-        shared, told = np.eye(self.states), len(correlation)
-        shared[:told, :told] = correlation
+        shared, count = np.eye(self.states), len(correlation)
+        shared[:count, :count] = correlation
         return self.part([replace(record, correlation=shared) for record in self.records])
 
     def whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
-        """Each record around the fitted states; None where its covariance is not positive."""
+        """Step 1. Each record around the fitted states; None where S is not positive definite."""
         if not self.held:
             return self._whitened(fitted)
         recent = self._recent
-        # The search asks for the same rows several times in a row: coefficients, errors and the criterion.
+        # Coefficients, errors and the criterion use the same rows one after the other.
         if recent.fitted is not fitted:
             recent.whitened, recent.fitted = tuple(self._whitened(fitted)), fitted
         return iter(recent.whitened)
@@ -348,78 +348,79 @@ class Motion:
             yield None if factors is None else Whitened(linear, factors, fitted.variance, fitted.error)
 
     def noise(self, fitted: Fitted) -> Floats:
-        """(measured states,) root mean square of the noise over all measurements, which may differ in it."""
-        seen = [np.where(r.missing, np.nan, r.spread)[..., self.measured] for r in self.records]
-        factor = np.nanmean(np.concatenate([one.reshape(-1, one.shape[-1]) for one in seen]), axis=0)
+        """(measured states,) root mean square of the noise over all measurements."""
+        parts = [np.where(r.missing, np.nan, r.spread)[..., self.measured] for r in self.records]
+        factor = np.nanmean(np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts]), axis=0)
         return np.asarray(np.sqrt(fitted.variance[self.measured] * factor))
 
     def values(self, fitted: Fitted, most: int) -> Floats:
-        """(points, terms): all terms of the basis at the fitted states, of about so many samples."""
+        """(points, terms): all terms of the basis at the fitted states, at about `most` samples."""
         points = np.concatenate([r.points(x) for r, x in zip(self.records, fitted.x, strict=True)])
         return self.basis.evaluate(points[:: max(len(points) // most, 1)], self.variables)
 
     def table(self, white: Whitened, law: Law, coef: Floats | None = None) -> Floats:
-        """(size, k + 1): the white rows [W ψ(x) | target] of a record, for the coefficients of a law.
+        """Step 2. (size, k + 1): white rows [W ψ(x) | target] of a record, for the coefficients of a law.
 
-        What is given beforehand is taken to the right-hand side. A law with unknown parameters, linearised
-        around the numbers `coef`, has a column more for each: [W ψ(x) | W Σ ξ ∂ψ/∂θ | target], θ its place.
+        Given terms are moved to the right-hand side. A law with unknown parameters, linearised around the
+        numbers `coef`, has one more column for each: [W ψ(x) | W Σ ξ ∂ψ/∂θ | target].
         """
         linear = white.linear
         record, x = linear.record, linear.x
-        now = law if coef is None else law.at(coef)
-        integrals = record.integrated(x, now.values)
+        current = law if coef is None else law.at(coef)
+        integrals = record.integrated(x, current.values)
         free, extra = len(law.support), len(law.unknown)
         rows = np.zeros((*linear.target.shape, free + extra + 1))
         for j in range(self.states):
-            here = np.flatnonzero(law.targets[:free] == j)
-            rows[:, :, j, _run(here)] = integrals[..., _run(law.columns[here])]
+            places = np.flatnonzero(law.targets[:free] == j)
+            rows[:, :, j, _run(places)] = integrals[..., _run(law.columns[places])]
         rows[..., -1] = linear.target
         for column, j in zip(law.columns[free:], law.targets[free:], strict=True):
             rows[:, :, j, -1] -= integrals[..., column]
         if extra:
             assert coef is not None
-            tangents = record.integrated(x, lambda points: _flat(law.tangents(points, coef)))
+            tangents = record.integrated(
+                x, lambda points: law.tangents(points, coef).reshape(len(points), -1)
+            )
             tangents = tangents.reshape(*linear.target.shape, extra)
             rows[..., free:-1] = tangents
             rows[..., -1] += tangents @ coef[free:]
         return white.white(rows)
 
     def counted_once(self, table: Floats) -> Floats:
-        """White rows (size, columns), written over, of which those that repeat each other count once.
+        """White rows (size, columns), overwritten, with a weight that accounts for autocorrelated noise.
 
-        Quasi-likelihood: rows are divided by √κ of their equation (c-hat of QAIC, an equation each).
+        They are divided by √κ of their equation, as in quasi-likelihood (c-hat of QAIC, by equation).
         """
         if self.memory is not None:
             table /= np.sqrt(np.tile(self.memory, len(table) // self.states))[:, None]
         return table
 
     def noise_beside_kicks(self, fitted: Fitted) -> Floats:
-        """(states,) variances that kicks are compared with: none of what is kicked and was not measured."""
+        """(states,) variances that kicks are compared with; 0 for unmeasured states with `forcing`."""
         return np.where(self.measured | (self.forcing is None), fitted.variance, 0.0)
 
     def kicked(self, fitted: Fitted) -> NDArray[np.bool_]:
-        """(states,): the equations whose unexplained part is large enough for the determinants to matter.
+        """(states,): the equations whose unexplained motion is large enough for the determinants to matter.
 
         With kicks of variance q h a row has the variance 2 σ² + q h, and the determinants move a coefficient
-        by about √rows · q h / (spread √(2 σ² + q h)) of its standard error; a tenth of what is heeded is
-        nothing. At little noise that says so long before the determinants are worked out.
+        by about √rows · q h / (spread √(2 σ² + q h)) standard errors. Below a tenth of what counts they are
+        not computed.
         """
         kicks, noise = fitted.error * self.step, self.noise_beside_kicks(fitted)
-        # A cheap bound first: the determinants cost as much as several steps of the fit.
         moves = np.sqrt(self.rows) * kicks / (np.sqrt(2.0 * noise + kicks) * self.spread)
         large = (kicks > _KICKED * noise) & (moves > 0.1 * _MOVES)
         return np.asarray(large & ~self.known)
 
     def may_be_kicked(self, fitted: Fitted) -> bool:
-        """Whether the determinants may move the coefficients of a law; with parameters there are none."""
+        """Whether the determinants may move the coefficients of a law. They are not used with parameters."""
         law = fitted.law
         asked = self.memory is None and len(law.support) > 0 and not law.unknown
         return asked and bool(self.kicked(fitted).any())
 
     def determinants(self, fitted: Fitted, law: Law) -> Floats | None:
-        """(k,) g: the gradient of log det S − 2 log |det B₂| by the coefficients of a law at these states.
+        """Step 3. (k,) g: the gradient of log det S − 2 log |det B₂| by the coefficients of a law.
 
-        None where a determinant is zero or states have run so far away that there is none.
+        None where a determinant is zero, or where states have diverged.
         """
         total = np.zeros(len(law.support))
         for white in self.whitened(fitted):
@@ -439,11 +440,11 @@ class Motion:
     def objectives(
         self, fitted: Fitted, columns: Ints, blocks: int, *, apart: float | None = None
     ) -> tuple[LeastSquares, ...] | None:
-        """White rows at the fitted states for any coefficients, in about so many blocks.
+        """White rows at the fitted states for any coefficients, in about this number of blocks.
 
-        apart: columns that are further apart than this are factored by Cholesky's method, ten times as fast,
-            which keeps 16 + 2 log₁₀(apart) digits; None for QR. Rows that are white are independent, so that
-            contiguous runs of them may stand for blocks.
+        apart: columns that are further apart than this are factored by Cholesky's method, which is ten times
+            as fast and keeps 16 + 2 log₁₀(apart) digits; None for QR. White rows are independent, so that
+            contiguous runs of them can serve as blocks.
         """
         law = self.law(columns)
         length = max(self.rows // blocks, 1)
@@ -452,7 +453,7 @@ class Motion:
             if white is None:
                 return None
             table = self.counted_once(self.table(white, law))
-            # Along a stretch where it is long enough, so that the order of trajectories does not matter.
+            # A long stretch is divided by itself, so that the order of trajectories does not matter.
             own = len(table) // white.linear.record.stretches
             runs = np.split(table, white.linear.record.stretches) if own >= length else [table]
             parts = [p for run in runs for p in np.array_split(run, max(round(len(run) / length), 1))]
@@ -466,15 +467,15 @@ class Motion:
 
 
 def shifted(blocks: Sequence[LeastSquares], gradient: Floats) -> list[LeastSquares]:
-    """The same rows with targets y − X δ, δ = ½ (XᵀX)⁻¹ g: their least squares are the likelihood's maximum.
+    """The same rows with targets y − X δ, δ = ½ (XᵀX)⁻¹ g, whose least squares maximise the likelihood.
 
     ‖X Ξ − y‖² + gᵀ Ξ has the normal equations XᵀX Ξ = Xᵀy − ½ g, on every support: those of the new targets.
-    Where g moves the coefficients by a small part of their errors the rows are left as they are.
+    If g moves the coefficients by a small part of their standard errors, the rows are returned unchanged.
     """
     design = np.concatenate([block.design for block in blocks])
     size = lengths(design)
     _, s, directions = np.linalg.svd(triangle(design / size), full_matrices=False)
-    # Along directions that the rows do not determine nothing is moved.
+    # Nothing is moved along directions that the rows do not determine.
     s = np.where(s > _DEPENDENT * s.max(initial=0.0), s, np.inf)
     delta = directions.T @ (directions @ (gradient / size) / s**2) / size / 2.0
     moves = [block.design @ delta for block in blocks]
@@ -489,12 +490,7 @@ def shifted(blocks: Sequence[LeastSquares], gradient: Floats) -> list[LeastSquar
 
 
 def _run(places: Ints) -> Ints | slice:
-    """Places as a slice where they are evenly spaced, which is read in half the time."""
+    """The places as a slice if they are evenly spaced, which is twice as fast to read."""
     if len(places) < 3 or np.ptp(steps := np.diff(places)) > 0 or steps[0] <= 0:
         return places
     return slice(int(places[0]), int(places[-1]) + 1, int(steps[0]))
-
-
-def _flat(values: Floats) -> Floats:
-    """(n, columns) of values (n, …)."""
-    return values.reshape(len(values), -1)
