@@ -71,6 +71,20 @@ def test_the_map_shows_where_a_law_fails():
     assert by_place.max() > 5 * by_place.min()
 
 
+def test_the_worst_place_is_told_of_a_field_with_a_hole_in_its_first_corner():
+    x, t = np.linspace(0, 18, 280), np.linspace(0, 9, 220)
+    u = np.sin(x[:, None] - t) + 0.5 * np.cos(2 * (x[:, None] - t) + 1)
+    u += 0.05 * t * np.exp(-(((x[:, None] - 13) / 0.8) ** 2))
+    u += 0.01 * np.random.default_rng(0).standard_normal(u.shape)
+    u[:140, :120] = np.nan
+    evidence = WeakRows.of([cindy.Field(u=u, x=x, t=t)], cindy.Derivatives(1, 2), cindy.Weak())
+    carried = np.array([[-float(name == "u_x")] for name in evidence.basis.names(("u",))])
+    [rest] = unexplained(evidence, carried)
+    assert np.isnan(rest.boxes[0].ratio)
+    low, high = rest.worst.sides[0]
+    assert low - 0.8 < 13 < high + 0.8
+
+
 def test_residuals_of_the_true_law_are_as_large_as_noise_makes_them():
     ratios = []
     for seed in range(5):

@@ -96,13 +96,14 @@ class Unexplained:
     @property
     def worst(self) -> Box:
         """The box with the largest ratio."""
-        return max(self.boxes, key=lambda box: box.ratio)
+        return max(self.boxes, key=lambda box: np.nan_to_num(box.ratio))
 
     @property
     def local(self) -> bool:
         """Whether one box stands out from most others."""
+        # A box in a hole of the field has no rows and no ratio.
         return len(self.boxes) > 1 and self.worst.ratio > 3.0 * float(
-            np.median([b.ratio for b in self.boxes])
+            np.nanmedian([box.ratio for box in self.boxes])
         )
 
 
@@ -173,7 +174,8 @@ def _judged(
     ratio = z_square / count
     # Step 1.
     tests = [_chance(ratio, freedom)]
-    pairs = [pair for part in boxes for pair in part]
+    # Boxes in a hole of the field have no rows.
+    pairs = [(box, dof) for part in boxes for box, dof in part if dof > 0]
     # Step 2: the mean over all rows hardly shows a residual in one place.
     tests.append(min((_chance(box.ratio, dof) for box, dof in pairs), default=1.0) * max(len(pairs), 1))
     # Step 3: nor does it show a smooth residual, which is in few of many modes.
@@ -182,7 +184,9 @@ def _judged(
     chance = min(1.0, *tests)
     if chance > _TEST.level:
         return None
-    worst = max(range(len(boxes)), key=lambda f: max((box.ratio for box, _ in boxes[f]), default=0.0))
+    worst = max(
+        range(len(boxes)), key=lambda f: max((box.ratio for box, dof in boxes[f] if dof > 0), default=0.0)
+    )
     # Step 4, in the field with the worst box.
     term, axis, taken = _varying(fields[worst], whole[worst], state)
     return Unexplained(
