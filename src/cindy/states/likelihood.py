@@ -118,8 +118,9 @@ def propagated(motion: Motion, fitted: Fitted, directions: Floats) -> Floats:
 
     White noise: Γ_j = σ_j², but at least Σ_t u_t u_tᵀ with u_t = Σ_j c_tj e_tj (White, Econometrica 48,
     1980). This accounts for noise whose size varies together with a term, and for noise that states share.
-    Noise with a memory: Γ_j is the Toeplitz matrix of the autocovariances of y − x, up to Geyer's last lag
-    (Newey and West, Econometrica 55, 1987). A slow drift averages out in terms that vary fast.
+    Noise with a memory: Γ_j is the Toeplitz matrix of the autocovariances of y − x in units of the noise of
+    each sample, up to Geyer's last lag (Newey and West, Econometrica 55, 1987). A slow drift averages out in
+    terms that vary fast.
 
     directions: (k, free) along which constraints let the coefficients vary
     """
@@ -146,15 +147,16 @@ def propagated(motion: Motion, fitted: Fitted, directions: Floats) -> Floats:
             pulls = np.sum(c * e, axis=-1).reshape(free, -1)
             scores += pulls @ pulls.T
         else:
-            # Variances of single entries are not used: behind a drift, noise only seems to differ in size.
+            size = np.sqrt(record.spread)
+            c, e = c * size, e / size
             for j in np.flatnonzero(motion.measured):
                 influences[j] += list(np.moveaxis(c, 0, -1)[:, :, j])
                 noise[j] += list(e[..., j])
-    for stretches, residuals in zip(influences, noise, strict=True):
-        # Missing samples count as zero in the autocovariances, which is corrected by their share.
-        share = np.mean(np.concatenate(residuals) != 0.0) if residuals else 1.0
-        covariances = autocovariance(residuals) / max(share, 1e-300)
-        model += sum((_weighed(stretch, covariances) for stretch in stretches), np.zeros((free, free)))
+    for j in np.flatnonzero(motion.measured) if motion.memory is not None else ():
+        # The variance of the fit allows for what was estimated, and for missing samples, which count as zero.
+        covariances = autocovariance(noise[j])
+        covariances = covariances * (fitted.variance[j] / max(covariances[0], 1e-300))
+        model += sum((_weighed(stretch, covariances) for stretch in influences[j]), np.zeros((free, free)))
     spread = directions @ np.linalg.pinv(information)
     covariance = spread @ model @ spread.T
     size = np.sqrt(np.diagonal(spread @ scores @ spread.T) / np.maximum(np.diagonal(covariance), 1e-300))
