@@ -225,7 +225,11 @@ def compile_rhs(
     [14.0, -104.0]
     """
     source, functions = _source(terms, coef, variables, coef.shape[1] if given is None else given)
-    return _function(source, functions)
+    namespace: dict[str, Any] = {**_MATH, **functions, "CindyError": CindyError}
+    # The source consists of numbers and of names made in this module, never of text that was read.
+    exec(compile(source, "<cindy right-hand side>", "exec"), namespace)
+    rhs: Callable[[float, Any, Any], list[float]] = namespace["rhs"]
+    return rhs
 
 
 def _source(
@@ -274,12 +278,3 @@ def _scalar(factor: Factor) -> Callable[..., float]:
         return float(call(factor, columns, finite=False)[0])
 
     return function
-
-
-def _function(source: str, functions: dict[str, Callable[..., float]]) -> Callable[..., list[float]]:
-    """The function `rhs` that the source defines."""
-    namespace: dict[str, Any] = {**_MATH, **functions, "CindyError": CindyError}
-    # The source consists of numbers and of names made in this module, never of text that was read.
-    exec(compile(source, "<cindy right-hand side>", "exec"), namespace)
-    rhs: Callable[..., list[float]] = namespace["rhs"]
-    return rhs

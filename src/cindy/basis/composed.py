@@ -83,29 +83,39 @@ class Sum(_Composed):
 
 
 @dataclass(frozen=True)
-class Averaged(_Composed, abstract=True):
+class _Wrapped(_Composed, abstract=True):
+    """A composition of one basis."""
+
+    basis: Basis
+
+    def __post_init__(self) -> None:
+        where = f"{type(self).__name__}: `basis`"
+        _check.instance(self.basis, Basis, where, "a basis, such as Polynomial(1)")
+
+    @property
+    def _bases(self) -> tuple[Basis, ...]:
+        return (self.basis,)
+
+    def _of(self, bases: tuple[Basis, ...]) -> Basis:
+        return replace(self, basis=bases[0])
+
+
+@dataclass(frozen=True)
+class Averaged(_Wrapped, abstract=True):
     """The terms of a basis with their jumps spread over two time steps; it serves rows and is not saved.
 
     widths: switching functions, and by how much each changes within the step in which it changes its sign
     """
 
-    part: Basis
     widths: tuple[tuple[Expression, float], ...]
-
-    @property
-    def _bases(self) -> tuple[Basis, ...]:
-        return (self.part,)
-
-    def _of(self, bases: tuple[Basis, ...]) -> Basis:
-        return Averaged(bases[0], self.widths)
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         widths = dict(self.widths)
-        terms = self.part.terms(variables)
+        terms = self.basis.terms(variables)
         return tuple(tuple(_averaged(factor, widths) for factor in term) for term in terms)
 
     def to_dict(self) -> dict[str, Any]:
-        return self.part.to_dict()
+        return self.basis.to_dict()
 
 
 def _averaged(factor: Factor, widths: Mapping[Expression, float]) -> Factor:
@@ -149,24 +159,6 @@ class Product(_Composed):
             else repr(part)
             for part in (self.left, self.right)
         )
-
-
-@dataclass(frozen=True)
-class _Wrapped(_Composed, abstract=True):
-    """A composition of one basis."""
-
-    basis: Basis
-
-    def __post_init__(self) -> None:
-        where = f"{type(self).__name__}: `basis`"
-        _check.instance(self.basis, Basis, where, "a basis, such as Polynomial(1)")
-
-    @property
-    def _bases(self) -> tuple[Basis, ...]:
-        return (self.basis,)
-
-    def _of(self, bases: tuple[Basis, ...]) -> Basis:
-        return replace(self, basis=bases[0])
 
 
 @dataclass(frozen=True)

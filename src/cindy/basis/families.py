@@ -181,10 +181,8 @@ class Derivatives(Basis):
         _check.integer(self.order, "Derivatives: order", least=0)
         if self.order > HIGHEST_ORDER:
             raise DataError(f"Derivatives: order must be at most {HIGHEST_ORDER}, but is {self.order}.")
-        if self.of is not None and not isinstance(self.of, Basis):
-            raise DataError(
-                f"Derivatives: `of` must be a basis such as Trigonometric(1), but is {self.of!r}."
-            )
+        if self.of is not None:
+            _check.instance(self.of, Basis, "Derivatives: `of`", "a basis such as Trigonometric(1)")
         if self.degree == 0 and self.of is None:
             raise DataError(
                 "Derivatives: a degree of 0 leaves only the constant. Give a degree of at least 1."

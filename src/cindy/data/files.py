@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -97,13 +98,13 @@ def from_parquet(path: Path, rows: int | None = None) -> Table:
     """A parquet file, read through pandas; if `rows` is given, only that many rows at its beginning."""
     try:
         import pandas  # noqa: F401
-        import pyarrow.parquet as pq
+        import pyarrow.parquet
     except ImportError as error:
         raise DataError(
             f"{path}: reading parquet needs pandas and pyarrow, and {error.name} is missing. "
             'Install them with pip install "cindy[data]".'
         ) from error
-    with _reading(path, "parquet"), pq.ParquetFile(path, pre_buffer=False) as file:
+    with _reading(path, "parquet"), pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
         declared = file.metadata
         if rows is None:
             # The sizes that the file declares are those of its uncompressed row groups.
@@ -112,17 +113,9 @@ def from_parquet(path: Path, rows: int | None = None) -> Table:
             _must_fit(path, max(sum(groups), 8 * declared.num_rows * max(declared.num_columns, 1)))
             frame = file.read().to_pandas()
         else:
-            frame = _first_rows(file, rows)
+            first = islice(file.iter_batches(batch_size=rows), 1)
+            frame = pyarrow.Table.from_batches(list(first), schema=file.schema_arrow).to_pandas()
     return from_frame(frame, str(path))
-
-
-def _first_rows(file: Any, rows: int) -> Any:
-    """A data frame of the first rows of a parquet file; an empty one where it has none."""
-    import pyarrow as pa
-
-    batch = next(file.iter_batches(batch_size=rows), None)
-    table = file.schema_arrow.empty_table() if batch is None else pa.Table.from_batches([batch])
-    return table.to_pandas()
 
 
 def from_excel(path: Path) -> Table:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy._check import did_you_mean, positive, short, text, unique_names
+from cindy._check import did_you_mean, flag, positive, text, unique_names
 from cindy._files import is_file
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import Hold, as_hold
@@ -111,9 +111,7 @@ def read(
         as_hold(hold, "read: `hold`"),
     )
     files = _files(path)
-    if not isinstance(lazy, (bool, np.bool_)):
-        raise DataError(f"read: `lazy` must be True or False, but is {short(lazy)}.")
-    if lazy:
+    if flag(lazy, "read: `lazy`"):
         return _lazy(path, files, columns)
     if files is None:
         return columns(path.compute() if is_dask_frame(path) else path)

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg.lapack
 
 from cindy._arrays import Floats, space_of
-from cindy._check import integer, short
+from cindy._check import instance, integer, short
 from cindy.basis import Basis
 from cindy.data import (
     LOOK,
@@ -362,13 +362,9 @@ def summary_of_fields(evidence: WeakRows, blocks: int = 50, progress: Progress |
 def _check_arguments(basis: Basis, formulation: Formulation, progress: Progress | None) -> None:
     if progress is not None and not callable(progress):
         raise DataError(f"accumulate: `progress` must be a function, but is {short(progress)}.")
-    if not isinstance(basis, Basis):
-        raise DataError(f"accumulate: `basis` must be a basis such as Polynomial(3), but is {short(basis)}.")
-    if not isinstance(formulation, Formulation):
-        raise DataError(
-            "accumulate: `formulation` must be Integral(), Differential() or Discrete(), "
-            f"but is {formulation!r}."
-        )
+    instance(basis, Basis, "accumulate: `basis`", "a basis such as Polynomial(3)")
+    forms = "Integral(), Differential() or Discrete()"
+    instance(formulation, Formulation, "accumulate: `formulation`", forms)
     if basis.unknowns():
         names = ", ".join(parameter.name for parameter in basis.unknowns())
         raise DataError(
