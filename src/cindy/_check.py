@@ -128,8 +128,7 @@ def instance(value: object, kind: type | tuple[type, ...], where: str, what: str
 
 def text(value: str, where: str) -> str:
     """`value`, which must be a string."""
-    if not isinstance(value, str):
-        raise DataError(f"{where} must be a text, but is {short(value)}.")
+    instance(value, str, where, "a text")
     return value
 
 

@@ -171,10 +171,11 @@ def _build(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> Op
     starts = _starts(rows, len(t), half_width)
     values = np.empty((rows, width))
     for a in range(0, rows, _BATCH):
+        # Step 1, for as many rows as fit in memory.
         row = np.arange(a, min(a + _BATCH, rows))
         windows = t[starts[row, None] + np.arange(width)]
         centre, half = (windows[:, -1] + windows[:, 0]) / 2, (windows[:, -1] - windows[:, 0]) / 2
-        # Legendre polynomials on [-1, 1]: powers of t would lose half of the digits, and all of
+        # Step 2. Legendre polynomials on [-1, 1]: powers of t would lose half of the digits, and all of
         # them on times such as 1.7e9.
         basis = legendre.legvander((windows - centre[:, None]) / half[:, None], degree)
         place = (t[row] - centre) / half
@@ -182,6 +183,7 @@ def _build(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> Op
             moments = _step_integrals(place, (t[row + 1] - centre) / half, degree) * half[:, None]
         else:
             moments = _derivatives(place, degree, kind[1]) / half[:, None] ** kind[1]
+        # Step 3.
         values[row] = _combined(basis, moments)
     return _assemble(values, starts, len(t))
 

@@ -118,14 +118,12 @@ class Field:
         self._mask = None if mask is None else _broad(_as_mask(mask, self._where), "mask", self)
 
     def _take_inputs(self, inputs: str | Iterable[str] | Mapping[str, Any]) -> tuple[str, ...]:
-        named: Mapping[str, Any]
+        """Add the grids of the inputs, and return their names."""
         if isinstance(inputs, str):
-            named = {inputs: inputs}
-        elif isinstance(inputs, Mapping):
-            named = inputs
-        else:
-            named = {name: name for name in unique_names(inputs, f"{self._where}: `inputs`")}
-        for name, given in named.items():
+            inputs = [inputs]
+        if not isinstance(inputs, Mapping):
+            inputs = {name: name for name in unique_names(inputs, f"{self._where}: `inputs`")}
+        for name, given in inputs.items():
             if isinstance(given, str):
                 axis = self._axis(given, "inputs")
                 shape = [1] * (len(self.axes) + 1)
@@ -135,7 +133,7 @@ class Field:
             else:
                 values = _broad(_floats_any(given, f"{self._where}: input {name!r}"), name, self)
             self._grids[name] = values
-        names = tuple(named)
+        names = tuple(inputs)
         unique_names((*self.states, *names), f"{self._where}: fields and inputs together")
         return names
 

@@ -180,6 +180,7 @@ def derived_rates(segments: Sequence[Trajectory]) -> list[Finding]:
     # not.
     for i in map(int, np.flatnonzero(noise > _RATES.clean * values.std(axis=0))):
         for j in range(len(states)):
+            # Step 1 is cheap, so that steps 2 and 3 are left to the few pairs that pass it.
             follows = j != i and _correlation(slopes[:, i], values[:, j]) > _RATES.follows
             if follows and _ratio_to_noise(segments, i, j, float(noise[i])) < _RATES.shares:
                 rates[states[j]] = states[i]
@@ -211,10 +212,11 @@ def _ratio_to_noise(segments: Sequence[Trajectory], i: int, j: int, noise: float
     rate = np.concatenate(
         [segment.x[_RATES.half_width : len(segment) - _RATES.half_width, j] for segment in segments]
     )
-    # Positions are scaled so that the constant column is of the same size as the others.
+    # Step 2. Positions are scaled so that the constant column is of the same size as the others.
     size = max(float(np.abs(windows).max()), 1e-300)
     columns = np.column_stack([windows / size, np.ones(len(windows))])
     weights = np.linalg.lstsq(columns, rate, rcond=1e-12)[0]
     residual = float(np.sum((rate - columns @ weights) ** 2)) / max(len(rate) - width - 1, 1)
+    # Step 3. The weights are those of scaled positions, hence the division by the squared size.
     allowed = noise**2 * float(np.sum(weights[:-1] ** 2)) / size**2
     return residual / max(allowed, 1e-300)

@@ -324,6 +324,7 @@ class Integral(Formulation):
         """The rows of windows by steps 3 and 4, from increments of the integrated terms and from states."""
         width = steps.shape[1]
         feedback = (self.feedback or 0.0) if self.initial == "free" else 0.0
+        # Terms and states are eliminated together, because the same operator acts on both.
         joined = np.empty((len(t), width + target.shape[1]))
         if feedback and self.order == 1:
             # Whitening needs differences, and the increments are the differences of the integrals.
@@ -342,8 +343,10 @@ class Integral(Formulation):
             if self.initial == "first":
                 rows.append(without_first(stack))
             elif feedback:
+                # Step 4.
                 rows.append(whitened(stack, at, self.order, feedback))
             else:
+                # Step 3.
                 rows.append(without_polynomials(stack, at, self.order))
         return np.concatenate(rows)
 

@@ -387,6 +387,7 @@ def _examples(source: Source, executor: Executor | None) -> list[Trajectory]:
 
 def _work(source: Source, formulation: Formulation, aim: int, portion: int) -> Iterator[Task | Load]:
     """The tasks for all data; parts that can be loaded by themselves are loaded by the workers."""
+    # Step 1. Workers cut the parts that they load; everything else is cut here, in the order of the data.
     if source.apart:
         parts = tuple(source.parts)
         return (Load(part, k, -(-aim // len(parts)), portion) for k, part in enumerate(parts))

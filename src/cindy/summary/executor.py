@@ -56,14 +56,8 @@ class _Workers(Executor):
         # The pool would pickle in a thread of its own, which hides the error.
         return self._pool.submit(_run, _packed((fn, args, kwargs), self._inherit))
 
-    def renew(self) -> None:
-        """Give up a pool that has lost a process; the next task starts another one."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = None
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes."""
+        """End the processes; the next task starts new ones."""
         if self._pool is not None:
             self._pool.shutdown(wait, cancel_futures=cancel_futures)
         self._pool = None
@@ -254,7 +248,7 @@ class _Round:
         # In the old order; functions keep no state, so that a repeated task has the same result.
         undone = [task for task, _ in self.waiting]
         self.waiting.clear()
-        self.executor.renew()
+        self.executor.shutdown(wait=False, cancel_futures=True)
         self.waiting.extend((task, self._submit(task)) for task in undone)
 
 
@@ -352,8 +346,10 @@ class DeviceTriangle:
         for _ in range(3):
             if not self._independent(guess):
                 return None
+            # Step 1.
             inverse = xp.linalg.inv(guess)
             new = self._solved(guess, inverse, matrix)
+            # Step 2, where the old rows count as R times the inverse of the guess, the identity if it is R.
             gram = xp.matmul(new, xp.matrix_transpose(new))
             if self._triangle is not None:
                 old = xp.matmul(self._triangle, inverse)
@@ -366,7 +362,7 @@ class DeviceTriangle:
             sizes = self._space.get(xp.linalg.diagonal(update))
             if not np.isfinite(sizes).all() or sizes.min() <= 0.0:
                 return None
-            # An update that is close to a multiple of the identity has lost no digits.
+            # Step 3. An update that is close to a multiple of the identity has lost no digits.
             if sizes.max() <= _DEVICE.round * sizes.min():
                 return guess
         return None
