@@ -348,11 +348,11 @@ def _taps(steps: Floats, count: int) -> tuple[Floats, Floats]:
         plain = np.stack([-np.ones_like(steps), np.ones_like(steps)], axis=2)
         return plain, np.stack([steps / 2, steps / 2], axis=2)
     before, after = steps[:, :-1], steps[:, 1:]
-    whole = before + after
+    span = before + after
     # A second difference with unequal steps is the line through the neighbours less the middle sample. Of an
     # integral taken twice it is the integral under a hat over both steps, whose area is before · after / 2;
     # for equal steps the three samples share it as 1/6, 4/6 and 1/6.
-    plain = np.stack([after / whole, -np.ones_like(whole), before / whole], axis=2)
+    plain = np.stack([after / span, -np.ones_like(span), before / span], axis=2)
     return plain, np.array([1.0, 4.0, 1.0]) / 6.0 * (before * after / 2)[:, :, None]
 
 

@@ -125,17 +125,17 @@ def _read(name: Any, span: Any, where: str) -> Parameter:
 
 def merged(parts: Iterable[tuple[Parameter, ...]], where: str) -> tuple[Parameter, ...]:
     """The parameters of several bases; a parameter of several bases must have the same range in all."""
-    known: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for part in parts:
         for parameter in part:
-            other = known.setdefault(parameter.name, parameter)
-            if other != parameter:
-                ranges = " and ".join(f"({p.lower:g}, {p.upper:g})" for p in (other, parameter))
+            first = parameters.setdefault(parameter.name, parameter)
+            if first != parameter:
+                ranges = " and ".join(f"({p.lower:g}, {p.upper:g})" for p in (first, parameter))
                 raise DataError(
                     f"{where}: the parameter {parameter.name!r} has the ranges {ranges} in two places. "
                     "Give it one range, or two names."
                 )
-    return tuple(known.values())
+    return tuple(parameters.values())
 
 
 class Basis(ABC):

@@ -87,14 +87,14 @@ class Expression:
             return np.float64(self.number)  # type: ignore[return-value]
         if self.operation == "symbol":
             return values[self.symbol]
-        first, *rest = [operand.evaluate(values) for operand in self.operands]
+        first, *others = [operand.evaluate(values) for operand in self.operands]
         if self.operation == "**":
-            return _power(first, rest[0])
+            return _power(first, others[0])
         if self.operation == "where":
-            return np.where(np.not_equal(first, 0.0), *rest)
+            return np.where(np.not_equal(first, 0.0), *others)
         if self.operation in COMPARISONS:
-            return np.asarray(COMPARISONS[self.operation](first, rest[0]), dtype=np.float64)
-        for other in rest:
+            return np.asarray(COMPARISONS[self.operation](first, others[0]), dtype=np.float64)
+        for other in others:
             first = _PAIRWISE[self.operation](first, other)
         return FUNCTIONS.get(self.operation, np.negative if self.operation == "-" else np.positive)(first)
 
@@ -149,13 +149,13 @@ class Expression:
         >>> [sorted(switch.symbols()) for switch in parse("abs(x) + max(y, z)", "example").switches()]
         [['x'], ['y', 'z']]
         """
-        own: list[Expression] = []
+        switching: list[Expression] = []
         if self.operation in COMPARISONS or self.operation in SEVERAL:
-            own = [build("+", a, build("-", b)) for a, b in pairwise(self.operands)]
+            switching = [build("+", a, build("-", b)) for a, b in pairwise(self.operands)]
         elif self.operation in ("sign", "abs"):
-            own = list(self.operands)
+            switching = list(self.operands)
         inside = [switch for operand in self.operands for switch in operand.switches()]
-        return tuple(dict.fromkeys(switch for switch in (*own, *inside) if switch.symbols()))
+        return tuple(dict.fromkeys(switch for switch in (*switching, *inside) if switch.symbols()))
 
     def averaged(self, widths: Mapping[Expression, float]) -> Expression:
         """The formula with its jumps smoothed over a range of their switching function (`_spread`).

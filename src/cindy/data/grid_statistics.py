@@ -222,10 +222,10 @@ def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple
     stays; it rises for ever if the roughness is that of the signal.
     """
     steps = []
-    whole = np.sqrt(_safe_variance(values, coordinates)[0])
+    level = np.sqrt(_safe_variance(values, coordinates)[0])
     for axis, coordinate in enumerate(coordinates):
         step = 1
-        levels = [whole]
+        levels = [level]
         for k in (2, 4, 8):
             # Thinning by 8 only has to show that a rise has ended, but needs enough samples to show it.
             if len(coordinate) // k < _LEVEL.difference + (5 if k > 4 else 2):

@@ -161,10 +161,10 @@ def at_common_times(
 
     t: (n,) and x: (n, d), the samples of the states; u_t: (m,) and u: (m, p), those of the inputs
     """
-    known = np.isfinite(u).all(axis=1)
-    if not known.any():
+    sampled = np.isfinite(u).all(axis=1)
+    if not sampled.any():
         raise DataError(f"{where}: the inputs are missing at every sample.")
-    u_t, u = u_t[known], u[known]
+    u_t, u = u_t[sampled], u[sampled]
     times, u_t = with_turns(t, u_t, u, hold)
     states = np.full((len(times), x.shape[1]), np.nan)
     states[np.searchsorted(times, t)] = x
@@ -245,11 +245,11 @@ def _band_limited(t: Floats, u: Floats) -> tuple[Floats, Floats]:
     n = len(u)
     # Step 1.
     line = u[0] + np.linspace(0.0, 1.0, n)[:, None] * (u[-1] - u[0])
-    rest = (u - line)[1:-1]
+    bending = (u - line)[1:-1]
     fine = _BETWEEN.refinement * (n - 1) + 1
     series = np.zeros((fine - 2, u.shape[1]))
     # Steps 2 and 3. The transform of scipy is 2 Σ x sin; applied twice it multiplies by 2 (n − 1).
-    series[: n - 2] = dst(rest, type=1, axis=0) / (2.0 * (n - 1))
+    series[: n - 2] = dst(bending, type=1, axis=0) / (2.0 * (n - 1))
     values = np.zeros((fine, u.shape[1]))
     values[1:-1] = dst(series, type=1, axis=0)
     values += u[0] + np.linspace(0.0, 1.0, fine)[:, None] * (u[-1] - u[0])
@@ -267,8 +267,8 @@ def interpolated(t: Floats, values: Floats, times: Floats) -> Floats:
     The polynomial runs through the three known samples before and the three after each time. The result is
     NaN outside the known samples, and in holes of more than 2.5 median steps.
     """
-    known = np.isfinite(values)
-    t, values = t[known], values[known]
+    sampled = np.isfinite(values)
+    t, values = t[sampled], values[sampled]
     result = np.full(len(times), np.nan)
     if len(t) == 0:
         return result

@@ -116,10 +116,10 @@ def _local_seconds(texts: Sequence[str | None], where: str) -> Floats | None:
     parts = [None if text is None else _LOCAL.fullmatch(text) for text in texts]
     if any(part is None and text is not None for part, text in zip(parts, texts, strict=True)):
         return None
-    known = [part for part in parts if part is not None]
+    dates = [part for part in parts if part is not None]
     # With points the day always comes first; with slashes that depends on the country.
-    day_first = any(part[2] == "." or int(part[1]) > 12 for part in known)
-    month_first = any(int(part[3]) > 12 for part in known)
+    day_first = any(part[2] == "." or int(part[1]) > 12 for part in dates)
+    month_first = any(int(part[3]) > 12 for part in dates)
     if day_first == month_first:
         example = next(text for text in texts if text is not None)
         raise DataError(

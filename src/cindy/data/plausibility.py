@@ -133,11 +133,11 @@ def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
 
 def _listed_twice(data: Sequence[Trajectory]) -> list[Finding]:
     """Runs with the same samples as an earlier run; they count twice, which makes errors too small."""
-    seen: dict[bytes, int] = {}
+    first_with: dict[bytes, int] = {}
     pairs = []
     for i, trajectory in enumerate(data):
         # Equal to the bit: two measurements never agree in all digits, however similar the runs are.
-        earlier = seen.setdefault(trajectory.x.tobytes(), i)
+        earlier = first_with.setdefault(trajectory.x.tobytes(), i)
         if earlier != i and len(trajectory) > 2:
             pairs.append((earlier, i))
     if not pairs:

@@ -185,14 +185,14 @@ def pauses(t: Floats, x: Floats, longest: int) -> NDArray[np.intp]:
     if len(steps) < 2 * longest:
         return np.zeros(0, dtype=np.intp)
     # Neighbours matter: on a grid that becomes coarser gradually no step is a pause.
-    near = np.maximum(np.append(steps[0], steps[:-1]), np.append(steps[1:], steps[-1]))
-    long = np.flatnonzero(steps > longest * np.maximum(near, np.median(steps)))
+    neighbours = np.maximum(np.append(steps[0], steps[:-1]), np.append(steps[1:], steps[-1]))
+    long = np.flatnonzero(steps > longest * np.maximum(neighbours, np.median(steps)))
     edges = np.concatenate([[0], long + 1, [len(t)]])
-    enough = np.diff(edges) >= longest
-    bursts = [(t[a:b], x[a:b]) for a, b in zip(edges[:-1][enough], edges[1:][enough], strict=True)]
+    filled = np.diff(edges) >= longest
+    bursts = [(t[a:b], x[a:b]) for a, b in zip(edges[:-1][filled], edges[1:][filled], strict=True)]
     spread = np.nanstd(x, axis=0)
     spread = np.where(spread > 0, spread, np.inf)
-    far = [enough[i] and enough[i + 1] and _moves(bursts, spread, float(steps[k])) > _LOOK.far
+    far = [filled[i] and filled[i + 1] and _moves(bursts, spread, float(steps[k])) > _LOOK.far
            for i, k in enumerate(long)]  # fmt: skip
     return np.asarray(long[np.array(far, dtype=bool)])
 
@@ -242,10 +242,10 @@ def beginning(trajectory: Trajectory, most: int) -> Trajectory:
         u = None if trajectory.u is None else trajectory.u[rows]
         return replace(trajectory, t=trajectory.t[rows], x=trajectory.x[rows], u=u)
     measured = np.flatnonzero(np.isfinite(trajectory.x).any(axis=1))[:: min(thinning, _LOOK.driven)][:most]
-    whole = trajectory.part(0, int(measured[-1]) + 1 if len(measured) else most)
-    x = np.full_like(whole.x, np.nan)
-    x[measured] = whole.x[measured]
-    return replace(whole, x=x)
+    span = trajectory.part(0, int(measured[-1]) + 1 if len(measured) else most)
+    x = np.full_like(span.x, np.nan)
+    x[measured] = span.x[measured]
+    return replace(span, x=x)
 
 
 def _same_inputs(trajectory: Trajectory, thinning: int, most: int) -> bool:

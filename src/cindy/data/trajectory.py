@@ -185,10 +185,10 @@ class Trajectory:
         """
         if self.u is None:
             return None
-        known = np.isfinite(self.u).all(axis=1)
-        if not known.any():
+        sampled = np.isfinite(self.u).all(axis=1)
+        if not sampled.any():
             raise DataError("Trajectory: the inputs are missing at every sample.")
-        return Held(self.t[known], self.u[known], self.hold)
+        return Held(self.t[sampled], self.u[sampled], self.hold)
 
     def refined(self, times: int) -> Trajectory:
         """The trajectory with every step divided into so many; states are missing at the new instants.
@@ -221,13 +221,13 @@ class Trajectory:
             return self
         columns = dict(zip(self.variables, self.values.T, strict=True))
         lags = [self.delay.get(name, 0.0) for name in self.inputs]
-        held = self.hold == "zero" and any(lags)
+        moves_jumps = self.hold == "zero" and any(lags)
         for name, lag in self.delay.items():
-            if not held or name in self.states:
+            if not moves_jumps or name in self.states:
                 columns[name] = interpolated(self.t - lag, columns[name], np.asarray(self.t))
         x = np.column_stack([columns[name] for name in self.states])
         u = np.column_stack([columns[name] for name in self.inputs]) if self.inputs else None
-        t, x, u = moved_holds(self.t, x, u, lags) if held and u is not None else (self.t, x, u)
+        t, x, u = moved_holds(self.t, x, u, lags) if moves_jumps and u is not None else (self.t, x, u)
         return replace(self, t=t, x=x, u=u, delay={})
 
     @classmethod
@@ -287,16 +287,16 @@ class Trajectory:
         complete = np.flatnonzero(~missing)
         if len(complete) == 0:
             return []
-        whole = replace(
+        joined = replace(
             self, t=self.t[complete], x=self.x[complete], u=None if self.u is None else self.u[complete]
         )
-        steps = np.diff(whole.t)
+        steps = np.diff(joined.t)
         # Only steps over missing samples are gaps: an irregular grid has long steps of its own.
         limit = _GRID.longest_bridge * float(np.median(steps)) if len(steps) else np.inf
         holes = np.flatnonzero((np.diff(complete) > 1) & (steps > limit))
         cuts = np.union1d(holes, _pauses(steps)) + 1
         edges = [0, *map(int, cuts), len(complete)]
-        return [whole.part(a, b) for a, b in pairwise(edges)]
+        return [joined.part(a, b) for a, b in pairwise(edges)]
 
 
 def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
