@@ -7,7 +7,7 @@ one sample or of the integral over one time step of the least-squares polynomial
 2. Evaluate the Legendre polynomials P_0 … P_degree at its samples: V, one row a sample.
 3. With w the derivatives, or integrals, of these polynomials, the weights are Q R⁻ᵀ w, where V = Q R.
 
-Savitzky and Golay (Anal. Chem. 36, 1964) have such weights on even grids, where all inner windows are alike.
+Savitzky and Golay (Anal. Chem. 36, 1964) give such weights for even grids, where all inner rows are equal.
 An operator costs a QR factorisation for each row, or for a few rows on an even grid; using it costs 2
 half_width + 1 products a row.
 """
@@ -329,7 +329,7 @@ def whitened_differences(rows: Floats, t: Floats, count: int, feedback: float) -
     try:
         factor = scipy.linalg.cholesky_banded(band.reshape(count + 1, -1), lower=True, check_finite=False)
     except np.linalg.LinAlgError as error:
-        raise DataError(f"Integral: the samples of a window cannot be told apart: {error}.") from error
+        raise DataError(f"Integral: the covariance of a window is not positive definite: {error}.") from error
     if windows < _FEW_WINDOWS:
         solved, _ = scipy.linalg.lapack.dtbtrs(factor, rows.reshape(-1, columns), uplo="L")
         return np.asarray(solved)

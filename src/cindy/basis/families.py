@@ -194,7 +194,7 @@ class Derivatives(Basis):
         """The basis for data with these axes of space."""
         if any(axis not in axes for axis in self.axes):
             raise DataError(
-                f"{self!r} speaks of the axes {', '.join(self.axes)}, but the data have {', '.join(axes)}."
+                f"{self!r} names the axes {', '.join(self.axes)}, but the data have {', '.join(axes)}."
             )
         return self if self.axes else replace(self, axes=axes)
 

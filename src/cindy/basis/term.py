@@ -275,7 +275,7 @@ def _word(match: re.Match[str]) -> str:
 
 
 def axis_label(name: str, units: Mapping[str, str] | None = None) -> str:
-    """The label of an axis: the name, and its unit in parentheses where one is known."""
+    """The label of an axis: the name, with its unit in parentheses if that is known."""
     unit = (units or {}).get(name, "")
     return f"{pretty(name)} ({unit})" if unit else pretty(name)
 

@@ -172,7 +172,7 @@ class Field:
         return self._coordinates[axis]
 
     def period(self, axis: str) -> float | None:
-        """The length after which an axis repeats; None where it does not."""
+        """The length after which an axis repeats itself; None if it is not periodic."""
         self._axis(axis, "period")
         return self._periods.get(axis)
 
@@ -237,7 +237,7 @@ class Field:
 
     @property
     def first(self) -> Field:
-        """The field at its first time: where a simulation starts."""
+        """The field at its first time, from which a simulation starts."""
         return self.part(0, 1)
 
     @property

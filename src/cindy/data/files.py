@@ -72,8 +72,8 @@ def _must_fit(path: Path, declared: int) -> None:
     size = path.stat().st_size
     if declared > most_unpacked(size):
         raise DataError(
-            f"{path} has {size:,} bytes and would fill {declared:,}, which measurements "
-            "never do. If it is all right, save it without compression."
+            f"{path} has {size:,} bytes and declares {declared:,}; measurements cannot be packed so tightly. "
+            "If the file is correct, save it without compression."
         )
 
 
@@ -398,7 +398,7 @@ def _unpacked(body: memoryview, most: int) -> bytes:
     # One byte more than allowed is enough to see that the limit is exceeded.
     unpacked = stream.decompress(body, max(most, 0) + 1)
     if len(unpacked) > most:
-        raise DataError("it unpacks to far more than its size, which measurements never do")
+        raise DataError("it unpacks to far more than its size; measurements cannot be packed so tightly")
     if not stream.eof:
         raise DataError("a packed variable ends too early")
     return unpacked

@@ -314,7 +314,7 @@ def _column_of_times(table: Table) -> str:
     if len(table.index) == 1:
         return table.index[0]
     raise DataError(
-        f'{table.source} has no column "t", nor one called time, date, year or alike. '
+        f'{table.source} has no column "t", nor one called time, date, year or similar. '
         f"Say which column holds the times with `time`. {did_you_mean('t', table.names)}"
     )
 

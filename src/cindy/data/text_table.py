@@ -168,8 +168,8 @@ def _unpacked(path: Path, packed: int) -> bytes:
         raw = stream.read(most + 1)
     if len(raw) > most:
         raise DataError(
-            f"{path} holds {packed:,} bytes and unpacks to more than {most:,}, which numbers never do. "
-            "If it is all right, unpack it first."
+            f"{path} has {packed:,} bytes and unpacks to more than {most:,}; numbers cannot be packed so "
+            "tightly. If the file is correct, unpack it first."
         )
     return raw
 

@@ -251,7 +251,7 @@ class Trajectory:
         return _merged([sensor.aligned() for sensor in given])
 
     def part(self, start: int, stop: int) -> Trajectory:
-        """Samples start … stop − 1, sharing memory with this trajectory where that is stored row by row."""
+        """Samples start … stop − 1; they share memory with this trajectory if it is stored row by row."""
         stretch(start, stop, len(self), "Trajectory", "samples")
         # Streams are cut into many parts, so that what the constructor checked is not checked again.
         part = object.__new__(Trajectory)
@@ -357,7 +357,7 @@ def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
                 )
         if trajectory.inputs and trajectory.hold != first.hold:
             raise DataError(
-                f"All trajectories must hold their inputs alike, but trajectory 0 has hold={first.hold!r} "
+                f"All trajectories must have the same `hold`, but trajectory 0 has hold={first.hold!r} "
                 f"and trajectory {i} has hold={trajectory.hold!r}."
             )
         yield trajectory.aligned()

@@ -132,7 +132,7 @@ class Integral(Formulation):
         return self.rates
 
     def variables(self, states: tuple[str, ...], inputs: tuple[str, ...]) -> tuple[str, ...]:
-        """States, their rates where terms may hold them, and inputs."""
+        """The states, their rates if terms may contain them, and the inputs."""
         if not self.rates:
             return states + inputs
         rates = tuple(f"{name}'" for name in states)

@@ -236,9 +236,9 @@ class _Round:
         name = type(self.executor).__name__
         if not isinstance(self.executor, _Workers):
             raise WorkerError(
-                f"A worker of {name} died, and it cannot be asked again ({type(error).__name__}: {error}). "
-                "Nothing was kept: start a new executor and call again. Where memory ran out, use "
-                "fewer workers, smaller files or fewer terms; processes=N instead repeats such work."
+                f"A worker of {name} died, and its work is lost ({type(error).__name__}: {error}). "
+                "No result was kept: start a new executor and call again. If memory ran out, use fewer "
+                "workers, smaller files or fewer terms; with processes=N instead, such work is repeated."
             ) from error
         if self.deaths >= _ATTEMPTS:
             raise WorkerError(
