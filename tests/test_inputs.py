@@ -87,7 +87,7 @@ def test_band_needs_a_constant_step():
 
 def test_trajectories_that_hold_inputs_differently_are_not_mixed():
     one = cindy.Trajectory(T, np.sin(T), u=wave(T), hold="zero")
-    with pytest.raises(DataError, match="alike"):
+    with pytest.raises(DataError, match="same `hold`"):
         as_trajectories([one, replace(one, hold="linear")])
 
 

@@ -105,8 +105,8 @@ __all__ = [
 
 __version__ = "0.3.0"
 
-# Numpy, scipy and HiGHS take half a second to load: nothing is loaded before it is used. The table is what
-# happens, the imports above are what type checkers and readers of the source see, and a test compares them.
+# Numpy, scipy and HiGHS take half a second to load, so that nothing is loaded before it is used. This table
+# says what is loaded; type checkers and readers see the imports above, and a test compares the two.
 _FROM = {
     "cindy.basis": "Basis Custom Derivatives Fourier PerRun Polynomial Trigonometric",
     "cindy.data": "Field Lazy Trajectory read",

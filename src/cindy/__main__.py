@@ -1,4 +1,4 @@
-"""python -m cindy: the command line, where no script of that name is on the path."""
+"""`python -m cindy`: the command line, if the script `cindy` is not on the path."""
 
 from cindy.cli import main
 

@@ -1,7 +1,7 @@
-"""Arrays: their types, where they live, and how many threads work on them.
+"""Arrays: their types, the device that holds them, and the number of threads that work on them.
 
-Code for a device is written once, against the array API standard; a `Space` holds the
-functions of that standard and takes arrays of PyTorch, CuPy or numpy to the device and back.
+Code for devices uses only functions of the array API standard. A `Space` holds these functions and moves
+arrays of PyTorch, CuPy or numpy to the device and back.
 """
 
 from __future__ import annotations
@@ -39,21 +39,19 @@ Ints = NDArray[np.intp]
 
 
 _FOREIGN = {"torch", "cupy", "array_api_strict"}
-"""Libraries whose arrays are kept as they are until numpy is needed."""
+"""Libraries whose arrays stay on their device until numpy needs them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Where arrays live, and the functions on them.
+    """A device that holds arrays, and the functions on them.
 
     xp: the functions of the array API standard
-    device: as `xp` calls it; None for its usual one
-    name: in words
+    device: the device in terms of `xp`; None for its default device
     """
 
     xp: Any
     device: Any
-    name: str
 
     def put(self, values: Any) -> Any:
         """The values as a float64 array of this space."""
@@ -61,31 +59,31 @@ class Space:
             if type(values).__module__.partition(".")[0] in self.xp.__name__:
                 return self.xp.asarray(values, dtype=self.xp.float64, device=self.device)
             values = to_numpy(values)
-        # A copy: arrays of this library are read-only, which other libraries do not know.
+        # A copy, because arrays of trajectories are read-only, which other libraries do not support.
         return self.xp.asarray(np.array(values, dtype=np.float64), device=self.device)
 
     def get(self, array: Any) -> Floats:
-        """An array of this space as a numpy one."""
+        """An array of this space as a numpy array."""
         return np.asarray(to_numpy(array), dtype=np.float64)
 
 
 def is_foreign(values: Any) -> bool:
-    """Whether it is an array of another library than numpy."""
+    """Whether `values` is an array of a library other than numpy."""
     return type(values).__module__.partition(".")[0] in _FOREIGN and hasattr(values, "shape")
 
 
 def namespace(values: Any) -> Any:
-    """The functions of the array API standard on an array of another library."""
+    """The functions of the array API standard for an array of another library."""
     return require("array_api_compat", "gpu", "an array on a device").array_namespace(values)
 
 
 def device_of(values: Any) -> Any:
-    """The device that an array of another library lives on."""
+    """The device that holds an array of another library."""
     return require("array_api_compat", "gpu", "an array on a device").device(values)
 
 
 def to_numpy(values: Any) -> Any:
-    """Any array as a numpy one."""
+    """Any array as a numpy array."""
     if hasattr(values, "detach"):  # PyTorch
         return values.detach().cpu().numpy()
     if type(values).__module__.partition(".")[0] == "cupy":
@@ -96,19 +94,20 @@ def to_numpy(values: Any) -> Any:
 def space_of(device: Any) -> Space:
     """The space that a user's `device` stands for.
 
-    "cuda", "cuda:1", "cpu" or a torch.device: PyTorch, or CuPy where only that is installed. A module
-    with the functions of the standard, such as cupy or array_api_strict, stands for its usual device.
+    "cuda", "cuda:1", "cpu" or a torch.device: PyTorch, or CuPy if only that is installed. A module with the
+    functions of the standard, such as cupy or array_api_strict, stands for its default device.
     """
     if isinstance(device, Space):
         return device
     if isinstance(device, ModuleType):
         name = device.__name__
-        return Space(_compatible(name) if name in ("numpy", "torch", "cupy") else device, None, name)
+        return Space(_compatible(name) if name in ("numpy", "torch", "cupy") else device, None)
     return _named(str(device))
 
 
 @lru_cache(maxsize=8)
 def _named(device: str) -> Space:
+    """The space of "cpu", "cuda" or "cuda:1"."""
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise DataError(
@@ -122,22 +121,23 @@ def _named(device: str) -> Space:
             raise
         cupy = require("cupy", "gpu", f"device={device!r}")
         number = int(device.partition(":")[2] or 0)
-        return Space(_compatible("cupy"), cupy.cuda.Device(number), f"{device} through CuPy")
+        return Space(_compatible("cupy"), cupy.cuda.Device(number))
     if kind == "cuda" and not torch.cuda.is_available():
         raise DataError(
             f"device={device!r}: PyTorch finds no CUDA device here. Leave `device` out to use numpy."
         )
-    return Space(_compatible("torch"), torch.device(device), f"{device} through PyTorch")
+    return Space(_compatible("torch"), torch.device(device))
 
 
 def _compatible(name: str) -> ModuleType:
+    """The functions of the array API standard for a library that has some of its own."""
     return require(f"array_api_compat.{name}", "gpu", "a device")
 
 
 class _Limit:
-    """The number of threads of BLAS is one for the whole process; calls in several threads share the change.
+    """The state that calls of `one_thread` share, because the number of threads is one for the whole process.
 
-    inside: how many calls are under way; before: the numbers that the last of them restores
+    inside: the number of calls under way; before: the numbers of threads that the last of them restores
     """
 
     lock = threading.Lock()
@@ -147,14 +147,14 @@ class _Limit:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within it the OpenBLAS of numpy and scipy uses one thread; afterwards as many as before.
+    """A block in which the OpenBLAS of numpy and scipy uses one thread; after it, as many as before.
 
     Matrices here are small: with sixteen threads a fit took 45 s of processor time and 3 s of wall time, with
-    one 1.7 s of both. And a product shared by several threads adds up in another order, so that a model
-    would depend on how many cores a machine has. A BLAS other than OpenBLAS keeps its threads.
+    one thread 1.7 s of both. Several threads would also add up a product in another order, so that a model
+    would depend on the number of cores. A BLAS other than OpenBLAS keeps its threads.
 
-    By hand and not by threadpoolctl, where only the thread that came first may change the number (3.8):
-    when it ends, those of its pool that are still at work would have all threads again.
+    threadpoolctl 3.8 does not serve here: only the first of several calls may change the number, and when
+    that call ends, the others would run with all threads again.
     """
     libraries = _openblas()
     with _Limit.lock:
@@ -175,8 +175,8 @@ def one_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _openblas() -> tuple[tuple[Any, Any], ...]:
-    """(get, set) of the number of threads of every OpenBLAS that numpy and scipy have loaded."""
-    # numpy and scipy each ship an OpenBLAS of their own, with names that differ between versions.
+    """The functions that get and set the number of threads, of every OpenBLAS that numpy and scipy loaded."""
+    # numpy and scipy have an OpenBLAS each, whose functions have different names in different versions.
     functions = []
     for name in ("numpy._core._multiarray_umath", "scipy.linalg._fblas"):
         library = ctypes.CDLL(importlib.import_module(name).__file__)

@@ -1,4 +1,4 @@
-"""Checks at the doors: arrays, numbers and names that come from outside."""
+"""Checks of arguments that come from users: arrays, numbers, names and paths."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -31,14 +31,14 @@ __all__ = [
 
 
 def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:
-    """`values` as a contiguous float array of `ndim` dimensions, finite throughout.
+    """`values` as a contiguous array of floats with `ndim` dimensions, all of them finite.
 
-    A masked entry is a missing value. Complex numbers, dates and durations are refused, since a float would
-    hold only a part of what they say.
+    A masked entry becomes NaN, which `allow_nan` permits. Complex numbers, dates and durations are errors,
+    because a float would keep only a part of them.
     """
     try:
         given = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
-        if given.dtype.kind == "O" and any(isinstance(v, complex) for v in given.flat):
+        if given.dtype.kind == "O" and any(isinstance(value, complex) for value in given.flat):
             given = given.astype(complex)
         if given.dtype.kind == "c":
             raise DataError(
@@ -48,7 +48,8 @@ def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False)
             raise DataError(f"{where} must be numbers, but holds dates or durations ({given.dtype}).")
         if isinstance(given, np.ma.MaskedArray):
             given = np.ma.filled(given.astype(np.float64), np.nan)
-        array = np.asarray(given, dtype=np.float64, order="C")  # ascontiguousarray makes a number a list
+        # Not ascontiguousarray, which turns a number into an array of one dimension.
+        array = np.asarray(given, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):
             raise
@@ -66,7 +67,7 @@ def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False)
 
 
 def numbers(values: ArrayLike, where: str) -> Floats:
-    """`values` as floats of any shape, whatever they are."""
+    """`values` as floats of any shape, which may be infinite or NaN."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -74,33 +75,32 @@ def numbers(values: ArrayLike, where: str) -> Floats:
 
 
 def short(value: object) -> str:
-    """What was given, in a few words: arrays and tables by their size."""
+    """A short description of a value for messages; of arrays and tables, the shape."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"a {type(value).__name__} of shape {shape}"
     try:
-        said = repr(value)
-    except (
-        Exception
-    ):  # an integer of more digits than Python prints, or an object that cannot describe itself
+        description = repr(value)
+    # Python does not print integers of very many digits, and the repr of an object may raise any error.
+    except Exception:
         return f"a {type(value).__name__} that cannot be printed"
-    return said if len(said) <= 80 else f"{said[:77]}…"
+    return description if len(description) <= 80 else f"{description[:77]}…"
 
 
 def positive(value: float, where: str) -> float:
     """`value` as a float that is finite and above zero."""
-    number = _number(value, where)
-    if not (np.isfinite(number) and number > 0):
+    result = _number(value, where)
+    if not (np.isfinite(result) and result > 0):
         raise DataError(f"{where} must be a positive number, but is {short(value)}.")
-    return number
+    return result
 
 
 def non_negative(value: float, where: str) -> float:
     """`value` as a float that is finite and not below zero."""
-    number = _number(value, where)
-    if not (np.isfinite(number) and number >= 0):
+    result = _number(value, where)
+    if not (np.isfinite(result) and result >= 0):
         raise DataError(f"{where} must be a number of at least 0, but is {short(value)}.")
-    return number
+    return result
 
 
 def number(value: float, where: str) -> float:
@@ -121,20 +121,19 @@ def integer(value: int, where: str, *, least: int, most: int | None = None) -> i
 
 
 def instance(value: object, kind: type | tuple[type, ...], where: str, what: str) -> None:
-    """Raise unless `value` is of a kind; `what` says in words what would be, and how to make one."""
+    """Raise unless `value` is an instance of a class; `what` describes one and how to make it."""
     if not isinstance(value, kind):
         raise DataError(f"{where} must be {what}, but is {short(value)}.")
 
 
 def text(value: str, where: str) -> str:
-    """`value`, which must be a text."""
-    if not isinstance(value, str):
-        raise DataError(f"{where} must be a text, but is {short(value)}.")
+    """`value`, which must be a string."""
+    instance(value, str, where, "a text")
     return value
 
 
 def flag(value: bool, where: str) -> bool:
-    """`value`, which must be true or false."""
+    """`value`, which must be True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise DataError(f"{where} must be True or False, but is {short(value)}.")
     return bool(value)
@@ -150,17 +149,17 @@ def one_of(value: object, options: Iterable[object], where: str) -> None:
 
 
 def file_path(value: str | PathLike[str], where: str) -> Path:
-    """`value` as the path of a file. A number is none: it would be taken for an open file."""
+    """`value` as the path of a file. Numbers are errors, because Python takes them for open files."""
     if not isinstance(value, (str, PathLike)) or "\0" in str(value):
         raise DataError(f"{where} must be the path of a file, but is {short(value)}.")
     return Path(value)
 
 
 def stretch(start: int, stop: int, length: int, where: str, what: str) -> None:
-    """Raise unless start … stop − 1 are some of so many samples."""
-    whole = all(isinstance(end, (int, np.integer)) and not isinstance(end, bool) for end in (start, stop))
-    if not whole or not 0 <= start < stop <= length:
-        last = stop - 1 if whole else stop
+    """Raise unless start … stop − 1 is a stretch of `length` samples; `what` names them in the message."""
+    integers = all(isinstance(end, (int, np.integer)) and not isinstance(end, bool) for end in (start, stop))
+    if not integers or not 0 <= start < stop <= length:
+        last = stop - 1 if integers else stop
         raise DataError(f"{where}: there are no {what} {short(start)} … {short(last)} among {length}.")
 
 
@@ -181,18 +180,18 @@ def unique_names(names: Iterable[str], where: str) -> tuple[str, ...]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence that offers the nearest known name, or lists what there is."""
-    names, name = [str(k) for k in known], str(name)
-    alike = [k for k in names if _spelling(k) == _spelling(name)]
-    near = alike or get_close_matches(name, names, n=1, cutoff=0.5)
-    if near:
-        return f'Did you mean "{near[0]}"?'
-    listed = ", ".join(f'"{k}"' for k in names[:12])
+    """A sentence that proposes the most similar known name, or lists the known names."""
+    names, name = [str(candidate) for candidate in known], str(name)
+    same = [candidate for candidate in names if _factors(candidate) == _factors(name)]
+    similar = same or get_close_matches(name, names, n=1, cutoff=0.5)
+    if similar:
+        return f'Did you mean "{similar[0]}"?'
+    listed = ", ".join(f'"{candidate}"' for candidate in names[:12])
     return f"Known: {listed}{', …' if len(names) > 12 else ''}."
 
 
-def _spelling(name: str) -> list[str]:
-    """The factors of a term in any order, case, and notation of powers and products."""
+def _factors(name: str) -> list[str]:
+    """The sorted factors of a term, whatever the notation of its powers and products."""
     return sorted(name.lower().replace("**", "^").replace("*", " ").split())
 
 

@@ -1,4 +1,7 @@
-"""Files are written whole: a temporary file beside the target, then a rename. JSON holds every number."""
+"""Files that are written completely or not at all, and values in JSON.
+
+A file is written under a temporary name in the folder of its target, and then renamed.
+"""
 
 import math
 import os
@@ -30,12 +33,12 @@ __all__ = [
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[BinaryIO]:
-    """A binary stream that becomes the file `path` when the block ends, and nothing if it fails.
+    """A binary stream that becomes the file `path` when the block ends; no file is left if the block fails.
 
-    Where `path` is a link, the file that it leads to is replaced and the link stays. A pipe or a device
-    is written to as it is. A file that was there keeps its permissions.
+    If `path` is a link, its target is replaced and the link stays. A pipe or a device is written to directly.
+    A file that is replaced keeps its permissions.
 
-    what: names the content in an error, "the model" for example
+    what: the content in the words of a message, such as "the model"
     """
     target = file_path(path, f"The name of the file for {what}")
     if not os.fspath(path):
@@ -51,7 +54,7 @@ def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[BinaryIO]:
         except OSError as error:
             raise _unwritable(what, target, error) from error
         return
-    # Not tempfile: its files are readable by their owner alone, and stay so after the rename.
+    # Not tempfile, whose files only their owner can read, and still so after the rename.
     temporary = real.with_name(f".{real.name[:100]}.{secrets.token_hex(6)}.part")
     try:
         stream = temporary.open("xb")
@@ -63,7 +66,7 @@ def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[BinaryIO]:
             stream.flush()
             if mode is not None:
                 os.chmod(temporary, stat.S_IMODE(mode))
-            # A name that points to what the disk does not hold yet would be a torn file after a power cut.
+            # The data must be on the disk before the name is, or a power cut could leave a damaged file.
             os.fsync(stream.fileno())
         os.replace(temporary, real)
     except OSError as error:
@@ -75,7 +78,7 @@ def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[BinaryIO]:
 
 
 def make_folder(folder: str | os.PathLike[str]) -> None:
-    """Make a folder, and those above it, unless it is there."""
+    """Make a folder and those that contain it, unless they exist."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -83,7 +86,7 @@ def make_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def _destination(target: Path) -> tuple[Path, int | None]:
-    """Where a link leads to in the end, and the mode of what is there; None where nothing is."""
+    """The target of a path after all links, and its mode; None if it does not exist."""
     real = Path(os.path.realpath(target)) if target.is_symlink() else target
     try:
         return real, real.stat().st_mode
@@ -96,7 +99,7 @@ def _unwritable(what: str, target: Path, error: Exception) -> DataError:
 
 
 def write_text(path: str | os.PathLike[str], text: str, what: str) -> None:
-    """Write `text` to `path` in UTF-8, whole or not at all."""
+    """Write `text` to `path` in UTF-8, completely or not at all."""
     try:
         encoded = text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -108,7 +111,7 @@ def write_text(path: str | os.PathLike[str], text: str, what: str) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file of that name, which may be no name at all."""
+    """Whether there is a file of that name; the name may be one that no file can have."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -116,7 +119,7 @@ def is_file(path: Path) -> bool:
 
 
 def json_number(value: Any) -> float | str | None:
-    """JSON has no NaN and no infinity: null and "inf" stand for them."""
+    """A number as JSON, which has no NaN and no infinity: null and "inf" stand for them."""
     number = float(value)
     if math.isfinite(number):
         return number
@@ -124,7 +127,7 @@ def json_number(value: Any) -> float | str | None:
 
 
 def json_value(value: Any) -> Any:
-    """Settings as JSON: numbers and texts as they are, anything else by its repr."""
+    """A setting as JSON: numbers, texts, lists and mappings as they are, anything else by its repr."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, (float, np.floating)):
@@ -132,13 +135,14 @@ def json_value(value: Any) -> Any:
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, Mapping):
-        return {str(k): json_value(v) for k, v in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [json_value(v) for v in value]
+        return [json_value(item) for item in value]
     return repr(value)
 
 
 def to_float(value: Any, what: str) -> float:
+    """The number that `json_number` wrote, or an error about `what`."""
     if value is None:
         return math.nan
     if value in ("inf", "-inf") or (isinstance(value, (int, float)) and not isinstance(value, bool)):
@@ -147,16 +151,19 @@ def to_float(value: Any, what: str) -> float:
 
 
 def to_names(value: Any, what: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+    """A list of texts as a tuple, or an error about `what`."""
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise DataError(f'"{what}" must be a list of texts')
     return tuple(value)
 
 
 def to_mapping(value: Any, what: str) -> dict[str, Any]:
+    """An object of JSON as it is, or an error about `what`."""
     if not isinstance(value, dict):
         raise DataError(f'"{what}" must be an object, but is {str(value)[:40]!r}')
     return value
 
 
 def no_constant(name: str) -> float:
+    """An error, for the constants NaN and Infinity that Python accepts beyond JSON."""
     raise DataError(f"it holds {name}, which is not JSON")

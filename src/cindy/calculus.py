@@ -1,7 +1,15 @@
 """Derivatives, integrals and differences of samples, on any time grid.
 
-Every operator is a sparse matrix that acts on samples: a row holds the weights of one derivative, of the
-integral over one time step, or of one divided difference. Weights come from local polynomials.
+An operator is a sparse matrix that acts on samples. Each of its rows holds the weights of the derivative at
+one sample or of the integral over one time step of the least-squares polynomial through nearby samples:
+
+1. Take the window of 2 half_width + 1 samples around the row, moved inwards at the ends of the grid.
+2. Evaluate the Legendre polynomials P_0 … P_degree at its samples: V, one row a sample.
+3. With w the derivatives, or integrals, of these polynomials, the weights are Q R⁻ᵀ w, where V = Q R.
+
+Savitzky and Golay (Anal. Chem. 36, 1964) give such weights for even grids, where all inner rows are equal.
+An operator costs a QR factorisation for each row, or for a few rows on an even grid; using it costs 2
+half_width + 1 products a row.
 """
 
 from __future__ import annotations
@@ -43,17 +51,16 @@ __all__ = [
 Operator = scipy.sparse.csr_array
 
 _BATCH = 4096
-"""Windows factorised at once: enough to be fast, few enough to stay in memory."""
+"""Windows that are factorised at once: enough to be fast, few enough to stay in memory."""
 _LARGEST_CACHED = 20_000
-"""Operators on longer grids are made anew: keeping them would cost more than making them."""
+"""Operators on longer grids are not cached: the memory would cost more than making them anew."""
 
 
 def derivative_weights(t: Floats, *, order: int, degree: int, half_width: int) -> Operator:
     """(n, n) weights of the derivative of the given order at every sample; order 0 smooths.
 
-    Each row differentiates the least-squares polynomial of `degree` through the
-    2 half_width + 1 samples around its own (the nearest as many at the ends, all
-    of them when there are fewer), and is exact for polynomials of that degree.
+    Each row is exact for polynomials of the given degree. If there are fewer than 2 half_width + 1 samples,
+    every window holds all of them.
 
     >>> t = np.array([0.0, 0.1, 0.25, 0.3, 0.5])
     >>> bool(np.allclose(derivative_weights(t, order=1, degree=2, half_width=1) @ t**2, 2 * t))
@@ -75,7 +82,7 @@ def interval_weights(t: Floats, *, degree: int, half_width: int) -> Operator:
 
 
 def cumulative(values: Floats, weights: Operator) -> Floats:
-    """(n, …) integral of `values` (n, …) from the first sample to each; the first row is zero."""
+    """(n, …) integral of `values` (n, …) from the first sample to every sample; the first row is zero."""
     result = np.zeros_like(values)
     np.cumsum(weights @ values, axis=0, out=result[1:])
     return result
@@ -91,20 +98,19 @@ def derivative(
 
 
 def reach(samples: int, start: int, stop: int, half_width: int) -> tuple[int, int]:
-    """The samples that the rows start … stop − 1 of an operator on `samples` samples look at.
+    """The stretch of samples that the rows start … stop − 1 of an operator on `samples` samples depend on.
 
-    Operators made on that stretch alone have the same rows as those made on the
-    whole grid, so a long trajectory can be taken in pieces without a trace.
+    An operator made on that stretch alone has the same rows as one made on the whole grid, so that a long
+    trajectory can be processed in pieces with the same result.
     """
-    # At the ends windows are one-sided but as wide as elsewhere, so that they reach further on the other
-    # side.
+    # At the ends windows are one-sided but as wide as elsewhere, so that they reach farther on one side.
     width = min(2 * half_width + 1, samples)
     low = min(max(start - half_width, 0), samples - width)
     return low, max(min(stop + half_width, samples), low + width)
 
 
 def _weights(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> Operator:
-    """The operator of the given kind; cached, as many trajectories share their grid."""
+    """The operator of the given kind, from a cache because many trajectories share their grid."""
     integer(degree, "calculus: `degree`", least=0)
     integer(half_width, "calculus: `half_width`", least=1)
     if len(t) < 2:
@@ -129,8 +135,7 @@ def _weights(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> 
 def uniform_step(t: Floats) -> float | None:
     """The step of a grid that is uniform up to the rounding of its own numbers, else None."""
     step = float(t[-1] - t[0]) / (len(t) - 1)
-    # Times such as 1.7e9 + k · 0.01 are rounded to 2e-7: a grid is uniform up to what its own numbers can
-    # hold.
+    # Times such as 1.7e9 + k · 0.01 are rounded to 2e-7, and no grid can be more even than its rounding.
     slack = 4 * np.finfo(float).eps * max(abs(float(t[0])), abs(float(t[-1])))
     off = t - t[0]
     off -= step * np.arange(len(t))
@@ -143,14 +148,13 @@ def _on_unit_steps(samples: int, kind: tuple[str, int], degree: int, half_width:
     width = 2 * half_width + 1
     if samples <= 2 * width:
         return _build(np.arange(float(samples)), kind, degree, half_width)
-    # Away from the ends every window is the same one, shifted.
-    few = _build(np.arange(2.0 * width), kind, degree, half_width).data.reshape(-1, width)
+    # A short grid has all different rows: those at the two ends, and the one that repeats between them.
+    different = _build(np.arange(2.0 * width), kind, degree, half_width).data.reshape(-1, width)
     rows = samples - (kind[0] == "integral")
     pick = np.full(rows, half_width)
-    # Only windows at the two ends differ from the one in the middle.
     pick[:half_width] = np.arange(half_width)
-    pick[-half_width:] = np.arange(len(few) - half_width, len(few))
-    return _assemble(few[pick], _starts(rows, samples, half_width), samples)
+    pick[-half_width:] = np.arange(len(different) - half_width, len(different))
+    return _assemble(different[pick], _starts(rows, samples, half_width), samples)
 
 
 @lru_cache(maxsize=32)
@@ -159,35 +163,38 @@ def _on_grid(grid: bytes, kind: tuple[str, int], degree: int, half_width: int) -
 
 
 def _build(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> Operator:
+    """The operator of the given kind by steps 1 to 3 above."""
     width = min(2 * half_width + 1, len(t))
-    # As many samples as coefficients interpolate; a higher degree would not be determined.
+    # A polynomial that interpolates all samples of the window; a higher degree is not determined by them.
     degree = min(degree, width - 1)
     rows = len(t) - (kind[0] == "integral")
     starts = _starts(rows, len(t), half_width)
     values = np.empty((rows, width))
     for a in range(0, rows, _BATCH):
+        # Step 1, for as many rows as fit in memory.
         row = np.arange(a, min(a + _BATCH, rows))
         windows = t[starts[row, None] + np.arange(width)]
         centre, half = (windows[:, -1] + windows[:, 0]) / 2, (windows[:, -1] - windows[:, 0]) / 2
-        # Legendre polynomials on [-1, 1]: powers of t would lose half of the digits, and all of
+        # Step 2. Legendre polynomials on [-1, 1]: powers of t would lose half of the digits, and all of
         # them on times such as 1.7e9.
         basis = legendre.legvander((windows - centre[:, None]) / half[:, None], degree)
-        here = (t[row] - centre) / half
+        place = (t[row] - centre) / half
         if kind[0] == "integral":
-            wanted = _step_integrals(here, (t[row + 1] - centre) / half, degree) * half[:, None]
+            moments = _step_integrals(place, (t[row + 1] - centre) / half, degree) * half[:, None]
         else:
-            wanted = _derivatives(here, degree, kind[1]) / half[:, None] ** kind[1]
-        values[row] = _combined(basis, wanted)
+            moments = _derivatives(place, degree, kind[1]) / half[:, None] ** kind[1]
+        # Step 3.
+        values[row] = _combined(basis, moments)
     return _assemble(values, starts, len(t))
 
 
-def _combined(basis: Floats, wanted: Floats) -> Floats:
-    """(n, width): weights that give what is wanted (n, k) of the polynomials in the basis (n, width, k)."""
+def _combined(basis: Floats, moments: Floats) -> Floats:
+    """(n, width): weights on samples of which the polynomials (n, width, k) have these moments (n, k)."""
     if basis.shape[1] == basis.shape[2]:  # interpolation
-        return np.asarray(np.linalg.solve(basis.transpose(0, 2, 1), wanted[:, :, None])[:, :, 0])
-    # QR, not normal equations, which would square the condition number.
+        return np.asarray(np.linalg.solve(basis.transpose(0, 2, 1), moments[:, :, None])[:, :, 0])
+    # QR, not the normal equations, which would square the condition number.
     q, r = np.linalg.qr(basis)
-    return np.asarray((q @ np.linalg.solve(r.transpose(0, 2, 1), wanted[:, :, None]))[:, :, 0])
+    return np.asarray((q @ np.linalg.solve(r.transpose(0, 2, 1), moments[:, :, None]))[:, :, 0])
 
 
 def _derivatives(at: Floats, degree: int, order: int) -> Floats:
@@ -204,11 +211,12 @@ def _step_integrals(start: Floats, stop: Floats, degree: int) -> Floats:
 
 
 def _starts(rows: int, samples: int, half_width: int) -> Ints:
-    """The first sample of each row's window: centred where there is room, one-sided at the ends."""
+    """The first sample of the window of each row: centred if there is room, one-sided at the ends."""
     return np.clip(np.arange(rows) - half_width, 0, max(samples - 2 * half_width - 1, 0))
 
 
 def _assemble(values: Floats, starts: Ints, samples: int) -> Operator:
+    """The operator with these weights (rows, width), which begin at these samples."""
     rows, width = values.shape
     columns = (starts[:, None] + np.arange(width)).ravel()
     pointers = np.arange(0, rows * width + 1, width)
@@ -216,17 +224,16 @@ def _assemble(values: Floats, starts: Ints, samples: int) -> Operator:
 
 
 def divided_differences(x: Floats, order: int) -> Floats:
-    """(samples − order, order + 1): weights of the differences of an order over neighbours, of unit length.
+    """(samples − order, order + 1): weights 1 / Π_{j≠i} (x_i − x_j) of divided differences, normalised.
 
-    White noise keeps its size, and of polynomials of lower degree nothing is left.
+    The differences of white noise have its variance; those of polynomials of lower degree vanish.
     """
     windows = np.lib.stride_tricks.sliding_window_view(x, order + 1)
-    # The weights of a divided difference are 1 / Π_{j≠i} (x_i − x_j). Scaling the distances first avoids
-    # overflow, and normalising afterwards makes it irrelevant.
-    apart = windows[:, :, None] - windows[:, None, :]
-    scale = np.abs(apart).max(axis=(1, 2))[:, None, None]
-    apart = np.where(np.eye(order + 1, dtype=bool), 1.0, apart / scale)
-    weights = 1.0 / np.prod(apart, axis=2)
+    # Distances are scaled to avoid overflow; the scale cancels when the weights are normalised.
+    distances = windows[:, :, None] - windows[:, None, :]
+    scale = np.abs(distances).max(axis=(1, 2))[:, None, None]
+    distances = np.where(np.eye(order + 1, dtype=bool), 1.0, distances / scale)
+    weights = 1.0 / np.prod(distances, axis=2)
     return np.asarray(weights / np.linalg.norm(weights, axis=1, keepdims=True))
 
 
@@ -238,18 +245,18 @@ def without_first(stack: Floats) -> Floats:
 def without_polynomials(stack: Floats, t: Floats, count: int) -> Floats:
     """The rows of each window in an orthonormal basis of the complement of {1, …, t^(count − 1)}.
 
-    `count` reflections map those polynomials onto the first `count` rows, which are
-    dropped; what was white noise before is white noise after. `stack` is overwritten.
+    `count` Householder reflections map those polynomials onto the first `count` rows, which are dropped.
+    White noise stays white, because the reflections are orthogonal. `stack` is overwritten.
     """
     length = t.shape[1]
     if count == 1:
-        # The one reflection maps the constant vector onto the first row, and takes the same from all others.
+        # The only reflection maps the constant vector onto the first row and takes one row from the others.
         root = np.sqrt(length)
         shared = (stack[:, 1:].sum(axis=1) + (1 + root) * stack[:, 0]) / (length + root)
         return np.asarray((stack[:, 1:] - shared[:, None]).reshape(-1, stack.shape[2]))
     for j, mirror in enumerate(_mirrors(t, count)):
-        rest = stack[:, j:]
-        rest -= mirror[:, :, None] * (mirror[:, None, :] @ rest)
+        below = stack[:, j:]
+        below -= mirror[:, :, None] * (mirror[:, None, :] @ below)
     return stack[:, count:].reshape(len(stack) * (length - count), stack.shape[2])
 
 
@@ -260,7 +267,7 @@ def _mirrors(t: Floats, count: int) -> list[Floats]:
     mirrors = []
     for j in range(count):
         mirror = powers[:, j:, j].copy()
-        # The sign that avoids cancellation in the first entry.
+        # This sign avoids cancellation in the first entry.
         mirror[:, 0] += np.copysign(np.linalg.norm(mirror, axis=1), mirror[:, 0])
         mirror *= (np.sqrt(2.0) / np.linalg.norm(mirror, axis=1))[:, None]
         powers[:, j:] -= mirror[:, :, None] * (mirror[:, None, :] @ powers[:, j:])
@@ -269,7 +276,7 @@ def _mirrors(t: Floats, count: int) -> list[Floats]:
 
 
 def onto_samples(rows: Floats, t: Floats, count: int) -> Floats:
-    """The way back from `without_polynomials` for one window: (length, columns) with no polynomial in it.
+    """The inverse of `without_polynomials` for one window: (length, columns), orthogonal to the polynomials.
 
     rows: (length − count, columns) in the basis of the complement; t: (length,)
     """
@@ -280,20 +287,23 @@ def onto_samples(rows: Floats, t: Floats, count: int) -> Floats:
 
 
 _FEW_WINDOWS = 8
-"""Below as many, going along all windows in step is slower than going through one at a time."""
+"""With fewer windows, a loop over samples that serves all windows is slower than one window at a time."""
 
 
 def whitened(stack: Floats, t: Floats, count: int, feedback: float) -> Floats:
-    """The rows of each window without {1, …, t^(count − 1)}, white although noise drifts.
+    """The rows of each window without {1, …, t^(count − 1)}, whitened for noise that drifts.
 
-    White noise e in the states leaves residuals e + drift, where the drift is the integral,
-    taken `count` times, of noise that is `feedback` times as large in mean square.
-    Differences of order `count` remove the polynomials and make the covariance of both
-    parts banded; the rows are then solved with its Cholesky factor, in linear time.
+    White noise e in the states leaves the residual e + drift. The drift is the integral, taken `count` times,
+    of noise with `feedback` times the mean square of e.
+
+    1. Differences of order `count` remove the polynomials. The covariance of their residuals, D Dᵀ plus
+       `feedback` times that of the differences of the drift, is banded.
+    2. The differences are solved with its banded Cholesky factor, which makes them white in linear time.
 
     stack: (windows, length, columns); t: (windows, length)
     returns (windows · (length − count), columns)
     """
+    # Step 1; `whitened_differences` is step 2.
     plain, _ = _taps(np.diff(t, axis=1), count)
     size = stack.shape[1] - count
     rows = plain[:, :, 0, None] * stack[:, :size]
@@ -303,15 +313,14 @@ def whitened(stack: Floats, t: Floats, count: int, feedback: float) -> Floats:
 
 
 def whitened_differences(rows: Floats, t: Floats, count: int, feedback: float) -> Floats:
-    """As `whitened`, from the differences of the rows: (windows, length − count, columns).
+    """As `whitened`, from the differences of the rows: (windows, length − count, columns), overwritten.
 
-    The differences are overwritten. That of neighbours is (x[1] − x[0]) for count 1, and for count 2
-    the middle sample less the line through its neighbours, with the sign turned.
+    A difference is x[1] − x[0] for count 1, and for count 2 the line through the two neighbours of a sample,
+    less that sample.
     """
     plain, drift = _taps(np.diff(t, axis=1), count)
     windows, size, columns = rows.shape
-    # The covariance of the differences, band by band: neighbours share `count` samples, so that it has as
-    # many diagonals beside the main one.
+    # Differences share samples with `count` neighbours, so that the covariance has as many off-diagonals.
     band = np.zeros((count + 1, windows, size))
     for s in range(min(count + 1, size)):
         for taps, strength in ((plain, 1.0), (drift, feedback)):
@@ -320,12 +329,12 @@ def whitened_differences(rows: Floats, t: Floats, count: int, feedback: float) -
     try:
         factor = scipy.linalg.cholesky_banded(band.reshape(count + 1, -1), lower=True, check_finite=False)
     except np.linalg.LinAlgError as error:
-        raise DataError(f"Integral: the samples of a window cannot be told apart: {error}.") from error
+        raise DataError(f"Integral: the covariance of a window is not positive definite: {error}.") from error
     if windows < _FEW_WINDOWS:
         solved, _ = scipy.linalg.lapack.dtbtrs(factor, rows.reshape(-1, columns), uplo="L")
         return np.asarray(solved)
     below = factor.reshape(count + 1, windows, size)
-    # Forward substitution in all windows at once: a window begins anew, with nothing before its first row.
+    # Forward substitution in all windows at once; no entry of the factor couples two windows.
     for j in range(size):
         for s in range(1, min(count, j) + 1):
             rows[:, j] -= below[s, :, j - s, None] * rows[:, j - s]
@@ -334,23 +343,23 @@ def whitened_differences(rows: Floats, t: Floats, count: int, feedback: float) -
 
 
 def _taps(steps: Floats, count: int) -> tuple[Floats, Floats]:
-    """(windows, rows, count + 1): weights of a difference, and of the same difference of an integral."""
+    """(windows, rows, count + 1): weights of a difference, and of that difference of a repeated integral."""
     if count == 1:
         plain = np.stack([-np.ones_like(steps), np.ones_like(steps)], axis=2)
         return plain, np.stack([steps / 2, steps / 2], axis=2)
     before, after = steps[:, :-1], steps[:, 1:]
-    whole = before + after
-    # A second difference with unequal steps: the line through the neighbours, at the middle, less the middle.
-    # Of an integral taken twice it is the mean under a hat over both steps, of area before · after / 2, of
-    # which the three samples have 1/6, 4/6 and 1/6 where steps are equal.
-    plain = np.stack([after / whole, -np.ones_like(whole), before / whole], axis=2)
+    span = before + after
+    # A second difference with unequal steps is the line through the neighbours less the middle sample. Of an
+    # integral taken twice it is the integral under a hat over both steps, whose area is before · after / 2;
+    # for equal steps the three samples share it as 1/6, 4/6 and 1/6.
+    plain = np.stack([after / span, -np.ones_like(span), before / span], axis=2)
     return plain, np.array([1.0, 4.0, 1.0]) / 6.0 * (before * after / 2)[:, :, None]
 
 
 def nested(samples: int, start: int, stop: int, half_width: int, times: int) -> list[tuple[int, int]]:
-    """The stretches of samples that an integral taken `times` times looks at, from narrow to wide.
+    """The stretches of samples that an integral taken `times` times depends on, from narrow to wide.
 
-    The first is start … stop − 1 itself; each integral is made from the next one.
+    The first is start … stop − 1 itself; each integral is computed from values on the next stretch.
     """
     spans = [(start, stop)]
     for _ in range(times):
@@ -362,18 +371,19 @@ def nested(samples: int, start: int, stop: int, half_width: int, times: int) -> 
 def increments(
     values: Floats, t: Floats, spans: list[tuple[int, int]], *, degree: int, half_width: int
 ) -> Floats:
-    """(b − a − 1, columns): how the repeated integral grows from sample to sample of the first stretch.
+    """(b − a − 1, columns): increments of the repeated integral between the samples of the first stretch.
+
+    Inner integrals may begin at any sample: that adds a polynomial in t, which is eliminated together with
+    the initial state.
 
     values: (samples of the last stretch, columns); t: the times of those samples
-    The inner integrals begin anywhere: what that adds is a polynomial in t, and is
-    eliminated with the initial state.
     """
     origin = spans[-1][0]
     for k in range(len(spans) - 1, 0, -1):
         (a, b), (low, high) = spans[k - 1], spans[k]
         weights = interval_weights(t[low - origin : high - origin], degree=degree, half_width=half_width)
         steps = np.asarray(weights @ values)[a - low : b - 1 - low]
-        # The outermost integral is wanted as increments; the inner ones as values, summed from any start.
+        # Increments are needed of the outermost integral, values of the inner ones.
         if k > 1:
             values = np.zeros((b - a, values.shape[1]))
             np.cumsum(steps, axis=0, out=values[1:])
@@ -381,7 +391,7 @@ def increments(
 
 
 def running_sums(stack: Floats) -> None:
-    """Turn rows into sums of the rows so far, in every window of a stack (windows, length, columns)."""
+    """Replace the rows of every window in a stack (windows, length, columns) by their cumulative sums."""
     if len(stack) < _FEW_WINDOWS:
         np.cumsum(stack, axis=1, out=stack)
         return
@@ -390,37 +400,37 @@ def running_sums(stack: Floats) -> None:
 
 
 def apply_alike(operator: Floats, values: Floats, first: int, length: int, out: Floats) -> None:
-    """The same operator applied to every window: the rows of window k go to its place in `out`.
+    """Apply one operator to all windows at once, by one product of strided views.
 
-    operator: (k, m), from the m samples that a window looks at to its k rows
-    values: (samples, columns), column by column; window k looks at first + k · length and on
-    out: (windows · k, columns) of a matrix that is stored column by column
+    operator: (k, m), from the m samples that a window needs to its k rows
+    values: (samples, columns), stored by columns; window i needs samples first + i · length and on
+    out: (windows · k, columns) of a matrix that is stored by columns; rows i · k and on are those of window i
     """
     rows, width = operator.shape
     windows, columns = len(out) // rows, values.shape[1]
     item = values.itemsize
     last = first + (windows - 1) * length + width
     if windows and not 0 <= first < last <= len(values):
-        # Strides look at any memory: what lies behind the values may be NaN, and NaN times zero is NaN.
-        raise IndexError(f"windows look at samples {first} … {last - 1} of {len(values)}")
-    looked = as_strided(
+        # Strides can reach any memory: what lies behind the values may be NaN, and NaN times zero is NaN.
+        raise IndexError(f"windows need samples {first} … {last - 1} of {len(values)}")
+    samples = as_strided(
         values[first:], (windows, columns, width), (length * item, values.strides[1], item), writeable=False
     )
-    into = as_strided(out, (windows, columns, rows), (rows * item, out.strides[1], item))
-    np.matmul(looked, operator.T, out=into)
+    target = as_strided(out, (windows, columns, rows), (rows * item, out.strides[1], item))
+    np.matmul(samples, operator.T, out=target)
 
 
 def windowed(values: Any, operator: Floats, windows: int, length: int, space: Space) -> Any:
-    """(columns, windows · k): as `apply_alike`, on a device, where every column is a row.
+    """(columns, windows · k): as `apply_alike`, on a device, where arrays are transposed.
 
     values: (columns, windows · length + m − length), for an operator (k, m); `length` ≥ m − length
     """
     xp = space.xp
-    columns, more = int(values.shape[0]), operator.shape[1] - length
-    own = xp.reshape(values[:, : windows * length], (columns, windows, length))
-    if more:
-        # What a window sees of the next one: its beginning; the last sees what is left.
-        last = xp.reshape(values[:, windows * length :], (columns, 1, more))
-        own = xp.concat([own, xp.concat([own[:, 1:, :more], last], axis=1)], axis=2)
-    rows = xp.matmul(own, space.put(operator.T))
+    columns, overlap = int(values.shape[0]), operator.shape[1] - length
+    samples = xp.reshape(values[:, : windows * length], (columns, windows, length))
+    if overlap:
+        # Each window also needs the beginning of the next one, and the last window the remaining samples.
+        last = xp.reshape(values[:, windows * length :], (columns, 1, overlap))
+        samples = xp.concat([samples, xp.concat([samples[:, 1:, :overlap], last], axis=1)], axis=2)
+    rows = xp.matmul(samples, space.put(operator.T))
     return xp.reshape(rows, (columns, windows * operator.shape[0]))

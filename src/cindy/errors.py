@@ -1,7 +1,7 @@
-"""What can go wrong, by name; `require` for packages that may be missing.
+"""The errors of this library, and `require` for packages that may be missing.
 
-A user's mistake is a `CindyError`, which is also a `ValueError`, so code that
-knows nothing of this library still catches it.
+A mistake of the user raises a `CindyError`. It is also a `ValueError`, so that code which does not know this
+library can catch it.
 """
 
 from importlib import import_module
@@ -60,7 +60,7 @@ class NoModelError(DataError):
 
 
 class ConstraintError(CindyError):
-    """A constraint that names what does not exist, or contradicts another.
+    """A constraint names a term or state that does not exist, or it contradicts another constraint.
 
     >>> import cindy
     >>> try:
@@ -88,7 +88,7 @@ class InfeasibleError(ConstraintError):
 
 
 class SolverError(CindyError):
-    """A linear or quadratic program that ended without an optimum.
+    """A linear or quadratic program ended without an optimum.
 
     >>> import cindy
     >>> issubclass(cindy.SolverError, cindy.CindyError)
@@ -97,7 +97,7 @@ class SolverError(CindyError):
 
 
 class WorkerError(CindyError):
-    """Other processes or machines that ended before their work was done.
+    """Other processes or machines ended before their work was done.
 
     >>> import cindy
     >>> issubclass(cindy.WorkerError, cindy.CindyError)
@@ -106,7 +106,7 @@ class WorkerError(CindyError):
 
 
 class MissingExtraError(CindyError, ImportError):
-    """A part of the library whose optional dependencies are not installed.
+    """The optional dependencies of a part of the library are not installed.
 
     >>> import cindy
     >>> issubclass(cindy.MissingExtraError, ImportError)
@@ -115,7 +115,7 @@ class MissingExtraError(CindyError, ImportError):
 
 
 class ConvergenceWarning(UserWarning):
-    """A run that stopped before its gap fell below the tolerance.
+    """A run stopped before its gap fell below the tolerance.
 
     >>> import cindy
     >>> issubclass(cindy.ConvergenceWarning, UserWarning)
@@ -124,9 +124,9 @@ class ConvergenceWarning(UserWarning):
 
 
 def require(module: str, extra: str, what: str) -> ModuleType:
-    """The module, or an error that says which extra of this library brings it.
+    """The module, or an error that names the extra of this library which installs it.
 
-    what: names what was asked for, "Model.to_dataframe" for example
+    what: the feature that needs it, such as "Model.to_dataframe"
     """
     try:
         return import_module(module)

@@ -1,4 +1,4 @@
-"""Bases, which add, multiply and restrict to variables, and the unknown numbers inside their terms."""
+"""Bases, which can be added, multiplied and restricted to variables, and parameters inside their terms."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from cindy.errors import DataError
 Functions = Mapping[str, Callable[..., Any]]
 
 MOST_TERMS = 200_000
-"""A triangle of as many columns would take 320 GB: it is a degree mistaken for another."""
+"""A triangle of so many columns would take 320 GB; a larger basis is a mistake in its degree."""
 DEEPEST = 40
-"""Levels of a description in a file: nobody nests bases as deep, and Python recurses along them."""
+"""Levels of a description in a file: nobody nests bases so deeply, and reading them is recursive."""
 _COMPOSED = ("Sum", "Product", "Subset", "Without")
 
 _AROUND = 10.0
-"""A start alone stands for the range from a tenth of it to ten times it."""
+"""A single start stands for the range from a tenth of it to ten times it."""
 _WIDE = 3.0
-"""Ends of one sign whose ratio is at least this are spanned by factors, others by differences."""
+"""The grid of a range whose ends have one sign and at least this ratio is logarithmic."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number to be found between two ends.
+    """An unknown number inside terms, with the range in which it is searched.
 
-    Between ends of one sign that lie far apart it moves by factors (`logarithmic`), otherwise by
-    differences; its `place` is the logarithm or the number itself.
+    The scale of the search is logarithmic if both ends have one sign and lie far apart, otherwise linear. The
+    `place` of a value on it is log |value| or the value itself.
 
     >>> Parameter("K", 0.01, 100.0).grid(3)
     array([1.e-02, 1.e+00, 1.e+02])
@@ -50,18 +50,14 @@ class Parameter:
 
     @property
     def logarithmic(self) -> bool:
-        return self.lower * self.upper > 0 and self._ratio >= _WIDE
-
-    @property
-    def _ratio(self) -> float:
-        # Over a wide range of one sign a half-saturation of 0.01 and one of 100 are as likely as each
-        # other, so that steps are factors; a grid of differences would hardly visit the lower decades.
+        # A half-saturation of 0.01 is as likely as one of 100; a linear grid would hardly visit the lower
+        # decades.
         small, large = sorted((abs(self.lower), abs(self.upper)))
-        return large / small
+        return self.lower * self.upper > 0 and large / small >= _WIDE
 
     @property
     def places(self) -> tuple[float, float]:
-        """The ends as places, increasing."""
+        """The places of the two ends, in increasing order."""
         first, last = sorted((self.place(self.lower), self.place(self.upper)))
         return first, last
 
@@ -69,17 +65,17 @@ class Parameter:
         return math.log(abs(value)) if self.logarithmic else value
 
     def value(self, place: float) -> float:
-        """The number at a place, never beyond the ends."""
-        # exp(log(x)) may leave the range by a rounding error, and a term may not be defined there.
+        """The value at a place, clipped to the range."""
+        # exp(log(x)) may leave the range by a rounding error, and a term may be undefined there.
         number = math.copysign(math.exp(place), self.lower) if self.logarithmic else place
         return min(max(number, self.lower), self.upper)
 
     def slope(self, value: float) -> float:
-        """d value / d place."""
+        """The derivative of the value by its place."""
         return value if self.logarithmic else 1.0
 
     def grid(self, count: int) -> Floats:
-        """So many values from end to end, evenly placed."""
+        """So many values from one end to the other, evenly spaced on the scale of the search."""
         return np.array([self.value(place) for place in np.linspace(*self.places, count)])
 
     @property
@@ -88,7 +84,7 @@ class Parameter:
 
 
 def read_parameters(given: Any, where: str) -> tuple[Parameter, ...]:
-    """Parameters from a mapping of names to a range (lower, upper) or a start."""
+    """Parameters from a mapping of names to ranges (lower, upper) or starts."""
     if isinstance(given, tuple) and all(isinstance(entry, Parameter) for entry in given):
         return given
     if not isinstance(given, Mapping):
@@ -96,27 +92,28 @@ def read_parameters(given: Any, where: str) -> tuple[Parameter, ...]:
             f'{where}: `parameters` must be a mapping such as {{"K": (0.01, 10)}}, '
             f"but is {_check.short(given)}."
         )
-    return tuple(_read(name, what, where) for name, what in given.items())
+    return tuple(_read(name, span, where) for name, span in given.items())
 
 
-def _read(name: Any, what: Any, where: str) -> Parameter:
+def _read(name: Any, span: Any, where: str) -> Parameter:
+    """One parameter from its name and a range or a start."""
     if not isinstance(name, str) or not name.isidentifier():
         raise DataError(f"{where}: the name of a parameter must be a word as in a formula, but is {name!r}.")
     if name in CONSTANTS or name in FUNCTIONS or name in SEVERAL or name == "where":
         raise DataError(f"{where}: {name!r} has a meaning in formulas already; call the parameter otherwise.")
-    if isinstance(what, (int, float, np.integer, np.floating)) and not isinstance(what, bool):
-        start = float(what)
+    if isinstance(span, (int, float, np.integer, np.floating)) and not isinstance(span, bool):
+        start = float(span)
         if not math.isfinite(start) or start == 0:
             raise DataError(
                 f"{where}: the start of {name!r} must be a finite number other than 0, which says its size, "
-                f"but is {what!r}. Give a range such as (-1, 1) instead."
+                f"but is {span!r}. Give a range such as (-1, 1) instead."
             )
         return Parameter(name, *sorted((start / _AROUND, start * _AROUND)))
     try:
-        lower, upper = (float(end) for end in what)
+        lower, upper = (float(end) for end in span)
     except (TypeError, ValueError):
         raise DataError(
-            f"{where}: {name!r} needs a range (lower, upper) or a start, but got {what!r}."
+            f"{where}: {name!r} needs a range (lower, upper) or a start, but got {span!r}."
         ) from None
     if not (math.isfinite(lower) and math.isfinite(upper)) or not lower < upper:
         raise DataError(
@@ -127,25 +124,25 @@ def _read(name: Any, what: Any, where: str) -> Parameter:
 
 
 def merged(parts: Iterable[tuple[Parameter, ...]], where: str) -> tuple[Parameter, ...]:
-    """The parameters of several bases; one that several name must have one range."""
-    known: dict[str, Parameter] = {}
+    """The parameters of several bases; a parameter of several bases must have the same range in all."""
+    parameters: dict[str, Parameter] = {}
     for part in parts:
         for parameter in part:
-            other = known.setdefault(parameter.name, parameter)
-            if other != parameter:
-                ranges = " and ".join(f"({p.lower:g}, {p.upper:g})" for p in (other, parameter))
+            first = parameters.setdefault(parameter.name, parameter)
+            if first != parameter:
+                ranges = " and ".join(f"({p.lower:g}, {p.upper:g})" for p in (first, parameter))
                 raise DataError(
                     f"{where}: the parameter {parameter.name!r} has the ranges {ranges} in two places. "
                     "Give it one range, or two names."
                 )
-    return tuple(known.values())
+    return tuple(parameters.values())
 
 
 class Basis(ABC):
     """A family of terms over any variables (states, then inputs).
 
-    A family says what its `terms` are; names, values, derivatives and renamings follow from that. Bases
-    are values: equal when they are written alike, and never changed.
+    A family defines its `terms`; names, values, derivatives and renamings follow from these. A basis never
+    changes, and two bases are equal if they are written in the same way.
 
     >>> from cindy.basis import Fourier, Polynomial
     >>> basis = Polynomial(1) + Fourier(1)
@@ -160,13 +157,13 @@ class Basis(ABC):
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
         if abstract:
             return
-        # A class of the user's may not take the place of what +, * and `on` make.
+        # A class of the user may not replace the classes that +, * and `on` make.
         if cls.__name__ not in _COMPOSED or cls.__name__ not in Basis.kinds:
             Basis.kinds[cls.__name__] = cls
 
     @abstractmethod
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
-        """The terms, distinct and in order, of variables whose names were checked, as `names` does."""
+        """The terms in these variables, distinct and in order; the caller has checked the names."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -174,14 +171,15 @@ class Basis(ABC):
 
     @classmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        """The inverse of `to_dict` for one family; `data` without its "basis" key.
+        """The inverse of `to_dict` for one family; `data` comes without its "basis" key.
 
-        functions: the Python functions of terms, by name; depth: of bases within bases, for `from_dict`
+        functions: the Python functions of terms, by name
+        depth: how many bases contain this one, for `from_dict`
         """
         return cls(**data)
 
     def names(self, variables: tuple[str, ...]) -> tuple[str, ...]:
-        """The terms as a user writes them; needs no data."""
+        """The terms as a user writes them; no data are needed."""
         return _dictionary(self, _check.unique_names(variables, "names: variables")).names
 
     def evaluate(
@@ -189,13 +187,13 @@ class Basis(ABC):
     ) -> Floats:
         """The terms at the rows of x (n, variables): (n, terms), stored column by column.
 
-        variables: names of the columns of x; x1, x2, … if not given
-        out: where to write, of shape (n, terms) and any memory order
+        variables: names of the columns of x, by default x1, x2, …
+        out: an array (n, terms) in any memory order, to which the values are written
         """
         values, dictionary = self._opened(x, variables)
         shape = (len(values), len(dictionary.names))
         if out is None:
-            # columns are written, and later factorised, one after the other
+            # Columns are written, and later factorised, one after the other.
             out = np.empty(shape, order="F")
         elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != np.float64:
             raise DataError(
@@ -216,8 +214,7 @@ class Basis(ABC):
         Exact, except for Python functions in `Custom`, where it comes from central differences.
         """
         values, dictionary = self._opened(x, variables)
-        # Slopes of many terms share factors, so that they are evaluated by a plan of their own and then
-        # added up.
+        # The slopes of many terms share factors, so that one plan evaluates all before they are summed.
         plan, slopes = dictionary.slopes
         table = np.empty((len(values), len(plan.terms)), order="F")
         plan.run(values, table)
@@ -227,9 +224,9 @@ class Basis(ABC):
         return result
 
     def renamed(self, variables: tuple[str, ...], mapping: Mapping[str, str]) -> NDArray[np.intp]:
-        """(terms,): for each term the index of the term it becomes when variables are renamed, or -1.
+        """(terms,): for each term the index of the term that it becomes when variables are renamed, or -1.
 
-        mapping: old name to new name, all at once; {"x": "y", "y": "x"} exchanges two
+        mapping: old name to new name, applied at once: {"x": "y", "y": "x"} exchanges x and y
 
         >>> from cindy.basis import Polynomial
         >>> Polynomial(2).renamed(("x", "y"), {"x": "y", "y": "x"})
@@ -243,12 +240,12 @@ class Basis(ABC):
                     f"renamed: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
                 )
         terms = _dictionary(self, tuple(variables)).plan.terms
-        # Terms are canonical and hashable, so that the image of a term is recognised by looking it up.
+        # Terms are canonical and hashable, so that the image of a term can be looked up.
         index = {term: i for i, term in enumerate(terms)}
         return np.array([index.get(renamed(term, mapping, variables), -1) for term in terms], dtype=np.intp)
 
     def on_axes(self, axes: tuple[str, ...]) -> Basis:
-        """The basis on data with these axes of space; the same where no term has a derivative."""
+        """The basis for data with these axes of space; it is unchanged if no term has a derivative."""
         return self
 
     def on(self, *variables: str) -> Basis:
@@ -256,64 +253,65 @@ class Basis(ABC):
         return _composed("Subset", self, _check.unique_names(variables, "on"))
 
     def asks_for(self, name: str) -> bool:
-        """Whether some part names a variable that need not be measured: the time, or the run."""
+        """Whether some part of the basis names a variable that need not be measured: the time, or the run."""
         return False
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
-        """The basis in which only those parts see hidden variables that name them."""
+        """The basis in which only those parts use hidden variables that name them."""
         return _composed("Without", self, hidden)
 
     def unknowns(self) -> tuple[Parameter, ...]:
-        """The parameters inside terms that have no value yet, each once."""
+        """The parameters inside terms that have no value yet, each listed once."""
         return ()
 
     def parameter_names(self) -> frozenset[str]:
-        """Of all parameters inside terms, with a value or without."""
+        """The names of all parameters inside terms, with and without a value."""
         return frozenset()
 
     def at(self, values: Mapping[str, float]) -> Basis:
-        """The same basis with parameters at these values, by name; they are then no longer unknown."""
-        # A misspelt name would otherwise leave a parameter in mid-range without a word.
-        known = self.parameter_names()
+        """The same basis with values for some parameters, by name, which are then no longer unknown."""
+        parameters = self.parameter_names()
         _check.instance(values, Mapping, "at: `values`", 'a mapping such as {"K": 0.5}')
         for name in values:
-            if name not in known:
-                hint = _check.did_you_mean(name, sorted(known)) if known else "It has no parameters."
+            # A misspelt name would otherwise leave a parameter in the middle of its range.
+            if name not in parameters:
+                hint = (
+                    _check.did_you_mean(name, sorted(parameters)) if parameters else "It has no parameters."
+                )
                 raise DataError(f"at: {_check.short(name)} is no parameter of {self!r}. {hint}")
             _check.number(values[name], f"at: the value of {name!r}")
         return self._at(values)
 
     def _at(self, values: Mapping[str, float]) -> Basis:
-        """The same for one family; `values` may hold parameters of others."""
+        """As `at`, for one family; `values` may hold parameters of other families."""
         return self
 
     def _summands(self) -> tuple[Basis, ...]:
         return (self,)
 
     def __add__(self, other: Basis) -> Basis:
-        """The terms of both, a common term once."""
+        """The terms of both bases; a common term occurs once."""
         if not isinstance(other, Basis):
             return NotImplemented
         return _composed("Sum", (*self._summands(), *other._summands()))
 
     def __mul__(self, other: Basis) -> Basis:
-        """Every product of a term of one and a term of the other, each once."""
+        """Every product of a term of one basis and a term of the other; equal products occur once."""
         return _composed("Product", self, other) if isinstance(other, Basis) else NotImplemented
 
     @staticmethod
     def from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
-        """The basis that `to_dict` described; never executes what it reads.
+        """The basis that `to_dict` described. Nothing in the description is executed.
 
-        functions: by name, the Python functions of `Custom`, which a file cannot hold
+        functions: the Python functions of `Custom` by name, which a file cannot hold
         """
         if functions is not None:
             _check.instance(functions, Mapping, "basis: `functions`", "a mapping from names to functions")
         return from_dict(data, functions or {}, 0)
 
     def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Dictionary]:
+        """The checked samples, and the dictionary of the terms in their variables."""
         values = _check.floats(x, "evaluate: x", ndim=2)
-        # Not np.abs(values).max(), which would make a copy of all samples.
-        largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
         if variables is None:
             variables = tuple(f"x{i + 1}" for i in range(values.shape[1]))
         variables = _check.unique_names(variables, "evaluate: variables")
@@ -322,17 +320,19 @@ class Basis(ABC):
                 f"evaluate: x must have one column for each of the {len(variables)} variables "
                 f"{', '.join(variables)}, but has shape {values.shape}."
             )
-        dictionary = _dictionary(self, tuple(variables))
-        _within_floating_point(largest, dictionary)
+        dictionary = _dictionary(self, variables)
+        # np.abs(values).max() would make a copy of all samples.
+        _within_floating_point(max(values.max(initial=0.0), -values.min(initial=0.0)), dictionary)
         return values, dictionary
 
 
 def _composed(kind: str, *parts: Any) -> Basis:
-    """A basis made of bases; by its name, since those families are written in terms of this one."""
+    """A basis made of bases, by the name of its class, because `composed` imports this module."""
     return Basis.kinds[kind](*parts)
 
 
 def _within_floating_point(largest: float, dictionary: Dictionary) -> None:
+    """Raise if the powers of the largest value are beyond floating point."""
     if largest > 1.0 and dictionary.degree * np.log10(largest) > 300:
         raise DataError(
             f"evaluate: x holds values of size {largest:.3g}, whose power {dictionary.degree} is beyond "
@@ -346,6 +346,7 @@ def _dictionary(basis: Basis, variables: tuple[str, ...]) -> Dictionary:
 
 
 def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
+    """As `Basis.from_dict`; `depth` is the number of bases that contain this one."""
     if not isinstance(data, Mapping) or not isinstance(data.get("basis"), str) or depth > DEEPEST:
         raise DataError(f'basis: expected a mapping with a "basis" entry, but got {_check.short(data)}.')
     kind = Basis.kinds.get(data["basis"])
@@ -353,14 +354,14 @@ def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
         raise DataError(
             f"basis: unknown kind {data['basis']!r}. {_check.did_you_mean(data['basis'], Basis.kinds)}"
         )
-    rest = {key: value for key, value in data.items() if key != "basis"}
+    settings = {key: value for key, value in data.items() if key != "basis"}
     try:
-        return kind._read(rest, functions, depth)
+        return kind._read(settings, functions, depth)
     except (KeyError, TypeError) as error:
         raise DataError(f"basis: the description of a {data['basis']} is damaged ({error}).") from error
 
 
 def check_size(count: int, basis: Basis) -> None:
-    """Refuse a dictionary that no memory would hold."""
+    """Raise if a basis has more terms than any memory holds."""
     if count > MOST_TERMS:
         raise DataError(f"{basis!r} would have {count} terms here; at most {MOST_TERMS} are allowed.")

@@ -18,22 +18,22 @@ from cindy.basis.term import TIME, Factor, Term
 from cindy.errors import CindyError, DataError
 
 LONGEST_SUM = 40
-"""Longer sums are cut into several statements: compilers recurse over a sum."""
+"""Terms of a sum in one statement: compilers recurse over a sum, so that longer ones are cut."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """How a language writes what differs between languages.
+    """The notation of one programming language, as far as languages differ.
 
     prefix: before a declaration ("double ")
     end: after a statement (";")
     module: before a mathematical function ("math.")
     absolute: its name for the absolute value
-    extreme: before "max" and "min" of two numbers
-    power: base and exponent; empty where the sign ^ stands between them
-    truth: a condition as the number 1 or 0
-    choice: condition, value where it holds, value elsewhere
-    equal, unequal: conditions on two numbers
+    extreme: what stands before "max" and "min" of two numbers
+    power: pattern of base and exponent; empty if the sign ^ stands between them
+    truth: pattern that turns a condition into the number 1 or 0
+    choice: pattern of a condition, the value if it holds, and the value otherwise
+    equal, unequal: patterns of conditions on two numbers
     """
 
     prefix: str = ""
@@ -59,13 +59,13 @@ def statements(
     symbols: Mapping[tuple[int, int], str] | None = None,
     parameters: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Assignments that compute Σ_i coef[i, j] term_i into outputs[j], every step once.
+    """Assignments that compute outputs[j] = Σ_i coef[i, j] term_i, with each step of the plan once.
 
-    coef: (terms, outputs); finite
-    inputs: what the code calls the variables of the plan
-    calls: what it calls the Python functions of custom terms
-    symbols: what it calls coefficients, by (term, output); those that are missing stand as numbers
-    parameters: what it calls the parameters inside terms, by name; numbers if None
+    coef: (terms, outputs), finite
+    inputs: names of the variables of the plan in the code
+    calls: names of the Python functions of custom terms
+    symbols: names of coefficients, by (term, output); all others are written as numbers
+    parameters: names of the parameters inside terms; None: they are written as numbers
     """
     if not np.isfinite(coef).all():
         raise DataError("code: the coefficients must be finite.")
@@ -76,7 +76,7 @@ def statements(
         if step.left >= 0:
             code = f"{value[step.left]}*{value[step.right]}"
         elif step.factor is None:
-            # Constants and variables need no statement of their own, so that generated code stays readable.
+            # Constants and variables get no statement of their own, so that the code stays readable.
             value.append("1.0")
             continue
         elif step.factor.kind == "variable":
@@ -89,7 +89,7 @@ def statements(
     for j, output in enumerate(outputs):
         rows = np.flatnonzero(coef[:, j])
         products = [(float(coef[i, j]), (symbols or {}).get((int(i), j)), value[plan.slots[i]]) for i in rows]
-        # An equation without terms still needs its statement: the derivative is zero.
+        # An equation without terms still needs a statement, which says that the derivative is zero.
         chunks = [products[i : i + LONGEST_SUM] for i in range(0, len(products), LONGEST_SUM)] or [[]]
         for number, chunk in enumerate(chunks):
             sign = "+=" if number else "="
@@ -98,7 +98,7 @@ def statements(
 
 
 def _sum(products: Sequence[tuple[float, str | None, str]]) -> str:
-    """Coefficients, by name or as numbers, times values."""
+    """The sum of coefficients, by name or as numbers, times values."""
     pieces: list[str] = []
     for coefficient, symbol, value in products:
         minus = symbol is None and coefficient < 0
@@ -116,9 +116,9 @@ def factor_code(
     *,
     symbolic: bool = False,
 ) -> str:
-    """A factor without its power as source.
+    """The source of a factor without its power.
 
-    symbolic: whether its parameters stand by their names, which `names` holds then, and not as numbers
+    symbolic: whether parameters are written by their names, which `names` then contains, or as numbers
     """
     if factor.kind == "derivative":
         raise DataError(
@@ -144,7 +144,7 @@ def factor_code(
 
 
 def formula(node: Expression, names: Mapping[str, str], language: Language) -> str:
-    """A formula as source, with the variables called as in `names`."""
+    """The source of a formula whose variables have the names in `names`."""
     if node.operation == "number":
         return repr(node.number)
     if node.operation == "symbol":
@@ -178,12 +178,12 @@ def formula(node: Expression, names: Mapping[str, str], language: Language) -> s
 
 
 def _whole(number: str) -> str:
-    """2 for 2.0: languages raise to whole powers by products."""
+    """2 for 2.0, because languages compute whole powers by products."""
     return re.sub(r"^(\d+)\.0$", r"\1", number)
 
 
 def _condition(node: Expression, names: Mapping[str, str], language: Language) -> str:
-    """A comparison as it is; anything else is compared with zero."""
+    """The source of a condition; an expression that is no comparison is compared with zero."""
     if node.operation not in COMPARISONS:
         return language.unequal.format(formula(node, names, language), "0.0")
     left, right = (formula(operand, names, language) for operand in node.operands)
@@ -193,7 +193,7 @@ def _condition(node: Expression, names: Mapping[str, str], language: Language) -
 
 
 def _binds(operand: Expression, outer: str, position: int) -> bool:
-    """Whether an operand needs no parentheses."""
+    """Whether an operand needs no parentheses beside the outer operation."""
     if operand.operation == "number":
         return operand.number >= 0 or (outer != "-" and position == 0)
     if operand.operation in ("+", "-"):
@@ -210,13 +210,13 @@ def compile_rhs(
 ) -> Callable[[float, Any, Any], list[float]]:
     """A function (t, x, u=()) that returns Σ_i coef[i, j] term_i for every equation j, as a list.
 
-    Only terms with a coefficient are computed, and what they share is computed once. Where a term leaves
-    its domain or overflows, the result is nan; a custom Python function that raises is a DataError.
+    Only terms with a coefficient are computed, and common factors only once. The result is nan if a term
+    leaves its domain or overflows; a custom Python function that raises an error becomes a DataError.
 
     coef: (terms, states)
-    variables: the states, which are given in x, then the inputs, given in u; an input called t is the time,
-        which u leaves out
-    given: how many are given in x; as many as there are equations if None
+    variables: the states, whose values are in x, then the inputs, whose values are in u; an input called t is
+        the time, which is not in u
+    given: the number of values in x; None: as many as there are equations
 
     >>> from cindy.basis import Polynomial
     >>> terms = Polynomial(2).terms(("x", "y"))
@@ -225,7 +225,11 @@ def compile_rhs(
     [14.0, -104.0]
     """
     source, functions = _source(terms, coef, variables, coef.shape[1] if given is None else given)
-    return _function(source, functions)
+    namespace: dict[str, Any] = {**_MATH, **functions, "CindyError": CindyError}
+    # The source consists of numbers and of names made in this module, never of text that was read.
+    exec(compile(source, "<cindy right-hand side>", "exec"), namespace)
+    rhs: Callable[[float, Any, Any], list[float]] = namespace["rhs"]
+    return rhs
 
 
 def _source(
@@ -236,7 +240,7 @@ def _source(
             f"compile: coef must have a row for each of the {len(terms)} terms and a column for each state "
             f"among the {len(variables)} variables, but has shape {coef.shape}."
         )
-    # Terms without a coefficient may be undefined where the model is not.
+    # Terms without a coefficient are left out, because they may be undefined where the model is defined.
     used = np.flatnonzero(coef.any(axis=1)).tolist()
     plan = Plan.of([terms[i] for i in used], variables)
     factors = [step.factor for step in plan.steps if step.factor and step.factor.function]
@@ -261,24 +265,16 @@ def _source(
     lines += ["    try:", *(f"        {line}" for line in body)]
     lines += [f"        return [{', '.join(outputs)}]"]
     lines += ["    except CindyError:", "        raise"]
-    # An integrator shortens its step at nan, where an exception of `math` would end the run.
+    # An integrator shortens its step if it gets nan; an exception of `math` would end the run.
     lines += ["    except (ArithmeticError, ValueError):", f"        return [nan]*{len(outputs)}"]
     return "\n".join(lines) + "\n", {name: _scalar(factor) for factor, name in calls.items()}
 
 
 def _scalar(factor: Factor) -> Callable[..., float]:
-    """A custom Python function of numbers, called as it is for many samples, with arrays of one."""
+    """A custom Python function as a function of numbers; it is called with arrays of one sample."""
 
     def function(*values: float) -> float:
         columns = [np.array([value]) for value in values]
         return float(call(factor, columns, finite=False)[0])
 
     return function
-
-
-def _function(source: str, functions: dict[str, Callable[..., float]]) -> Callable[..., list[float]]:
-    namespace: dict[str, Any] = {**_MATH, **functions, "CindyError": CindyError}
-    # the source is put together from numbers and names made here, never from text that was read
-    exec(compile(source, "<cindy right-hand side>", "exec"), namespace)
-    rhs: Callable[..., list[float]] = namespace["rhs"]
-    return rhs

@@ -14,11 +14,11 @@ from cindy.basis.term import Factor, Term, product
 from cindy.errors import DataError
 
 RUN = "[]"
-"""What a basis asks for that must know the run."""
+"""The name of the variable that `asks_for` is called with to learn whether a basis needs to know the run."""
 
 
 class _Composed(Basis, abstract=True):
-    """A basis made of others: what is asked of it is asked of its parts."""
+    """A basis made of other bases; its answers are those of its parts."""
 
     @property
     @abstractmethod
@@ -83,28 +83,39 @@ class Sum(_Composed):
 
 
 @dataclass(frozen=True)
-class Averaged(_Composed, abstract=True):
-    """The terms of a basis with their jumps spread over two steps; made for rows, not to be saved.
+class _Wrapped(_Composed, abstract=True):
+    """A composition of one basis."""
 
-    widths: switching functions, and what each changes by within a step where it changes its sign
-    """
+    basis: Basis
 
-    part: Basis
-    widths: tuple[tuple[Expression, float], ...]
+    def __post_init__(self) -> None:
+        where = f"{type(self).__name__}: `basis`"
+        _check.instance(self.basis, Basis, where, "a basis, such as Polynomial(1)")
 
     @property
     def _bases(self) -> tuple[Basis, ...]:
-        return (self.part,)
+        return (self.basis,)
 
     def _of(self, bases: tuple[Basis, ...]) -> Basis:
-        return Averaged(bases[0], self.widths)
+        return replace(self, basis=bases[0])
+
+
+@dataclass(frozen=True)
+class Averaged(_Wrapped, abstract=True):
+    """The terms of a basis with their jumps spread over two time steps; it serves rows and is not saved.
+
+    widths: switching functions, and by how much each changes within the step in which it changes its sign
+    """
+
+    widths: tuple[tuple[Expression, float], ...]
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         widths = dict(self.widths)
-        return tuple(tuple(_averaged(f, widths) for f in term) for term in self.part.terms(variables))
+        terms = self.basis.terms(variables)
+        return tuple(tuple(_averaged(factor, widths) for factor in term) for term in terms)
 
     def to_dict(self) -> dict[str, Any]:
-        return self.part.to_dict()
+        return self.basis.to_dict()
 
 
 def _averaged(factor: Factor, widths: Mapping[Expression, float]) -> Factor:
@@ -115,7 +126,7 @@ def _averaged(factor: Factor, widths: Mapping[Expression, float]) -> Factor:
 
 @dataclass(frozen=True)
 class Product(_Composed):
-    """Every product of a term of `left` and a term of `right`, each once; usually written a * b."""
+    """Every product of a term of `left` and a term of `right`; equal ones once; usually written a * b."""
 
     left: Basis
     right: Basis
@@ -151,24 +162,6 @@ class Product(_Composed):
 
 
 @dataclass(frozen=True)
-class _Wrapped(_Composed, abstract=True):
-    """A composition of one basis."""
-
-    basis: Basis
-
-    def __post_init__(self) -> None:
-        what = "a basis, such as Polynomial(1)"
-        _check.instance(self.basis, Basis, f"{type(self).__name__}: `basis`", what)
-
-    @property
-    def _bases(self) -> tuple[Basis, ...]:
-        return (self.basis,)
-
-    def _of(self, bases: tuple[Basis, ...]) -> Basis:
-        return replace(self, basis=bases[0])
-
-
-@dataclass(frozen=True)
 class Subset(_Wrapped):
     """A basis in some of the variables, in the order given; usually written basis.on("x", "y")."""
 
@@ -180,8 +173,8 @@ class Subset(_Wrapped):
                 raise DataError(
                     f"{self!r}: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
                 )
-        # The inner basis orders variables as they were given to `on`; its terms are then put in the order
-        # of the data, so that they equal those of other bases.
+        # The inner basis orders factors as the variables were given to `on`; they are put in the order of the
+        # data, so that the terms equal those of other bases.
         inner = self.basis.terms(self.variables)
         return tuple(product(term, variables) for term in inner)
 
@@ -233,7 +226,7 @@ class Without(_Wrapped):
 
 
 def is_run(name: str) -> bool:
-    """Whether a variable says, by 1 and 0, which run a sample belongs to."""
+    """Whether a variable is the indicator of a run: 1 for its samples, 0 for all others."""
     return name.startswith("[") and name.endswith("]")
 
 
@@ -241,8 +234,9 @@ def is_run(name: str) -> bool:
 class PerRun(_Wrapped):
     """The terms of a basis with a coefficient of its own for every trajectory; all others are shared.
 
-    Eleven balls that fall with one g and a drag each: `Polynomial(0) + PerRun(Custom({"v": "v"}))`. The term
-    v of the run called "golf" is "v [golf]". Only `identify` knows the runs; a simulation is told by `run`.
+    For eleven balls that fall with the same g, but each with its own drag, write `Polynomial(0) +
+    PerRun(Custom({"v": "v"}))`. The term v of the run called "golf" is "v [golf]". Only `identify` knows the
+    runs; a simulation gets one by its argument `run`.
 
     >>> from cindy.basis import Polynomial
     >>> PerRun(Polynomial(1)).names(("v", "[a]", "[b]"))

@@ -1,4 +1,4 @@
-"""Terms of one's own: formulas or Python functions."""
+"""Terms that the user defines: formulas or Python functions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Custom(Basis):
     It can be saved, differentiated exactly and exported; prefer it. Where no variable is called t, t is the
     time.
 
-    A Python function gets the variables its parameters are named after, as arrays of one number per sample;
-    with a single parameter of another name it gets all of them, as one array (samples, variables). It
-    returns one number per sample and treats samples one by one. A file keeps only its name.
+    A Python function gets the variables after which its parameters are named, as arrays of one number per
+    sample. If it has a single parameter with another name, it gets all variables as one array (samples,
+    variables). It returns one number per sample, which may depend on this sample only. A file keeps its name.
 
-    parameters: for each name in the formulas that is a number to be found, the range (lower, upper) to look
-        in, or a start, which stands for a tenth of it to ten times it; several formulas may share one
-    found: values of parameters that are known, as `at` gives them and `identify` finds them
+    parameters: for each unknown number in the formulas, by name, the range (lower, upper) in which to search,
+        or a start, which stands for a tenth of it to ten times it; several formulas may share a parameter
+    found: values of parameters that are known, set by `at` and by `identify`
 
     >>> Custom({"decay": "x*exp(-y)", "step": lambda x: 1.0 * (x > 0)}).names(("x", "y"))
     ('decay', 'step')
@@ -61,16 +61,14 @@ class Custom(Basis):
         unknown = read_parameters(self.parameters, "Custom")
         object.__setattr__(self, "parameters", unknown)
         _check_used(items, unknown)
-        given_values = self.found.items() if isinstance(self.found, Mapping) else self.found
-        pairs = isinstance(self.found, Mapping) or (
-            isinstance(self.found, tuple) and all(isinstance(p, tuple) and len(p) == 2 for p in self.found)
-        )
-        if not pairs:
+        values = tuple(self.found.items()) if isinstance(self.found, Mapping) else self.found
+        if not isinstance(values, tuple) or not all(isinstance(v, tuple) and len(v) == 2 for v in values):
             raise DataError(f"Custom: `found` must be values by name, but is {_check.short(self.found)}.")
-        names = {parameter.name for parameter in unknown}
-        # A basis is handed the values of all parameters of a model; this one keeps its own.
-        placed = tuple((name, float(value)) for name, value in given_values if name in names)
-        object.__setattr__(self, "found", placed)
+        # The values of all parameters of a model are passed to each of its bases, which keeps its own.
+        own = self.parameter_names()
+        object.__setattr__(
+            self, "found", tuple((name, float(value)) for name, value in values if name in own)
+        )
 
     def unknowns(self) -> tuple[Parameter, ...]:
         known = self._found()
@@ -98,28 +96,28 @@ class Custom(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         names: dict[Factor, str] = {}
-        current = {parameter.name: parameter.middle for parameter in self._ranges()} | self._found()
-        for name in current:
+        values = {parameter.name: parameter.middle for parameter in self._ranges()} | self._found()
+        for name in values:
             if name in variables:
                 raise DataError(f"Custom: {name!r} is a variable of the data, and cannot be a parameter too.")
-        for name, what in self._items():
-            if isinstance(what, str):
-                factor = _from_formula(name, what, variables, current)
+        for name, source in self._items():
+            if isinstance(source, str):
+                factor = _from_formula(name, source, variables, values)
             else:
-                factor = _from_function(name, what, variables)
+                factor = _from_function(name, source, variables)
             if factor in names:
                 raise DataError(f"Custom: {names[factor]!r} and {name!r} are the same function. Keep one.")
             names[factor] = name
         return tuple((factor,) for factor in names)
 
     def asks_for(self, name: str) -> bool:
-        return name not in self.parameter_names() and any(_asks(what, name) for _, what in self._items())
+        return name not in self.parameter_names() and any(_asks(source, name) for _, source in self._items())
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return Without(self, tuple(name for name in hidden if not self.asks_for(name)))
 
     def to_dict(self) -> dict[str, Any]:
-        formulas = {name: what if isinstance(what, str) else None for name, what in self._items()}
+        formulas = {name: source if isinstance(source, str) else None for name, source in self._items()}
         plain: dict[str, Any] = {"basis": "Custom", "functions": formulas}
         if self.parameters:
             plain["parameters"] = {p.name: [p.lower, p.upper] for p in self._ranges()}
@@ -131,52 +129,55 @@ class Custom(Basis):
         given = data["functions"]
         if not isinstance(given, Mapping):
             raise DataError(f"basis: the functions of a Custom must be a mapping, but are {given!r}.")
-        for name, what in given.items():
-            if what is None and name not in functions:
+        for name, source in given.items():
+            if source is None and name not in functions:
                 raise DataError(
                     f"basis: the term {name!r} is a Python function, which a file cannot hold. "
                     f"Pass it along: functions={{{name!r}: …}}."
                 )
-        # Nothing in a file is executed: formulas are parsed, functions come from whoever loads it.
-        entries = {name: functions[name] if what is None else what for name, what in given.items()}
+        # Nothing in a file is executed: formulas are parsed, and functions are passed by the caller.
+        entries = {name: functions[name] if source is None else source for name, source in given.items()}
         parameters, values = data.get("parameters", {}), data.get("found", {})
         if not isinstance(values, Mapping) or not all(isinstance(v, (int, float)) for v in values.values()):
             raise DataError(f"basis: the values of parameters must be numbers by name, but are {values!r}.")
         return cls(entries, parameters, values)
 
     def __repr__(self) -> str:
-        shown = (f"{n!r}: {w!r}" if isinstance(w, str) else f"{n!r}: <function>" for n, w in self._items())
-        if not self.parameters:
-            return f"Custom({{{', '.join(shown)}}})"
-        ranges = (f"{p.name!r}: ({p.lower:g}, {p.upper:g})" for p in self._ranges())
-        return f"Custom({{{', '.join(shown)}}}, parameters={{{', '.join(ranges)}}})"
+        entries = ", ".join(
+            f"{name!r}: {source!r}" if isinstance(source, str) else f"{name!r}: <function>"
+            for name, source in self._items()
+        )
+        ranges = ", ".join(f"{p.name!r}: ({p.lower:g}, {p.upper:g})" for p in self._ranges())
+        return f"Custom({{{entries}}}" + (f", parameters={{{ranges}}})" if ranges else ")")
 
 
-def _check_entry(name: str, what: str | Callable[..., Any]) -> None:
+def _check_entry(name: str, source: str | Callable[..., Any]) -> None:
+    """Raise unless a term has a printable name, and a formula that can be read or a hashable function."""
     if not isinstance(name, str) or not name.isprintable() or name != name.strip() or name in ("", "1"):
         raise DataError(f"Custom: a name must be a printable word or formula, but is {name!r}.")
-    if isinstance(what, str):
-        parse(what, f"Custom: the formula {name!r}")
-    elif not callable(what):
-        raise DataError(f"Custom: {name!r} must be a function or a formula as text, but is {what!r}.")
+    if isinstance(source, str):
+        parse(source, f"Custom: the formula {name!r}")
+    elif not callable(source):
+        raise DataError(f"Custom: {name!r} must be a function or a formula as text, but is {source!r}.")
     else:
         try:
-            hash(what)
+            hash(source)
         except TypeError as error:
             raise DataError(
                 f"Custom: the function {name!r} must be hashable. Wrap it in a def or lambda."
             ) from error
 
 
-def _asks(what: str | Callable[..., Any], name: str) -> bool:
-    if isinstance(what, str):
-        return name in parse(what, "Custom").symbols()
-    return any(parameter == name for parameter, _ in _parameters(what) or ())
+def _asks(source: str | Callable[..., Any], name: str) -> bool:
+    """Whether a formula or a function names a variable."""
+    if isinstance(source, str):
+        return name in parse(source, "Custom").symbols()
+    return any(parameter == name for parameter, _ in _parameters(source) or ())
 
 
 def _check_used(items: tuple[tuple[str, Any], ...], unknown: tuple[Parameter, ...]) -> None:
-    """Refuse a parameter that no formula holds, and a formula of parameters alone."""
-    symbols = [parse(what, "Custom").symbols() for _, what in items if isinstance(what, str)]
+    """Raise if a parameter occurs in no formula."""
+    symbols = [parse(source, "Custom").symbols() for _, source in items if isinstance(source, str)]
     named = sorted(frozenset().union(*symbols))
     for parameter in unknown:
         if parameter.name not in named:
@@ -184,55 +185,58 @@ def _check_used(items: tuple[tuple[str, Any], ...], unknown: tuple[Parameter, ..
             raise DataError(f"Custom: no formula holds the parameter {parameter.name!r}. {hint}")
 
 
-def _from_formula(name: str, text: str, variables: tuple[str, ...], current: Mapping[str, float]) -> Factor:
+def _from_formula(
+    name: str, text: str, variables: tuple[str, ...], parameters: Mapping[str, float]
+) -> Factor:
+    """The factor of a formula, with the current values of its parameters."""
     where = f"Custom: the formula {name!r}"
-    # A state called e or pi is that state, and no constant.
+    # A state that is called e or pi is that state and not the constant.
     constants = {c: number(value) for c, value in CONSTANTS.items() if c not in variables}
-    # Names that are neither variables, constants nor parameters are refused, with what was probably meant.
     formula = parse(text, where).replaced(constants)
     check_finite(formula, where)
     symbols = formula.symbols()
-    for symbol in sorted(symbols - set(current)):
+    for symbol in sorted(symbols - set(parameters)):
         if symbol not in variables:
-            known = (*variables, *current)
+            hint = _check.did_you_mean(symbol, (*variables, *parameters))
             raise DataError(
-                f"{where} names {symbol!r}, which is no variable. {_check.did_you_mean(symbol, known)} "
+                f"{where} names {symbol!r}, which is no variable. {hint} "
                 f'If it is a number to be found, give its range: parameters={{"{symbol}": (lower, upper)}}.'
             )
-    used = tuple(v for v in variables if v in symbols)
+    used = tuple(variable for variable in variables if variable in symbols)
     if not used:
         raise DataError(f"{where} depends on no variable. The constant is the term 1 of Polynomial.")
     if formula.operation == "symbol" and formula.symbol == name:
-        # The variable itself, so that it is the same term as in other bases.
+        # A formula that is one variable becomes the same term as in other bases.
         return Factor("variable", used)
-    values = tuple((p, value) for p, value in current.items() if p in symbols)
+    values = tuple((parameter, value) for parameter, value in parameters.items() if parameter in symbols)
     if not values:
         return Factor("call", used, expression=formula, name=name)
-    placed = formula.replaced({p: number(value) for p, value in values})
+    placed = formula.replaced({parameter: number(value) for parameter, value in values})
     return Factor("call", used, expression=placed, symbolic=formula, values=values, name=name)
 
 
 def _from_function(name: str, function: Callable[..., Any], variables: tuple[str, ...]) -> Factor:
-    wanted = _parameters(function)
-    if wanted is None:
+    """The factor of a Python function, which gets the variables that its parameters name."""
+    parameters = _parameters(function)
+    if parameters is None:
         return Factor("call", variables, function=function, name=name)
-    known = [p for p, required in wanted if p in variables]
-    missing = [p for p, required in wanted if required and p not in variables]
-    # a default is kept unless everything before it is handed over, for arguments go by position
-    leading = [p for p, _ in wanted[: len(known)]]
-    if known and not missing and leading == known:
-        return Factor("call", tuple(known), function=function, name=name)
-    if not known and len(missing) == 1:
+    named = [parameter for parameter, _ in parameters if parameter in variables]
+    missing = [parameter for parameter, required in parameters if required and parameter not in variables]
+    # Arguments are passed by position, so that variables must come before parameters with a default.
+    leading = [parameter for parameter, _ in parameters[: len(named)]]
+    if named and not missing and leading == named:
+        return Factor("call", tuple(named), function=function, name=name)
+    if not named and len(missing) == 1:
         return Factor("call", variables, function=_Stacked(function), name=name)
-    taken = ", ".join(p for p, _ in wanted)
+    arguments = ", ".join(parameter for parameter, _ in parameters)
     raise DataError(
-        f"Custom: the function {name!r} takes ({taken}), which are not all variables. "
+        f"Custom: the function {name!r} takes ({arguments}), which are not all variables. "
         f"Name its parameters after the variables {', '.join(variables)}, or let it take one array of all."
     )
 
 
 def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]] | None:
-    """(name, whether required) of the positional parameters; None for a function of any number of them."""
+    """(name, whether required) of the positional parameters; None if there may be any number of them."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""Formulas such as "x*exp(-y)": read against a whitelist, evaluated, differentiated, written out.
+"""Formulas such as "x*exp(-y)", which are parsed, evaluated and differentiated.
 
-Nothing here executes text: a formula becomes a tree of the operations below or an error.
+No text is executed: a formula becomes a tree of the operations listed below, or an error.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ COMPARISONS: dict[str, Callable[[Floats, Floats], Any]] = {
     "==": np.equal,
     "!=": np.not_equal,
 }
-"""They have the value 1 where they hold and 0 elsewhere."""
+"""Comparisons, whose value is 1 where they hold and 0 elsewhere."""
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
 _TINY = 1e-300
-"""In the place of zero under a logarithm: the least size of an ordinary float, about."""
+"""Replaces zero under a logarithm; about the smallest normal float."""
 LONGEST = 2000
-"""Characters of a formula: far beyond what a person writes, and quickly parsed."""
+"""Characters of a formula: far more than a person writes, and still quick to parse."""
 LONGEST_CHAIN = 200
-"""Operations in a row, along which the parser recurses: Python allows a thousand."""
+"""Nested operations in the text of a formula: the parser is recursive, and Python allows a thousand."""
 DEEPEST = 60
-"""Levels of a formula once simplified: derivatives and compiled code recurse along them."""
+"""Levels of a simplified formula: derivatives and generated code are recursive too."""
 _QUOTE, _PRIME = re.compile(r"(?<=\w)'"), "\N{MODIFIER LETTER PRIME}"
-"""What stands after the name of a rate, and a letter that Python takes in its place."""
+"""The prime in the name of a rate, and a letter that may stand for it in a name of Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Expression:
 
     operation: "number", "symbol", "+", "*", "/", "**", "-" (of one operand), a name in FUNCTIONS, SEVERAL or
         COMPARISONS, or "where" (condition, value where it is not zero, value elsewhere)
-    operands: empty for numbers and symbols; sums and products have any number, in a fixed order,
-        so that equal formulas up to the order of their operands are equal
+    operands: none for numbers and symbols; those of sums and products are in a fixed order, so that formulas
+        that differ only in the order of their operands are equal
     """
 
     operation: str
@@ -82,24 +82,24 @@ class Expression:
         return frozenset().union(*(operand.symbols() for operand in self.operands))
 
     def evaluate(self, values: Mapping[str, Floats]) -> Floats:
-        """The value at arrays given by name; nan or inf outside the formula's domain."""
+        """The value for arrays given by name; nan or inf outside the domain of the formula."""
         if self.operation == "number":
             return np.float64(self.number)  # type: ignore[return-value]
         if self.operation == "symbol":
             return values[self.symbol]
-        first, *rest = [operand.evaluate(values) for operand in self.operands]
+        first, *others = [operand.evaluate(values) for operand in self.operands]
         if self.operation == "**":
-            return _power(first, rest[0])
+            return _power(first, others[0])
         if self.operation == "where":
-            return np.where(np.not_equal(first, 0.0), *rest)
+            return np.where(np.not_equal(first, 0.0), *others)
         if self.operation in COMPARISONS:
-            return np.asarray(COMPARISONS[self.operation](first, rest[0]), dtype=np.float64)
-        for other in rest:
+            return np.asarray(COMPARISONS[self.operation](first, others[0]), dtype=np.float64)
+        for other in others:
             first = _PAIRWISE[self.operation](first, other)
         return FUNCTIONS.get(self.operation, np.negative if self.operation == "-" else np.positive)(first)
 
     def replaced(self, symbols: Mapping[str, Expression]) -> Expression:
-        """The formula with symbols replaced, all at once."""
+        """The formula with symbols replaced, all at the same time."""
         if self.operation == "symbol":
             return symbols.get(self.symbol, self)
         return build(self.operation, *(o.replaced(symbols) for o in self.operands)) if self.operands else self
@@ -110,8 +110,7 @@ class Expression:
             return number(1.0 if self.symbol == symbol else 0.0)
         if symbol not in self.symbols():
             return number(0.0)
-        # Zero almost everywhere. At the jump itself there is no derivative; `switches` tells where those
-        # are.
+        # Steps have the slope zero except at their jumps, which `switches` lists.
         if self.operation in COMPARISONS or self.operation == "sign":
             return number(0.0)
         inner = [operand.derivative(symbol) for operand in self.operands]
@@ -135,39 +134,40 @@ class Expression:
             return build(
                 "+", build("/", inner[0], b), build("-", build("/", quotient, build("**", b, number(2.0))))
             )
-        # d(a^b) = b a^(b−1) da + a^b log(a) db. A whole power of a negative base has no logarithm, so that
-        # the second part is left out where the exponent is constant.
-        less = build("*", b, build("**", a, build("+", b, number(-1.0))), inner[0])
+        # d(a^b) = b a^(b−1) da + a^b log(a) db. The second part is left out if the exponent is constant,
+        # because the base may then be negative and have no logarithm.
+        by_base = build("*", b, build("**", a, build("+", b, number(-1.0))), inner[0])
         if _is(inner[1], 0.0):
-            return less
-        # a power of zero does not change with its exponent, though log 0 says so
+            return by_base
+        # 0^b does not depend on b, but log 0 is infinite.
         positive = a if a.operation == "number" else build("max", a, number(_TINY))
-        return build("+", less, build("*", self, build("log", positive), inner[1]))
+        return build("+", by_base, build("*", self, build("log", positive), inner[1]))
 
     def switches(self) -> tuple[Expression, ...]:
         """The expressions that change sign where the formula has a corner or a jump.
 
-        >>> [sorted(each.symbols()) for each in parse("abs(x) + max(y, z)", "example").switches()]
+        >>> [sorted(switch.symbols()) for switch in parse("abs(x) + max(y, z)", "example").switches()]
         [['x'], ['y', 'z']]
         """
-        own: list[Expression] = []
+        switching: list[Expression] = []
         if self.operation in COMPARISONS or self.operation in SEVERAL:
-            own = [build("+", a, build("-", b)) for a, b in pairwise(self.operands)]
+            switching = [build("+", a, build("-", b)) for a, b in pairwise(self.operands)]
         elif self.operation in ("sign", "abs"):
-            own = list(self.operands)
-        inside = [each for operand in self.operands for each in operand.switches()]
-        return tuple(dict.fromkeys(each for each in (*own, *inside) if each.symbols()))
+            switching = list(self.operands)
+        inside = [switch for operand in self.operands for switch in operand.switches()]
+        return tuple(dict.fromkeys(switch for switch in (*switching, *inside) if switch.symbols()))
 
     def averaged(self, widths: Mapping[Expression, float]) -> Expression:
-        """The formula with every jump spread over a range of its switching function (`_spread`).
+        """The formula with its jumps smoothed over a range of their switching function (`_spread`).
 
-        widths: by switching function as `switches` gives it; jumps of others stay, and so do corners
+        widths: half of that range, by switching function as `switches` gives it; jumps of other functions
+            stay, and so do corners
 
         >>> step = parse("sign(x)", "example").averaged({symbol("x"): 2.0})
         >>> step.evaluate({"x": np.array([-3.0, -1.0, 0.0, 1.0])})
         array([-1.  , -0.75,  0.  ,  0.75])
         """
-        if self.operation in ("sign", *_SIDES) and not any(one in widths for one in self.switches()[:1]):
+        if self.operation in ("sign", *_SIDES) and not widths.keys() & set(self.switches()[:1]):
             return self
         if self.operation == "sign":
             return _spread(self.operands[0], widths[self.operands[0]])
@@ -180,15 +180,14 @@ class Expression:
         if self.operation != "where":
             return build(self.operation, *(operand.averaged(widths) for operand in self.operands))
         first, holds, other = self.operands
-        # A branch may have no value on the other side of the jump: only numbers are blended.
+        # Only numbers are blended, because other values may be undefined on the other side of the jump.
         if first.operation in _SIDES and holds.operation == other.operation == "number":
             step = build("*", first.averaged(widths), number(holds.number - other.number))
             return build("+", other, step)
         return build("where", first, holds.averaged(widths), other.averaged(widths))
 
     def _slope_of_extreme(self, inner: Sequence[Expression]) -> Expression:
-        """The slope of the operand that is the largest, or the smallest."""
-        # At a tie the slope of the first, which is one of the one-sided derivatives.
+        """The slope of the largest or smallest operand; at a tie, that of the first (a one-sided slope)."""
         beats = ">=" if self.operation == "max" else "<="
         best, slope = self.operands[0], inner[0]
         for other, steeper in zip(self.operands[1:], inner[1:], strict=True):
@@ -198,11 +197,11 @@ class Expression:
 
 
 _SIDES = {">": 0.5, ">=": 0.5, "<": -0.5, "<=": -0.5}
-"""Comparisons that jump, and half the jump."""
+"""Comparisons that jump, and half of their jump."""
 
 
 def _spread(g: Expression, width: float) -> Expression:
-    """The mean of sign(g) under a hat, while g passes from g − width to g + width."""
+    """The mean of sign under a hat function from g − width to g + width, s (2 − |s|) with s = g / width."""
     share = build("/", g, number(width))
     inside = build("*", share, build("+", number(2.0), build("-", build("abs", share))))
     return build("where", build("<", build("abs", g), number(width)), inside, build("sign", g))
@@ -217,7 +216,7 @@ def symbol(name: str) -> Expression:
 
 
 def build(operation: str, *operands: Expression) -> Expression:
-    """A node with its neutral and numeric operands cleared away and the rest in a fixed order."""
+    """A node without neutral operands, with numbers combined and operands in a fixed order."""
     if operation in ("+", "*"):
         return _collected(operation, operands)
     if operation in SEVERAL:
@@ -239,24 +238,23 @@ def build(operation: str, *operands: Expression) -> Expression:
 
 
 def _collected(operation: str, operands: tuple[Expression, ...]) -> Expression:
-    # (a + b) + c and a + (b + c) become one sum in one order, so that the same term written twice is found
-    # out.
+    """A sum or product: (a + b) + c and a + (b + c) become the same node, so that equal terms are equal."""
     flat: list[Expression] = []
     for operand in operands:
         flat.extend(operand.operands if operand.operation == operation else (operand,))
     neutral = 0.0 if operation == "+" else 1.0
     constant = neutral
-    rest = []
+    parts = []
     for operand in flat:
         if operand.operation == "number":
             constant = constant + operand.number if operation == "+" else constant * operand.number
         else:
-            rest.append(operand)
+            parts.append(operand)
     if operation == "*" and constant == 0.0:
         return number(0.0)
-    if constant != neutral or not rest:
-        rest.append(number(constant))
-    return rest[0] if len(rest) == 1 else Expression(operation, tuple(sorted(rest, key=_rank)))
+    if constant != neutral or not parts:
+        parts.append(number(constant))
+    return parts[0] if len(parts) == 1 else Expression(operation, tuple(sorted(parts, key=_rank)))
 
 
 def _rank(node: Expression) -> tuple[int, str]:
@@ -269,7 +267,7 @@ def _is(node: Expression, value: float) -> bool:
 
 
 def _power(base: Floats, exponent: Floats) -> Floats:
-    # numpy's power is twenty times slower than a product
+    # A power of numpy is twenty times slower than a product.
     if np.ndim(exponent) == 0 and exponent in (2.0, 3.0):
         return base * base if exponent == 2.0 else base * base * base
     return np.power(base, exponent)
@@ -300,12 +298,13 @@ _OUTER: dict[str, Callable[[Expression], Expression]] = {
 
 
 def _one_and(a: Expression, sign: float) -> Expression:
+    """1 ± a²."""
     return build("+", number(1.0), build("*", number(sign), build("**", a, number(2.0))))
 
 
 @lru_cache(maxsize=256)
 def parse(text: str, where: str) -> Expression:
-    """The formula that `text` says; `^` and `**` both mean a power, and x' is a name as x is.
+    """The formula in `text`; `^` and `**` both mean a power, and x' is a name like x.
 
     >>> parse("x*exp(-y) + 2", "example").symbols() == {"x", "y"}
     True
@@ -313,8 +312,7 @@ def parse(text: str, where: str) -> Expression:
     if len(text) > LONGEST:
         raise DataError(f"{where} must be a formula of at most {LONGEST} characters, but has {len(text)}.")
     try:
-        # Python's parser reads the text, and nothing of it is executed: what is not on the list below is
-        # refused.
+        # Python's parser reads the text but executes nothing; `_converted` accepts only what it lists.
         tree = ast.parse(_QUOTE.sub(_PRIME, text.strip().replace("^", "**")), mode="eval")
         result = _converted(tree.body, where, 0)
         _check_depth(result, where, DEEPEST)
@@ -345,7 +343,8 @@ _OPERATORS = {ast.Add: "+", ast.Sub: "+", ast.Mult: "*", ast.Div: "/", ast.Pow: 
 
 
 def _converted(node: ast.expr, where: str, depth: int) -> Expression:
-    # Otherwise a long sum from a file would overflow Python's stack here, or the compiler's later.
+    """The formula of a node of Python's parser, or an error."""
+    # A long sum from a file would overflow Python's stack here, or that of a compiler later.
     if depth > LONGEST_CHAIN:
         raise DataError(f"{where} has too many operations. Split the formula into several terms.")
     match node:
@@ -383,7 +382,7 @@ def _check_call(name: str, given: int, where: str) -> None:
 
 
 def check_finite(node: Expression, where: str) -> None:
-    """Refuse a formula with a part that has no variable in it and no finite value: 1e300**2, log(0), 1/0."""
+    """Raise if a part of the formula without variables is not finite, such as 1e300**2, log(0) or 1/0."""
     if not node.symbols():
         with np.errstate(all="ignore"):
             value = node.evaluate({})
@@ -394,14 +393,14 @@ def check_finite(node: Expression, where: str) -> None:
         check_finite(operand, where)
 
 
-def _check_depth(node: Expression, where: str, left: int) -> None:
-    # generated source must stay within what Python's and C's own parsers take
-    if left == 0:
+def _check_depth(node: Expression, where: str, levels: int) -> None:
+    """Raise if generated source would be nested too deeply for the parsers of Python and C."""
+    if levels == 0:
         raise DataError(
             f"{where} is nested more than {DEEPEST} levels deep. Split the formula into several terms."
         )
     for operand in node.operands:
-        _check_depth(operand, where, left - 1)
+        _check_depth(operand, where, levels - 1)
 
 
 def _finite(value: float, where: str) -> float:

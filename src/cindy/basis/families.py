@@ -14,7 +14,7 @@ from cindy.basis.term import Factor, Term, product, shortest, spatial, term_vari
 from cindy.errors import DataError
 
 HIGHEST = 100
-"""Powers beyond leave the range of floats for states of a thousand."""
+"""Higher powers of a state of a thousand are beyond floating point."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Polynomial(Basis):
     """The monomials up to a degree, by degree and then in the order of the variables.
 
     bias: whether the constant 1 is among them
-    interaction: whether products of different variables are; if not, only pure powers
+    interaction: whether products of different variables are among them; if not, only pure powers
 
     >>> Polynomial(2).names(("x", "y"))
     ('1', 'x', 'y', 'x^2', 'x y', 'y^2')
@@ -42,14 +42,13 @@ class Polynomial(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         d = len(variables)
-        # Counted before they are made: a degree of 30 in ten variables would fill the memory first.
+        # Terms are counted before they are made: a degree of 30 in ten variables would fill the memory.
         check_size(comb(d + self.degree, d) if self.interaction else d * self.degree, self)
-        monomials = [Factor("variable", (name,)) for name in variables]
+        factors = [Factor("variable", (name,)) for name in variables]
         result: list[Term] = [()] if self.bias else []
-        # By degree, as textbooks list them: the constant, then linear terms, then products.
         for degree in range(1, self.degree + 1):
-            pure = [(m,) * degree for m in monomials]
-            choices = combinations_with_replacement(monomials, degree) if self.interaction else pure
+            pure = [(factor,) * degree for factor in factors]
+            choices = combinations_with_replacement(factors, degree) if self.interaction else pure
             result.extend(product(choice, variables) for choice in choices)
         return tuple(result)
 
@@ -84,7 +83,7 @@ class Trigonometric(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         waves = [factor for name in variables for factor in (Factor("sin", (name,)), Factor("cos", (name,)))]
-        # Distinct factors: there are no more of them in a product than waves.
+        # A product of distinct factors has at most as many factors as there are waves.
         highest = min(self.degree, len(waves))
         check_size(sum(comb(len(waves), k) for k in range(highest + 1)), self)
         return tuple(choice for k in range(highest + 1) for choice in combinations(waves, k))
@@ -149,7 +148,7 @@ class Fourier(Basis):
 
 
 HIGHEST_ORDER = 8
-"""Each order takes a smoother test function, and noise drowns what lies beyond."""
+"""Higher orders need smoother test functions, and their terms are lost in noise."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +157,13 @@ class Derivatives(Basis):
 
     A term is D^a g(u): "u_xx", "(u^2)_x", "u"; products such as u u_x stand here as (u^2)_x.
 
-    degree: of the monomials; 0: none, where `of` says it all
-    order: of the derivatives, over all axes together
-    of: further functions to take derivatives of, such as Trigonometric(1) or Custom({"decay": "exp(-u)"})
-    products: also the products that are no derivative of a function: u_x^2, u_x v_x, u v_x. Their
-        derivatives are estimated at the samples, so they bear much less noise than the others
+    degree: highest degree of the monomials; 0: no monomials, only the functions in `of`
+    order: highest order of the derivatives, over all axes together
+    of: more functions whose derivatives are terms, such as Trigonometric(1) or Custom({"decay": "exp(-u)"})
+    products: whether products that are not the derivative of a function are terms too: u_x^2, u_x v_x, u v_x.
+        Their derivatives are estimated at the samples, so that they tolerate much less noise than the others
     bias: whether the constant 1 is among the terms
-    axes: names of the axes of space; those of the data if not given
+    axes: names of the axes of space, by default those of the data
 
     >>> Derivatives(2, 2).on_axes(("x",)).names(("u",))
     ('1', 'u', 'u^2', 'u_x', '(u^2)_x', 'u_xx', '(u^2)_xx')
@@ -182,10 +181,8 @@ class Derivatives(Basis):
         _check.integer(self.order, "Derivatives: order", least=0)
         if self.order > HIGHEST_ORDER:
             raise DataError(f"Derivatives: order must be at most {HIGHEST_ORDER}, but is {self.order}.")
-        if self.of is not None and not isinstance(self.of, Basis):
-            raise DataError(
-                f"Derivatives: `of` must be a basis such as Trigonometric(1), but is {self.of!r}."
-            )
+        if self.of is not None:
+            _check.instance(self.of, Basis, "Derivatives: `of`", "a basis such as Trigonometric(1)")
         if self.degree == 0 and self.of is None:
             raise DataError(
                 "Derivatives: a degree of 0 leaves only the constant. Give a degree of at least 1."
@@ -194,10 +191,10 @@ class Derivatives(Basis):
         object.__setattr__(self, "axes", axes)
 
     def on_axes(self, axes: tuple[str, ...]) -> Derivatives:
-        """The basis on data with these axes of space."""
+        """The basis for data with these axes of space."""
         if any(axis not in axes for axis in self.axes):
             raise DataError(
-                f"{self!r} speaks of the axes {', '.join(self.axes)}, but the data have {', '.join(axes)}."
+                f"{self!r} names the axes {', '.join(self.axes)}, but the data have {', '.join(axes)}."
             )
         return self if self.axes else replace(self, axes=axes)
 
@@ -212,34 +209,35 @@ class Derivatives(Basis):
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         axes = self.axes or ("x",)
-        # Derivatives of the constant vanish; it is added once, where `bias` asks for it.
-        inner = [g for g in Polynomial(self.degree).terms(variables) if g]
+        # The constant, whose derivatives vanish, is left out here and added once by `bias`.
+        inner = [term for term in Polynomial(self.degree).terms(variables) if term]
         if self.of is not None:
-            inner += [g for g in self.of.terms(variables) if g]
+            inner += [term for term in self.of.terms(variables) if term]
         inner = list(dict.fromkeys(inner))
         # Derivatives commute: u_xy and u_yx are one term.
         orders = [by for order in range(self.order + 1) for by in combinations_with_replacement(axes, order)]
         check_size(len(inner) * len(orders), self)
         result: list[Term] = [()] if self.bias else []
         for by in orders:
-            # A derivative of coordinates alone is a constant, or a power that is there already.
+            # The derivative of a function of the coordinates alone is a constant, or a term that is there.
             result += [
-                (spatial(g, by),) if by else g for g in inner if not by or term_variables(g) - set(axes)
+                (spatial(term, by),) if by else term
+                for term in inner
+                if not by or term_variables(term) - set(axes)
             ]
         if self.products:
             result += self._products(variables, axes)
         return tuple(dict.fromkeys(result))
 
     def _products(self, variables: tuple[str, ...], axes: tuple[str, ...]) -> list[Term]:
-        """Products of first derivatives, and of a field and another's first derivative."""
+        """Products of two first derivatives, and of a field and the first derivative of another field."""
         fields = [Factor("variable", (name,)) for name in variables if name not in axes]
-        slopes = [spatial((f,), (axis,)) for f in fields for axis in axes]
+        slopes = [spatial((field,), (axis,)) for field in fields for axis in axes]
         pairs = [product(pair, variables) for pair in combinations_with_replacement(slopes, 2)]
-        # u v_x + v u_x is (u v)_x, so one of the two is enough.
+        # u v_x is enough, because v u_x = (u v)_x − u v_x.
         mixed = [
-            product((f, spatial((g,), (axis,))), variables)
-            for i, f in enumerate(fields)
-            for g in fields[i + 1 :]
+            product((field, spatial((other,), (axis,))), variables)
+            for field, other in combinations(fields, 2)
             for axis in axes
         ]
         return [*mixed, *pairs]
@@ -257,10 +255,9 @@ class Derivatives(Basis):
 
     @classmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        of = data["of"]
-        inner = None if of is None else from_dict(of, functions, depth + 1)
-        rest = {key: data[key] for key in ("degree", "order", "products", "bias")}
-        return cls(**rest, of=inner, axes=tuple(data["axes"]))
+        inner = None if data["of"] is None else from_dict(data["of"], functions, depth + 1)
+        settings = {key: data[key] for key in ("degree", "order", "products", "bias")}
+        return cls(**settings, of=inner, axes=tuple(data["axes"]))
 
     def __repr__(self) -> str:
         options = [f"of={self.of!r}"] if self.of is not None else []
@@ -272,7 +269,7 @@ class Derivatives(Basis):
 
 @dataclass(frozen=True)
 class Listed(Basis):
-    """Exactly these terms, made for exactly the variables they name; not to be saved."""
+    """Exactly the given terms, for exactly the variables that they name; it cannot be saved."""
 
     given: tuple[Term, ...]
 

@@ -1,14 +1,14 @@
-"""How to evaluate many terms with one multiplication each.
+"""The evaluation of many terms with one multiplication each.
 
-Terms share factors: x, x y and x y² are one chain of products. A plan is that chain for all terms of a
+Terms share factors: x, x y and x y² are one chain of products. A plan is such a chain for all terms of a
 dictionary:
 
-1. Every term becomes a sorted tuple of base factors, a power repeating its factor (x y² is (x, y, y)).
-2. From short tuples to long: a term is an earlier term times one factor, wherever there is such a term; what
-   no term offers is an auxiliary step.
-3. Rows are evaluated in blocks that stay in the cache, each step writing straight into its column.
+1. Every term becomes a sorted tuple of base factors, in which a power repeats its factor: x y² is (x, y, y).
+2. From short to long tuples, a term becomes the product of an earlier term and one factor. If there is no
+   such earlier term, auxiliary steps compute the missing product.
+3. Rows are evaluated in blocks that fit in the cache; each step writes its values directly to a column.
 
-So n terms cost about n multiplications a sample and one evaluation of each function, whatever their degree.
+So n terms cost about n multiplications per sample and one evaluation of each function, whatever their degree.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from cindy.basis.term import Factor, Term, differentiate, term_name
 from cindy.errors import DataError
 
 BLOCK = 4096
-"""Rows evaluated at a time: a few hundred columns of this many rows stay in the cache."""
+"""Rows that are evaluated at a time: a few hundred columns of so many rows fit in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """One value: a factor, or the product of two earlier values (`left` ≥ 0), or neither: the number 1."""
+    """One value: a factor, the product of two earlier values (`left` ≥ 0), or otherwise the number 1."""
 
     factor: Factor | None = None
     left: int = -1
@@ -52,14 +52,13 @@ class Plan:
 
     @classmethod
     def of(cls, terms: Sequence[Term], variables: Sequence[str]) -> Plan:
-        """A plan in which a term is an earlier term times one factor wherever there is such a term."""
-        # Step 1: small numbers stand for factors, since tuples of them are hashed often.
+        """The plan of these terms, by steps 1 and 2."""
+        # Step 1. Numbers stand for factors, because the tuples are hashed often.
         bases: dict[Factor, int] = {}
         units = []
         for term in terms:
-            numbers = [bases.setdefault(factor.base, len(bases)) for factor in term]
-            powers = [factor.power for factor in term]
-            units.append(tuple(k for k, p in zip(numbers, powers, strict=True) for _ in range(p)))
+            powers = [(bases.setdefault(factor.base, len(bases)), factor.power) for factor in term]
+            units.append(tuple(number for number, power in powers for _ in range(power)))
         factors = list(bases)
         steps: list[_Operation] = []
         known: dict[tuple[int, ...], int] = {}
@@ -69,16 +68,16 @@ class Plan:
                 if len(unit) < 2:
                     step = _Operation(factors[unit[0]] if unit else None)
                 else:
-                    # the last factor first: in graded order what is left is then a recent term
+                    # The last factor is dropped first: by degree, what remains is then a recent term.
                     drops = range(len(unit) - 1, -1, -1)
                     drop = next((i for i in drops if unit[:i] + unit[i + 1 :] in known), len(unit) - 1)
-                    rest = slot(unit[:drop] + unit[drop + 1 :])
-                    step = _Operation(None, rest, slot((unit[drop],)))
+                    earlier = slot(unit[:drop] + unit[drop + 1 :])
+                    step = _Operation(None, earlier, slot((unit[drop],)))
                 known[unit] = len(steps)
                 steps.append(step)
             return known[unit]
 
-        # Step 2: by length, so that what a term could be made of is known when it comes.
+        # Step 2. Shorter tuples come first, so that the factors of a term are known before it.
         for unit in sorted(dict.fromkeys(units), key=len):
             slot(unit)
         return cls(tuple(terms), tuple(variables), tuple(steps), tuple(known[unit] for unit in units))
@@ -87,12 +86,11 @@ class Plan:
         """Write the terms at the rows of x (n, variables) into out (n, terms)."""
         column = dict(zip(self.slots, range(len(self.slots)), strict=True))
         place = {name: i for i, name in enumerate(self.variables)}
-        # Auxiliary steps have no column in the output; they are written to memory that every block uses
-        # again.
+        # Auxiliary steps have no column in the output; all blocks write them to the same memory.
         spare = np.empty((len(self.steps) - len(column), min(BLOCK, len(x))))
         for start in range(0, len(x), BLOCK):
             rows = slice(start, min(start + BLOCK, len(x)))
-            # Contiguous columns: a strided one would be read from memory again for every term that uses it.
+            # Contiguous, because a strided column is read from memory again by every term that uses it.
             inputs = x[rows].T.copy()
             values: list[Floats] = []
             unused = 0
@@ -134,9 +132,9 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
-    """The terms of a basis over given variables, with what evaluating them needs.
+    """The terms of a basis in given variables, with their names and their plan.
 
-    degree: the largest power of a variable in a term, all variables together
+    degree: the largest degree of a term in all variables together
     """
 
     names: tuple[str, ...]
@@ -145,7 +143,7 @@ class Dictionary:
 
     @classmethod
     def of(cls, terms: tuple[Term, ...], variables: tuple[str, ...], where: str) -> Dictionary:
-        """The dictionary of these terms, which must be some and differ in name."""
+        """The dictionary of these terms; there must be at least one, and their names must differ."""
         if not terms:
             raise DataError(f"{where} has no terms in the variables {', '.join(variables)}.")
         names = tuple(term_name(term) for term in terms)
@@ -160,7 +158,7 @@ class Dictionary:
 
     @cached_property
     def slopes(self) -> tuple[Plan, tuple[_Slope, ...]]:
-        """A plan for the terms that derivatives are made of, and the derivatives in those terms."""
+        """A plan for the terms of which derivatives consist, and every derivative as a sum of those terms."""
         columns: dict[Term, int] = {}
         entries = []
         variables = self.plan.variables
@@ -181,6 +179,7 @@ class _Slope(NamedTuple):
 
 
 def _write(factor: Factor, columns: list[Floats], target: Floats, start: int) -> None:
+    """Write the values of a factor without its power to `target`."""
     if factor.kind == "variable":
         target[:] = columns[0]
     elif factor.kind == "call":
@@ -205,31 +204,29 @@ def _on_device(factor: Factor, columns: list[Any], space: Space) -> Any:
     if factor.kind in ("sin", "cos"):
         argument = columns[0] if factor.frequency == 1.0 else columns[0] * factor.frequency
         return space.xp.sin(argument) if factor.kind == "sin" else space.xp.cos(argument)
-    # Functions of the user's are written for numpy.
+    # Functions of the user are written for numpy.
     return space.put(call(factor, [space.get(column) for column in columns]))
 
 
 def call(factor: Factor, columns: Sequence[Floats], start: int = 0, *, finite: bool = True) -> Floats:
-    """A custom factor at columns of equal length n: n numbers, or an error that names the function.
+    """The n values of a custom factor at columns of length n, or an error that names the function.
 
     start: number of the first sample, for the message
     finite: whether nan and inf are errors
     """
     n = len(columns[0])
     where = f"Custom: the function {factor.name!r}"
-    given: list[Any] = []
-    for values in columns:
-        view = values.view()
-        # A function that changes its argument in place would change the data for all later terms.
+    # A function that changes its argument in place would change the data for all later terms.
+    views = [values.view() for values in columns]
+    for view in views:
         view.flags.writeable = False
-        given.append(view)
     try:
         with np.errstate(all="ignore"):
             if factor.expression is not None:
-                result = factor.expression.evaluate(dict(zip(factor.variables, given, strict=True)))
+                result = factor.expression.evaluate(dict(zip(factor.variables, views, strict=True)))
             else:
                 assert factor.function is not None
-                result = factor.function(*given)
+                result = factor.function(*views)
         array = np.asarray(result)
     except Exception as error:
         raise DataError(
@@ -245,11 +242,11 @@ def call(factor: Factor, columns: Sequence[Floats], start: int = 0, *, finite: b
         raise DataError(f"{where} must return real numbers, but returned {array.dtype}.")
     if finite and not np.isfinite(array).all():
         row = int(np.argmin(np.isfinite(array)))
-        at = ", ".join(
+        arguments = ", ".join(
             f"{name} = {values[row]:.6g}" for name, values in zip(factor.variables, columns, strict=True)
         )
         raise DataError(
-            f"{where} must return finite numbers, but gave {array[row]} at sample {start + row} ({at}). "
-            "Change the function or leave those samples out."
+            f"{where} must return finite numbers, but gave {array[row]} at sample {start + row} "
+            f"({arguments}). Change the function or leave those samples out."
         )
     return np.asarray(array, dtype=np.float64)

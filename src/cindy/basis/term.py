@@ -16,14 +16,14 @@ from cindy.errors import DataError
 class Factor:
     """A variable, the sine or cosine of a multiple of it, a custom function or a derivative, each to a power.
 
-    Equal factors are the same function of the same variables; a custom factor's name does not count.
+    Two factors are equal if they are the same function of the same variables, whatever the name of a call is.
 
     variables: the arguments; one, except for a call
-    expression: what a call computes, where it is known as a formula
-    function: what a call computes otherwise, given one column per variable
-    symbolic: the formula with its parameters as symbols, where it has some; `expression` has numbers for them
-    values: those numbers, by name
-    of, by: the term that a derivative in space is taken of, and the axes it is taken by, in order
+    expression: the formula of a call, if it has one
+    function: the Python function of any other call, with one column per variable as arguments
+    symbolic: the formula with its parameters as symbols, if it has any; `expression` has their values
+    values: these values, by name
+    of, by: the term of which a derivative in space is taken, and the axes by which, in order
     """
 
     kind: Literal["variable", "sin", "cos", "call", "derivative"]
@@ -45,7 +45,7 @@ class Factor:
 
 
 TIME = "t"
-"""The input that is the time itself, which nobody measures."""
+"""The name of the time as a variable; it needs no measurements."""
 
 Term = tuple[Factor, ...]
 """A product of factors in canonical order; the empty product is the constant 1."""
@@ -55,7 +55,7 @@ _RANK = {"variable": 0, "sin": 1, "cos": 2, "call": 3, "derivative": 4}
 
 
 def spatial(term: Term, by: Sequence[str]) -> Factor:
-    """The derivative of a term by axes of space.
+    """The derivative of a term by one or more axes of space.
 
     >>> term_name((spatial((Factor("variable", ("u",), 2),), ("x", "x")),))
     '(u^2)_xx'
@@ -75,14 +75,14 @@ def product(factors: Sequence[Factor], variables: Sequence[str]) -> Term:
     merged: dict[Factor, Factor] = {}
     for factor in factors:
         base = factor.base
-        known = merged.get(base)
-        merged[base] = factor if known is None else replace(known, power=known.power + factor.power)
+        same = merged.get(base)
+        merged[base] = factor if same is None else replace(same, power=same.power + factor.power)
 
     def rank(factor: Factor) -> tuple[Any, ...]:
-        # Canonical order follows the variables, so that equal products are equal tuples.
-        where = tuple(place[name] for name in factor.variables)
+        # The order follows from the variables alone, so that equal products are equal tuples.
+        places = tuple(place[name] for name in factor.variables)
         kind = _RANK[factor.kind]
-        return (kind >= 3, where, kind, factor.frequency, factor.name, len(factor.by), factor.by)
+        return (kind >= 3, places, kind, factor.frequency, factor.name, len(factor.by), factor.by)
 
     return tuple(sorted(merged.values(), key=rank))
 
@@ -115,7 +115,7 @@ def _factor_name(factor: Factor, alone: bool) -> str:
 
 
 def shortest(value: float) -> str:
-    """The shortest text that reads back as the same number; whole numbers without a point."""
+    """The shortest text that gives the same number when it is read; whole numbers have no point."""
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
 
 
@@ -125,7 +125,7 @@ def term_variables(term: Term) -> frozenset[str]:
 
 
 def renamed(term: Term, mapping: Mapping[str, str], variables: Sequence[str]) -> Term:
-    """The term with its variables renamed, all at once, in canonical order."""
+    """The term with its variables renamed, all at the same time, in canonical order."""
     symbols = {old: symbol(new) for old, new in mapping.items()}
 
     def image(factor: Factor) -> Factor:
@@ -145,7 +145,7 @@ def renamed(term: Term, mapping: Mapping[str, str], variables: Sequence[str]) ->
 def differentiate(term: Term, variable: str, variables: Sequence[str]) -> tuple[tuple[float, Term], ...]:
     """d term / d variable as a sum of (coefficient, term).
 
-    Exact for everything known as a formula; a Python function is differentiated by central differences.
+    The derivative is exact, except that Python functions are differentiated by central differences.
     """
 
     def slope(factor: Factor) -> Iterator[tuple[float, Term]]:
@@ -161,17 +161,18 @@ def _product_rule(
     """The derivative of a product, from the slopes of its factors without their powers."""
     result: list[tuple[float, Term]] = []
     for i, factor in enumerate(term):
-        rest = [*term[:i], *term[i + 1 :]]
-        # The power rule leaves the factor once less; its own slope follows as another factor.
+        others = [*term[:i], *term[i + 1 :]]
+        # By the power rule one factor of f^p is replaced by the slope of f.
         if factor.power > 1:
-            rest.append(replace(factor, power=factor.power - 1))
+            others.append(replace(factor, power=factor.power - 1))
         for coefficient, inner in slope(factor.base):
             if coefficient:
-                result.append((factor.power * coefficient, product([*rest, *inner], variables)))
+                result.append((factor.power * coefficient, product([*others, *inner], variables)))
     return tuple(result)
 
 
 def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
+    """The derivative of a factor without its power, as a coefficient and a term."""
     if factor.kind == "variable":
         return 1.0, ()
     if factor.kind == "derivative":
@@ -179,8 +180,7 @@ def _slope(factor: Factor, variable: str) -> tuple[float, Term]:
             f'the term "{term_name((factor,))}" is a derivative in space and has no slope at a single point.'
         )
     if factor.kind != "call":
-        # d sin(k x) = k cos(k x) and d cos(k x) = −k sin(k x): waves stay waves, so that they are evaluated
-        # once.
+        # d sin(k x) = k cos(k x) and d cos(k x) = −k sin(k x) are waves too, which plans evaluate once.
         other: Literal["sin", "cos"] = "cos" if factor.kind == "sin" else "sin"
         sign = 1.0 if factor.kind == "sin" else -1.0
         return sign * factor.frequency, (replace(factor, kind=other),)
@@ -195,9 +195,9 @@ def _with_formula(factor: Factor, slope: Expression, by: str) -> tuple[float, Te
     """The slope of a call as another call, or as a number."""
     if slope.operation == "number":
         return slope.number, ()
-    # The slope may depend on fewer variables; equal slopes are only recognised if those are left out.
-    names, name = tuple(v for v in factor.variables if v in slope.symbols()), f"d({factor.name})/d({by})"
-    return 1.0, (replace(factor, expression=slope, symbolic=None, values=(), variables=names, name=name),)
+    # Variables on which the slope does not depend are left out, so that equal slopes are equal factors.
+    used, name = tuple(v for v in factor.variables if v in slope.symbols()), f"d({factor.name})/d({by})"
+    return 1.0, (replace(factor, expression=slope, symbolic=None, values=(), variables=used, name=name),)
 
 
 def term_parameters(term: Term) -> frozenset[str]:
@@ -209,7 +209,7 @@ def term_parameters(term: Term) -> frozenset[str]:
 def differentiate_by_parameter(
     term: Term, parameter: str, variables: Sequence[str]
 ) -> tuple[tuple[float, Term], ...]:
-    """d term / d parameter, at the parameter's current value, as a sum of (coefficient, term)."""
+    """d term / d parameter at the current value of the parameter, as a sum of (coefficient, term)."""
 
     def slope(factor: Factor) -> Iterator[tuple[float, Term]]:
         # A derivative in space commutes with one by a parameter: ∂_K (g_K(u))_xx = (∂_K g_K(u))_xx.
@@ -225,7 +225,7 @@ def differentiate_by_parameter(
 
 @dataclass(frozen=True)
 class Partial:
-    """The partial derivative of a Python function in one argument, by differences of sixth order.
+    """The partial derivative of a Python function by one argument, by central differences of sixth order.
 
     The relative error is about 1e-11 for functions that vary on the scale of their argument.
     """
@@ -235,7 +235,7 @@ class Partial:
 
     def __call__(self, *columns: Any) -> Any:
         middle = columns[self.position]
-        # A compromise: the truncation error is of order step⁶, rounding of order 1e-16 / step.
+        # This step balances the truncation error, of order step⁶, and rounding, of order 1e-16 / step.
         step = 5e-3 * (abs(middle) + 1e-3)
         total = 0.0
         for k, weight in ((1, 45.0), (2, -9.0), (3, 1.0)):
@@ -259,12 +259,12 @@ _LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def pretty(name: str) -> str:
-    """The name of a variable or term with exponents raised, numbers lowered and Greek letters in Greek.
+    """The name of a variable or term with superscripts, subscripts and Greek letters.
 
     >>> pretty("x1^2 omega_2"), pretty("sin(2 theta)"), pretty("ES")
     ('x₁² ω₂', 'sin(2 θ)', 'ES')
     """
-    # Only whole words: the "pi" of "pitch" is no letter.
+    # Only whole words are letters: the "pi" of "pitch" is none.
     lowered = re.sub(r"(?<![^\W_])([A-Za-z]+)(_?\d+)?(?![^\W_])", _word, name)
     return re.sub(r"\^(-?\d+)", lambda match: match[1].translate(_RAISED), lowered)
 
@@ -275,7 +275,7 @@ def _word(match: re.Match[str]) -> str:
 
 
 def axis_label(name: str, units: Mapping[str, str] | None = None) -> str:
-    """The label of an axis: the name, and its unit in parentheses where one is known."""
+    """The label of an axis: the name, with its unit in parentheses if that is known."""
     unit = (units or {}).get(name, "")
     return f"{pretty(name)} ({unit})" if unit else pretty(name)
 
@@ -288,7 +288,7 @@ def equation_label(state: str, order: int, discrete: bool = False, partial: bool
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Names in a sentence, the first few where there are many.
+    """Names in a sentence; of many names only the first few.
 
     >>> listed(["x", "y", "z"]), listed(list("abcdefgh"), most=2)
     ('x, y and z', 'a, b and 6 more')
@@ -300,10 +300,10 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def term_label(term: Term, variables: Sequence[str]) -> str:
-    """The term as it is shown: as it is written, unless names could be misread.
+    """The term as it is shown: its name, unless the names of variables could be misread.
 
-    Where a name holds blanks or signs, or reads like a product of others (ES beside E and S), products have
-    a middle dot and such names stand in quotes.
+    If a name contains blanks or signs, or reads like a product of others (ES beside E and S), products are
+    written with a middle dot, and names that are not one word are put in quotes.
 
     >>> from cindy.basis import Polynomial
     >>> [term_label(t, ("E", "S", "ES")) for t in Polynomial(2).terms(("E", "S", "ES"))[4:6]]
@@ -315,7 +315,7 @@ def term_label(term: Term, variables: Sequence[str]) -> str:
 
 
 def variable_label(name: str) -> str:
-    """A name that is not one word, in quotes."""
+    """The name of a variable, in quotes if it is not one word."""
     return name if re.fullmatch(r"\w+'*|\[.*\]", name) else f'"{name}"'
 
 
@@ -328,16 +328,18 @@ def _factor_label(factor: Factor) -> str:
 
 @lru_cache(maxsize=64)
 def _misread(variables: tuple[str, ...]) -> bool:
+    """Whether products of these variables, written with blanks, could be misread."""
     if any(variable_label(name) != name or name.startswith("[") for name in variables):
         return True
     return any(_composed(name, frozenset(variables) - {name}) for name in variables if len(name) > 1)
 
 
 def _composed(name: str, others: frozenset[str]) -> bool:
-    """Whether a name is two others or more, one after the other."""
-    # Dynamic programming over positions: which prefixes are sequences of other names.
-    reached = {0}
+    """Whether a name is a sequence of two or more other names."""
+    # Dynamic programming: the ends of all prefixes that are sequences of other names. A regular expression
+    # would need exponential time for some names.
+    ends = {0}
     for end in range(1, len(name) + 1):
-        if any(end - len(o) in reached and name[end - len(o) : end] == o for o in others if len(o) <= end):
-            reached.add(end)
-    return len(name) in reached
+        if any(name[:end].endswith(other) and end - len(other) in ends for other in others):
+            ends.add(end)
+    return len(name) in ends

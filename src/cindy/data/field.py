@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from html import escape
 from os import PathLike
 from typing import Any, Protocol
@@ -17,13 +18,13 @@ from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
 from cindy.errors import DataError
 
 _DIMENSIONS = 3
-"""Of space."""
+"""Axes of space that a field may have at most."""
 _UNEVEN = 1e-6
-"""Relative difference of steps from which a grid is not uniform."""
+"""Relative difference between the steps of a grid above which it is not uniform."""
 
 
 class Grid(Protocol):
-    """What holds values over (space …, time): an array, or something that reads a file when asked."""
+    """Values over (space …, time): an array, or an object that reads them from a file when it is indexed."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -34,19 +35,19 @@ class Grid(Protocol):
 class Field:
     """One or more fields measured on a rectangular grid of one to three axes of space, and of time.
 
-    A missing value is NaN or masked: whatever touches it is left out. Values are read in slabs of time when
-    they are needed, so that a field may live in a file that is larger than memory.
+    A missing value is NaN or masked; rows of the regression that would need it are left out. Values are read
+    in slabs of time when they are needed, so that a field may live in a file that is larger than memory.
 
-    arrays: by keyword; those of one dimension are coordinates, the others the fields, over the
-        coordinates in the order given
+    arrays: given by keyword; arrays of one dimension are coordinates, all others are fields, whose
+        dimensions are the coordinates in the order given
     data: an xarray Dataset in place of the arrays, or the path of a netCDF or npz file
     periodic: names of the axes on which the last sample is followed by the first; {"x": length} where the
         grid is not uniform
     inputs: known fields without noise or equation, {"a": values over space, or over space and time}; a text
         names a coordinate
-    mask: True where a value must not be used, over space or over space and time
-    time: the name of the coordinate of time; by default the one that is called t, time, date or alike
-    time_unit: what one unit of time is, such as "s"; moments and the attributes of netCDF give it, too
+    mask: True where a value must not be used; over space, or over space and time
+    time: the name of the coordinate of time; by default the one called t, time, date or similar
+    time_unit: the unit of time, such as "s"; dates and the attributes of netCDF files give it, too
 
     >>> x, t = np.linspace(0, 1, 50, endpoint=False), np.linspace(0, 2, 30)
     >>> Field(u=np.sin(2 * np.pi * (x[:, None] - t)), x=x, t=t, periodic="x")
@@ -87,7 +88,7 @@ class Field:
                 raise DataError(f"{self._where}: pass a Dataset or arrays by name, not both.")
             is_path = isinstance(data, (str, PathLike))
             arrays = (arrays_of_file if is_path else from_dataset)(data, time, self._where)
-        order, values = _sorted_out(arrays, self._where)
+        order, values = _coordinates_and_fields(arrays, self._where)
         self.time = str(time_column(order) or "t") if time is None else time
         if self.time not in order:
             raise DataError(
@@ -117,34 +118,33 @@ class Field:
         self._mask = None if mask is None else _broad(_as_mask(mask, self._where), "mask", self)
 
     def _take_inputs(self, inputs: str | Iterable[str] | Mapping[str, Any]) -> tuple[str, ...]:
-        named: Mapping[str, Any]
+        """Add the grids of the inputs, and return their names."""
         if isinstance(inputs, str):
-            named = {inputs: inputs}
-        elif isinstance(inputs, Mapping):
-            named = inputs
-        else:
-            named = {name: name for name in unique_names(inputs, f"{self._where}: `inputs`")}
-        for name, what in named.items():
-            if isinstance(what, str):
-                axis = self._axis(what, "inputs")
+            inputs = [inputs]
+        if not isinstance(inputs, Mapping):
+            inputs = {name: name for name in unique_names(inputs, f"{self._where}: `inputs`")}
+        for name, given in inputs.items():
+            if isinstance(given, str):
+                axis = self._axis(given, "inputs")
                 shape = [1] * (len(self.axes) + 1)
                 shape[axis] = -1
-                # A view: a coordinate as an input takes no memory, however large the grid is.
-                values = np.broadcast_to(self._coordinates[what].reshape(shape), self.shape)
+                # A view takes no memory, however large the grid is.
+                values = np.broadcast_to(self._coordinates[given].reshape(shape), self.shape)
             else:
-                values = _broad(_floats_any(what, f"{self._where}: input {name!r}"), name, self)
+                values = _broad(_floats_any(given, f"{self._where}: input {name!r}"), name, self)
             self._grids[name] = values
-        names = tuple(named)
+        names = tuple(inputs)
         unique_names((*self.states, *names), f"{self._where}: fields and inputs together")
         return names
 
-    def _axis(self, name: str, what: str) -> int:
-        known = (*self.axes, self.time)
-        if not isinstance(name, str) or name not in known:
+    def _axis(self, name: str, argument: str) -> int:
+        """The number of the axis of that name; `argument` is where the user named it."""
+        axes = (*self.axes, self.time)
+        if not isinstance(name, str) or name not in axes:
             raise DataError(
-                f"{self._where}: `{what}` names {name!r}, which is no axis. {did_you_mean(name, known)}"
+                f"{self._where}: `{argument}` names {name!r}, which is no axis. {did_you_mean(name, axes)}"
             )
-        return known.index(name)
+        return axes.index(name)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ class Field:
         return self._coordinates[axis]
 
     def period(self, axis: str) -> float | None:
-        """The length after which an axis repeats; None where it does not."""
+        """The length after which an axis repeats itself; None if it is not periodic."""
         self._axis(axis, "period")
         return self._periods.get(axis)
 
@@ -185,20 +185,22 @@ class Field:
         return len(self.t)
 
     def _repr_html_(self) -> str:
-        """The axes as a table, without reading the values: for notebooks."""
+        """The axes as a table for notebooks; the values are not read."""
         cells = [("axis", "points", "from", "to")]
         for axis, points in zip((*self.axes, self.time), self.shape, strict=True):
             values = self.coordinate(axis)
             cells.append((axis, str(points), f"{values[0]:.6g}", f"{values[-1]:.6g}"))
-        rows = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in cells)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
+        )
         return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
 
     def __repr__(self) -> str:
-        of = ", ".join(self.variables)
+        variables = ", ".join(self.variables)
         grid = " × ".join(map(str, self.shape))
-        around = f", periodic in {', '.join(self._periods)}" if self._periods else ""
+        periodic = f", periodic in {', '.join(self._periods)}" if self._periods else ""
         name = f'"{self.name}": ' if self.name else ""
-        return f"Field({name}{of} over {' × '.join((*self.axes, self.time))}, {grid}{around})"
+        return f"Field({name}{variables} over {' × '.join((*self.axes, self.time))}, {grid}{periodic})"
 
     def __getitem__(self, name: str) -> Floats:
         """The whole of one field or input, (space …, time)."""
@@ -209,10 +211,10 @@ class Field:
         if not isinstance(name, str) or name not in self._grids:
             raise DataError(f"{self._where}: there is no field {name!r}. {did_you_mean(name, self._grids)}")
         try:
-            # Only this slab is read, so that a file larger than memory can be gone through in time.
+            # Only this slab is read from the file, which may be larger than memory.
             raw = self._grids[name][..., start:stop]
             values = np.ma.filled(np.ma.asarray(raw).astype(np.float64), np.nan)
-        # A file is read only now, and a damaged one may fail in any part of a library.
+        # A file is read only now; a damaged one may raise any error of the library that reads it.
         except (Exception, MemoryError) as error:
             raise DataError(f"{self._where}: {name!r} cannot be read: {error}.") from error
         if np.isinf(values).any():
@@ -226,17 +228,16 @@ class Field:
     def part(self, start: int, stop: int) -> Field:
         """The field at the times start … stop − 1, read into memory."""
         stretch(start, stop, len(self), self._where, "times")
-        copy = object.__new__(Field)
-        copy.__dict__.update(self.__dict__)
-        copy._coordinates = {**self._coordinates, self.time: self.t[start:stop]}
-        copy._grids = {name: self.slab(name, start, stop) for name in self._grids}
-        # Slabs come with the mask applied.
-        copy._mask = None
-        return copy
+        part = copy(self)
+        part._coordinates = {**self._coordinates, self.time: self.t[start:stop]}
+        part._grids = {name: self.slab(name, start, stop) for name in self._grids}
+        # `slab` has applied the mask.
+        part._mask = None
+        return part
 
     @property
     def first(self) -> Field:
-        """The field at its first time: where a simulation starts."""
+        """The field at its first time, from which a simulation starts."""
         return self.part(0, 1)
 
     @property
@@ -245,7 +246,7 @@ class Field:
         return self.part(len(self) - 1, len(self))
 
     def with_values(self, t: Any, values: Mapping[str, Any], *, stopped: str | None = None) -> Field:
-        """Other values, and other times, on the same axes of space; without inputs."""
+        """A field with other values and times on the same axes of space, and without inputs."""
         if not isinstance(values, Mapping):
             raise DataError(f"{self._where}: `values` must be arrays by name, but is {short(values)}.")
         arrays: dict[str, Any] = {axis: self._coordinates[axis] for axis in self.axes}
@@ -261,31 +262,29 @@ class Field:
         )
 
     def with_inputs_of(self, other: Field) -> Field:
-        """The same with the inputs of another field on the same grid."""
+        """This field with the inputs of another one on the same grid."""
         if not isinstance(other, Field):
             raise DataError(f"{self._where}: expected another Field, but got {short(other)}.")
-        copy = object.__new__(Field)
-        copy.__dict__.update(self.__dict__)
-        copy.inputs = other.inputs
-        copy._grids = {**self._grids, **{name: other._grids[name] for name in other.inputs}}
-        return copy
+        joined = copy(self)
+        joined.inputs = other.inputs
+        joined._grids = self._grids | {name: other._grids[name] for name in other.inputs}
+        return joined
 
     def smoothed(self) -> Field:
-        """The fields without most of their noise: without the waves that do not rise above it.
+        """The fields after most of their noise has been removed by thresholding their waves.
 
-        A wave stays where its amplitude exceeds σ √(2 log n), which noise alone exceeds hardly anywhere
-        (Donoho and Johnstone, Biometrika 81, 1994). A model needs no smoothed data; a simulation may start
-        from them.
+        A wave is kept if its amplitude exceeds σ √(2 log n), a threshold that noise alone hardly ever exceeds
+        (Donoho and Johnstone, Biometrika 81, 1994). Identification needs no smoothed data; a simulation may
+        start from them.
         """
         coordinates = [self._coordinates[axis] for axis in (*self.axes, self.time)]
         values = {}
         for state in self.states:
-            u = self[state]
-            if np.isnan(u).any():
+            measured = self[state]
+            if np.isnan(measured).any():
                 raise DataError(f"{self._where}: {state!r} has missing values and cannot be smoothed.")
-            values[state] = without_noise(
-                u, grid_noise(u, coordinates), [a in self._periods for a in self.axes]
-            )
+            noise = grid_noise(measured, coordinates)
+            values[state] = without_noise(measured, noise, [axis in self._periods for axis in self.axes])
         return self.with_values(self.t, values).with_inputs_of(self)
 
     def to_xarray(self) -> Any:
@@ -300,32 +299,28 @@ class Field:
 
 
 def as_fields(data: Any) -> list[Field]:
-    """A list of fields with the same variables and axes."""
-    fields = [data] if isinstance(data, Field) else _listed(data)
+    """A list of fields, checked to have the same variables and axes."""
+    try:
+        fields = [data] if isinstance(data, Field) else list(data)
+    except TypeError:
+        raise DataError(f"Expected a Field or a list of them, but got {short(data)}.") from None
     for i, field in enumerate(fields):
         if not isinstance(field, Field):
             raise DataError(f"Fields and other data cannot be mixed: item {i} is a {type(field).__name__}.")
-        for what in ("states", "inputs", "axes"):
-            expected, got = getattr(fields[0], what), getattr(field, what)
+        for names in ("states", "inputs", "axes"):
+            expected, got = getattr(fields[0], names), getattr(field, names)
             if expected != got:
                 raise DataError(
-                    f"All fields must have the same {what}, but field 0 has ({', '.join(expected)}) and "
+                    f"All fields must have the same {names}, but field 0 has ({', '.join(expected)}) and "
                     f"field {i} has ({', '.join(got)}). Give all the same names in the same order."
                 )
     return fields
 
 
-def _listed(data: Any) -> list[Any]:
-    try:
-        return list(data)
-    except TypeError:
-        raise DataError(f"Expected a Field or a list of them, but got {short(data)}.") from None
-
-
 def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, ...], field: Field) -> Grid:
-    """A grid over the axes of space, then time, whatever the order of the coordinates."""
-    known = (*axes, field.time)
-    lengths = {axis: len(field._coordinates[axis]) for axis in known}
+    """The values over the axes of space and then time, whatever order the coordinates were given in."""
+    grid_axes = (*axes, field.time)
+    lengths = {axis: len(field._coordinates[axis]) for axis in grid_axes}
     array = values if hasattr(values, "shape") and hasattr(values, "__getitem__") else np.asarray(values)
     if getattr(getattr(array, "dtype", None), "kind", "") == "c":
         raise DataError(
@@ -333,7 +328,7 @@ def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, .
             "parts as two fields."
         )
     dims = getattr(values, "dims", None)
-    order = tuple(dims) if dims is not None and set(dims) == set(known) else order
+    order = tuple(dims) if dims is not None and set(dims) == set(grid_axes) else order
     expected = tuple(lengths[axis] for axis in order)
     if tuple(array.shape) != expected:
         hint = " Pass the transpose." if tuple(array.shape) == expected[::-1] else ""
@@ -341,13 +336,13 @@ def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, .
             f"{field._where}: {name!r} must have shape {expected}, for ({', '.join(order)}), but has "
             f"{tuple(array.shape)}.{hint}"
         )
-    if order == known and isinstance(array, np.ndarray):
+    if order == grid_axes and isinstance(array, np.ndarray):
         return array
-    return _Moved(array, tuple(order.index(axis) for axis in known))
+    return _Moved(array, tuple(order.index(axis) for axis in grid_axes))
 
 
 def _broad(values: Any, name: str, field: Field) -> Any:
-    """Values over space, or over space and time, as the latter."""
+    """Values over space, or over space and time, broadcast to space and time."""
     shape = field.shape
     if values.shape == shape[:-1] and values.shape != shape:
         values = values[..., None]
@@ -382,8 +377,7 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
                     f"{field._where}: {axis!r} is periodic but not uniform, so its length must be said: "
                     f"periodic={{{axis!r}: length}}."
                 )
-            # A periodic grid leaves its last point out, which is the first: n samples span n steps, not n −
-            # 1.
+            # The point after the last one is the first again, so that n samples span n steps, not n − 1.
             length = float(x[-1] - x[0]) * len(x) / max(len(x) - 1, 1)
         length = positive(length, f"{field._where}: the period of {axis!r}")
         if length <= x[-1] - x[0]:
@@ -403,14 +397,13 @@ def _floats_any(values: Any, where: str) -> Floats:
         raise DataError(f"{where} must be numbers: {error}.") from error
 
 
-def _sorted_out(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Coordinates and fields, each in the order given."""
+def _coordinates_and_fields(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The coordinates (arrays of one dimension) and the fields, each in the order given."""
     coordinates: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for name, array in arrays.items():
-        dimensions = getattr(array, "ndim", None)
         try:
-            dimensions = np.ndim(array) if dimensions is None else dimensions
+            dimensions = np.ndim(array)
         except (TypeError, ValueError) as error:
             raise DataError(f"{where}: {name!r} must be an array of numbers: {error}.") from error
         if dimensions == 0:
@@ -420,16 +413,16 @@ def _sorted_out(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], 
 
 
 def _moments(values: Any, name: str) -> tuple[Any, str]:
-    """The coordinate of time and its unit: moments, and numbers with a unit as netCDF has it, in seconds."""
-    written = values.unit if isinstance(values, WithUnit) else ""
+    """The coordinate of time and its unit; dates, and numbers with a unit of netCDF, come out in seconds."""
+    unit = values.unit if isinstance(values, WithUnit) else ""
     array = values.values if isinstance(values, WithUnit) else values
     try:
-        counted = in_seconds(array, written) if written else seconds(array)
-    except (TypeError, ValueError):  # ragged, or no array at all: the check of numbers says what is wrong
-        counted = None
-    if counted is None and written:
-        counted = seconds(array)
-    return (array, written or unit_in_name(name)) if counted is None else (counted, "s")
+        converted = in_seconds(array, unit) if unit else seconds(array)
+    except (TypeError, ValueError):  # ragged, or no array at all; `_increasing` then says what is wrong
+        converted = None
+    if converted is None and unit:
+        converted = seconds(array)
+    return (array, unit or unit_in_name(name)) if converted is None else (converted, "s")
 
 
 def _as_mask(mask: Any, where: str) -> Any:
@@ -441,41 +434,40 @@ def _as_mask(mask: Any, where: str) -> Any:
 
 def _increasing(values: Any, axis: str, where: str) -> Floats:
     array = np.asarray(values.values if isinstance(values, WithUnit) else values)
-    result = floats(array, f"{where}: `{axis}`", ndim=1)
-    bad = np.flatnonzero(np.diff(result) <= 0)
+    coordinate = floats(array, f"{where}: `{axis}`", ndim=1)
+    bad = np.flatnonzero(np.diff(coordinate) <= 0)
     if len(bad):
         i = int(bad[0])
         raise DataError(
-            f"{where}: `{axis}` must increase, but {axis}[{i}] = {result[i]:g} is followed by "
-            f"{axis}[{i + 1}] = {result[i + 1]:g}. Sort the grid along this axis."
+            f"{where}: `{axis}` must increase, but {axis}[{i}] = {coordinate[i]:g} is followed by "
+            f"{axis}[{i + 1}] = {coordinate[i + 1]:g}. Sort the grid along this axis."
         )
-    return _unrounded(result)
+    return _unrounded(coordinate)
 
 
-def _unrounded(x: Floats) -> Floats:
-    """A grid of equal steps that was rounded to single precision, without the rounding."""
-    if len(x) < 3 or not np.array_equal(x, x.astype(np.float32)):
-        return x
-    even = np.linspace(x[0], x[-1], len(x))
-    precision = float(np.finfo(np.float32).eps) * max(abs(float(x[0])), abs(float(x[-1])))
-    # A rounded value is off by half of the precision, and so are the ends of the even grid.
-    return even if float(np.max(np.abs(even - x))) <= precision else x
+def _unrounded(coordinate: Floats) -> Floats:
+    """The coordinate; if its equal steps were rounded to single precision, in double precision."""
+    if len(coordinate) < 3 or not np.array_equal(coordinate, coordinate.astype(np.float32)):
+        return coordinate
+    even = np.linspace(coordinate[0], coordinate[-1], len(coordinate))
+    precision = float(np.finfo(np.float32).eps) * float(np.max(np.abs(coordinate[[0, -1]])))
+    # Rounding moves each value by up to half of the precision, and the two ends of the even grid likewise.
+    return even if float(np.max(np.abs(even - coordinate))) <= precision else coordinate
 
 
 class _Moved:
-    """A grid whose axes come in another order, read slab by slab."""
+    """A grid whose axes are stored in another order, transposed slab by slab."""
 
     def __init__(self, grid: Any, order: tuple[int, ...]) -> None:
         self._grid, self._order = grid, order
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self._grid.shape[k] for k in self._order)
+        return tuple(self._grid.shape[axis] for axis in self._order)
 
     def __getitem__(self, key: Any, /) -> Any:
-        times = key[-1]
-        inner = [slice(None)] * len(self._order)
-        inner[self._order[-1]] = times
-        raw = self._grid[tuple(inner)]
+        selection = [slice(None)] * len(self._order)
+        selection[self._order[-1]] = key[-1]
+        raw = self._grid[tuple(selection)]
         raw = getattr(raw, "values", raw)
         return raw.transpose(self._order)

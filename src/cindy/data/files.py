@@ -1,8 +1,8 @@
-"""Binary files: npz, parquet, Excel, Matlab and netCDF.
+"""Readers of binary files: npz, parquet, Excel, Matlab and netCDF.
 
-Each is opened by the same rules. Sizes that a file declares are compared with its own before anything is
-unpacked, because a file of a kilobyte may declare a terabyte. Whatever fails inside numpy, zipfile, pandas,
-pyarrow or HDF5 becomes a sentence about the file.
+All of them follow two rules. The size that a file declares for its content is compared with the size of the
+file before anything is unpacked, because a file of a kilobyte may declare a terabyte. An error inside numpy,
+zipfile, pandas, pyarrow or HDF5 becomes a `DataError` that names the file.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from cindy.data.moments import time_column
 from cindy.data.tables import Table, from_arrays, from_frame, most_unpacked
 from cindy.errors import DataError, require
 
+Array = NDArray[Any]
+
 NETCDF = {".nc", ".nc3", ".nc4", ".cdf", ".netcdf"}
 _TRIAL = """
 import sys
@@ -41,7 +44,7 @@ with h5netcdf.File(sys.argv[1], "r", phony_dims="access", decode_vlen_strings=Tr
     print([(v.dimensions, v.shape, dict(v.attrs)) for v in file.variables.values()])
 """
 _TRIAL_SECONDS = 10
-"""A whole file takes a third of one, most of it to start Python."""
+"""A sound file takes a third of a second, most of it to start Python."""
 _ENGINES = {".xls": "xlrd", ".ods": "odf"}
 _CELL = re.compile(rb'<c [^>]*?r="([A-Z]{1,3})(\d{1,7})"')
 _REPEATED = re.compile(rb'<table:table-cell(?=[^>]*office:value)[^>]*number-columns-repeated="(\d+)"')
@@ -49,26 +52,28 @@ _REPEATED = re.compile(rb'<table:table-cell(?=[^>]*office:value)[^>]*number-colu
 
 @contextmanager
 def _reading(path: Path | str, kind: str) -> Iterator[None]:
-    """Turns whatever goes wrong inside into a sentence about the file."""
+    """Turn any error inside the block into a `DataError` that names the file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     except DataError as error:
-        said = str(error)
-        raise DataError(said if str(path) in said else f"{path} cannot be read as {kind}: {said}.") from error
-    # A damaged file may fail in any part of a library, each with errors of its own.
+        reason = str(error)
+        message = reason if str(path) in reason else f"{path} cannot be read as {kind}: {reason}."
+        raise DataError(message) from error
+    # A damaged file may raise any error of the library that reads it.
     except (Exception, MemoryError) as error:
-        said = (str(error).strip().splitlines() or [""])[0].rstrip(".") or type(error).__name__
-        raise DataError(f"{path} cannot be read as {kind}: {said}.") from error
+        reason = (str(error).strip().splitlines() or [""])[0].rstrip(".") or type(error).__name__
+        raise DataError(f"{path} cannot be read as {kind}: {reason}.") from error
 
 
 def _must_fit(path: Path, declared: int) -> None:
+    """Raise if a file declares far more content than measurements of its size can be packed from."""
     size = path.stat().st_size
     if declared > most_unpacked(size):
         raise DataError(
-            f"{path} has {size:,} bytes and would fill {declared:,}, which measurements "
-            "never do. If it is all right, save it without compression."
+            f"{path} has {size:,} bytes and declares {declared:,}; measurements cannot be packed so tightly. "
+            "If the file is correct, save it without compression."
         )
 
 
@@ -78,11 +83,11 @@ def _check_archive(path: Path) -> None:
 
 
 def from_npz(path: Path) -> Table:
-    """Arrays t (n,) and x (n, d), with u, states and inputs where there are any; or one array per column."""
+    """The arrays t (n,) and x (n, d), optionally u, states and inputs; or else one array per column."""
     return from_arrays(str(path), _npz_arrays(path))
 
 
-def _npz_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def _npz_arrays(path: Path) -> dict[str, Array]:
     with _reading(path, "an npz file of plain arrays"):
         _check_archive(path)
         with np.load(path, allow_pickle=False) as file:
@@ -90,39 +95,31 @@ def _npz_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def from_parquet(path: Path, rows: int | None = None) -> Table:
-    """A parquet file, through pandas; with `rows`, no more than its first so many."""
+    """A parquet file, read through pandas; if `rows` is given, only that many rows at its beginning."""
     try:
         import pandas  # noqa: F401
-        import pyarrow.parquet as pq
+        import pyarrow.parquet
     except ImportError as error:
         raise DataError(
             f"{path}: reading parquet needs pandas and pyarrow, and {error.name} is missing. "
             'Install them with pip install "cindy[data]".'
         ) from error
-    with _reading(path, "parquet"), pq.ParquetFile(path, pre_buffer=False) as file:
+    with _reading(path, "parquet"), pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
         declared = file.metadata
         if rows is None:
-            # The sizes that the file declares, uncompressed.
+            # The sizes that the file declares are those of its uncompressed row groups.
             groups = (declared.row_group(k).total_byte_size for k in range(declared.num_row_groups))
-            # Repeated values take no room in the file, but do in memory.
+            # Repeated values take hardly any room in the file, but eight bytes each in memory.
             _must_fit(path, max(sum(groups), 8 * declared.num_rows * max(declared.num_columns, 1)))
             frame = file.read().to_pandas()
         else:
-            frame = _first_rows(file, rows)
+            first = islice(file.iter_batches(batch_size=rows), 1)
+            frame = pyarrow.Table.from_batches(list(first), schema=file.schema_arrow).to_pandas()
     return from_frame(frame, str(path))
 
 
-def _first_rows(file: Any, rows: int) -> Any:
-    """A data frame of the first rows of a parquet file; an empty one where it has none."""
-    import pyarrow as pa
-
-    batch = next(file.iter_batches(batch_size=rows), None)
-    table = file.schema_arrow.empty_table() if batch is None else pa.Table.from_batches([batch])
-    return table.to_pandas()
-
-
 def from_excel(path: Path) -> Table:
-    """The first sheet of a workbook whose first row names the columns, through pandas."""
+    """The first sheet of a workbook, read through pandas; its first row must name the columns."""
     engine = _ENGINES.get(path.suffix.lower(), "openpyxl")
     try:
         import pandas as pd
@@ -149,19 +146,19 @@ def from_excel(path: Path) -> Table:
 
 
 def _check_sheets(path: Path) -> None:
-    """Refuse sheets whose few cells lie so far apart that the table between them fills the memory."""
+    """Raise if the few cells of a sheet lie so far apart that the table around them would fill the memory."""
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             name = entry.filename
-            if name == "content.xml":  # OpenDocument: a cell or a row stands for many
-                times = max((int(n) for n in _REPEATED.findall(archive.read(entry))), default=0)
-                if times > 20_000:
-                    raise DataError(f"a cell with a value stands for {times:,}")
+            if name == "content.xml":  # OpenDocument, in which one cell may stand for many equal ones
+                copies = max(map(int, _REPEATED.findall(archive.read(entry))), default=0)
+                if copies > 20_000:
+                    raise DataError(f"one cell with a value stands for {copies:,} cells")
             elif name.startswith("xl/worksheets/") and name.endswith(".xml"):
                 cells = _CELL.findall(archive.read(entry))
                 width = max((_column_number(column) for column in {column for column, _ in cells}), default=0)
                 height = max((int(row) for _, row in cells), default=0)
-                # One cell at XFD1048576 makes pandas allocate seventeen thousand million of them.
+                # A single cell at XFD1048576 makes pandas allocate seventeen thousand million cells.
                 if width * height > 1_000_000 + 100 * len(cells):
                     raise DataError(f"{len(cells):,} cells are spread over {height:,} × {width:,}")
 
@@ -174,7 +171,7 @@ def _column_number(letters: bytes) -> int:
 
 
 def from_matlab(path: Path) -> Table:
-    """The variables of a Matlab file: vectors are columns; matrices x and u as in an npz file."""
+    """The variables of a Matlab file: vectors are columns; matrices x and u are read as in an npz file."""
     with _reading(path, "a Matlab file"):
         raw = path.read_bytes()
         if raw[:4] == b"\x89HDF" or raw[512:516] == b"\x89HDF" or raw[:20].startswith(b"MATLAB 7.3"):
@@ -188,12 +185,12 @@ def from_matlab(path: Path) -> Table:
         else:
             variables = matlab_arrays(raw, most_unpacked(len(raw)))
     arrays = {name: _plain(value) for name, value in variables.items()}
-    # A file often holds a step or a constant beside the columns.
+    # Single numbers are left out: a file often holds a step or a constant beside the columns.
     return from_arrays(str(path), {name: a for name, a in arrays.items() if a is not None and a.size > 1})
 
 
-def _plain(array: NDArray[Any]) -> NDArray[Any] | None:
-    """A vector as one dimension, a matrix or names as they are; None for what is no column and no table."""
+def _plain(array: Array) -> Array | None:
+    """Vectors with one dimension, matrices and names as they are; None for anything else."""
     if array.dtype.kind == "U":
         return np.array([str(text).strip() for text in array.flat])
     if array.ndim > 2 or array.size == 0 or array.dtype.kind not in "fiubc":
@@ -202,19 +199,19 @@ def _plain(array: NDArray[Any]) -> NDArray[Any] | None:
 
 
 class _Stored:
-    """A variable of a classic netCDF file, on disk until it is asked for."""
+    """A variable of a classic netCDF file, which stays on disk until it is indexed."""
 
     def __init__(self, variable: Any, file: Any, start: int) -> None:
         data = variable.data
         self.dims, self.shape, self.ndim = tuple(variable.dimensions), tuple(data.shape), data.ndim
-        # Where the variable begins in the file.
-        place = data.__array_interface__["data"][0] - start
-        # A view of our own: those of scipy keep its file open, which then cannot be closed without a warning.
-        self._data = np.ndarray(data.shape, data.dtype, buffer=file, offset=place, strides=data.strides)
-        known = variable._attributes
-        self._fill = [known[name] for name in ("_FillValue", "missing_value") if name in known]
-        self._scale, self._offset = float(known.get("scale_factor", 1.0)), float(known.get("add_offset", 0.0))
-        unit = known.get("units", b"")
+        offset = data.__array_interface__["data"][0] - start
+        # A view of our own, because the views of scipy would keep its file open.
+        self._data = np.ndarray(data.shape, data.dtype, buffer=file, offset=offset, strides=data.strides)
+        attributes = variable._attributes
+        self._fill = [attributes[key] for key in ("_FillValue", "missing_value") if key in attributes]
+        self._scale = float(attributes.get("scale_factor", 1.0))
+        self._offset = float(attributes.get("add_offset", 0.0))
+        unit = attributes.get("units", b"")
         self.attrs = {"units": unit.decode("utf-8", "replace") if isinstance(unit, bytes) else str(unit)}
         if len(self.dims) != self.ndim or data.dtype.kind not in "iuf":
             raise DataError("a variable does not hold numbers over its dimensions")
@@ -223,16 +220,15 @@ class _Stored:
         raw = self._data[key]
         values = raw.astype(np.float64)
         for fill in self._fill:
-            # Compared before scaling, as the file stores it: 9.96921e36 · scale + offset would not be
-            # recognised.
+            # The comparison is with stored values: after scaling, 9.96921e36 would not be recognised.
             values[raw == fill] = np.nan
         return values * self._scale + self._offset
 
 
 def arrays_of_file(path: str | os.PathLike[str], time: str | None, where: str) -> dict[str, Any]:
-    """Coordinates and fields of a file by name, the fields of netCDF unread; the coordinate of time last.
+    """Coordinates and fields of a file by name; fields of netCDF are not read yet. Time comes last.
 
-    time: its name; None: the one that is called as times are
+    time: the name of the coordinate of time; None: the one with a usual name
     """
     file = Path(path)
     if not is_file(file):
@@ -253,9 +249,9 @@ def arrays_of_file(path: str | os.PathLike[str], time: str | None, where: str) -
 
 
 def _try_elsewhere(file: Path) -> None:
-    """Open a netCDF 4 file in another process first.
+    """Raise if a trial in another process shows that a netCDF 4 file is damaged.
 
-    HDF5 trusts counts inside a file: a damaged one keeps it busy for ever, where no signal reaches it.
+    HDF5 trusts the counts inside a file, so that a damaged file may crash it or keep it busy for ever.
     """
     if not sys.executable:
         return
@@ -268,15 +264,16 @@ def _try_elsewhere(file: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise DataError(f"{file} is damaged: HDF5 does not come to an end with it.") from None
+        raise DataError(f"{file} is damaged: HDF5 does not finish reading it.") from None
     except OSError:  # no process can be started here
         return
     if trial.returncode:
-        said = trial.stderr.decode("utf-8", "replace").strip().splitlines() or ["HDF5 crashes on it"]
-        raise DataError(f"{file} cannot be read as netCDF 4: {said[-1].rstrip('.')}.")
+        lines = trial.stderr.decode("utf-8", "replace").strip().splitlines() or ["HDF5 crashes on it"]
+        raise DataError(f"{file} cannot be read as netCDF 4: {lines[-1].rstrip('.')}.")
 
 
 def _classic(file: Path, time: str | None, where: str) -> dict[str, Any]:
+    """As `arrays_of_file`, for netCDF 3."""
     from scipy.io import netcdf_file  # 30 ms to import
 
     with netcdf_file(file, "r", mmap=True) as opened:
@@ -288,21 +285,25 @@ def _classic(file: Path, time: str | None, where: str) -> dict[str, Any]:
             for name, variable in contents.variables.items()
             if variable.data.dtype.kind in "iuf" and variable.data.ndim > 0
         }
-    most = max((v.ndim for v in stored.values()), default=0)
-    dims = next((v.dims for v in stored.values() if v.ndim == most), ())
+    highest = max((variable.ndim for variable in stored.values()), default=0)
+    dims = next((variable.dims for variable in stored.values() if variable.ndim == highest), ())
     order = _time_last(dims, time)
-    missing = [d for d in order if d not in stored]
-    if missing or most < 2:
-        what = f"coordinate for its dimension {missing[0]!r}" if missing else "variable over space and time"
-        raise DataError(f"{where}: {file} holds no {what}.")
-    coordinates: dict[str, Any] = {d: WithUnit(stored[d][:], stored[d].attrs["units"]) for d in order}
+    missing = [dim for dim in order if dim not in stored]
+    if missing or highest < 2:
+        lacking = (
+            f"coordinate for its dimension {missing[0]!r}" if missing else "variable over space and time"
+        )
+        raise DataError(f"{where}: {file} holds no {lacking}.")
+    coordinates: dict[str, Any] = {dim: WithUnit(stored[dim][:], stored[dim].attrs["units"]) for dim in order}
     return coordinates | {
-        name: v for name, v in stored.items() if v.ndim == most and set(v.dims) == set(dims)
+        name: variable
+        for name, variable in stored.items()
+        if variable.ndim == highest and set(variable.dims) == set(dims)
     }
 
 
 class WithUnit:
-    """A coordinate of a file with the unit that stands beside it."""
+    """A coordinate of a file with its unit."""
 
     def __init__(self, values: Any, unit: str) -> None:
         self.values, self.unit = np.asarray(values), str(unit)
@@ -310,13 +311,13 @@ class WithUnit:
 
 
 def _time_last(dims: Any, time: str | None) -> list[str]:
-    names = [str(d) for d in dims]
+    names = [str(dim) for dim in dims]
     last = time_column(names) if time is None else time
-    return [d for d in names if d != last] + [d for d in names if d == last]
+    return sorted(names, key=lambda name: name == last)
 
 
 def from_dataset(data: Any, time: str | None, where: str) -> dict[str, Any]:
-    """Coordinates and fields of an xarray Dataset, the fields unread; the coordinate of time last."""
+    """Coordinates and fields of an xarray Dataset by name; fields are not read yet. Time comes last."""
     if hasattr(data, "to_dataset"):
         data = data.to_dataset(name=data.name or "u")
     if not (hasattr(data, "data_vars") and hasattr(data, "coords")):
@@ -328,21 +329,18 @@ def from_dataset(data: Any, time: str | None, where: str) -> dict[str, Any]:
     if not fields:
         raise DataError(f"{where}: the Dataset holds no variable over space and time.")
     order = _time_last(next(iter(fields.values())).dims, time)
-    missing = [d for d in order if d not in data.coords]
+    missing = [dim for dim in order if dim not in data.coords]
     if missing:
         raise DataError(f"{where}: the Dataset has no coordinate for its dimension {missing[0]!r}.")
     coordinates: dict[str, Any] = {
-        d: WithUnit(data.coords[d].values, data.coords[d].attrs.get("units", "")) for d in order
+        dim: WithUnit(data.coords[dim].values, data.coords[dim].attrs.get("units", "")) for dim in order
     }
     return coordinates | fields
 
 
-Array = NDArray[Any]
-
-
 @dataclass(frozen=True)
 class _Codes:
-    """Numbers of the format of Matlab's files, version 5."""
+    """Codes of the elements in Matlab's files, version 5."""
 
     header: int = 128
     matrix: int = 14
@@ -350,7 +348,7 @@ class _Codes:
     cell: int = 1
     char: int = 4
     deepest: int = 4
-    """Cells within cells that are opened."""
+    """Levels of cells within cells that are read."""
 
 
 _CODES = _Codes()
@@ -369,13 +367,13 @@ def matlab_arrays(raw: bytes, most: int) -> dict[str, Array]:
     holds others, in this order: flags with the class, dimensions, name, and values. Elements may be packed
     with zlib. Structures, objects and sparse matrices are passed over.
 
-    Every length is compared with the bytes that are there before anything is read or made, because a damaged
-    file ends the process where scipy.io.loadmat trusts it.
+    Every length is compared with the bytes that are there before anything is read or allocated: on a damaged
+    file scipy.io.loadmat, which trusts the lengths, can end the process.
     Reference: "MAT-File Format", The MathWorks, chapter 1.
 
     most: bytes that packed elements may unpack to, all together
     """
-    # The mark "MI" is written as one number of two bytes, so that its order tells that of all others.
+    # The mark "MI" is one number of two bytes, so that its byte order is that of all numbers in the file.
     order = {b"IM": "<", b"MI": ">"}.get(raw[126:128])
     if order is None or len(raw) < _CODES.header:
         raise DataError("it does not begin as Matlab files of version 5 to 7 do")
@@ -397,10 +395,10 @@ def matlab_arrays(raw: bytes, most: int) -> dict[str, Array]:
 
 def _unpacked(body: memoryview, most: int) -> bytes:
     stream = zlib.decompressobj()
-    # One byte more than allowed is enough to know that it is too much.
+    # One byte more than allowed is enough to see that the limit is exceeded.
     unpacked = stream.decompress(body, max(most, 0) + 1)
     if len(unpacked) > most:
-        raise DataError("it unpacks to far more than its size, which measurements never do")
+        raise DataError("it unpacks to far more than its size; measurements cannot be packed so tightly")
     if not stream.eof:
         raise DataError("a packed variable ends too early")
     return unpacked
@@ -408,24 +406,24 @@ def _unpacked(body: memoryview, most: int) -> bytes:
 
 def _elements(raw: memoryview, order: str, *, small: bool = True) -> Iterator[tuple[int, memoryview]]:
     """Kind and content of one element after the other."""
-    at = 0
-    while len(raw) - at >= 8:
-        kind, size = struct.unpack_from(order + "II", raw, at)
+    tag = 0
+    while len(raw) - tag >= 8:
+        kind, size = struct.unpack_from(order + "II", raw, tag)
         if small and kind >> 16:  # the length stands in the upper half, the content in the rest of the tag
-            kind, size, begin, step = kind & 0xFFFF, kind >> 16, at + 4, 8
+            kind, size, begin, step = kind & 0xFFFF, kind >> 16, tag + 4, 8
             if size > 4:
                 raise DataError("a short element is longer than four bytes")
         else:
             # Packed variables follow one another without padding.
-            begin, step = at + 8, 8 + (size if kind == _CODES.compressed else -(-size // 8) * 8)
+            begin, step = tag + 8, 8 + (size if kind == _CODES.compressed else -(-size // 8) * 8)
         if begin + size > len(raw):
             raise DataError(f"an element of {size:,} bytes begins {len(raw) - begin:,} bytes before the end")
         yield kind, raw[begin : begin + size]
-        at += step
+        tag += step
 
 
 def _variable(content: memoryview, order: str, depth: int) -> tuple[str, Array | None]:
-    """The name of a matrix and its values; None for what is neither numbers nor text."""
+    """The name of a matrix and its values; None instead of values that are neither numbers nor text."""
     parts = _elements(content, order)
     flags = _numbers(next(parts, None), order)
     shape = tuple(int(n) for n in _numbers(next(parts, None), order))
@@ -460,18 +458,18 @@ def _variable(content: memoryview, order: str, depth: int) -> tuple[str, Array |
 
 
 def _joined(cell: Array | None) -> str:
-    """A cell as text: what it says, or its only number."""
+    """The text or the single number in a cell; otherwise an empty text."""
     return "" if cell is None or cell.size != 1 else str(cell.flat[0])
 
 
 def _numbers(element: tuple[int, memoryview] | None, order: str, *, text: bool = False) -> Array:
-    """The values of an element as they are stored; of text, the numbers of its letters."""
+    """The values of an element as they are stored; for text, the code points of its letters."""
     if element is None:
         raise DataError("a variable ends too early")
     kind, body = element
     if text and kind in _TEXT:
-        endless = _TEXT[kind] + ("" if kind == 16 else "-le" if order == "<" else "-be")
-        return np.array([ord(letter) for letter in str(body, endless)], dtype=np.int64)
+        encoding = _TEXT[kind] + ("" if kind == 16 else "-le" if order == "<" else "-be")
+        return np.array([ord(letter) for letter in str(body, encoding)], dtype=np.int64)
     if kind not in _STORED:
         raise DataError(f"an element is of the unknown kind {kind}")
     stored = np.dtype(order + _STORED[kind])

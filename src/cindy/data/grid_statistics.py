@@ -1,12 +1,12 @@
 """Estimates from values on a grid alone: the noise, whether neighbours share it, the bandwidth of the signal.
 
-The noise is measured in two steps.
+The standard deviation of the noise is estimated in two steps (`grid_noise`).
 
-1. Eighth differences along all axes at once leave the noise and hardly any signal; the median over boxes of
-   their mean squares passes over fronts.
-2. On even grids orthonormal filters part the values into bands (`white_level`). White noise has one level
-   in all of them, so every band that agrees with the fastest counts, and the level is known three to four
-   times better.
+1. Eighth differences along all axes remove the signal and keep the noise. Their mean squares are taken over
+   boxes of the grid; the median over the boxes ignores those few that hold a front.
+2. On even grids, orthonormal filters split the values into frequency bands (`white_level`). White noise has
+   the same level in every band, so all bands that agree with the fastest one are averaged, which makes the
+   estimate three to four times more precise. The cost is a few passes over the values.
 """
 
 from __future__ import annotations
@@ -25,77 +25,78 @@ from cindy.calculus import divided_differences
 
 @dataclass(frozen=True)
 class _Level:
-    """How the noise of a field is measured; `python -m benchmarks constants` changes each."""
+    """Settings of the estimates; `python -m benchmarks constants` changes each of them."""
 
     difference: int = 8
-    """Order of the differences along every axis: with it the noise is within 2 to 4 % on the twelve equations
-    of `python -m benchmarks pde`, at noise from 1 to 100 %."""
+    """Order of the differences along every axis: with 8 the estimated noise is right within 2 to 4 % on the
+    twelve equations of `python -m benchmarks pde`, at noise from 1 to 100 %."""
     rise: float = 1.25
-    """A noise that rises by more when every second sample is left out is shared by neighbours: independent
-    noise stays where it is, within the 4 % above."""
+    """If leaving out every second sample raises the estimate by a larger factor, neighbours share their
+    noise: the estimate of independent noise stays the same within the 4 % above."""
     nearest: int = 12
-    """Samples in time by which a field is read at its first and last time, when noise is taken off."""
+    """Samples in time from which the field at its first and last time is estimated, when it is denoised."""
     most_rise: float = 4.0
-    """A rise by more is the signal, which thinning makes rougher: an average of two neighbours rises by 3."""
-    # `python -m benchmarks constants` changes the next one by one on five equations and a moving shock
-    # at 1 to 100 % noise: as they are, the level is biased by 0.25 % at most and 0.41 % off in the root
-    # mean square.
+    """A larger rise comes from the signal, which thinning makes rougher: averaging two neighbours explains
+    a rise by 3."""
+    # `python -m benchmarks constants` changes the next ones in turn on five equations and a moving shock
+    # at 1 to 100 % noise. With the values below, the bias of the level is at most 0.25 % and its root mean
+    # square error 0.41 %.
     moments: int = 8
-    """Polynomials of lower degree leave the fast half of the filters empty, as differences of this order do.
-    With 4 the largest bias doubles (benchmark: constants)."""
+    """Vanishing moments of the filters: polynomials of lower degree have nothing in the fast half. With 4
+    the largest bias doubles (benchmark: constants)."""
     boxes: int = 5
-    """Boxes along every axis: fronts and edges fill a few of them. With 2 a moving shock fills most, and is
-    taken for noise; with 10 errors are a tenth larger (benchmark: constants)."""
+    """Boxes along every axis: fronts and edges fill a few of them. With 2 a moving shock fills most boxes and
+    is taken for noise; with 10 errors are a tenth larger (benchmark: constants)."""
     front: float = 4.0
-    """Standard deviations above the median at which a box holds more than noise; white noise almost never
-    comes so far. With 2 errors are two fifths larger; without a limit a moving shock makes the level 3.8 %
-    too large (benchmark: constants)."""
+    """Standard deviations above the median from which a box is said to hold more than noise; white noise
+    almost never reaches it. With 2 errors are two fifths larger; without a limit a moving shock makes the
+    level 3.8 % too large (benchmark: constants)."""
     few: float = 0.2
-    """Share of such boxes up to which they are fronts; where there are more, the noise itself differs, and
-    the median over boxes is what is meant. With 0 the largest bias is 0.8 % (benchmark: constants); with 1
-    nothing moves there, but noise that trebles along an axis comes out a tenth too small."""
+    """Share of such boxes up to which they are taken for fronts. If there are more, the noise itself varies
+    over the grid, and the median over all boxes is returned. With 0 the largest bias is 0.8 % (benchmark:
+    constants); with 1 nothing changes there, but noise that trebles along an axis comes out a tenth small."""
     alike: float = 2.0
-    """Standard deviations within which two bands have the same level: noise alone differs by more in one of
-    twenty cases, and a signal that remains below changes the level by no more than chance does. With 1 errors
-    are half as large again, with 6 the largest bias is 1.8 % (benchmark: constants)."""
+    """Standard deviations within which two bands count as equal: noise alone differs by more in one of twenty
+    cases, and a weaker signal changes the level no more than chance does. With 1 errors are half as large
+    again, with 6 the largest bias is 1.8 % (benchmark: constants)."""
     rough: float = 3.0
-    """Likewise, for the fastest band above the level that no signal enters, which is known less well. With 1
-    errors are four fifths larger (benchmark: constants)."""
+    """The same for the fastest band and the estimate by differences, which is less precise. With 1 errors are
+    four fifths larger (benchmark: constants)."""
 
 
 _LEVEL = _Level()
 
 
 def grid_noise(values: Floats, coordinates: Sequence[Floats]) -> float:
-    """The standard deviation of white noise in values on a grid, by differences along all axes at once.
+    """The standard deviation of white noise in values on a grid, in the two steps above.
 
-    values: (…), NaN where missing; coordinates: one an axis
-    The signal varies little from sample to sample along every axis, so that the product of high differences
-    leaves the noise alone; the median over boxes of their mean squares passes over fronts. That is within 1
-    to 2 %. Where terms are bent and noise is large that is not enough (λ-ω at 50 %: the coefficients of u³
-    lie three standard errors off, with the true level one): on even grids `white_level` makes it sharper.
+    The first step alone is right within 1 to 2 %. That is not enough for nonlinear terms and large noise: for
+    λ-ω at 50 % the coefficients of u³ are then wrong by three standard errors, by one with the true level.
+
+    values: (…), NaN where missing; coordinates: one for each axis
     """
+    # Step 1.
     safe, count = _safe_variance(values, coordinates)
     if not all(_even(x) for x in coordinates) or safe == 0.0:
         return float(np.sqrt(safe))
-    # Squares of differences that overlap: Σ over lags of their squared correlation, an axis, and the median.
+    # Step 2. Neighbouring differences share samples: the sum over lags of their squared correlation, for each
+    # axis, says how many of them are worth one independent value. A median is less precise by π/2 in
+    # variance.
     order = _LEVEL.difference
-    # Neighbouring differences share samples, so that there are fewer independent ones than differences.
     overlap = comb(4 * order, 2 * order) / comb(2 * order, order) ** 2
     doubt = np.sqrt(np.pi * overlap**values.ndim / max(count, 1))
     return float(np.sqrt(white_level(values, safe, float(doubt))))
 
 
 def _safe_variance(values: Floats, coordinates: Sequence[Floats]) -> tuple[float, int]:
-    """Of the noise by high differences alone, and how many of them there are."""
+    """The variance of the noise by high differences alone, and the number of these differences."""
     # Differences along one axis after the other: a wave that is slow along any axis is removed.
-    left = values
-    for axis, x in enumerate(coordinates):
-        left = _difference(left, x, axis)
-    # The median over boxes, since a front fills few of them, and the mean within, since it is more precise
-    # there.
-    known = [float(part.mean()) for part in boxes(left * left)]
-    return (float(np.median(known)) if known else 0.0), int(np.isfinite(left).sum())
+    differences = values
+    for axis, coordinate in enumerate(coordinates):
+        differences = _difference(differences, coordinate, axis)
+    # The mean is precise within a box; the median over the boxes ignores the few that hold a front.
+    means = [float(box.mean()) for box in boxes(differences * differences)]
+    return (float(np.median(means)) if means else 0.0), int(np.isfinite(differences).sum())
 
 
 def _even(x: Floats) -> bool:
@@ -104,52 +105,51 @@ def _even(x: Floats) -> bool:
 
 
 def _difference(values: Floats, x: Floats, axis: int) -> Floats:
-    """Differences of the eighth order along an axis, in units in which white noise keeps its size."""
+    """Differences of the eighth order along an axis, scaled so that white noise keeps its variance."""
     order = min(_LEVEL.difference, len(x) - 1)
     if order < 1:
         return values
     if _even(x):
         return np.asarray(np.diff(values, order, axis=axis) / np.sqrt(comb(2 * order, order)))
     weights = divided_differences(x, order)
-    moved = np.moveaxis(values, axis, -1)
-    seen = np.lib.stride_tricks.sliding_window_view(moved, order + 1, axis=-1)
-    return np.moveaxis(np.einsum("...wk,wk->...w", seen, weights), -1, axis)
+    windows = np.lib.stride_tricks.sliding_window_view(np.moveaxis(values, axis, -1), order + 1, axis=-1)
+    return np.moveaxis(np.einsum("...wk,wk->...w", windows, weights), -1, axis)
 
 
 def white_level(values: Floats, safe: float, doubt: float) -> float:
-    """The variance of white noise in values on an even grid.
+    """The variance of white noise in values on an even grid: the mean square over its frequency bands.
+
+    Orthonormal filters (Daubechies, Comm. Pure Appl. Math. 41, 1988) split every axis into a slow and a fast
+    half. White noise has the same variance in all resulting bands; the signal is in the bands that are slow
+    along most axes (Donoho and Johnstone, Biometrika 81, 1994, use the fastest band alone). Starting with the
+    fastest band, each band that agrees with the mean of those before it is averaged in. On a grid of
+    256 × 200 the result is three to four times more precise than by differences of high order.
 
     values: (…), NaN where missing
-    safe: a variance that no smooth signal enters, with its relative standard error, the doubt
-
-    Orthonormal filters (Daubechies, Comm. Pure Appl. Math. 41, 1988) part every axis into a slow and a fast
-    half. White noise has one level in all of the bands that come out, and the signal is in those that are
-    slow along most axes (Donoho and Johnstone, Biometrika 81, 1994, who take the fastest alone). From the
-    fastest on, every band that agrees with those before it counts: all samples but a few of them. On a grid
-    of 256 × 200 the level is then known three to four times better than by differences of high order.
+    safe, doubt: a variance that no smooth signal enters, and its relative standard error
     """
     total, count = 0.0, 0.0
     level, error = safe, doubt
     for band in _bands(values):
-        # A band of n independent values knows the variance of white noise with a relative error √(2/n).
-        own, independent = _level(band * band)
+        # The mean square of n independent values has the relative standard error √(2/n).
+        variance, independent = _level(band * band)
         if not independent:
             continue
-        apart = float(np.sqrt(2.0 / independent + error**2)) * level
-        # Even the fastest band holds signal: then only the differences are safe.
-        if not count and own > level + _LEVEL.rough * apart:
+        deviation = float(np.sqrt(2.0 / independent + error**2)) * level
+        # If even the fastest band holds signal, only the differences can be trusted.
+        if not count and variance > level + _LEVEL.rough * deviation:
             return safe
-        if count and abs(own - level) > _LEVEL.alike * apart:
+        if count and abs(variance - level) > _LEVEL.alike * deviation:
             continue
-        total, count = total + independent * own, count + independent
+        total, count = total + independent * variance, count + independent
         level, error = total / count, float(np.sqrt(2.0 / count))
     return level
 
 
 def _bands(values: Floats) -> Iterator[Floats]:
-    """The bands that are fast along an axis at least, those that are fast along most of them first.
+    """The bands that are fast along at least one axis; those that are fast along most axes come first.
 
-    An axis of few samples is left as it is.
+    Axes of few samples are not split.
     """
     slow = _filter()
     # The quadrature mirror filter, orthogonal to the slow one and to its even shifts.
@@ -158,17 +158,17 @@ def _bands(values: Floats) -> Iterator[Floats]:
     for axis in range(values.ndim):
         if values.shape[axis] >= 4 * _LEVEL.moments:
             bands = {
-                (*which, rate): _half(band, weights, axis)
-                for which, band in bands.items()
+                (*rates, rate): _half(band, weights, axis)
+                for rates, band in bands.items()
                 for rate, weights in ((1, fast), (0, slow))
             }
-    for which in sorted(bands, key=lambda rates: -sum(rates)):
-        if any(which):
-            yield bands[which]
+    for rates in sorted(bands, key=lambda rates: -sum(rates)):
+        if any(rates):
+            yield bands[rates]
 
 
 def _half(values: Floats, weights: Floats, axis: int) -> Floats:
-    """Every second value of the filtered ones, where the filter lies within the axis."""
+    """Every second value of the filtered ones, without those for which the filter leaves the axis."""
     moved = np.moveaxis(values, axis, 0)
     count = (len(moved) - len(weights)) // 2 + 1
     total = weights[0] * moved[: 2 * count : 2][:count]
@@ -179,10 +179,10 @@ def _half(values: Floats, weights: Floats, axis: int) -> Floats:
 
 @lru_cache(maxsize=1)
 def _filter() -> Floats:
-    """The slow half of the orthonormal filters with so many vanishing moments, by spectral factors."""
+    """The slow filter of Daubechies with `moments` vanishing moments, by spectral factorisation."""
     roots = []
-    # Daubechies' polynomial P(y) with y = sin²(ω/2). Each root is a pair z, 1/z; the one inside the circle
-    # gives the filter of minimum phase.
+    # Daubechies' polynomial P(y) has y = sin²(ω/2). Each of its roots is a pair z, 1/z; the ones inside the
+    # unit circle give the filter of minimum phase.
     for y in np.roots([comb(_LEVEL.moments - 1 + k, k) for k in range(_LEVEL.moments)][::-1]):
         middle = 1.0 - 2.0 * y
         z = middle + np.sqrt(middle * middle - 1.0 + 0j)
@@ -192,45 +192,49 @@ def _filter() -> Floats:
 
 
 def boxes(values: Floats) -> list[Floats]:
-    """The known values of every box of a grid in which most are known."""
+    """The known values of every box of a grid of which more than a quarter are known."""
     parts = [values]
     for axis in range(values.ndim):
         count = max(1, min(_LEVEL.boxes, values.shape[axis] // 4))
         parts = [piece for part in parts for piece in np.array_split(part, count, axis=axis)]
     known = [(part[np.isfinite(part)], part.size) for part in parts]
-    return [part for part, whole in known if part.size > 0.25 * whole]
+    return [box for box, size in known if box.size > 0.25 * size]
 
 
 def _level(squares: Floats) -> tuple[float, float]:
-    """The mean of squares over boxes without fronts, and how many of them it is made of."""
-    known = boxes(squares)
-    if not known:
+    """The mean of squares over boxes without fronts, and the number of independent values behind it."""
+    filled = boxes(squares)
+    if not filled:
         return 0.0, 0.0
-    means, sizes = np.array([p.mean() for p in known]), np.array([float(p.size) for p in known])
-    middle = float(np.median(means))
-    calm = means <= middle * (1.0 + _LEVEL.front * np.sqrt(2.0 / sizes))
+    means, sizes = np.array([box.mean() for box in filled]), np.array([float(box.size) for box in filled])
+    median = float(np.median(means))
+    calm = means <= median * (1.0 + _LEVEL.front * np.sqrt(2.0 / sizes))
     if np.mean(~calm) > _LEVEL.few:
         # The median of normal values is less precise than the mean by π/2 in variance.
-        return middle, float(sizes.sum()) / 1.57
+        return median, float(sizes.sum()) / 1.57
     return float(np.average(means[calm], weights=sizes[calm])), float(sizes[calm].sum())
 
 
 def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple[int, ...]:
-    """For every axis, of how many samples one must be kept for the noise to be independent."""
+    """For every axis the number n such that the noise is independent if one of n samples is kept.
+
+    The estimated noise rises when samples are left out until those that share noise are apart, and then it
+    stays; it rises for ever if the roughness is that of the signal.
+    """
     steps = []
-    whole = np.sqrt(_safe_variance(values, coordinates)[0])
-    for axis, x in enumerate(coordinates):
+    level = np.sqrt(_safe_variance(values, coordinates)[0])
+    for axis, coordinate in enumerate(coordinates):
         step = 1
-        levels = [whole]
+        levels = [level]
         for k in (2, 4, 8):
-            # Two levels are needed to tell a rise that ends; few samples must do for the second.
-            if len(x) // k < _LEVEL.difference + (5 if k > 4 else 2):
+            # Thinning by 8 only has to show that a rise has ended, but needs enough samples to show it.
+            if len(coordinate) // k < _LEVEL.difference + (5 if k > 4 else 2):
                 break
-            thin = [slice(None)] * values.ndim
-            thin[axis] = slice(None, None, k)
-            others = [*coordinates[:axis], x[::k], *coordinates[axis + 1 :]]
-            levels.append(np.sqrt(_safe_variance(values[tuple(thin)], others)[0]))
-        # It rises, by no more than averaging explains, and then stays: noise. A signal goes on rising.
+            thinned = [slice(None)] * values.ndim
+            thinned[axis] = slice(None, None, k)
+            grid = [*coordinates[:axis], coordinate[::k], *coordinates[axis + 1 :]]
+            levels.append(np.sqrt(_safe_variance(values[tuple(thinned)], grid)[0]))
+        # A rise that averaging explains and that then ends is due to shared noise.
         for k in range(1, len(levels) - 1):
             rises = _LEVEL.rise < levels[k] / max(levels[k - 1], 1e-300) < _LEVEL.most_rise
             stays = levels[k + 1] < _LEVEL.rise * levels[k]
@@ -241,10 +245,11 @@ def shared_by_neighbours(values: Floats, coordinates: Sequence[Floats]) -> tuple
 
 
 def corner(values: Floats, axis: int, *, periodic: bool) -> float:
-    """The frequency, in radians a sample, at which the spectrum along an axis goes over from signal to noise.
+    """The frequency, in radians per sample, at which the spectrum along an axis goes over from signal to
+    noise.
 
-    Where two straight lines fit the running sum of the amplitudes best (Messenger and Bortz,
-    J. Comput. Phys. 443, 2021): the sum grows fast over the signal and slowly over what is left.
+    The running sum of the amplitudes grows fast over the signal and slowly over the noise. The corner is
+    where two straight lines fit that sum best (Messenger and Bortz, J. Comput. Phys. 443, 2021).
     """
     from scipy import fft
 
@@ -253,7 +258,7 @@ def corner(values: Floats, axis: int, *, periodic: bool) -> float:
     n = len(moved)
     if n < 8 or moved.shape[1] == 0:
         return np.pi / 4
-    # Cosines where the axis does not repeat: a jump from the last sample to the first would look like signal.
+    # Cosines if the axis is not periodic: the jump from the last sample to the first would look like signal.
     spectrum = np.abs(fft.rfft(moved, axis=0)) if periodic else np.abs(fft.dct(moved, axis=0))
     amplitude = spectrum.mean(axis=1)
     amplitude[0] = 0.0
@@ -264,9 +269,9 @@ def corner(values: Floats, axis: int, *, periodic: bool) -> float:
     places = np.arange(len(running))
     errors = np.full(len(running), np.inf)
     for k in range(1, last):
+        # One straight line from the first end to the corner, another from there to the second end.
         first = running[0] + (running[k] - running[0]) * places[: k + 1] / k
         second = running[k] + (running[-1] - running[k]) * (places[k:] - k) / (last - k)
-        # Two straight lines through the ends and the corner.
         errors[k] = np.sum((running[: k + 1] - first) ** 2) + np.sum((running[k:] - second) ** 2)
     k = int(np.argmin(errors))
     return float(2 * np.pi * k / n if periodic else np.pi * k / n)
@@ -275,26 +280,26 @@ def corner(values: Floats, axis: int, *, periodic: bool) -> float:
 def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Floats:
     """The values, over space and then time, without the waves whose amplitude white noise explains.
 
-    Along axes of space that are not periodic waves are cosines. Along time they are sines beside the
-    straight line between the ends, which follow a slope there, and the ends are read from the parabola
-    through the samples nearest.
+    1. The field at the first and the last time is estimated by a parabola through the nearest samples in
+       time; its waves in space that are below its noise are removed.
+    2. The straight line in time between these two is subtracted. The rest vanishes at both ends, so that its
+       waves in time are sines. In space waves are complex exponentials along periodic axes, else cosines.
+    3. Waves of the rest that are below the noise are removed, and the line is added again.
 
-    periodic: of the axes of space
+    periodic: whether each axis of space is
     """
     from scipy import fft
 
     count = values.shape[-1]
     if count < 2 * _LEVEL.nearest:
         return _cut(values, sigma, periodic)
+    # Step 1. The norm of the weights is the standard deviation of their value in units of the noise.
     index = np.arange(float(_LEVEL.nearest))
-    # Weights of the value at the first sample, of a parabola by least squares; their length says how noisy
-    # it is.
-    row = np.linalg.pinv(np.vander(index, 3, increasing=True))[0]
-    size = sigma * float(np.linalg.norm(row))
-    # Fields at the first and the last time, less noisy than single frames and without waves below their
-    # noise.
-    first = _cut(values[..., : _LEVEL.nearest] @ row, size, periodic)
-    last = _cut(values[..., : -_LEVEL.nearest - 1 : -1] @ row, size, periodic)
+    weights = np.linalg.pinv(np.vander(index, 3, increasing=True))[0]
+    noise = sigma * float(np.linalg.norm(weights))
+    first = _cut(values[..., : _LEVEL.nearest] @ weights, noise, periodic)
+    last = _cut(values[..., : -_LEVEL.nearest - 1 : -1] @ weights, noise, periodic)
+    # Steps 2 and 3.
     line = first[..., None] + (last - first)[..., None] * np.linspace(0.0, 1.0, count)
     inner = fft.dst((values - line)[..., 1:-1], type=1, axis=-1, norm="ortho")
     inner_waves = fft.idst(_cut(inner, sigma, periodic), type=1, axis=-1, norm="ortho")
@@ -303,17 +308,17 @@ def without_noise(values: Floats, sigma: float, periodic: Sequence[bool]) -> Flo
 
 
 def _cut(values: Floats, sigma: float, periodic: Sequence[bool]) -> Floats:
-    """The values without waves in space, the first axes, that do not rise above noise of this size."""
+    """The values without the waves along the first axes, those of space, that noise of this size explains."""
     from scipy import fft
 
-    even = [k for k, around in enumerate(periodic) if not around]
-    around = [k for k, ring in enumerate(periodic) if ring]
-    waves: Any = fft.dctn(values, axes=even, norm="ortho") if even else values
-    if around:
-        waves = fft.fftn(waves, axes=around, norm="ortho")
-    # In an orthonormal basis white noise has the size σ in every coefficient; the largest of n is about σ
-    # √(2 log n).
+    bounded = [axis for axis, repeats in enumerate(periodic) if not repeats]
+    rings = [axis for axis, repeats in enumerate(periodic) if repeats]
+    waves: Any = fft.dctn(values, axes=bounded, norm="ortho") if bounded else values
+    if rings:
+        waves = fft.fftn(waves, axes=rings, norm="ortho")
+    # In an orthonormal basis every coefficient of white noise has the standard deviation σ, and the largest
+    # of n is about σ √(2 log n).
     waves = np.where(np.abs(waves) > sigma * np.sqrt(2.0 * np.log(max(values.size, 2))), waves, 0.0)
-    if around:
-        waves = np.real(fft.ifftn(waves, axes=around, norm="ortho"))
-    return np.asarray(fft.idctn(waves, axes=even, norm="ortho") if even else waves)
+    if rings:
+        waves = np.real(fft.ifftn(waves, axes=rings, norm="ortho"))
+    return np.asarray(fft.idctn(waves, axes=bounded, norm="ortho") if bounded else waves)

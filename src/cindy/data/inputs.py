@@ -1,6 +1,6 @@
 """Inputs between their samples: held, joined by straight lines, or band-limited.
 
-The samples of an input say nothing about the time between them; how the input was made does. A digital
+The samples of an input do not determine its values between them; that depends on how it was made. A digital
 controller holds each value until the next one ("zero"). A slow signal that was merely sampled is close to
 straight lines ("linear"). A signal that passed an anti-aliasing filter has no content above half the sampling
 rate and is determined by its samples ("band", Shannon).
@@ -17,8 +17,8 @@ times by a zero-padded transform; 4. run a quintic spline through the refined va
 10⁻⁶ of the amplitude at half the sampling rate. Some ten samples from either end the signal is less certain:
 it depends on samples that were not recorded.
 
-Inputs may have been sampled at other instants than the states (`at_common_times`): the instants at which they
-jump or bend then join those of the states, which are missing there.
+Inputs may have been sampled at other instants than the states (`at_common_times`). The instants at which the
+inputs jump or bend are then added to the record, with the states missing there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import factorial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,29 +41,28 @@ Hold = Literal["zero", "linear", "band"]
 
 @dataclass(frozen=True)
 class _Between:
-    """How inputs are continued between samples."""
+    """Settings of the continuation of inputs between samples."""
 
     longest_bridge: float = 2.5
-    """Median steps: a longer one is a hole, as in `Trajectory.segments`."""
+    """A step longer than this many median steps is a hole, as in `Trajectory.segments`."""
     refinement: int = 8
     degree: int = 5
     off_lattice: float = 1e-3
-    """Of a step: the jitter of time stamps that "band" overlooks. It shifts the phase of the fastest
-    component, π per step, by 0.003."""
+    """Jitter of time stamps that "band" tolerates, as a share of a step. It shifts the phase of the fastest
+    component, which advances by π per step, by 0.003."""
     shorter: float = 0.1
-    """Quantile of the steps that is taken for the constant one of a grid with samples missing."""
+    """Quantile of the steps that is taken for the constant step of a grid with missing samples."""
     one_time: float = 1e-6
-    """Of the shortest step of the states: instants of inputs that are closer to a sample are that sample."""
+    """Share of the shortest step of the states: inputs sampled closer to a state are moved to its instant."""
 
 
 _BETWEEN = _Between()
 
 
 def as_hold(hold: object, where: str) -> Hold:
-    """The hold that a user named."""
-    for known in get_args(Hold):
-        if isinstance(hold, str) and hold == known:
-            return known  # type: ignore[no-any-return]
+    """The hold that a user named, or an error."""
+    if isinstance(hold, str) and hold in get_args(Hold):
+        return cast(Hold, hold)
     raise DataError(
         f'{where} must be "zero" (each value stays until the next), "linear" (straight lines) or "band" '
         f"(band-limited), but is {hold!r}."
@@ -71,18 +70,18 @@ def as_hold(hold: object, where: str) -> Hold:
 
 
 def checked_hold(hold: Any, t: Floats, u: Floats | None, where: str) -> Hold:
-    """The hold that a user gave beside inputs at times t."""
-    known = as_hold(hold, f"{where}: `hold`")
-    if known == "band" and u is not None and len(t) > 2 and lattice(t) is None:
+    """The hold that a user gave for inputs at times t, or an error."""
+    named = as_hold(hold, f"{where}: `hold`")
+    if named == "band" and u is not None and len(t) > 2 and lattice(t) is None:
         raise DataError(
             f'{where}: hold="band" needs a constant step, because only then do samples determine a '
             'band-limited signal. Resample the data, or use hold="linear".'
         )
-    return known
+    return named
 
 
-def checked_delay(delay: Any, known: tuple[str, ...], where: str) -> Mapping[str, float]:
-    """The delays that a user gave, by channel."""
+def checked_delay(delay: Any, channels: tuple[str, ...], where: str) -> Mapping[str, float]:
+    """The delays that a user gave, by channel, or an error."""
     if delay is None:
         return {}
     if not isinstance(delay, Mapping):
@@ -92,16 +91,16 @@ def checked_delay(delay: Any, known: tuple[str, ...], where: str) -> Mapping[str
         )
     lags = {}
     for name, lag in delay.items():
-        if name not in known:
-            raise DataError(f"{where}: `delay` names {name!r}. {did_you_mean(str(name), known)}")
+        if name not in channels:
+            raise DataError(f"{where}: `delay` names {name!r}. {did_you_mean(str(name), channels)}")
         lags[str(name)] = float(floats([lag], f"{where}: the delay of {name!r}", ndim=1)[0])
     return lags
 
 
 class Held:
-    """Inputs as a function of time: a number gives a list of p values, an array of n times gives (n, p).
+    """Inputs as a function of time: calling it with a time gives p values, `at` many times gives (n, p).
 
-    Outside the samples the first and the last value continue.
+    Before the first and after the last sample the inputs are constant.
 
     t: (n,) times of the samples; u: (n, p)
     """
@@ -120,7 +119,7 @@ class Held:
         self._lists: tuple[list[float], list[list[list[float]]]] | None = None
 
     def __call__(self, s: float) -> list[float]:
-        """The values at one time, fast: integrators ask for one time after the other."""
+        """The values at one time; lists make this fast for integrators, which ask time after time."""
         if self._lists is None:
             self._lists = self._breaks.tolist(), self._coefficients.transpose(1, 0, 2).tolist()
         breaks, pieces = self._lists
@@ -140,11 +139,11 @@ class Held:
 
 
 def lattice(t: Floats) -> float | None:
-    """The step of which every step of `t` is a multiple, up to jitter; None where there is none."""
+    """The step of which every step of `t` is a multiple, up to jitter; None if there is no such step."""
     steps = np.diff(t)
     if len(steps) == 0:
         return None
-    # Not the shortest: instants of two clocks have a common step too, which is too short to mean anything.
+    # Not the shortest step: instants of two clocks have a common step too, but one too short to be useful.
     usual = float(np.quantile(steps, _BETWEEN.shorter, method="lower"))
     counts = np.round(steps / usual)
     step = float(np.sum(steps) / max(np.sum(counts), 1.0))
@@ -155,17 +154,17 @@ def lattice(t: Floats) -> float | None:
 def at_common_times(
     t: Floats, x: Floats, u_t: Floats, u: Floats, hold: Hold, where: str
 ) -> tuple[Floats, Floats, Floats]:
-    """Times, states (NaN where there is no sample) and inputs of a record with inputs at times of their own.
+    """Common times, states (NaN where there is no sample) and inputs, if inputs have times of their own.
 
-    Before the first input all inputs are missing, and so they are after the last, unless they are held: a
-    value that is held stays.
+    Inputs are missing before their first sample. After the last one they are missing too, unless they are
+    held: a held value stays.
 
     t: (n,) and x: (n, d), the samples of the states; u_t: (m,) and u: (m, p), those of the inputs
     """
-    known = np.isfinite(u).all(axis=1)
-    if not known.any():
+    sampled = np.isfinite(u).all(axis=1)
+    if not sampled.any():
         raise DataError(f"{where}: the inputs are missing at every sample.")
-    u_t, u = u_t[known], u[known]
+    u_t, u = u_t[sampled], u[sampled]
     times, u_t = with_turns(t, u_t, u, hold)
     states = np.full((len(times), x.shape[1]), np.nan)
     states[np.searchsorted(times, t)] = x
@@ -177,11 +176,11 @@ def at_common_times(
 
 
 def with_turns(t: Floats, u_t: Floats, u: Floats, hold: Hold) -> tuple[Floats, Floats]:
-    """The times t with those between them at which the inputs turn; and u_t, where it is close to one of t.
+    """The times t joined by those at which the inputs jump or bend; and u_t, moved to times of t nearby.
 
-    Inputs that are held turn where their value changes, straight lines at each sample. A band-limited input
-    is smooth: where it was sampled faster than the states, every step of t is divided into steps as short as
-    its own, which keeps both its content and a constant step.
+    Held inputs jump where their value changes, straight lines bend at each sample. A band-limited input is
+    smooth: if it was sampled faster than the states, every step of t is divided into equal steps that are no
+    longer than its own, which keeps its content and a constant step.
     """
     nearest = np.clip(np.searchsorted(t, u_t), 1, max(len(t) - 1, 1)) if len(t) > 1 else np.zeros(1, np.intp)
     if len(t) > 1:
@@ -195,26 +194,26 @@ def with_turns(t: Floats, u_t: Floats, u: Floats, hold: Hold) -> tuple[Floats, F
 
 
 def moved_holds(t: Floats, x: Floats, u: Floats, lags: Sequence[float]) -> tuple[Floats, Floats, Floats]:
-    """Times, states and inputs where held inputs belong to earlier times, each by a lag of its own.
+    """Times, states and inputs after each held input was moved to earlier times by its own lag.
 
-    The jumps join the times, where states are missing; an input is missing where it was not measured.
+    The jumps are added to the times; states are missing there, inputs where they were not measured.
     """
     turns = [with_turns(t, t - lag, u[:, [k]], "zero") for k, lag in enumerate(lags)]
-    times = np.unique(np.concatenate([every for every, _ in turns]))
+    times = np.unique(np.concatenate([joined for joined, _ in turns]))
     states, inputs = np.full((len(times), x.shape[1]), np.nan), np.full((len(times), u.shape[1]), np.nan)
     states[np.searchsorted(times, t)] = x
-    for k, (_, own) in enumerate(turns):
-        inside = (times >= own[0]) & (times <= own[-1])
-        inputs[inside, k] = Held(own, u[:, [k]], "zero").at(times[inside])[:, 0]
+    for k, (_, sampled) in enumerate(turns):
+        inside = (times >= sampled[0]) & (times <= sampled[-1])
+        inputs[inside, k] = Held(sampled, u[:, [k]], "zero").at(times[inside])[:, 0]
     return times, states, inputs
 
 
 def _divided_lattice(t: Floats, u_t: Floats) -> Floats:
     """The times t with instants between them, at a constant step that is no longer than that of u_t."""
-    step, own = lattice(t), lattice(u_t)
-    if step is None or own is None or own > step * (1.0 - _BETWEEN.off_lattice):
+    step, input_step = lattice(t), lattice(u_t)
+    if step is None or input_step is None or input_step > step * (1.0 - _BETWEEN.off_lattice):
         return t
-    parts = int(np.ceil(step / own - _BETWEEN.off_lattice))
+    parts = int(np.ceil(step / input_step - _BETWEEN.off_lattice))
     places = np.round((t - t[0]) / step).astype(np.intp)
     times = t[0] + np.arange(parts * places[-1] + 1) * (step / parts)
     times[parts * places] = t
@@ -222,6 +221,7 @@ def _divided_lattice(t: Floats, u_t: Floats) -> Floats:
 
 
 def _horner(piece: list[list[float]], ahead: float) -> list[float]:
+    """The polynomials of one piece at a time so far ahead of its start, the highest power first."""
     values = piece[0]
     for coefficient in piece[1:]:
         values = [v * ahead + c for v, c in zip(values, coefficient, strict=True)]
@@ -229,7 +229,7 @@ def _horner(piece: list[list[float]], ahead: float) -> list[float]:
 
 
 def _band_limited(t: Floats, u: Floats) -> tuple[Floats, Floats]:
-    """Breaks and coefficients (degree + 1, pieces, p), the highest power first; steps 1 to 4 above."""
+    """Breaks and coefficients (degree + 1, pieces, p), the highest power first, by steps 1 to 4 above."""
     from scipy.fft import dst
     from scipy.interpolate import CubicSpline, make_interp_spline
 
@@ -240,34 +240,35 @@ def _band_limited(t: Floats, u: Floats) -> tuple[Floats, Floats]:
             'signal. Resample the inputs, or use hold="linear".'
         )
     places = np.round((t - t[0]) / step).astype(np.intp)
-    if len(places) < places[-1] + 1:  # samples that are missing: a spline bridges them
+    if len(places) < places[-1] + 1:  # a spline bridges missing samples
         u = CubicSpline(places, u)(np.arange(places[-1] + 1))
     n = len(u)
+    # Step 1.
     line = u[0] + np.linspace(0.0, 1.0, n)[:, None] * (u[-1] - u[0])
-    rest = (u - line)[1:-1]
+    bending = (u - line)[1:-1]
     fine = _BETWEEN.refinement * (n - 1) + 1
     series = np.zeros((fine - 2, u.shape[1]))
-    # scipy's transform sums 2 Σ x sin; applied twice it multiplies by 2 (n − 1).
-    series[: n - 2] = dst(rest, type=1, axis=0) / (2.0 * (n - 1))
+    # Steps 2 and 3. The transform of scipy is 2 Σ x sin; applied twice it multiplies by 2 (n − 1).
+    series[: n - 2] = dst(bending, type=1, axis=0) / (2.0 * (n - 1))
     values = np.zeros((fine, u.shape[1]))
     values[1:-1] = dst(series, type=1, axis=0)
     values += u[0] + np.linspace(0.0, 1.0, fine)[:, None] * (u[-1] - u[0])
     grid = t[0] + np.linspace(0.0, (n - 1) * step, fine)
     degree = min(_BETWEEN.degree, fine - 1)
     spline = make_interp_spline(grid, values, k=degree)
-    # Every grid point is a knot, so that the Taylor series there is the spline up to the next one.
+    # Step 4. Between two neighbours of the grid the spline equals its Taylor series at the first of them.
     powers = [spline(grid[:-1], nu=m) / factorial(m) for m in range(degree, -1, -1)]
     return grid[:-1], np.stack(powers)
 
 
 def interpolated(t: Floats, values: Floats, times: Floats) -> Floats:
-    """(m,) samples of one channel taken to other times by local polynomials of degree five.
+    """(m,) one channel at other times, interpolated by local polynomials of degree five.
 
-    The polynomial at a time runs through the three known samples before it and the three after it. NaN where
-    the time lies outside the known samples, or in a hole of more than 2.5 median steps.
+    The polynomial runs through the three known samples before and the three after each time. The result is
+    NaN outside the known samples, and in holes of more than 2.5 median steps.
     """
-    known = np.isfinite(values)
-    t, values = t[known], values[known]
+    sampled = np.isfinite(values)
+    t, values = t[sampled], values[sampled]
     result = np.full(len(times), np.nan)
     if len(t) == 0:
         return result
@@ -283,10 +284,10 @@ def interpolated(t: Floats, values: Floats, times: Floats) -> Floats:
     points = min(_BETWEEN.degree + 1, len(t))
     first = np.clip(place - points // 2, 0, len(t) - points)
     nodes = first[:, None] + np.arange(points)
-    near, heights = t[nodes], values[nodes]
+    abscissas, heights = t[nodes], values[nodes]
     total = np.zeros(len(times))
-    for k in range(points):  # Lagrange's form: one basis polynomial a node
-        others = [m for m in range(points) if m != k]
-        ratio = (times[:, None] - near[:, others]) / (near[:, [k]] - near[:, others])
+    for k in range(points):  # Lagrange's form: one basis polynomial for each node
+        others = [node for node in range(points) if node != k]
+        ratio = (times[:, None] - abscissas[:, others]) / (abscissas[:, [k]] - abscissas[:, others])
         total += heights[:, k] * np.prod(ratio, axis=1)
     return np.where(inside, total, result)

@@ -1,24 +1,25 @@
-"""Faults of instruments that the samples themselves give away: clipped values, and rates that were computed.
+"""Faults of instruments that can be seen in the samples: clipped values, and rates that were computed.
 
-A sensor at the end of its range says that a state is beyond, and not where, so that clipped samples are no
-measurements. They are recognised by three signs together: many samples at exactly the highest or lowest
-value, several times as many as at the values next to it, and runs of them that are entered and left at the
-speed of the motion. A motion that turns round at its extreme is there once, or some twice as often as at the
-next value where it is rounded; one that settles at a fixed point comes there slowly and does not leave. What
-is recognised is taken as missing, so that the states there follow from the law and the other channels.
+A sensor at the end of its range says only that a state is beyond it. Clipped samples are therefore bounds,
+not measurements. Samples count as clipped if three signs occur together: many samples have exactly the
+highest or lowest value, several times as many as have the values next to it, and the motion enters and leaves
+runs of them at its usual speed. A motion that turns round at its extreme is there once, or about twice as
+often as at the next value if values are rounded; a motion that settles at a fixed point arrives slowly and
+does not leave. Clipped samples are treated as missing, so that the law and the other channels determine the
+states there.
 
-A rate that a difference, a filter or a spline took out of positions is v_k = Σ_l a_l x_{k+l}: it holds no
-measurement of its own, and its noise is a filtered copy of that of the positions. A measured rate also lies
-close to such a sum, but never closer than the noise of the positions allows:
+A rate that was computed from positions by differences, a filter or a spline is v_k = Σ_l a_l x_{k+l}. It
+holds no measurement of its own, and its noise is the filtered noise of the positions. A measured rate also
+lies close to such a sum, but not closer than the noise of the positions allows:
 
-    mean (v − Σ a_l x_l)²  ≥  σ_x² Σ a_l²         for a rate measured by itself
-    mean (v − Σ a_l x_l)²  ≈  0                   for one computed from the positions
+    mean (v − Σ a_l x_l)²  ≥  σ_x² Σ a_l²         for a measured rate
+    mean (v − Σ a_l x_l)²  ≈  0                   for a rate computed from the positions
 
-so that the ratio of the two sides tells them apart without any model. Steps:
+so that the ratio of the two sides distinguishes them without any model (`derived_rates`):
 
-1. pairs of states of which one follows the slope of the other;
-2. the weights a by least squares over all samples whose neighbours are there;
-3. the ratio, with σ_x from the roughness of the positions.
+1. Find pairs of states of which one is correlated with the slope of the other.
+2. Estimate the weights a by least squares over all samples that have neighbours on both sides.
+3. Compute the ratio, with σ_x from the roughness of the positions.
 """
 
 from __future__ import annotations
@@ -38,28 +39,28 @@ from cindy.findings import Finding
 
 @dataclass(frozen=True)
 class _Pile:
-    """When values at the end of a range were clipped by the instrument."""
+    """When values at the end of a range count as clipped by the instrument."""
 
-    # Chosen by `python -m benchmarks oddities`, between what good data show at most and faulty data at least.
+    # `python -m benchmarks oddities` gives the extremes of good and of faulty data; these lie between them.
     few_levels: int = 8
-    """Values of a state: with fewer it switches, and its extremes are states of rest."""
+    """A state with fewer different values is a switch, whose extremes are its positions."""
     pile: int = 5
     pile_ratio: float = 4.0
-    """Samples at an extreme value, and their number beside that of the five next values, from which a state
-    counts as clipped. A turning point that was rounded has 2.4 times the samples of the next value."""
+    """Samples at an extreme value, and their ratio to the mean of the next five values, from which a state
+    counts as clipped. A rounded turning point has 2.4 times the samples of the next value."""
     entered: float = 0.1
-    """Of the usual step: a state that comes to its extreme more slowly settles there."""
+    """Share of the mean step of the motion: a state that reaches its extreme by less settles there."""
     steps: float = 1.5
-    """Of the step in which values are reported, likewise: more than one of them."""
+    """The same in units of the rounding step of the values: more than one of them."""
     most: float = 0.5
-    """Of the samples: a state that is at its limit more often is told of and left as it is."""
+    """Share of the samples: a state that is at its limit more often is reported, but left as it is."""
 
 
 _PILE_OF = _Pile()
 
 
 class _Limit(NamedTuple):
-    """The limit of a state (its place), which side it is on, and how many samples are there."""
+    """The limit of a state (by its index), its side, and the number and share of the samples there."""
 
     state: int
     side: str
@@ -69,19 +70,19 @@ class _Limit(NamedTuple):
 
 
 def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
-    """The data with clipped values taken as missing, and what to say of them."""
+    """The data with clipped values replaced by missing ones, and a finding for each limit."""
     findings, cleaned = [], list(data)
     for limit in _limits(data):
         name = data[0].states[limit.state]
         removed = limit.share < _PILE_OF.most
-        then = (
+        consequence = (
             "These samples are bounds and not measurements, and were taken as missing."
             if removed
             else "Most of its samples are bounds and not measurements."
         )
         message = (
             f'"{name}" has its {limit.side} value, {limit.level:.6g}, {limit.samples} times '
-            f"({limit.share:.1%} of the samples), and runs into it: it seems clipped there. {then}"
+            f"({limit.share:.1%} of the samples), and runs into it: it seems clipped there. {consequence}"
         )
         values = {"state": name, "level": limit.level, "count": limit.samples, "share": limit.share}
         findings.append(Finding("clipped-data", message, values))
@@ -91,31 +92,30 @@ def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[
 
 
 def _without(trajectory: Trajectory, limit: _Limit) -> Trajectory:
-    at = trajectory.x[:, limit.state] == limit.level
-    if not at.any():
+    clipped = trajectory.x[:, limit.state] == limit.level
+    if not clipped.any():
         return trajectory
     x = trajectory.x.copy()
-    x[at, limit.state] = np.nan
+    x[clipped, limit.state] = np.nan
     return replace(trajectory, x=x)
 
 
 def _limits(data: Sequence[Trajectory]) -> Iterator[_Limit]:
     """The limits that states run into and stay at."""
     for j in range(data[0].dimension):
-        columns = [one.x[np.isfinite(one.x[:, j]), j] for one in data]
+        columns = [trajectory.x[np.isfinite(trajectory.x[:, j]), j] for trajectory in data]
         values = np.concatenate(columns)
         levels, counts = np.unique(values, return_counts=True)
         if len(levels) < _PILE_OF.few_levels:
             continue
-        # The usual step of the motion: a sensor runs into its limit at about that speed.
-        usual = float(np.mean(np.abs(np.concatenate([np.diff(one) for one in columns]))))
-        # The five values next to the extreme tell how many samples an unclipped motion has near its turning
-        # points.
+        # A motion runs into the limit of its sensor at about its mean speed.
+        mean_step = float(np.mean(np.abs(np.concatenate([np.diff(column) for column in columns]))))
+        # An unclipped motion has as many samples at its turning point as at the next five values.
         for side, place, inner in (("highest", -1, slice(-6, -1)), ("lowest", 0, slice(1, 6))):
             level = float(levels[place])
             if counts[place] < _PILE_OF.pile:
                 continue
-            stays = sum(_stays(one, level, _PILE_OF.entered * usual) for one in columns)
+            stays = sum(_stays(column, level, _PILE_OF.entered * mean_step) for column in columns)
             if (
                 stays >= max(_PILE_OF.pile, 0.005 * len(values))
                 and stays > _PILE_OF.pile_ratio * counts[inner].mean()
@@ -126,15 +126,16 @@ def _limits(data: Sequence[Trajectory]) -> Iterator[_Limit]:
 def _stays(x: Floats, level: float, least: float) -> int:
     """Samples at a level in runs that are entered and left by more than the least step.
 
-    Values that are reported in steps come to any level by one of them, however slow the motion is.
+    Rounded values reach any level by at least one rounding step, however slow the motion is; the least step
+    is therefore larger than that.
     """
-    at = np.flatnonzero(x == level)
-    if len(at) == 0:
+    places = np.flatnonzero(x == level)
+    if len(places) == 0:
         return 0
     count, least = 0, max(least, _PILE_OF.steps * rounding_step(x))
-    for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1):
+    for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
         first, last = int(run[0]), int(run[-1])
-        # A record that begins or ends at the limit does not show how it came there.
+        # A record that begins or ends at the limit does not show how it got there.
         if first == 0 or last == len(x) - 1:
             continue
         if min(abs(x[first - 1] - level), abs(x[last + 1] - level)) > least:
@@ -144,48 +145,50 @@ def _stays(x: Floats, level: float, least: float) -> int:
 
 @dataclass(frozen=True)
 class _Rates:
-    """When a column is the rate of another one, computed and not measured."""
+    """When a column counts as the rate of another one that was computed and not measured."""
 
     half_width: int = 10
-    """Samples on either side that a rate may be computed from."""
+    """Samples on either side from which a rate may have been computed."""
     shares: float = 0.2
-    """Of what the noise of the positions allows: a rate that lies closer was computed from them. Rates
-    measured by themselves have 0.87 and more in fourteen kinds of noise (data of the benchmark wrong_noise),
-    those of filmed springs 0.04 at most, those of differences and of Savitzky-Golay filters 1e-6."""
+    """The ratio of the two sides below which a rate counts as computed. Measured rates have 0.87 and more
+    with fourteen kinds of noise (data of the benchmark wrong_noise), rates of filmed springs 0.04 at most,
+    and rates by differences or Savitzky-Golay filters 1e-6."""
     follows: float = 0.9
     """Correlation with the slope of the positions from which a state may be their rate."""
     clean: float = 1e-5
-    """Of the spread: noise below which there is none to share."""
+    """Noise of the positions, as a share of their spread, below which nothing can be decided."""
     even: float = 0.1
-    """Of a step: samples that are less even were not filtered with one set of weights. Times may be
-    rounded."""
+    """Deviation from even times, as a share of a step, up to which one filter may have made all rates. Times
+    may be rounded."""
 
 
 _RATES = _Rates()
 
 
 def derived_rates(segments: Sequence[Trajectory]) -> list[Finding]:
-    """A finding on rates that hold no measurement of their own, and what to do."""
-    enough = [segment for segment in segments if len(segment) > 4 * _RATES.half_width and _is_even(segment.t)]
-    if sum(map(len, enough)) < 10 * _RATES.half_width or enough[0].dimension < 2:
+    """A finding on rates that were computed from positions, if there are any (steps 1 to 3 above)."""
+    segments = [segment for segment in segments if len(segment) > 4 * _RATES.half_width]
+    segments = [segment for segment in segments if _is_even(segment.t)]
+    if sum(map(len, segments)) < 10 * _RATES.half_width or segments[0].dimension < 2:
         return []
-    states = enough[0].states
-    noise = rough_noise(enough).noise
-    spread = np.concatenate([segment.x for segment in enough]).std(axis=0)
-    slopes = np.concatenate([np.gradient(segment.x, segment.t, axis=0) for segment in enough])
-    values = np.concatenate([segment.x for segment in enough])
+    states = segments[0].states
+    noise = rough_noise(segments).noise
+    values = np.concatenate([segment.x for segment in segments])
+    slopes = np.concatenate([np.gradient(segment.x, segment.t, axis=0) for segment in segments])
     rates: dict[str, str] = {}
-    # Without noise any smooth rate is a filter of its positions to all digits, be it measured or not.
-    for i in map(int, np.flatnonzero(noise > _RATES.clean * spread)):
+    # Without noise any smooth rate is a filter of its positions to all digits, whether it was measured or
+    # not.
+    for i in map(int, np.flatnonzero(noise > _RATES.clean * values.std(axis=0))):
         for j in range(len(states)):
+            # Step 1 is cheap, so that steps 2 and 3 are left to the few pairs that pass it.
             follows = j != i and _correlation(slopes[:, i], values[:, j]) > _RATES.follows
-            if follows and _beyond_noise(enough, i, j, float(noise[i])) < _RATES.shares:
+            if follows and _ratio_to_noise(segments, i, j, float(noise[i])) < _RATES.shares:
                 rates[states[j]] = states[i]
     if not rates:
         return []
-    named = ", ".join(f'"{rate}" from "{position}"' for rate, position in rates.items())
+    pairs = ", ".join(f'"{rate}" from "{position}"' for rate, position in rates.items())
     message = (
-        f"Rates were computed from positions: {named}. They are not independent measurements: their "
+        f"Rates were computed from positions: {pairs}. They are not independent measurements: their "
         "noise comes from that of the positions. Leave them out, and look for x'' = F(x, x') with "
         "formulation=Integral(order=2, rates=True)."
     )
@@ -202,18 +205,18 @@ def _correlation(a: Floats, b: Floats) -> float:
     return float(a @ b / max(float(np.sqrt((a @ a) * (b @ b))), 1e-300))
 
 
-def _beyond_noise(segments: Sequence[Trajectory], i: int, j: int, noise: float) -> float:
-    """What weights of neighbouring samples of state i leave of state j, over what their noise allows."""
+def _ratio_to_noise(segments: Sequence[Trajectory], i: int, j: int, noise: float) -> float:
+    """Mean (v − Σ a_l x_l)² over σ_x² Σ a_l², for the rate v in state j and the positions x in state i."""
     width = 2 * _RATES.half_width + 1
-    # A linear filter of unknown weights, by least squares on all windows.
-    near = np.concatenate([sliding_window_view(segment.x[:, i], width) for segment in segments])
+    windows = np.concatenate([sliding_window_view(segment.x[:, i], width) for segment in segments])
     rate = np.concatenate(
         [segment.x[_RATES.half_width : len(segment) - _RATES.half_width, j] for segment in segments]
     )
-    # In units of the positions, so that the constant column is of the same size as the others.
-    size = max(float(np.abs(near).max()), 1e-300)
-    columns = np.column_stack([near / size, np.ones(len(near))])
+    # Step 2. Positions are scaled so that the constant column is of the same size as the others.
+    size = max(float(np.abs(windows).max()), 1e-300)
+    columns = np.column_stack([windows / size, np.ones(len(windows))])
     weights = np.linalg.lstsq(columns, rate, rcond=1e-12)[0]
-    left = float(np.sum((rate - columns @ weights) ** 2)) / max(len(rate) - width - 1, 1)
+    residual = float(np.sum((rate - columns @ weights) ** 2)) / max(len(rate) - width - 1, 1)
+    # Step 3. The weights are those of scaled positions, hence the division by the squared size.
     allowed = noise**2 * float(np.sum(weights[:-1] ** 2)) / size**2
-    return left / max(allowed, 1e-300)
+    return residual / max(allowed, 1e-300)

@@ -1,7 +1,7 @@
 """Times as they are written: dates, durations, units, and the names of columns that hold them.
 
-Every moment becomes seconds since the first, whichever way it came: as an object, as text or as a number with
-a unit such as "hours since 2000-01-01". One file so gives one answer, however it is opened.
+Every date becomes seconds since the first one, whether it is given as an object, as text or as a number with
+a unit such as "hours since 2000-01-01". So a file gives the same times, whichever reader opens it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cindy._arrays import Floats
 from cindy.errors import DataError
 
 MISSING = {"", "na", "n/a", "nan", "nat", "null", "none"}
-"""What an empty cell may be written as, in small letters."""
+"""How an empty cell may be written, in lower case."""
 _ISO = re.compile(r"\s*\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}){0,2}.*)?)?\s*")
 _LOCAL = re.compile(r"(\d{1,2})([./])(\d{1,2})\2(\d{4})(?:[ T]+(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?))?")
 """31.03.2024 00:00, 31/03/2024 or 03/31/2024 00:00:10.5"""
@@ -29,14 +29,14 @@ _NAMES = (
     *("t", "time", "times", "timestamp", "datetime", "date", "year", "month", "week", "day", "hour"),
     *("minute", "second", "sec", "elapsed"),
 )
-"""What a column of times is called, the surest first; plural, capitals and a unit behind it do not matter."""
+"""What a column of times is called, the surest first; plurals, capitals and a unit after it do not matter."""
 _UNITS = r"(s|sec|secs|seconds?|ms|us|µs|μs|ns|min|h|hr|hours?|d|days?|y|yr|years?)"
 
 
 def seconds(values: Any) -> Floats | None:
-    """Dates as seconds since the first of them, durations as seconds; None where they are neither.
+    """Dates as seconds since the first of them, durations as seconds; None if the values are neither.
 
-    Time zones count; a missing moment is NaN.
+    Time zones are taken into account. A missing date is NaN.
 
     >>> seconds(np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")).tolist()
     [0.0, 86400.0]
@@ -47,7 +47,7 @@ def seconds(values: Any) -> Floats | None:
     if array.dtype.kind not in "mM":
         return None
     missing = np.isnat(array)
-    # Since the first: seconds since 1970 have ten digits before the point, and steps would lose as many.
+    # Seconds since 1970 would have ten digits before the point, and steps would lose that precision.
     if array.dtype.kind == "M":
         first = array[~missing][:1]
         array = array - (first[0] if len(first) else np.datetime64(0, "s"))
@@ -55,35 +55,34 @@ def seconds(values: Any) -> Floats | None:
 
 
 def in_seconds(values: Any, unit: str) -> Floats | None:
-    """Numbers with a unit as netCDF spells it, "hours since 2000-01-01" or "days", as seconds.
+    """Numbers with a unit as netCDF spells it, "hours since 2000-01-01" or "days", in seconds.
 
-    Moments count from the first. None for any other unit.
+    Dates count from the first of them. The result is None for any other unit.
 
     >>> in_seconds([6, 12, 18], "hours since 2000-01-01").tolist()
     [0.0, 21600.0, 43200.0]
     """
-    known = _CF.fullmatch(unit)
+    match = _CF.fullmatch(unit)
     array = np.asarray(values)
-    # As xarray decodes them: a bare unit counts in the plural only.
-    if known is None or array.dtype.kind not in "iuf" or array.size == 0:
+    if match is None or array.dtype.kind not in "iuf" or array.size == 0:
         return None
-    if known[3] is None and not unit.strip().lower().endswith("s"):
+    prefix, word, since = match[1] and match[1].lower(), match[2].lower(), match[3]
+    # A unit without a date must be a plural, as for xarray.
+    if since is None and not unit.strip().lower().endswith("s"):
+        return None
+    if prefix is not None and word != "second":
         return None
     numbers = array.astype(np.float64)
-    if known[3] is not None:
+    if since is not None:
         numbers = numbers - numbers.flat[0]
-    prefix = None if known[1] is None else known[1].lower()
-    if prefix is not None and known[2].lower() != "second":
-        return None
-    return np.asarray(numbers * (_LENGTHS[known[2].lower()] * _FRACTIONS[prefix]))
+    return np.asarray(numbers * (_LENGTHS[word] * _FRACTIONS[prefix]))
 
 
 def text_seconds(entries: Sequence[str], where: str) -> Floats | None:
-    """Dates in text as seconds since the first; None where an entry is no date.
+    """Dates in text as seconds since the first; None if an entry is no date. An empty entry is NaN.
 
-    2024-05-01, 2024-05-01 12:30 and 2024-05-01T12:30:05.25+02:00 are read, and 31.03.2024 12:30 or
-    31/03/2024, where some day beyond 12 tells whether the day or the month comes first. An empty entry is
-    NaN.
+    2024-05-01, 2024-05-01 12:30 and 2024-05-01T12:30:05.25+02:00 are read, and so are 31.03.2024 12:30 and
+    31/03/2024 if some day beyond 12 shows whether the day or the month comes first.
     """
     texts = [None if entry.strip().lower() in MISSING else entry.strip() for entry in entries]
     first = next((text for text in texts if text is not None), "")
@@ -93,14 +92,14 @@ def text_seconds(entries: Sequence[str], where: str) -> Floats | None:
 
 
 def is_date(text: str) -> bool:
-    """Whether a cell is written as dates are."""
+    """Whether a cell is written like a date."""
     return bool(_ISO.fullmatch(text.strip()) or _LOCAL.fullmatch(text.strip()))
 
 
 def _iso_seconds(texts: Sequence[str | None]) -> Floats | None:
-    """None where only some of them have a time zone."""
+    """ISO dates as seconds since the first; None if only some of them have a time zone."""
     try:
-        # numpy reads dates much faster than datetime does, but knows no zones.
+        # numpy reads dates much faster than datetime does, but it knows no time zones.
         zoned = any(text and re.search(r"(Z|[+-]\d{2}:?\d{2})$", text[10:]) for text in texts)
         if not zoned:
             return seconds(np.array(["NaT" if text is None else text for text in texts], "datetime64[us]"))
@@ -113,17 +112,18 @@ def _iso_seconds(texts: Sequence[str | None]) -> Floats | None:
 
 
 def _local_seconds(texts: Sequence[str | None], where: str) -> Floats | None:
+    """Dates such as 31.03.2024 or 03/31/2024 as seconds since the first; None if an entry is no such date."""
     parts = [None if text is None else _LOCAL.fullmatch(text) for text in texts]
     if any(part is None and text is not None for part, text in zip(parts, texts, strict=True)):
         return None
-    known = [part for part in parts if part is not None]
-    # With points the day comes first wherever they are used; with strokes it depends on the country.
-    day_first = any(part[2] == "." or int(part[1]) > 12 for part in known)
-    month_first = any(int(part[3]) > 12 for part in known)
+    dates = [part for part in parts if part is not None]
+    # With points the day always comes first; with slashes that depends on the country.
+    day_first = any(part[2] == "." or int(part[1]) > 12 for part in dates)
+    month_first = any(int(part[3]) > 12 for part in dates)
     if day_first == month_first:
-        shown = next(text for text in texts if text is not None)
+        example = next(text for text in texts if text is not None)
         raise DataError(
-            f"{where}: {shown!r} may have the day first or the month first. Write dates as 2024-03-31."
+            f"{where}: {example!r} may have the day first or the month first. Write dates as 2024-03-31."
         )
     iso: list[str | None] = []
     for part in parts:
@@ -137,7 +137,7 @@ def _local_seconds(texts: Sequence[str | None], where: str) -> Floats | None:
 
 
 def yyyymmdd_seconds(values: Floats) -> Floats | None:
-    """Whole numbers such as 20240331, if all of them are days of a calendar, as seconds since the first."""
+    """Whole numbers such as 20240331 as seconds since the first; None unless all are days of the calendar."""
     if len(values) < 2 or not np.all((values >= 1800_01_01) & (values <= 2200_12_31)):
         return None
     if np.any(values != np.floor(values)):
@@ -147,7 +147,7 @@ def yyyymmdd_seconds(values: Floats) -> Floats | None:
 
 
 def _from_objects(array: NDArray[Any]) -> NDArray[Any]:
-    """Moments and durations of Python, pandas and cftime as those of numpy; anything else as it came."""
+    """Dates and durations of Python, pandas and cftime as those of numpy; other objects unchanged."""
     kinds = {type(v) for v in array.flat if v is not None and v == v}
     if not kinds:
         return array
@@ -157,13 +157,13 @@ def _from_objects(array: NDArray[Any]) -> NDArray[Any]:
         array = np.array([v - array.flat[0] for v in array.flat], dtype=object).reshape(array.shape)
         kinds = {timedelta}
     if all(issubclass(kind, (timedelta, np.timedelta64)) for kind in kinds):
-        given = [v if v is not None and v == v else np.timedelta64("NaT") for v in array.flat]
-        return np.array(given, dtype="timedelta64[us]").reshape(array.shape)
+        durations = [v if v is not None and v == v else np.timedelta64("NaT") for v in array.flat]
+        return np.array(durations, dtype="timedelta64[us]").reshape(array.shape)
     return array
 
 
 def _universal(value: Any) -> Any:
-    """A moment without its zone, which numpy does not know."""
+    """A date in universal time and without its time zone, which numpy does not know."""
     if value is None or value != value:
         return np.datetime64("NaT")
     if isinstance(value, datetime) and value.tzinfo is not None:
@@ -172,15 +172,15 @@ def _universal(value: Any) -> Any:
 
 
 def time_column(names: Iterable[str]) -> str | None:
-    """The name that is most surely that of times; None where none is called so."""
+    """The name that is most surely that of a column of times; None if there is none."""
     ranked = sorted((rank, name) for name in names if (rank := _rank(name)) is not None)
     return ranked[0][1] if ranked else None
 
 
 def _rank(name: str) -> tuple[int, bool] | None:
-    """How surely a column is that of times, the surest first; None where it is called otherwise.
+    """The rank of a name among those of columns of times, the surest first; None if it is not one of them.
 
-    T, and t with a unit that is none of time, may be a temperature: any other name goes before.
+    T, and t with a unit that is not one of time, may be a temperature; they come after all other names.
     """
     word = word_of_time(name)
     if word not in _NAMES:
@@ -188,30 +188,30 @@ def _rank(name: str) -> tuple[int, bool] | None:
     # T is the temperature in chemistry and engineering, and "t [m]" a thickness.
     if word == "t":
         unit = re.search(r"[\(\[{/]\s*([^\)\]}]*)", name)
-        odd = unit is not None and not re.fullmatch(_UNITS, unit[1].strip().lower())
+        other_unit = unit is not None and not re.fullmatch(_UNITS, unit[1].strip().lower())
         capital = name.strip().startswith("T")
-        if capital and odd:
+        if capital and other_unit:
             return None
-        if capital or odd:
+        if capital or other_unit:
             return len(_NAMES), capital
     return _NAMES.index(word), name != word
 
 
 def word_of_time(name: str) -> str:
-    """The name of a column without its unit: "Time (s)", "time_ms" and "t [h]" are time, time and t."""
+    """The name of a column without its unit: "Time (s)" and "time_ms" become "time", "t [h]" becomes "t"."""
     plain = re.sub(r"[\(\[{/].*$", "", name.strip().lower()).strip()
     plain = re.sub(rf"[_ .]{_UNITS}$", "", plain)
     return plain[:-1] if plain.endswith("s") and plain[:-1] in _NAMES and len(plain) > 2 else plain
 
 
 def unit_in_name(name: str) -> str:
-    """The unit of time that the name of a column ends with, "ms" for "Time (ms)"; "" where it has none.
+    """The unit of time at the end of the name of a column, "ms" for "Time (ms)"; "" if there is none.
 
     >>> unit_in_name("Time (ms)"), unit_in_name("t_h"), unit_in_name("time")
     ('ms', 'h', '')
     """
-    known = re.search(rf"[\(\[{{/_ .]\s*{_UNITS}\s*[\)\]}}]?\s*$", name.strip(), flags=re.I)
-    if known is not None:
-        return known[1]
+    match = re.search(rf"[\(\[{{/_ .]\s*{_UNITS}\s*[\)\]}}]?\s*$", name.strip(), flags=re.I)
+    if match is not None:
+        return match[1]
     word = name.strip().lower().rstrip("s")
     return word if word in ("year", "month", "week", "day", "hour", "minute", "second") else ""

@@ -1,5 +1,5 @@
-"""Data that stay where they are: samples on the device they were given on, and parts that are loaded when
-they are needed, from files, functions and Dask collections."""
+"""Data that are not in numpy arrays yet: samples on a device, and parts that are loaded when they are needed,
+from files, functions and Dask collections."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from cindy.errors import DataError, require
 class _DeviceTrajectory(Trajectory):
     """A trajectory whose arrays are of PyTorch, CuPy or another library of the array API standard.
 
-    To all that knows numpy only it is a trajectory like any other, copied when that
-    is asked for. What works on the device takes the arrays as they are.
+    Code that works on the device takes `times` and `columns` as they are. All other code uses `t` and `x` as
+    those of any trajectory; they are copied from the device when they are first used.
 
     times: (n,); columns: (n, d), both of that library
     """
@@ -52,13 +52,14 @@ class _DeviceTrajectory(Trajectory):
                 "A pair (t, x) on a device must be a vector and a matrix with as many rows, without inputs "
                 f"or delays, but the shapes are {tuple(t.shape)} and {tuple(x.shape)}."
             )
-        # The names, the weight and the direction of time are checked as ever; the samples by what uses them.
-        few = min(int(x.shape[0]), 2)
-        zeros = np.zeros((few, int(x.shape[1])))
-        like = Trajectory(
-            to_numpy(t[:few]), zeros, states, hold=hold, time_unit=time_unit, name=name, weight=weight
+        # A trajectory of two samples checks the names, the weight and the direction of time; the samples
+        # themselves stay unchecked, because reading them would copy them from the device.
+        count = min(int(x.shape[0]), 2)
+        zeros = np.zeros((count, int(x.shape[1])))
+        checked = Trajectory(
+            to_numpy(t[:count]), zeros, states, hold=hold, time_unit=time_unit, name=name, weight=weight
         )
-        settings = {k: v for k, v in like.__dict__.items() if k not in ("t", "x")}
+        settings = {key: value for key, value in checked.__dict__.items() if key not in ("t", "x")}
         self.__dict__.update(settings | {"stopped": stopped, "times": t, "columns": x})
 
     @cached_property
@@ -79,7 +80,7 @@ class _DeviceTrajectory(Trajectory):
     def part(self, start: int, stop: int) -> Trajectory:
         stretch(start, stop, len(self), "Trajectory", "samples")
         part = object.__new__(_DeviceTrajectory)
-        settings = {k: v for k, v in self.__dict__.items() if k not in ("t", "x")}
+        settings = {key: value for key, value in self.__dict__.items() if key not in ("t", "x")}
         part.__dict__.update(
             settings | {"times": self.times[start:stop], "columns": self.columns[start:stop, :]}
         )
@@ -91,7 +92,7 @@ class _DeviceTrajectory(Trajectory):
         first, last = float(t[0]), float(t[-1])
         step = (last - first) / (count - 1)
         ideal = xp.arange(count, dtype=xp.float64, device=device_of(t)) * step
-        # As `calculus.uniform_step`, on the device: one number comes back instead of all times.
+        # As `calculus.uniform_step`, but on the device, so that one number is copied and not all times.
         off = float(xp.max(xp.abs(t - first - ideal)))
         return step if off <= 4 * np.finfo(float).eps * max(abs(first), abs(last)) else None
 
@@ -116,12 +117,11 @@ def as_trajectory(item: Any) -> Trajectory:
         if all(map(is_foreign, item)):
             return _DeviceTrajectory(item[0], item[1])
         return Trajectory(*(to_numpy(part) if is_foreign(part) else part for part in item))
-    raise DataError(
-        f"Expected a Trajectory or a pair (t, x), but got {type(item).__name__}. " + _what_to_do(item)
-    )
+    raise DataError(f"Expected a Trajectory or a pair (t, x), but got {type(item).__name__}. {_advice(item)}")
 
 
-def _what_to_do(item: Any) -> str:
+def _advice(item: Any) -> str:
+    """How to turn an object that is no trajectory into one."""
     if isinstance(item, (str, PathLike)):
         return f"If it names a file, read that first: cindy.read({str(item)!r})."
     if hasattr(item, "to_dataset"):
@@ -136,12 +136,12 @@ def _what_to_do(item: Any) -> str:
 
 
 Part = Callable[[], list[Trajectory]]
-"""Gives some trajectories, the same ones each time it is called; can be sent to another process."""
+"""A function that returns some trajectories, always the same ones; it can be sent to another process."""
 
 
 @dataclass(frozen=True)
 class InMemory:
-    """A part that is loaded already."""
+    """A part whose trajectories are in memory already."""
 
     trajectories: tuple[Trajectory, ...]
 
@@ -150,29 +150,29 @@ class InMemory:
 
 
 def loaded(part: Part) -> list[Trajectory]:
-    """What a part loads, which must be trajectories."""
-    given: Any = part()
-    if not isinstance(given, (list, tuple)) or not all(isinstance(item, Trajectory) for item in given):
-        raise DataError(f"Lazy: a part must load a list of trajectories, but loaded {short(given)}.")
-    return list(given)
+    """The trajectories of a part, or an error if it loads anything else."""
+    items: Any = part()
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, Trajectory) for item in items):
+        raise DataError(f"Lazy: a part must load a list of trajectories, but loaded {short(items)}.")
+    return list(items)
 
 
 def glimpse(part: Part, samples: int) -> list[Trajectory]:
-    """The trajectories of a part, of which no more than the first so many samples need be right.
+    """The trajectories of a part, complete at least for the given number of samples at its beginning.
 
     A part that can be opened without loading it whole has a method of this name; any other is loaded.
     """
-    look: Callable[[int], list[Trajectory]] | None = getattr(part, "glimpse", None)
-    return loaded(part) if look is None else look(samples)
+    method: Callable[[int], list[Trajectory]] | None = getattr(part, "glimpse", None)
+    return loaded(part) if method is None else method(samples)
 
 
 class Lazy:
     """Trajectories that are loaded only when they are needed, and anew each time.
 
-    Iterating loads one part after the other; functions that take trajectories take it as it is.
+    Iterating loads one part after the other. All functions that take trajectories also take a `Lazy`.
 
-    parts: callables without arguments, each of which loads some trajectories; to be used
-        by other processes they must be picklable, so functions of a module and no lambdas
+    parts: callables without arguments, each of which loads some trajectories; if other processes are to use
+        them they must be picklable, which functions of a module are and lambdas are not
     source: what they are loaded from, in words
 
     >>> t = [0.0, 0.1, 0.2]
@@ -206,10 +206,10 @@ class Lazy:
 
 @dataclass(frozen=True)
 class _Computed:
-    """A part that a Dask graph makes.
+    """A part that is computed by a Dask graph.
 
-    packed: the graph, pickled the way Dask does it, so that any executor can send it
-    finish: from what the graph gives to trajectories
+    packed: the graph, pickled by cloudpickle as Dask does it, so that any executor can send it
+    finish: turns the result of the graph into trajectories
     """
 
     packed: bytes
@@ -217,14 +217,14 @@ class _Computed:
 
     def __call__(self) -> list[Trajectory]:
         lazy = require("cloudpickle", "dask", "a Dask collection").loads(self.packed)
-        # In this process and thread: a task that waited for other tasks would block its worker.
+        # The graph runs in this thread: a task that waited for other tasks would block its worker.
         (value,) = require("dask", "dask", "a Dask collection").compute(lazy, scheduler="synchronous")
         return self.finish(value)
 
 
 @dataclass(frozen=True)
 class _Named:
-    """Makes the trajectories of one part, and names them after it."""
+    """A function that makes the trajectories of one part and names them after it."""
 
     label: str
     make: Callable[[Any], list[Trajectory]]
@@ -234,7 +234,7 @@ class _Named:
 
 
 def named_after(label: str, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """The trajectories with the name of where they come from before their own."""
+    """The trajectories with the name of their source in front of their own names."""
     return [
         replace(trajectory, name=f"{label}, {trajectory.name}" if trajectory.name else label)
         for trajectory in trajectories
@@ -242,7 +242,7 @@ def named_after(label: str, trajectories: Iterable[Trajectory]) -> list[Trajecto
 
 
 def parts_of(data: Any) -> tuple[_Computed, ...]:
-    """The parts of a bag of trajectories, or of a pair (t, x) of arrays that are cut along time."""
+    """The parts of a Dask bag of trajectories, or of a pair (t, x) of Dask arrays with chunks along time."""
     if isinstance(data, (tuple, list)):
         return _parts_of_arrays(data)
     kind = type(data).__name__
@@ -255,28 +255,27 @@ def parts_of(data: Any) -> tuple[_Computed, ...]:
 
 
 def parts_of_frame(frame: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[_Computed, ...]:
-    """The partitions of a Dask data frame; `make` turns a pandas one into trajectories."""
+    """The partitions of a Dask data frame; `make` turns a pandas frame into trajectories."""
     return _packed(frame.to_delayed(), "partition", make)
 
 
 def parts_of_dataset(dataset: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[_Computed, ...]:
     """The chunks of an xarray Dataset of Dask arrays; `make` turns a loaded one into trajectories."""
-    # Chunks may be cut along several dimensions; a part is one box of them.
-    ends = {name: np.concatenate([[0], np.cumsum(sizes)]) for name, sizes in dataset.chunksizes.items()}
-    places = [
-        {name: slice(int(ends[name][k]), int(ends[name][k + 1])) for name, k in zip(ends, at, strict=True)}
-        for at in product(*(range(len(edges) - 1) for edges in ends.values()))
-    ]
-    return _packed([dataset.isel(place) for place in places], "chunk", make)
+    # Chunks may be cut along several dimensions: a part takes one stretch along each of them.
+    stretches = []
+    for dimension, sizes in dataset.chunksizes.items():
+        edges = np.concatenate([[0], np.cumsum(sizes)])
+        stretches.append([(dimension, slice(int(a), int(b))) for a, b in pairwise(edges)])
+    return _packed([dataset.isel(dict(box)) for box in product(*stretches)], "chunk", make)
 
 
 def is_dask_frame(data: Any) -> bool:
-    """Whether it is a data frame of Dask."""
+    """Whether `data` is a Dask data frame."""
     return hasattr(data, "to_delayed") and hasattr(data, "columns") and hasattr(data, "npartitions")
 
 
 def is_lazy_dataset(data: Any) -> bool:
-    """Whether it is an xarray Dataset with chunks."""
+    """Whether `data` is an xarray Dataset with chunks."""
     return hasattr(data, "data_vars") and bool(getattr(data, "chunksizes", None))
 
 

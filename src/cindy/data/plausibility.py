@@ -1,8 +1,7 @@
-"""Signs of faulty data in the measurements alone, before any model.
+"""Tests for faulty data that need no model, only the samples.
 
-Wrapped angles, rounded and interpolated values, runs that are listed twice, samples that are too
-coarse for a motion, rates computed from positions, states that are missing. Each test looks at the samples
-alone.
+They recognise wrapped angles, rounded and interpolated values, runs that are listed twice, samples that are
+too far apart for the motion, rates that were computed from positions, and states that were not measured.
 """
 
 from __future__ import annotations
@@ -23,38 +22,38 @@ _TURNS = {"2π": 2 * np.pi, "360": 360.0}
 
 @dataclass(frozen=True)
 class _Limits:
-    """From where on data are told to be odd, chosen by `python -m benchmarks oddities`."""
+    """From which values on the tests report a finding."""
 
-    # Chosen by `python -m benchmarks oddities`, between what good data show at most and faulty data at least.
+    # `python -m benchmarks oddities` gives the extremes of good and of faulty data; these lie between them.
     per_swing: float = 6.0
-    """Samples to a swing: with fewer, what happens between two samples is guessed. With 5 the law of none of
-    four motions is found, with 6 of one, with 8 of two, with 12 of all."""
+    """Samples per oscillation below which the motion between two samples is not known. With 5 the law of none
+    of four motions is found, with 6 of one, with 8 of two, with 12 of all."""
     rough: float = 0.8
-    """Of the spread: no curve runs through samples that local polynomials miss by more. Motions with 40 %
-    noise reach 0.67, white noise 1, chaotic maps 1.3."""
+    """Residual of local polynomials, in units of the spread, above which no curve runs through the samples.
+    Motions with 40 % noise reach 0.67, white noise 1, chaotic maps 1.3."""
     known: float = 0.15
-    """Of the variance: what is left of the next sample when it is taken from the nearest like state. Maps
-    with 5 % noise 0.02, noise 0.4 and more."""
+    """Share of the variance of the next sample, after prediction from the nearest similar state, below which
+    the samples look like a map. Maps with 5 % noise have 0.02, noise has 0.4 and more."""
     unknown: float = 0.25
-    """Of the variance of the rates, as left by the nearest like state: more means that a state is missing.
-    Good data reach 0.07, a swing without its other half 0.3 to 1.1; Lorenz and Rössler without z, 0.05 and
-    0.17, go unnoticed."""
+    """Share of the variance of the rates, after prediction from the nearest similar state, above which a
+    state is missing. Good data reach 0.07, an oscillator without its rate has 0.3 to 1.1. Lorenz and Rössler
+    without z have 0.05 and 0.17 and are not recognised."""
     calm: float = 0.02
-    """Of the spread: noise beyond which rates tell little."""
+    """Noise, as a share of the spread, above which rates are too uncertain for this test."""
     offset: float = 25.0
-    """Spreads from zero: of a state that keeps further away, powers and products are too alike to tell. At 20
-    the rates of all six motions are found, at 30 of five, at 1,000 of none. Good data keep within 5."""
+    """Ratio of mean and spread of a state above which its powers and products are nearly collinear. At 20 the
+    rates of all six motions are found, at 30 of five, at 1,000 of none. Good data stay within 5."""
     offset_linear: float = 3000.0
-    """The same where only the state itself is among the terms: found at 1,000, lost at 10,000 with 10 %
-    noise."""
+    """The same if no powers or products are among the terms: laws are found at 1,000 and lost at 10,000 with
+    10 % noise."""
     like: float = 0.1
-    """Two states are alike that are no further apart than this, in units of the spread."""
+    """Distance, in units of the spread, up to which two states count as similar."""
     repetitions: int = 8
     """Knots that a pattern of interpolation must show."""
     most: int = 1500
-    """Samples that are compared with each other."""
+    """Samples that are compared with similar ones."""
     coming_back: int = 30
-    """Samples near which the motion must pass again for like states to be compared."""
+    """Samples to whose neighbourhood the motion must return before similar states are compared."""
 
 
 _AT = _Limits()
@@ -69,11 +68,11 @@ def oddities(
     followed: bool = False,
     powers: bool = True,
 ) -> list[Finding]:
-    """Findings about what the data can tell of themselves, each with what to do.
+    """Findings about faults in the data, each with what to do about it.
 
-    looked: some of the stretches without gaps, where somebody has them already
-    order: of the equations that are sought; discrete: whether they step from sample to sample
-    followed: whether solutions of a law in these states follow them, so that no state is missing
+    looked: some of the stretches without gaps, if the caller has them already
+    order: the order of the equations that are sought; discrete: whether they are a map
+    followed: whether a law in these states is known to follow the data, so that no state can be missing
     powers: whether powers or products of states are among the terms
     """
     looked = some_segments(data) if looked is None else looked
@@ -90,15 +89,15 @@ def oddities(
 
 
 def _wrapped(segments: Sequence[Trajectory]) -> Iterator[Finding]:
+    """Angles that jump by a turn, because they are kept within one."""
     for j, state in enumerate(segments[0].states):
         jumps = np.concatenate([np.diff(segment.x[:, j]) for segment in segments])
         reach = max(float(np.ptp(segment.x[:, j])) for segment in segments)
         for name, turn in _TURNS.items():
-            # All steps are far from half a turn: short ones are motion, long ones the way back across the
-            # cut.
+            # No step may be close to half a turn: short ones are motion, long ones jumps back by a turn.
             back = np.abs(jumps) > 0.75 * turn
-            rest = np.abs(jumps[~back])
-            if back.any() and reach <= 1.01 * turn and len(rest) and float(rest.max()) < 0.25 * turn:
+            motion = np.abs(jumps[~back])
+            if back.any() and reach <= 1.01 * turn and len(motion) and float(motion.max()) < 0.25 * turn:
                 times = "once" if back.sum() == 1 else f"{back.sum()} times"
                 yield Finding(
                     "wrapped-angle",
@@ -111,14 +110,14 @@ def _wrapped(segments: Sequence[Trajectory]) -> Iterator[Finding]:
 
 
 def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
+    """States that are rounded so coarsely that their errors are not white noise."""
     steps = []
     for j, state in enumerate(segments[0].states):
         values = np.concatenate([segment.x[:, j] for segment in segments])
         step = rounding_step(values)
-        # Rounding is harmless where a motion passes many steps between two samples: its error is then close
-        # to white.
-        usual = float(np.median(np.abs(np.concatenate([np.diff(segment.x[:, j]) for segment in segments]))))
-        if usual < 3 * step:
+        # The error of rounding is close to white noise if the motion passes many steps between two samples.
+        change = float(np.median(np.abs(np.concatenate([np.diff(segment.x[:, j]) for segment in segments]))))
+        if change < 3 * step:
             steps.append(
                 f'"{state}" in steps of {step:.4g} ({step / float(np.ptp(values)):.1%} of the range)'
             )
@@ -133,58 +132,59 @@ def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
 
 
 def _listed_twice(data: Sequence[Trajectory]) -> list[Finding]:
-    """Runs whose samples are those of an earlier run: they count twice, and errors come out too small."""
-    seen: dict[bytes, int] = {}
+    """Runs with the same samples as an earlier run; they count twice, which makes errors too small."""
+    first_with: dict[bytes, int] = {}
     pairs = []
     for i, trajectory in enumerate(data):
-        # To the bit: two measured runs never agree in all digits, however alike they are.
-        content = np.ascontiguousarray(trajectory.x).tobytes()
-        earlier = seen.setdefault(content, i)
+        # Equal to the bit: two measurements never agree in all digits, however similar the runs are.
+        earlier = first_with.setdefault(trajectory.x.tobytes(), i)
         if earlier != i and len(trajectory) > 2:
             pairs.append((earlier, i))
     if not pairs:
         return []
 
-    def called(k: int) -> str:
+    def label(k: int) -> str:
         return f'"{data[k].name}"' if data[k].name else f"number {k + 1}"
 
-    shown = ", ".join(f"{called(b)} repeats {called(a)}" for a, b in pairs[:3])
-    more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+    examples = ", ".join(f"{label(later)} repeats {label(earlier)}" for earlier, later in pairs[:3])
+    others = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
     message = (
-        f"Runs are listed twice: {shown}{more}. They count twice, which makes standard errors too "
+        f"Runs are listed twice: {examples}{others}. They count twice, which makes standard errors too "
         "small. Leave the repetitions out."
     )
     return [Finding("repeated-runs", message, {"pairs": tuple(pairs)})]
 
 
 def _interpolated(segments: Sequence[Trajectory]) -> list[Finding]:
-    """Values that were put between the measured ones: differences that vanish at all samples but every p-th.
+    """States with values that were interpolated between the measured ones.
 
-    Differences of order 1 vanish between values that were repeated, of order 2 on straight lines, and of
-    order 4 on cubic polynomials. At a knot 1, 1 and 3 of them in succession do not.
+    Differences of order 1 vanish between repeated values, of order 2 on straight lines, and of order 4 on
+    cubic polynomials. At a knot, which every p-th sample is, 1, 1 and 3 successive ones do not vanish.
     """
     for j, state in enumerate(segments[0].states):
-        for order, knots, what in (
+        for order, knots, pattern in (
             (1, 1, "its value only changes at every {}. sample"),
             (2, 1, "between every {}. sample its values lie on straight lines"),
             (4, 3, "between every {}. sample its values lie on cubic polynomials"),
         ):
-            periods_here = [_period_of_knots(segment.x[:, j], order, knots) for segment in segments]
-            every = periods_here[0]
-            if every is not None and all(period == every for period in periods_here):
+            period, *others = {_period_of_knots(segment.x[:, j], order, knots) for segment in segments}
+            if period is not None and not others:
                 message = (
-                    f'"{state}" was interpolated to a finer grid: {what.format(every)}. The samples in '
+                    f'"{state}" was interpolated to a finer grid: {pattern.format(period)}. The samples in '
                     "between are not measurements, and their errors are correlated. Keep the measured ones."
                 )
-                return [
-                    Finding("interpolated-data", message, {"state": state, "every": every, "order": order})
-                ]
+                values = {"state": state, "every": period, "order": order}
+                return [Finding("interpolated-data", message, values)]
     return []
 
 
 def _period_of_knots(x: Floats, order: int, knots: int) -> int | None:
-    """The p of which all differences vanish but those at `knots` successive places in every p samples."""
-    # Interpolation leaves rounding errors, magnified by the differences, and nothing else.
+    """The p such that all differences vanish except at `knots` successive places in every p samples.
+
+    The share of differences that vanish is 1 − knots / p, which determines p. A spline may have fewer knots
+    at its ends, so that p − 1 is tried as well. None: there is no such p.
+    """
+    # The differences of interpolated values are rounding errors, which differencing magnifies by 2^order.
     differences = np.abs(np.diff(x, order))
     rounding = 2.0**order * float(np.finfo(float).eps) * float(np.max(np.abs(x)))
     vanish = differences <= 1e-9 * float(np.max(differences, initial=0.0)) + rounding
@@ -192,23 +192,21 @@ def _period_of_knots(x: Floats, order: int, knots: int) -> int | None:
     share = float(np.mean(vanish)) if len(vanish) else 0.0
     if not 0.2 < share < 1.0:
         return None
-    # Of p differences `knots` do not vanish, and p follows from their share; a spline lacks some at its ends.
     guess = round(knots / (1.0 - share))
-    for every in (guess, guess - 1):
-        if knots < every <= len(vanish) // _AT.repetitions:
-            each = vanish[: len(vanish) // every * every].reshape(-1, every).mean(axis=0)
-            if np.sum(each < 0.15) == knots and np.sum(each > 0.95) == every - knots:
-                return every
+    for period in (guess, guess - 1):
+        if knots < period <= len(vanish) // _AT.repetitions:
+            shares = vanish[: len(vanish) // period * period].reshape(-1, period).mean(axis=0)
+            if np.sum(shares < 0.15) == knots and np.sum(shares > 0.95) == period - knots:
+                return period
     return None
 
 
 def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
-    """Samples too far apart, or no samples of a motion at all."""
+    """Samples that are too far apart for the motion, or that are a map or mostly noise."""
     rough = roughness(segments)
     if np.max(rough) > _AT.rough:
         j = int(np.argmax(rough))
-        # Roughness alone does not tell a map from noise; that the next sample follows from the last one
-        # does.
+        # A map and noise are equally rough, but only in a map does the next sample follow from the last one.
         if unknown_steps(segments) < _AT.known:
             message = (
                 "No smooth curve runs through the samples, yet each follows from the one before: they "
@@ -222,8 +220,8 @@ def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
             "samples are too far apart for equations of motion, or mostly noise. Sample faster, or average."
         )
         return [Finding("rough-samples", message, {"state": state})]
-    # A motion that does not swing twice has no samples to a swing.
-    swings = [(len(segment) / turns) for segment in segments if (turns := periods(segment)) >= 2]
+    # Only segments with two oscillations or more say how many samples an oscillation has.
+    swings = [len(segment) / turns for segment in segments if (turns := periods(segment)) >= 2]
     if swings and float(np.median(swings)) < _AT.per_swing:
         message = (
             f"There are only {np.median(swings):.1f} samples per oscillation, too few to know the motion "
@@ -234,25 +232,25 @@ def _coarse(segments: Sequence[Trajectory]) -> list[Finding]:
 
 
 def _far_from_zero(segments: Sequence[Trajectory], powers: bool) -> list[Finding]:
-    """States that hardly vary beside their size: no two powers of them can be told apart."""
+    """States whose spread is small compared with their mean, so that their powers are nearly collinear."""
     x = np.vstack([segment.x for segment in segments])
-    middle, spread = x.mean(axis=0), x.std(axis=0)
+    mean, spread = x.mean(axis=0), x.std(axis=0)
     limit = _AT.offset if powers else _AT.offset_linear
-    far = np.flatnonzero((spread > 0) & (np.abs(middle) > limit * spread))
-    alike = "powers and products of it are hard to tell apart" if powers else "it is almost a constant"
+    distant = np.flatnonzero((spread > 0) & (np.abs(mean) > limit * spread))
+    consequence = "powers and products of it are hard to tell apart" if powers else "it is almost a constant"
     return [
         Finding(
             "far-from-zero",
-            f'"{segments[0].states[j]}" varies by {spread[j]:.2g} about {middle[j]:.6g}: {alike}. '
+            f'"{segments[0].states[j]}" varies by {spread[j]:.2g} about {mean[j]:.6g}: {consequence}. '
             "Subtract a typical value first.",
-            {"state": segments[0].states[j], "mean": float(middle[j]), "spread": float(spread[j])},
+            {"state": segments[0].states[j], "mean": float(mean[j]), "spread": float(spread[j])},
         )
-        for j in far[:3]
+        for j in distant[:3]
     ]
 
 
 def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
-    """Like states that move apart: what was measured does not tell what comes next."""
+    """Similar states with different rates: the measured states do not determine what comes next."""
     if np.max(roughness(segments)) > _AT.calm or sum(periods(segment) for segment in segments) < 2:
         return []
     if unknown_rates(segments) > _AT.unknown:
@@ -266,24 +264,21 @@ def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
 
 
 def roughness(segments: Sequence[Trajectory]) -> Floats:
-    """(states,) what no local polynomial explains, in units of the spread of all data."""
+    """(states,) residual of local polynomials, in units of the spread of all data."""
     spread = np.vstack([segment.x for segment in segments]).std(axis=0)
     level = np.median([noise_level(segment) for segment in segments], axis=0)
     return np.asarray(np.divide(level, spread, out=np.zeros(len(level)), where=spread > 0))
 
 
 def unknown_steps(segments: Sequence[Trajectory]) -> float:
-    """The share of what happens from one sample to the next that the state there does not tell."""
+    """The share of the variance of the steps between samples that the state does not explain."""
     return _left_by_neighbours(segments, [segment.x[1:] - segment.x[:-1] for segment in segments])
 
 
 def unknown_rates(segments: Sequence[Trajectory]) -> float:
-    """The share of the rates that the state does not tell, beyond what noise does to rates.
-
-    A central difference over 2h has the variance σ²/(2h²).
-    """
+    """The share of the variance of the rates that neither the state nor noise explains."""
     rates = [np.gradient(segment.x, segment.t, axis=0)[:-1] for segment in segments]
-    # (y_{k+1} − y_{k−1}) / 2h of white noise has the variance 2 σ² / 4h².
+    # The central difference (y_{k+1} − y_{k−1}) / 2h of white noise has the variance 2 σ² / 4h².
     noise = [noise_level(segment) ** 2 * np.mean(0.5 / np.diff(segment.t) ** 2) for segment in segments]
     return _left_by_neighbours(segments, rates, np.mean(noise, axis=0))
 
@@ -291,60 +286,61 @@ def unknown_rates(segments: Sequence[Trajectory]) -> float:
 def _left_by_neighbours(
     segments: Sequence[Trajectory], targets: Sequence[Floats], noise: Floats | float = 0.0
 ) -> float:
-    """The share of the variance of the targets that the nearest like states, elsewhere in time, leave.
+    """The share of the variance of the targets that similar states, at other times, leave unexplained.
 
-    Half the mean square of their differences over the variance: 0 where the target is a function of the
-    state, 1 where it is chance. The worst over the states; NaN where hardly any comes back.
+    It is half the mean square of the differences of targets at similar states over their variance: 0 if the
+    target is a function of the state, 1 if it is independent of it. The result is the largest over the
+    states, NaN if the motion hardly ever returns.
 
-    noise: variance of the targets that is due to noise, which no state tells
+    noise: variance of the targets that is due to noise, which no state explains
     """
     pairs = _like_states(segments)
     if pairs is None:
         return np.nan
     target = np.vstack(list(targets))
     # The difference of two independent values has twice their variance.
-    left = np.maximum(np.mean((target[pairs[0]] - target[pairs[1]]) ** 2, axis=0) / 2 - noise, 0.0)
-    whole = np.var(target, axis=0) - noise
-    # A target that is mostly noise tells nothing, neither way.
-    telling = whole > np.maximum(noise, 0.0)
-    return float(np.max(np.divide(left, whole, out=np.zeros(len(left)), where=telling)))
+    unexplained = np.maximum(np.mean((target[pairs[0]] - target[pairs[1]]) ** 2, axis=0) / 2 - noise, 0.0)
+    variance = np.var(target, axis=0) - noise
+    # A target that is mostly noise is no evidence for or against a missing state.
+    clear = variance > np.maximum(noise, 0.0)
+    return float(np.max(np.divide(unexplained, variance, out=np.zeros(len(variance)), where=clear)))
 
 
 def lack_of_fit(segments: Sequence[Trajectory], residuals: Sequence[Floats]) -> Floats:
-    """(targets,) the size of residuals over that of the part which no function of the state explains.
+    """(targets,) root mean square of the residuals over that of their pure error.
 
-    Like states that lie apart in time have independent noise, so that half the mean square of the difference
-    of their residuals is the pure error of a lack-of-fit test with near replicates (Daniel and Wood, Fitting
-    Equations to Data, 1980). 1 for noise; NaN where hardly any state comes back.
+    Similar states at other times have independent noise, so that half the mean square of the difference of
+    their residuals is the pure error of a lack-of-fit test with near replicates (Daniel and Wood, Fitting
+    Equations to Data, 1980). The ratio is 1 for noise, and NaN if the motion hardly ever returns.
 
     residuals: (n − 1, …) for each segment of n samples, at all samples but the last
     """
-    left, pairs = np.vstack(list(residuals)), _like_states(segments)
+    stacked, pairs = np.vstack(list(residuals)), _like_states(segments)
     if pairs is None:
-        return np.full(left.shape[1], np.nan)
-    pure = np.mean((left[pairs[0]] - left[pairs[1]]) ** 2, axis=0) / 2
-    whole = np.mean(left[np.concatenate(pairs)] ** 2, axis=0)
-    return np.asarray(np.sqrt(np.divide(whole, pure, out=np.ones(len(pure)), where=pure > 0)))
+        return np.full(stacked.shape[1], np.nan)
+    pure = np.mean((stacked[pairs[0]] - stacked[pairs[1]]) ** 2, axis=0) / 2
+    total = np.mean(stacked[np.concatenate(pairs)] ** 2, axis=0)
+    return np.asarray(np.sqrt(np.divide(total, pure, out=np.ones(len(pure)), where=pure > 0)))
 
 
 def _like_states(segments: Sequence[Trajectory]) -> tuple[Ints, Ints] | None:
-    """Pairs of samples, none the last of a segment, whose states are alike though they lie apart in time."""
+    """Pairs of samples, none the last of a segment, with similar states at times that are not close."""
     from scipy.spatial import cKDTree
 
     values = np.vstack([segment.values[:-1] for segment in segments])
-    # A distance between runs that no sample number reaches, so that samples of two runs always lie apart in
-    # time.
+    # The offset of each run exceeds the number of its samples, so that samples of two runs are never close.
     moment = np.concatenate(
         [np.arange(len(segment) - 1) + 10_000_000 * i for i, segment in enumerate(segments)]
     )
-    some = np.unique(np.linspace(0, len(values) - 1, _AT.most).astype(int))
+    chosen = np.unique(np.linspace(0, len(values) - 1, _AT.most).astype(int))
     spread = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
     tree = cKDTree(values / spread)
-    # Thirty neighbours, since the nearest few are often the samples just before and after.
-    far, near = (np.asarray(nearest) for nearest in tree.query(values[some] / spread, k=min(30, len(values))))
-    # A sample's own neighbours in time are near for that reason alone; and what is far is not like it.
-    apart = np.abs(moment[near] - moment[some][:, None]) > max(5, len(values) // (60 * len(segments)))
-    apart &= far < _AT.like
-    if np.count_nonzero(apart.any(axis=1)) < _AT.coming_back:
+    # Thirty neighbours, because the nearest few are often the samples just before and after.
+    distance, neighbour = map(np.asarray, tree.query(values[chosen] / spread, k=min(30, len(values))))
+    similar = np.abs(moment[neighbour] - moment[chosen][:, None]) > max(
+        5, len(values) // (60 * len(segments))
+    )
+    similar &= distance < _AT.like
+    if np.count_nonzero(similar.any(axis=1)) < _AT.coming_back:
         return None
-    return np.repeat(some, apart.sum(axis=1)), near[apart]
+    return np.repeat(chosen, similar.sum(axis=1)), neighbour[similar]

@@ -1,4 +1,4 @@
-"""read: files and data frames to trajectories; as_trajectories: whatever a user may hold to trajectories."""
+"""Trajectories from files and data frames (`read`), and from any data of a user (`as_trajectories`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy._check import did_you_mean, positive, short, text, unique_names
+from cindy._check import did_you_mean, flag, positive, text, unique_names
 from cindy._files import is_file
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import Hold, as_hold
@@ -43,9 +43,9 @@ _KINDS = {
     ".mat": from_matlab,
 }
 _BEGINNINGS = {".parquet": from_parquet, ".pq": from_parquet}
-"""Files whose first rows can be read without the others."""
+"""Readers that can read the first rows of a file without the others."""
 _TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
-"""Of these several may stand for one moment: then the user must say."""
+"""Several columns with these names may together give one time; the user must then choose one."""
 
 
 _Text = str | None
@@ -73,35 +73,35 @@ def read(
     hold: Hold = "linear",
     lazy: bool = False,
 ) -> list[Trajectory] | Lazy:
-    """The trajectories in files, or in a data frame.
+    """The trajectories in files or in a data frame.
 
     path: a text file with a header (cells separated by commas, semicolons, tabs or blanks, lines that
         start with # or % are comments; also gzipped); a parquet, Excel or Matlab file; an npz file with
         the arrays t (n,) and x (n, d) (optional: u, and the names states and inputs; or one array per
         column); a pandas, polars or Dask DataFrame; or an xarray Dataset. A list of files, or a pattern
-        such as "runs/*.parquet", whose files are then in the order of their names
+        such as "runs/*.parquet", whose files are read in the order of their names
     time: name of the column of times; by default the one with a usual name (t, time, year, date, …), or
         the index of a DataFrame. Dates count in seconds from the first
-    states: names of the columns of states; by default all that have no other part
-    by: name of a column whose every value is one trajectory
+    states: names of the columns of states; by default all columns that are not used otherwise
+    by: name of a column; the rows that share a value in it are one trajectory
     inputs: names of the columns of inputs
     dt: the constant step between rows, for data without a column of times
     hold: what the inputs do between samples: "zero", "linear" or "band"; see `Trajectory`
     lazy: load a file only when it is needed, and forget it afterwards: for data larger than memory.
-        Partitions of a Dask DataFrame and chunks of a Dataset are taken one by one as well, and
-        a trajectory ends where one of them does
+        Partitions of a Dask DataFrame and chunks of a Dataset are also loaded one by one; a trajectory
+        then ends where its partition or chunk ends
 
-    An empty cell is a missing value. Where most rows of states have no inputs, the inputs were sampled at
-    times of their own: see `u_t` of `Trajectory`.
+    An empty cell is a missing value. If most rows of states have no inputs, the inputs are taken to be
+    sampled at times of their own: see `u_t` of `Trajectory`.
 
     >>> import pandas
     >>> table = pandas.DataFrame({"run": ["a", "a", "b", "b"], "t": [0, 1, 0, 1], "x": [1.0, 0.5, 2.0, 1.0]})
-    >>> [len(one) for one in read(table, by="run")]
+    >>> [len(run) for run in read(table, by="run")]
     [2, 2]
     """
-    for column, what in ((time, "time"), (by, "by")):
+    for column, argument in ((time, "time"), (by, "by")):
         if column is not None:
-            text(column, f"read: `{what}`")
+            text(column, f"read: `{argument}`")
     columns = _Columns(
         time,
         None if states is None else unique_names(states, "read: `states`"),
@@ -111,20 +111,17 @@ def read(
         as_hold(hold, "read: `hold`"),
     )
     files = _files(path)
-    if not isinstance(lazy, (bool, np.bool_)):
-        raise DataError(f"read: `lazy` must be True or False, but is {short(lazy)}.")
-    if lazy:
+    if flag(lazy, "read: `lazy`"):
         return _lazy(path, files, columns)
     if files is None:
         return columns(path.compute() if is_dask_frame(path) else path)
-    sources = [_File(file, columns) for file in files]
-    return (
-        sources[0].alone() if len(sources) == 1 else [trajectory for file in sources for trajectory in file()]
-    )
+    if len(files) == 1:
+        return columns(files[0])
+    return [trajectory for file in files for trajectory in _File(file, columns)()]
 
 
 def _files(path: Any) -> list[Path] | None:
-    """The files that a path, a pattern or a list of paths stands for; None for a frame."""
+    """The files that a path, a pattern or a list of paths stands for; None for a data frame."""
     if isinstance(path, (list, tuple)):
         if not path:
             raise DataError("read: the list of files is empty.")
@@ -140,6 +137,7 @@ def _files(path: Any) -> list[Path] | None:
 
 
 def _lazy(path: Any, files: list[Path] | None, columns: _Columns) -> Lazy:
+    """The parts of files, of a Dask DataFrame or of a Dataset with chunks."""
     if files is not None:
         for file in files:
             if not is_file(file):
@@ -157,7 +155,7 @@ def _lazy(path: Any, files: list[Path] | None, columns: _Columns) -> Lazy:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Which columns have which part; called with a frame or a path it gives the trajectories."""
+    """The role of each column; called with a data frame or a path, it returns the trajectories."""
 
     time: str | None
     states: tuple[str, ...] | None
@@ -172,30 +170,27 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _File:
-    """One of several files: a part of their data, whose trajectories are named after it."""
+    """A part that loads one of several files and names the trajectories after it."""
 
     path: Path
     columns: _Columns
 
-    def alone(self) -> list[Trajectory]:
-        return self.columns(self.path)
-
     def __call__(self) -> list[Trajectory]:
-        return named_after(self.path.name, self.alone())
+        return named_after(self.path.name, self.columns(self.path))
 
     def glimpse(self, samples: int) -> list[Trajectory]:
-        """The trajectories as far as the first so many rows tell, where those come without the others."""
+        """The first rows alone if the format allows it; otherwise the whole file."""
         if self.columns.by is not None or self.path.suffix.lower() not in _BEGINNINGS:
             return self()
         table = _BEGINNINGS[self.path.suffix.lower()](self.path, samples)
-        # The levels of an index may separate runs, whose rows can stand anywhere.
+        # One level of the index may separate runs, whose rows can stand anywhere in the file.
         if len(table.index) > 1:
             return self()
         return named_after(self.path.name, _trajectories(table, self.columns))
 
 
 def as_trajectories(data: Any) -> list[Trajectory]:
-    """A list of trajectories with the same variables, from whatever a user may hold.
+    """A list of trajectories with the same variables, from any data that a user may have.
 
     `data` is one trajectory, one pair (t, x), a DataFrame, an xarray Dataset, or an iterable of these.
     """
@@ -203,9 +198,9 @@ def as_trajectories(data: Any) -> list[Trajectory]:
         return [as_trajectory(data)]
     if is_frame(data):
         return _BY_DEFAULT(data)
-    alone = isinstance(data, (str, bytes, np.ndarray, Mapping)) or hasattr(data, "to_frame")
-    if alone or not isinstance(data, Iterable):
-        as_trajectory(data)
+    mistaken = isinstance(data, (str, bytes, np.ndarray, Mapping)) or hasattr(data, "to_frame")
+    if mistaken or not isinstance(data, Iterable):
+        as_trajectory(data)  # raises, and says what to do
     several = (_BY_DEFAULT(item) if is_frame(item) else [item] for item in data)
     trajectories = list(same_variables(as_trajectory(item) for items in several for item in items))
     if not trajectories:
@@ -214,6 +209,7 @@ def as_trajectories(data: Any) -> list[Trajectory]:
 
 
 def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
+    """The trajectories of a table: find the role of each column, then cut the rows into runs."""
     time, by = columns.time, columns.by
     if columns.dt is not None:
         _must_have_no_times(table, columns)
@@ -221,44 +217,44 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
         time = _column_of_times(table)
     if by is None and len(table.index) == 2 and time in table.index:
         by = next(name for name in table.index if name != time)
-    known = table.inputs if columns.inputs is None else columns.inputs
+    inputs = table.inputs if columns.inputs is None else columns.inputs
     special = [name for name in (time, by) if name is not None]
-    others = {*special, *known}
-    for name in (*special, *known):
+    others = {*special, *inputs}
+    for name in (*special, *inputs):
         table.need(name)
     if columns.states is None:
-        for why in table.refused.values():
-            raise DataError(why)
-        chosen = tuple(name for name in table.names if name not in others and name not in table.index)
+        for reason in table.refused.values():
+            raise DataError(reason)
+        states = tuple(name for name in table.names if name not in others and name not in table.index)
     else:
-        chosen = columns.states
-    if not chosen:
+        states = columns.states
+    if not states:
         raise DataError(f"{table.source} has no column left for the states: {', '.join(table.names)}.")
-    clash = [name for name in chosen if name in others] or [name for name in known if name in special]
+    clash = [name for name in states if name in others] or [name for name in inputs if name in special]
     if clash or len(set(special)) < len(special):
         twice = clash[0] if clash else time
         raise DataError(f'read: the column "{twice}" cannot be a state, an input, the time and `by` at once.')
     t, unit = (None, "") if time is None else _times(table, time)
-    x = np.column_stack([table.numbers(name) for name in chosen])
-    u = np.column_stack([table.numbers(name) for name in known]) if known else None
-    # Nobody else knows of these arrays: a trajectory of all rows may keep them as they are.
-    for own in (x, *(() if u is None else (u,))):
-        own.flags.writeable = False
+    x = np.column_stack([table.numbers(name) for name in states])
+    u = np.column_stack([table.numbers(name) for name in inputs]) if inputs else None
+    # No other code holds these arrays: once they are read-only, a trajectory of all rows need not copy them.
+    for array in (x, *(() if u is None else (u,))):
+        array.flags.writeable = False
     trajectories = []
     for name, rows in _runs(table, by):
         if t is not None and time is not None:
             _must_go_on(table, rows, time, t[rows], name, separated=by is not None)
-        known_inputs = None if u is None else u[rows]
+        u_rows = None if u is None else u[rows]
         times: Any = columns.dt if t is None else t[rows]
-        own, measured = _instants(x[rows], known_inputs) if t is not None else (None, slice(None))
+        with_inputs, with_states = _instants(x[rows], u_rows) if t is not None else (None, slice(None))
         trajectories.append(
             Trajectory(
-                times if own is None else times[measured],
-                x[rows][measured],
-                chosen,
-                u=known_inputs if own is None or known_inputs is None else known_inputs[own],
-                u_t=None if own is None else times[own],
-                inputs=known or None,
+                times if with_inputs is None else times[with_states],
+                x[rows][with_states],
+                states,
+                u=u_rows if with_inputs is None or u_rows is None else u_rows[with_inputs],
+                u_t=None if with_inputs is None else times[with_inputs],
+                inputs=inputs or None,
                 hold=columns.hold,
                 time_unit=unit,
                 name=name,
@@ -268,28 +264,30 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
 
 
 def _instants(x: Floats, u: Floats | None) -> tuple[Any, Any]:
-    """The rows of inputs and those of states, where each have times of their own; else None and all rows."""
+    """The rows of inputs and those of states if inputs have times of their own; else None and all rows."""
     if u is None:
         return None, slice(None)
     states, inputs = np.isfinite(x).any(axis=1), np.isfinite(u).all(axis=1)
-    # Where most samples of the states have their inputs, those that do not are holes, and stay holes.
+    # If most samples of the states have inputs, the inputs of the others are missing values.
     if 2 * np.sum(states & inputs) > np.sum(states) or not inputs.any():
         return None, slice(None)
     return inputs, states
 
 
 def _must_have_no_times(table: Table, columns: _Columns) -> None:
+    """Raise if a step `dt` is given for rows that seem to have times."""
     if columns.time is not None:
         raise DataError("read: pass `time`, a column, or `dt`, the step between rows, but not both.")
     times = time_column(table.names)
     if times is not None and columns.states is None:
         raise DataError(
             f'{table.source} has a column "{times}", which looks like times. Leave `dt` out; or name the '
-            "columns of states, if it is none."
+            "columns of states, if it does not hold times."
         )
 
 
 def _table(source: Any) -> Table:
+    """The table in a file, by the reader for its kind, or in a data frame."""
     if not isinstance(source, (str, os.PathLike)):
         return from_frame(source)
     path = Path(source)
@@ -301,8 +299,8 @@ def _table(source: Any) -> Table:
 
 
 def _column_of_times(table: Table) -> str:
-    """The column that is called as times are; or the index of a frame, if it is more than a count of rows."""
-    for names in (tuple(n for n in table.names if n not in table.index), table.index):
+    """The column with a usual name for times, else the index of a frame unless it only counts the rows."""
+    for names in (tuple(name for name in table.names if name not in table.index), table.index):
         surest = time_column(names)
         if surest is not None and word_of_time(surest) != "t":
             parts = [name for name in names if word_of_time(name) in _TOGETHER]
@@ -316,12 +314,13 @@ def _column_of_times(table: Table) -> str:
     if len(table.index) == 1:
         return table.index[0]
     raise DataError(
-        f'{table.source} has no column "t", nor one called time, date, year or alike. '
+        f'{table.source} has no column "t", nor one called time, date, year or similar. '
         f"Say which column holds the times with `time`. {did_you_mean('t', table.names)}"
     )
 
 
 def _times(table: Table, time: str) -> tuple[Floats, str]:
+    """The column of times, of which none may be missing, and its unit."""
     t, unit = table.moments(time)
     missing = np.flatnonzero(np.isnan(t))
     if len(missing):
@@ -351,21 +350,21 @@ def _must_go_on(
     *,
     separated: bool,
 ) -> None:
-    """Raise where the times of a run repeat or go back, with the place in the table."""
+    """Raise if the times of a run repeat or go back, and name the place in the table."""
     back = np.flatnonzero(np.diff(times) <= 0)
     if len(back) == 0:
         return
     i = int(back[0])
     row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
-    what = "repeats" if times[i] == times[i + 1] else "goes back"
+    fault = "repeats" if times[i] == times[i + 1] else "goes back"
     hint = (
         ""
         if separated
-        else " If the rows are of several trajectories, name the column that tells, with `by`; "
+        else " If the rows belong to several trajectories, name the column that separates them with `by`; "
         "otherwise sort them by time, and keep one of those that repeat."
     )
     raise DataError(
-        f"{table.source}, {table.place(row, time)}: time {what}, "
+        f"{table.source}, {table.place(row, time)}: time {fault}, "
         f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}.{hint}"
     )
 

@@ -1,4 +1,4 @@
-"""Source: whatever a user passed as data, in parts that are loaded where they are needed."""
+"""Source: the data that a user passed, in parts that are loaded where they are needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cindy.data.field import Field
 from cindy.data.parts import InMemory, Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, loaded, parts_of
 from cindy.data.readers import as_trajectories, read
 from cindy.data.tables import is_frame
-from cindy.data.time_scales import LOOK
+from cindy.data.time_scales import LOOK, spread_over
 from cindy.data.trajectory import Trajectory, same_variables
 from cindy.errors import DataError
 
@@ -22,10 +22,10 @@ from cindy.errors import DataError
 class Source:
     """Trajectories in parts.
 
-    parts: all of them, in order
-    whole: the trajectories themselves where they are in memory, else None
-    apart: whether the parts can be loaded by themselves, in any order and by any process
-    again: whether the parts may be gone through more than once
+    parts: all parts, in order
+    whole: the trajectories themselves if they are in memory, else None
+    apart: whether each part can be loaded by itself, in any order and by any process
+    again: whether the parts can be read more than once
     """
 
     parts: Iterable[Part]
@@ -37,20 +37,19 @@ class Source:
         return same_variables(trajectory for part in self.parts for trajectory in loaded(part))
 
     def first_parts(self) -> list[Part]:
-        """A few parts to choose settings by: spread over the data, or the first of a stream.
+        """A few parts by which settings are chosen: spread over the data, or the first of a stream.
 
-        Those of a stream that can be read only once are read again by the first pass.
+        The first pass over a stream gives these parts again, even if it can be read only once.
         """
         if isinstance(self.parts, Sequence):
-            # Spread over all parts: files are often sorted, and the first few alike.
-            pick = np.linspace(0, len(self.parts) - 1, min(LOOK, len(self.parts))).round()
-            return [self.parts[int(i)] for i in np.unique(pick)]
+            # Spread over all parts: files are often sorted, and the first few are then similar.
+            return spread_over(self.parts, LOOK)
         if isinstance(self.parts, _Stream):
             return self.parts.first(LOOK)
         return list(islice(self.parts, LOOK))
 
     def some(self, samples: int) -> list[Trajectory]:
-        """About so many samples: the whole of data in memory, the beginnings of a few other trajectories."""
+        """The whole of data in memory; of other data the beginnings of a few trajectories."""
         if self.whole is not None:
             return self.whole
         beginnings: list[Trajectory] = []
@@ -62,16 +61,16 @@ class Source:
                     beginnings.append(trajectory.part(0, min(len(trajectory), room)))
                     room -= len(trajectory)
         if not beginnings:
-            raise DataError("No trajectories: there is nothing to go through. Pass at least one.")
+            raise DataError("No trajectories: there is nothing to read. Pass at least one.")
         return list(same_variables(beginnings))
 
 
 def as_source(data: Any) -> Source:
-    """The parts of whatever a user may hold.
+    """The parts of any data that a user may have.
 
-    One trajectory, a pair (t, x), a frame, or a list of these: held in memory. `Lazy`, a Dask bag of
-    trajectories, a Dask frame, a pair (t, x) of Dask arrays, a Dataset with chunks: loaded part by part.
-    Any other iterable is gone through in order: a generator once, anything else as often as needed.
+    One trajectory, a pair (t, x), a data frame or a list of these is kept in memory. A `Lazy`, a Dask bag of
+    trajectories, a Dask frame, a pair (t, x) of Dask arrays or a Dataset with chunks is loaded part by part.
+    Any other iterable is read in order: a generator once, anything else as often as needed.
     """
     if isinstance(data, Source):
         return data
@@ -81,19 +80,18 @@ def as_source(data: Any) -> Source:
         return Source(read(data, lazy=True).parts, apart=True)
     if _is_dask(data) or (isinstance(data, (tuple, list)) and any(map(_is_dask, data))):
         return Source(parts_of(data), apart=True)
-    # Texts and mappings are iterable too, and going through them would give letters and keys; they are
-    # turned into a sentence by `as_trajectories`.
+    # Texts and mappings are iterable too, but only as letters and keys; `as_trajectories` refuses them.
     kinds = (Trajectory, list, tuple, str, bytes, np.ndarray, Mapping)
-    held = isinstance(data, kinds) or is_frame(data) or hasattr(data, "to_frame")
-    if held or not isinstance(data, Iterable):
-        known = as_trajectories(data)
-        return Source(tuple(InMemory((trajectory,)) for trajectory in known), whole=known)
+    in_memory = isinstance(data, kinds) or is_frame(data) or hasattr(data, "to_frame")
+    if in_memory or not isinstance(data, Iterable):
+        trajectories = as_trajectories(data)
+        return Source(tuple(InMemory((trajectory,)) for trajectory in trajectories), whole=trajectories)
     stream = _Stream(data)
     return Source(stream, again=stream.again)
 
 
 def is_fields(data: Any) -> bool:
-    """Whether data are a field, or a list that holds one."""
+    """Whether the data are a field, or a list that contains one."""
     if isinstance(data, (list, tuple)):
         return any(isinstance(item, Field) for item in data)
     return isinstance(data, Field)
@@ -104,19 +102,19 @@ def _is_dask(data: Any) -> bool:
 
 
 class _Stream:
-    """The items of an iterable as parts; those of a generator once, and it is an error to ask again."""
+    """The items of an iterable as parts; a second pass over a generator is an error."""
 
     def __init__(self, data: Iterable[Any]) -> None:
         self._data = data
         first = iter(data)
-        # iter(x) is x for a generator and anything else that is used up; a container gives a new iterator.
+        # iter(x) is x for a generator and all else that is used up by reading; containers give new iterators.
         self.again = first is not data
         self._rest = first
         self._read: list[Part] = []
         self._spent = False
 
     def first(self, count: int) -> list[Part]:
-        """The first parts, which a pass will give again."""
+        """The first parts, which a pass gives again."""
         if self.again:
             return list(islice(self, count))
         missing = max(count - len(self._read), 0)
@@ -129,12 +127,12 @@ class _Stream:
             return
         if self._spent:
             raise DataError(
-                "These trajectories come from a generator, which can be gone through only once. Pass a list, "
+                "These trajectories come from a generator, which can be read only once. Pass a list, "
                 "read(paths, lazy=True), or an object whose __iter__ begins anew."
             )
         self._spent = True
-        begun, self._read = self._read, []
-        yield from begun
+        first, self._read = self._read, []
+        yield from first
         yield from map(_held, self._rest)
 
 

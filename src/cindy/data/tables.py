@@ -1,4 +1,4 @@
-"""Table: named columns from a file or a data frame, that knows where each row came from."""
+"""Table: named columns from a file or a data frame, with the place that each row came from."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from cindy.errors import DataError
 
 
 def most_unpacked(packed: int) -> int:
-    """Bytes that a packed file of measurements unpacks to at most: 200 times its own, or 64 MB."""
+    """The most bytes that a packed file of measurements unpacks to: 200 times its size, or 64 MB."""
     return max(64_000_000, 200 * packed)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length, read when asked for.
+    """Columns of equal length, which are read when they are needed.
 
     source: what the user passed, for messages
     column: the numbers of a column by its name; missing ones are NaN
     text: the entries of a column as strings
-    place: what to call row i of the column of that name, such as 'line 7, column "x"'
+    place: the place of row i in a column for messages, such as 'line 7, column "x"'
     inputs: the columns that the source itself calls inputs
     index: the columns that label the rows of a frame: times or runs, never states
-    refused: names of columns that cannot be used, with the reason, which matters only if one is asked for
-    unit: what the source says about the unit of a column, "" where nothing
+    refused: names of columns that cannot be used, and why: an error for a user who needs one of them
+    unit: the unit of a column according to the source, "" if it gives none
     """
 
     source: str
@@ -54,7 +54,7 @@ class Table:
     unit: Callable[[str], str] = unit_in_name
 
     def moments(self, name: str) -> tuple[Floats, str]:
-        """The column as times, and their unit: numbers, or dates in seconds since the first."""
+        """The column as times and their unit; dates become seconds since the first."""
         self.need(name)
         try:
             values = self.numbers(name)
@@ -67,7 +67,7 @@ class Table:
         return (values, self.unit(name)) if days is None else (days, "s")
 
     def numbers(self, name: str) -> Floats:
-        """The column, which must exist and be finite where it is not missing."""
+        """The numbers of a column, which must exist and hold no infinite values."""
         self.need(name)
         values = self.column(name)
         infinite = np.flatnonzero(np.isinf(values))
@@ -80,7 +80,7 @@ class Table:
         return values
 
     def need(self, name: str) -> None:
-        """Raise unless there is a column of that name that can be used."""
+        """Raise unless there is a column of that name and it can be used."""
         if name in self.refused:
             raise DataError(self.refused[name])
         if name not in self.names:
@@ -88,7 +88,7 @@ class Table:
 
 
 def from_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> Table:
-    """Named arrays: x and u may be matrices, with names in states and inputs; all others are columns."""
+    """A table of named columns; x and u may be matrices, whose columns are named by states and inputs."""
     inputs: tuple[str, ...] = ()
     columns: dict[str, Any] = {}
 
@@ -114,12 +114,11 @@ def from_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> Table:
 def _column_names(
     path: str, key: str, label: str, matrix: NDArray[Any], arrays: Mapping[str, Any]
 ) -> list[str]:
-    named = arrays.get(label)
-    names = (
-        [str(n) for n in np.atleast_1d(named)]
-        if named is not None
-        else [f"{key}{i + 1}" for i in range(matrix.shape[1])]
-    )
+    """The names of the columns of a matrix: those in the array `label`, or x1, x2, …"""
+    given = arrays.get(label)
+    names = [f"{key}{i + 1}" for i in range(matrix.shape[1])]
+    if given is not None:
+        names = [str(name) for name in np.atleast_1d(given)]
     if len(names) != matrix.shape[1]:
         raise DataError(f'{path}: "{label}" has {len(names)} names for {matrix.shape[1]} columns of "{key}".')
     return names
@@ -133,11 +132,12 @@ def _from_columns(
     refused: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
 ) -> Table:
-    lengths = {name: len(a) if np.ndim(a) == 1 else -1 for name, a in arrays.items()}
+    """A table of arrays of one dimension and of equal length."""
+    lengths = {name: len(array) if np.ndim(array) == 1 else -1 for name, array in arrays.items()}
     if not arrays:
         raise DataError(f"{source} holds no columns.")
     if len(set(lengths.values())) > 1 or -1 in lengths.values():
-        shapes = ", ".join(f'"{name}" {np.shape(a)}' for name, a in arrays.items())
+        shapes = ", ".join(f'"{name}" {np.shape(array)}' for name, array in arrays.items())
         raise DataError(f"{source}: expected columns of one length, but got {shapes}.")
     rows = next(iter(lengths.values()))
     if rows == 0:
@@ -148,8 +148,8 @@ def _from_columns(
         moments = seconds(values)
         if moments is not None:
             return moments
-        kinds = np.asarray(values).dtype.kind
-        if kinds == "c" or (kinds == "O" and any(isinstance(v, complex) for v in values)):
+        kind = np.asarray(values).dtype.kind
+        if kind == "c" or (kind == "O" and any(isinstance(value, complex) for value in values)):
             raise DataError(
                 f'{source}, column "{name}": expected real numbers, but got complex ones. '
                 "Store real and imaginary parts in columns of their own."
@@ -157,8 +157,13 @@ def _from_columns(
         try:
             return np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
-            entries = ["" if v is None else str(v) for v in values]
-            return parsed(entries, lambda i: f'{source}, row {i}, column "{name}"')
+            return parsed(text(name), lambda i: f"{source}, {place(i, name)}")
+
+    def text(name: str) -> list[str]:
+        return ["" if value is None else str(value) for value in arrays[name]]
+
+    def place(i: int, name: str) -> str:
+        return f'row {i}, column "{name}"'
 
     def unit(name: str) -> str:
         return "s" if seconds(arrays[name]) is not None else (units or {}).get(name) or unit_in_name(name)
@@ -168,8 +173,8 @@ def _from_columns(
         names=tuple(arrays),
         rows=rows,
         column=column,
-        text=lambda name: ["" if v is None else str(v) for v in arrays[name]],
-        place=lambda i, name: f'row {i}, column "{name}"',
+        text=text,
+        place=place,
         inputs=inputs,
         index=index,
         refused=refused or {},
@@ -178,7 +183,7 @@ def _from_columns(
 
 
 def is_frame(data: Any) -> bool:
-    """Whether it is a DataFrame of pandas or polars, or an xarray Dataset."""
+    """Whether `data` is a DataFrame of pandas or polars, or an xarray Dataset."""
     return not isinstance(data, type) and (
         (hasattr(data, "data_vars") and hasattr(data, "to_dataframe"))
         or type(data).__name__ == "LazyFrame"
@@ -187,7 +192,7 @@ def is_frame(data: Any) -> bool:
 
 
 def from_frame(frame: Any, source: str = "") -> Table:
-    """A DataFrame of pandas or polars, or an xarray Dataset."""
+    """The table in a DataFrame of pandas or polars, or in an xarray Dataset."""
     source = source or f"the {type(frame).__name__}"
     if not is_frame(frame):
         raise DataError(
@@ -208,27 +213,31 @@ def from_frame(frame: Any, source: str = "") -> Table:
         for name in names
         if names.count(name) > 1
     }
-    columns = {n: _array(frame[c]) for n, c in zip(names, frame.columns, strict=True) if n not in refused}
-    for name, written in units.items():
-        moments = in_seconds(columns[name], written) if name in columns else None
+    columns = {
+        name: _array(frame[label])
+        for name, label in zip(names, frame.columns, strict=True)
+        if name not in refused
+    }
+    for name, unit in units.items():
+        moments = in_seconds(columns[name], unit) if name in columns else None
         if moments is not None:
             columns[name], units[name] = moments, "s"
     columns, units = _without_unit_row(columns, units)
     if names and names[0].startswith("Unnamed: 0") and not index:
-        # So pandas calls the index that a csv file was written with, once it is read again.
-        label = columns.pop(names[0])
-        if not counts([str(value) for value in label]):
-            columns, index = {"index": label, **columns}, ("index",)
+        # The name that pandas gives to the index in a csv file which it wrote with one.
+        labels = columns.pop(names[0])
+        if not counts([str(value) for value in labels]):
+            columns, index = {"index": labels, **columns}, ("index",)
     return _from_columns(source, columns, index=index, refused=refused, units=units)
 
 
 def counts(entries: Sequence[str]) -> bool:
-    """Whether they are 0, 1, 2, … or 1, 2, 3, …"""
+    """Whether the entries are 0, 1, 2, … or 1, 2, 3, …"""
     return any(entries == [str(i + first) for i in range(len(entries))] for first in (0, 1))
 
 
 def holds_units(line: Sequence[str], below: Sequence[str]) -> bool:
-    """Whether a line under the names holds units: words above every number of the line below it."""
+    """Whether a line under the names holds units: no numbers, but words above numbers of the next line."""
     if len(line) != len(below) or any(is_number(cell) or is_date(cell) for cell in line):
         return False
     above = [word.strip().lower() for word, cell in zip(line, below, strict=True) if is_number(cell)]
@@ -236,7 +245,7 @@ def holds_units(line: Sequence[str], below: Sequence[str]) -> bool:
 
 
 def is_number(entry: str) -> bool:
-    """Whether a cell spells a number."""
+    """Whether a cell is written as a number."""
     try:
         float(entry)
     except ValueError:
@@ -247,39 +256,39 @@ def is_number(entry: str) -> bool:
 def _without_unit_row(
     columns: dict[str, NDArray[Any]], units: dict[str, str]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The columns of a frame without a first row of units, which makes all of them text."""
-    whole = list(columns.values())
-    if not whole or len(whole[0]) < 3 or any(column.dtype.kind not in "OUT" for column in whole):
+    """The columns and their units after a first row of units, which makes all columns text, was taken off."""
+    arrays = list(columns.values())
+    if not arrays or len(arrays[0]) < 3 or any(array.dtype.kind not in "OUT" for array in arrays):
         return columns, units
-    words, below = ([str(column[k]) for column in whole] for k in (0, 1))
+    words, below = ([str(array[k]) for array in arrays] for k in (0, 1))
     if not holds_units(words, below):
         return columns, units
-    units_of = {name: word.strip(" ()[]{}") for name, word in zip(columns, words, strict=True)}
-    return {name: column[1:] for name, column in columns.items()}, units_of
+    units = {name: word.strip(" ()[]{}") for name, word in zip(columns, words, strict=True)}
+    return {name: array[1:] for name, array in columns.items()}, units
 
 
 def _index_as_columns(frame: Any) -> tuple[Any, tuple[str, ...]]:
-    """The frame with its index as columns, unless it only counts the rows."""
+    """The frame with its index as columns, unless the index only counts the rows; and their names."""
     labels = getattr(frame, "index", None)
     if labels is None or not hasattr(frame, "reset_index"):
         return frame, ()
-    # An index without a name that holds whole numbers may be what is left of a count of rows.
+    # Whole numbers without a name may count the rows of a longer frame, of which this one is a part.
     if labels.nlevels == 1 and labels.name is None and labels.dtype.kind not in "fmM":
         return frame, ()
     names = [f"index {k}" if name is None else name for k, name in enumerate(labels.names)]
     names = ["index"] if labels.names == [None] else names
-    taken = [name for name in names if name in frame.columns]
-    if taken:
+    if any(name in frame.columns for name in names):
         return frame, ()
     return frame.reset_index(names=names), tuple(str(name) for name in names)
 
 
 def _array(column: Any) -> NDArray[Any]:
+    """A column of a frame as an array."""
     values = np.asarray(column.to_numpy())
     if values.dtype == object and seconds(values) is None:
-        # nullable columns of pandas: let it turn its own missing values into NaN
+        # In nullable columns pandas itself must turn its missing values into NaN.
         try:
-            if not any(isinstance(v, complex) for v in values):
+            if not any(isinstance(value, complex) for value in values):
                 values = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
         except (TypeError, ValueError, OverflowError):
             return values
@@ -287,16 +296,16 @@ def _array(column: Any) -> NDArray[Any]:
 
 
 def parsed(entries: list[str], where: Callable[[int], str]) -> Floats:
-    """The numbers that the entries spell; `where` names an entry that spells none."""
+    """The entries as numbers; an entry that is none is an error, in which `where` names its place."""
     values = np.empty(len(entries))
     for i, entry in enumerate(entries):
         try:
-            # Python reads 1_000 as a thousand; in a file it is rather a name or a mistake.
+            # Python reads 1_000 as a thousand, but in a file it is a name or a mistake.
             values[i] = np.nan if entry.strip().lower() in MISSING else float(entry.replace("_", "?"))
         except ValueError:
             raise DataError(
                 f"{where(i)}: expected a number, but got {entry!r}. "
                 "Correct it, leave the cell empty, or name the columns to read with `states`; a column that "
-                "tells runs apart is named with `by`."
+                "separates runs is named with `by`."
             ) from None
     return values

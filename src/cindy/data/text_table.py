@@ -1,8 +1,13 @@
 """Text files of numbers in columns.
 
-The steps are: 1. decode, unpacking gzip; 2. find the line that names the columns, and a line of units below
-it; 3. tell the delimiter by it; 4. split the rows, with comments left out; 5. decide what commas and points
-in numbers mean. Whatever could be read in two ways is refused, with the line.
+1. Unpack gzip and decode the text.
+2. Find the line that names the columns, and a line of units below it.
+3. Take the sign that occurs most often in the line of names as the delimiter.
+4. Split the rows into cells and leave out comments.
+5. Decide whether commas or points mark decimals.
+
+A cell that could be read in two ways is an error that names its line. numpy converts files that need no care
+in steps 4 and 5, which is ten times as fast as going cell by cell.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ from cindy.errors import DataError
 
 _DELIMITERS = ",;\t"
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-"""Bytes that no text holds."""
+"""Control characters, which no text file contains."""
 _OTHER = re.compile(r"[^\d,; \teE+-]")
 _COMMA = re.compile(r"[+-]?\d*,\d*([eE][+-]?\d+)?")
 _GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}(\1\d{3})*")
@@ -42,8 +47,8 @@ _BOTH = re.compile(r"[+-]?\d{1,3}(([.,])\d{3})+(?!\2)[.,]\d*([eE][+-]?\d+)?")
 
 
 class _Head(NamedTuple):
-    """names: of the columns; units: of each, "" where nothing is said; delimiter: of the cells
-    first: how many lines stand above the rows; line: the one with the names, counted from 1"""
+    """names, units: of each column, the unit "" if none is given; delimiter: what separates cells
+    first: the number of lines above the rows; line: the number of the line with the names, from 1"""
 
     names: list[str]
     units: list[str]
@@ -60,8 +65,8 @@ class _Row(NamedTuple):
 def from_text(path: Path) -> Table:
     """A text file with a header, cells separated by commas, semicolons, tabs or blanks; also gzipped.
 
-    Lines that start with # or % are comments; if no other line names the columns, the last one before the
-    numbers does.
+    Lines that start with # or % are comments. If no other line names the columns, the last comment before the
+    numbers is taken for their names.
     """
     # Step 1.
     lines = _text(path).split("\n")
@@ -73,7 +78,7 @@ def from_text(path: Path) -> Table:
             f"{path}, line {head.line}: expected the names of the columns, but got numbers: "
             f"{', '.join(names[:8])}. Put a line with names above them, such as t, x, y."
         )
-    # Steps 4 and 5. Most files need no care cell by cell, and numpy reads them much faster.
+    # Steps 4 and 5, line by line if no cell needs care.
     plain = _plain_lines(lines, head, len(names))
     rows = [] if plain else _decimals(path, _rows(path, lines, head, len(names)), head.delimiter)
     places = [line for line, _ in plain] if plain else [row.line for row in rows]
@@ -91,7 +96,7 @@ def from_text(path: Path) -> Table:
     def all_numbers() -> Floats | None:
         try:
             return np.loadtxt([line for _, line in plain], delimiter=split, comments=None, ndmin=2)
-        except (ValueError, OverflowError):  # an empty cell or a word: column by column, it may not matter
+        except (ValueError, OverflowError):  # an empty cell or a word, perhaps in a column nobody needs
             return None
 
     def column(name: str) -> Floats:
@@ -100,9 +105,9 @@ def from_text(path: Path) -> Table:
             return numeric[:, names.index(name)]
         return parsed(text(name), lambda i: f'{path}, line {places[i]}, column "{name}"')
 
-    # Only refused if somebody asks for it: a nameless column beside good ones does no harm.
+    # An error only for a user who needs it: a nameless column beside good ones does no harm.
     refused = _refused(path, names, head.line)
-    # One comma too many at the end of every line makes a column of nothing.
+    # One comma too many at the end of every line makes an empty column.
     empty = {name for name in refused if names.count(name) == 1 and not any(text(name))}
     units = dict(zip(names, head.units, strict=True))
     counted = nameless and counts(text("index"))
@@ -120,6 +125,7 @@ def from_text(path: Path) -> Table:
 
 
 def _text(path: Path) -> str:
+    """The text of a file, with lines that end in a line feed."""
     try:
         raw = path.read_bytes()
         if raw[:2] == b"\x1f\x8b":
@@ -138,7 +144,7 @@ def _text(path: Path) -> str:
 
 
 def _decoded(raw: bytes) -> str:
-    """UTF-8; UTF-16 by its mark, as spreadsheets save it; or one byte a letter, as instruments write °C."""
+    """The text in UTF-8; in UTF-16 if its mark is there (spreadsheets); else in CP 1252 (instruments, °C)."""
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16")
     try:
@@ -156,50 +162,51 @@ def _no_text(path: Path, lines_before: int) -> DataError:
 
 
 def _unpacked(path: Path, packed: int) -> bytes:
-    """The content of a gzipped file, unless it is far larger than numbers can be packed."""
+    """The content of a gzipped file, or an error if it is far larger than packed numbers can be."""
     most = most_unpacked(packed)
     with gzip.open(path) as stream:
         raw = stream.read(most + 1)
     if len(raw) > most:
         raise DataError(
-            f"{path} holds {packed:,} bytes and unpacks to more than {most:,}, which numbers never do. "
-            "If it is all right, unpack it first."
+            f"{path} has {packed:,} bytes and unpacks to more than {most:,}; numbers cannot be packed so "
+            "tightly. If the file is correct, unpack it first."
         )
     return raw
 
 
 def _head(path: Path, lines: list[str]) -> _Head:
-    """The names of the columns: one line, or two with units below the names or a title above them."""
-    # Names, units and the first numbers: three lines decide what the rest means.
+    """The names of the columns, from one line, or from two if units stand below or a title above them."""
+    # The first three lines decide: they may hold names, units and the first numbers.
     top = [i for i, line in enumerate(lines) if line.strip() and not _comment(line)][:3]
     if not top:
         raise DataError(f"{path} is empty. The first line must name the columns.")
     first = top[0]
-    head, above = lines[first], first + 1
-    cells = _split(path, head, _delimiter(head), first + 1)
+    header, above = lines[first], first + 1
+    cells = _split(path, header, _delimiter(header), first + 1)
     if all(is_number(cell) for cell in cells) and first > 0:
-        # numpy.savetxt, and many instruments, write the names as a comment.
+        # numpy.savetxt and many instruments write the names as a comment.
         for line in reversed(lines[:first]):
-            said = line.strip().lstrip("#%").strip()
-            named = _split(path, said, _delimiter(said), first) if said else []
-            if len(named) == len(cells) and not any(is_number(name) for name in named):
-                head, above, cells = said, first, named
+            comment = line.strip().lstrip("#%").strip()
+            words = _split(path, comment, _delimiter(comment), first) if comment else []
+            if len(words) == len(cells) and not any(is_number(word) for word in words):
+                header, above, cells = comment, first, words
                 break
-    delimiter = _delimiter(head)
+    delimiter = _delimiter(header)
     if len(top) == 3 and above == first + 1:
         second = lines[top[1]]
-        other = delimiter if delimiter in second else _delimiter(second)
-        words = _split(path, second, other, top[1] + 1)
-        if holds_units(words, _split(path, lines[top[2]], other, top[2] + 1)):
+        below = delimiter if delimiter in second else _delimiter(second)
+        words = _split(path, second, below, top[1] + 1)
+        if holds_units(words, _split(path, lines[top[2]], below, top[2] + 1)):
             names = [name.strip() for name in cells]
-            # The line above is no list of names but a title, so that the line of words names the columns.
+            # If the first line cannot be names, it is a title, and the second line names the columns.
             if len(names) != len(words) or len(set(names)) < len(names) or not all(names[1:]):
-                return _Head([w.strip() for w in words], [""] * len(words), other, top[1] + 1, top[1] + 1)
+                names = [word.strip() for word in words]
+                return _Head(names, [""] * len(words), below, top[1] + 1, top[1] + 1)
             units = [word.strip(" ()[]{}") for word in words]
             return _Head(names, units, delimiter, top[1] + 1, first + 1)
     if delimiter == "\t" and above < len(lines) and "\t" not in lines[above]:
         delimiter = " "  # blanks of both kinds, mixed
-    names = [name.strip() for name in _split(path, head, delimiter, first + 1)]
+    names = [name.strip() for name in _split(path, header, delimiter, first + 1)]
     return _Head(names, [""] * len(names), delimiter, above, above)
 
 
@@ -208,7 +215,7 @@ def _comment(line: str) -> bool:
 
 
 def _delimiter(line: str) -> str:
-    # The sign that occurs most often in the line of names separates them.
+    """The sign that separates the names in a line; a blank stands for any number of blanks."""
     sign = max(_DELIMITERS, key=line.count)
     if sign == "\t" and len(line.split()) > len(line.split(sign)) and all(map(is_number, line.split())):
         return " "  # numbers with blanks and tabs between them
@@ -225,14 +232,14 @@ def _split(path: Path, line: str, delimiter: str, number: int) -> list[str]:
 
 
 def _with_index(names: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The names, and whether the first was empty: so pandas writes the index of a frame."""
+    """The names, and whether the first was empty, as pandas writes the index of a frame."""
     nameless = len(names) > 1 and not names[0] and "index" not in names
     named = ["index", *names[1:]] if nameless else list(names)
     return tuple(name or f"column {k + 1}" for k, name in enumerate(named)), nameless
 
 
 def _refused(path: Path, names: Sequence[str], line: int) -> dict[str, str]:
-    """The columns that have no name or share one, with what to say if somebody asks for them."""
+    """The columns that have no name or share one, with the message for a user who needs them."""
     refused = {}
     for k, name in enumerate(names):
         if name == f"column {k + 1}":
@@ -243,7 +250,7 @@ def _refused(path: Path, names: Sequence[str], line: int) -> dict[str, str]:
 
 
 def _plain_lines(lines: list[str], head: _Head, width: int) -> list[tuple[int, str]]:
-    """Rows that only need to be cut at their delimiters, with their numbers; empty where one needs care."""
+    """Line numbers and lines of rows that can be cut at their delimiters; no rows if one of them cannot."""
     rows = [
         (i, line)
         for i, line in enumerate(lines[head.first :], start=head.first + 1)
@@ -261,10 +268,7 @@ def _plain_lines(lines: list[str], head: _Head, width: int) -> list[tuple[int, s
 
 
 def _only_decimal_commas(rows: list[tuple[int, str]], delimiter: str) -> bool:
-    """Whether the rows are numbers without points, and some comma in them can only be that of decimals.
-
-    The usual file of this kind is so read ten times as fast as cell by cell.
-    """
+    """Whether the rows hold no points, and some comma in them can only be a decimal comma."""
     if any(_OTHER.search(line) for _, line in rows):
         return False
     cells = (cell.strip() for _, line in rows for cell in (line.split(delimiter.strip() or None)))
@@ -272,7 +276,7 @@ def _only_decimal_commas(rows: list[tuple[int, str]], delimiter: str) -> bool:
 
 
 def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
-    """The cells of every row, with quotes as csv has them, and the line on which each begins."""
+    """The cells of every row, by the rules of csv for quotes, and the line on which each row begins."""
     rows = []
     for number, cells in _records(path, lines, head):
         if len(cells) != width:
@@ -281,7 +285,7 @@ def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
             )
         for cell in cells:
             inner = cell.split("\n")[1:]
-            # A quote that is never closed swallows the rows that follow, and csv would not complain.
+            # The rows after a quote that is not closed would all become one cell, without an error of csv.
             if any(line.count(head.delimiter) == width - 1 for line in inner if width > 1):
                 raise DataError(
                     f"{path}, line {number}: a quote opens here and closes lines later, with whole rows "
@@ -292,36 +296,38 @@ def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
 
 
 def _records(path: Path, lines: list[str], head: _Head) -> Iterator[tuple[int, list[str]]]:
+    """The line on which each row begins, and its cells."""
     if head.delimiter == " ":
         for number, line in enumerate(lines[head.first :], start=head.first + 1):
             if line.strip() and not _comment(line):
                 yield number, line.split()
         return
-    begun = [0, False]  # the line on which the record begins, and whether the reader is inside it
+    begin, inside = 0, False  # the line on which the row begins, and whether the reader is inside that row
 
     def feed() -> Iterator[str]:
+        nonlocal begin, inside
         for number, line in enumerate(lines[head.first :], start=head.first + 1):
-            if not begun[1]:
+            if not inside:
                 if not line.strip() or _comment(line):
                     continue
-                begun[:] = number, True
+                begin, inside = number, True
             yield line + "\n"
 
     reader = csv.reader(feed(), delimiter=head.delimiter, skipinitialspace=True, strict=True)
     try:
         for cells in reader:
-            begun[1] = False
-            yield begun[0], cells
+            inside = False
+            yield begin, cells
     except csv.Error as error:
-        raise DataError(f"{path}, line {begun[0]}: this is not a row of cells: {error}.") from error
+        raise DataError(f"{path}, line {begin}: this is not a row of cells: {error}.") from error
 
 
 def _decimals(path: Path, rows: list[_Row], delimiter: str) -> list[_Row]:
-    """The rows with points for decimals, where commas do not separate cells.
+    """The rows with points for decimals, in files whose cells commas do not separate.
 
-    A comma followed by anything but three digits is a decimal comma, and likewise a point. 1,000 alone says
-    nothing, and neither does 1.000 beside decimal commas; both are refused unless other cells of the file
-    show both signs in one number.
+    A comma that is not followed by exactly three digits is a decimal comma, and likewise a point. 1,000 alone
+    is ambiguous, and so is 1.000 beside decimal commas; both are errors unless another cell of the file has
+    both signs in one number.
     """
     if delimiter == "," or not any("," in cell for row in rows for cell in row.cells):
         return rows
@@ -362,6 +368,7 @@ def _decimals(path: Path, rows: list[_Row], delimiter: str) -> list[_Row]:
 
 
 def _pointed(cell: str, drop: str, decimal: str) -> str:
+    """A number without separators of thousands, which are dropped, and with a decimal point."""
     if _COMMA.fullmatch(cell) or _GROUPS.fullmatch(cell) or _BOTH.fullmatch(cell):
         return cell.replace(drop, "").replace(decimal, ".")
     return cell

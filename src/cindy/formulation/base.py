@@ -1,7 +1,8 @@
 """Formulation: how a trajectory and a basis become rows of a least-squares problem.
 
-Two forms ask for something at every sample: a derivative (Differential), or the next sample (Discrete). The
-weak form of fields is here by its settings alone; `evidence` chooses them and makes the rows.
+Two formulations have a row for every sample: of its derivative (Differential) or of the next sample
+(Discrete). Of the weak form for fields, only the settings are here; `evidence` chooses them and makes the
+rows.
 """
 
 from __future__ import annotations
@@ -25,29 +26,28 @@ from cindy.states import Motion, map_grid, records_of
 Pair = tuple[Floats, Floats]
 
 STRETCH = 64
-"""Samples in an indivisible stretch where a formulation has no windows of its own."""
+"""Samples in an indivisible stretch, if a formulation has no windows."""
 _SMOOTHING_DEGREE = 4
-"""Of the local polynomials of `smooth`: it keeps what bends within a window, as Savitzky and Golay do."""
+"""Degree of the local polynomials of `smooth` (Savitzky and Golay), which keeps curvature within a window."""
 
 
 class Formulation(ABC):
-    """What the coefficients Ξ must satisfy: rows design · Ξ = target.
+    """The equations that the coefficients Ξ satisfy, as rows design · Ξ = target.
 
-    A formulation cuts a gap-free segment into stretches of consecutive samples,
-    and makes the rows of any run of stretches from those samples and a few
-    neighbours; so a segment can be taken in pieces of any size, with the same rows.
-    Its methods are given segments that were checked when trajectories were made, and check nothing.
+    A formulation cuts a segment without gaps into stretches of consecutive samples. The rows of consecutive
+    stretches depend on their samples and a few neighbours only, so that a segment can be processed in pieces
+    of any size with the same rows. Methods do not check segments, because trajectories check their samples.
 
     >>> import cindy
     >>> isinstance(cindy.Discrete(), cindy.Formulation), cindy.Integral(order=2).order
     (True, 2)
     """
 
-    # discrete: the right-hand side gives the next state, not a rate
-    # differentiates: rows compare rates, estimated from the data
-    # integrates: rows compare states with integrals, so residuals have the units of the states
-    # for_fields: the data are fields on a grid of space and time, and equations have derivatives in space
-    # kinds: every formulation by the name that it is saved under
+    # kinds: all formulations by the names under which they are saved
+    # discrete: the right-hand side is the next state, not a rate
+    # differentiates: rows compare rates, which are estimated from the data
+    # integrates: rows compare states with integrals, so that residuals have the units of the states
+    # for_fields: the data are fields on a grid of space and time, and terms may be derivatives in space
     kinds: ClassVar[dict[str, type[Formulation]]] = {}
     kind: ClassVar[str]
     discrete: ClassVar[bool] = False
@@ -69,7 +69,7 @@ class Formulation(ABC):
     @property
     @abstractmethod
     def margin(self) -> int:
-        """How many samples beyond a stretch its rows may depend on."""
+        """The number of samples on either side of a stretch on which its rows may depend."""
 
     @abstractmethod
     def edges(self, samples: int) -> Ints:
@@ -77,68 +77,68 @@ class Formulation(ABC):
 
     @abstractmethod
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
-        """As `matrix`, before the weight of the trajectory."""
+        """As `matrix`, but without the weight of the trajectory."""
 
     @abstractmethod
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
-        """The same formulation with every setting that is None chosen from the data."""
+        """This formulation with every setting that is None chosen from the data."""
 
     def with_window(self, segments: Sequence[Trajectory], samples: int) -> Self:
-        """The same with windows as long as the motion asks for, where the form has any and was given none.
+        """This formulation with the length of its windows chosen from the data, if that is None.
 
-        segments: some of the data (`some_segments`); samples: in all of them
+        segments: some of the data (`some_segments`); samples: the number of samples in all of the data
         """
         return self
 
     @property
     def needs_states(self) -> bool:
-        """Whether terms speak of states that were not measured, so that these must be fitted."""
+        """Whether terms contain states that were not measured, so that states must be fitted."""
         return False
 
     def variables(self, states: tuple[str, ...], inputs: tuple[str, ...]) -> tuple[str, ...]:
-        """What terms are made of: the states, and the inputs after them."""
+        """The variables of the terms: the states, then the inputs."""
         return states + inputs
 
     @property
     def thinned(self) -> str:
-        """How samples were left out because neighbours share their noise, in words; empty where none were."""
+        """In words, which samples are used because neighbours share their noise; empty if all are."""
         return ""
 
     def motion(
         self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None
     ) -> Motion | None:
-        """The equations with the states unknown; None where a form must take them as measured.
+        """The problem in which the states are unknown, too; None if the formulation needs measured states.
 
-        instants: into how many parts time steps are divided; None: as the samples ask for
+        instants: the number of parts into which time steps are divided; None: chosen from the samples
         """
         return None
 
     @property
     def signature(self) -> dict[str, Any]:
-        """What two summaries must share to be added: not the settings that follow the data."""
+        """The settings that two summaries must share to be added; those chosen from the data may differ."""
         settings = self.to_dict()
-        alike = ("kind", "order", "initial", "smooth", "rates")
-        return {key: settings[key] for key in alike if key in settings}
+        shared = ("kind", "order", "initial", "smooth", "rates")
+        return {key: settings[key] for key in shared if key in settings}
 
     def matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
         """(k, terms + states): the rows [design | target] of consecutive stretches, in order."""
         rows = self._matrix(segment, basis, edges)
         if segment.weight != 1.0:
-            # The root, since what is minimised is the square of the residual.
+            # The root of the weight, because residuals are squared.
             rows *= np.sqrt(segment.weight)
         return rows
 
     @property
     def leaves_noise(self) -> bool:
-        """Whether what the true model leaves of the rows is the noise of the measurements itself."""
+        """Whether the residual of the rows under the true model is the noise of the measurements."""
         return False
 
     def unweighted(self) -> Self:
-        """The same without what weighs its rows for estimation."""
+        """This formulation without the whitening that serves estimation."""
         return self
 
     def compared(self, segment: Trajectory, basis: Basis, coef: Floats) -> Pair:
-        """What the data say and what the equations say, (k, states) each, row by row."""
+        """The target by the data and by the equations, (k, states) each."""
         matrix = self.matrix(segment, basis, self.edges(len(segment)))
         return matrix[:, len(coef) :], matrix[:, : len(coef)] @ coef
 
@@ -147,30 +147,29 @@ class Formulation(ABC):
         yield segment.t, rows
 
     def on_device(self, segment: Trajectory, basis: Basis, edges: Ints, space: Space) -> Any:
-        """(terms + states, k): the transpose of `matrix` in a space of arrays; by numpy unless overridden."""
+        """(terms + states, k): the transpose of `matrix` in a space of arrays, here computed by numpy."""
         near, edges = self.nearby(segment, edges)
         return space.put(self.matrix(near, basis, edges).T)
 
     def nearby(self, segment: Trajectory, edges: Ints) -> tuple[Trajectory, Ints]:
-        """The samples of consecutive stretches with the neighbours they depend on, and where they begin."""
-        # Twice: a window that sticks out at one end is moved inwards and then reaches as far on the other
-        # side.
+        """Consecutive stretches with the neighbours on which they depend, and their edges in that part."""
+        # Twice the margin, because a window at an end is moved inwards and then reaches farther on one side.
         margin = 2 * self.margin + 1
         low, high = max(0, int(edges[0]) - margin), min(len(segment), int(edges[-1]) + margin)
         return segment.part(low, high), edges - low
 
     def rows(self, segment: Trajectory, basis: Basis) -> list[Pair]:
-        """One pair (design (k, terms), target (k, states)) for every stretch of a gap-free segment."""
+        """One pair (design (k, terms), target (k, states)) for every stretch of a segment without gaps."""
         edges = self.edges(len(segment))
-        each = [self.matrix(segment, basis, edges[i : i + 2]) for i in range(len(edges) - 1)]
-        return [(rows[:, : -segment.dimension], rows[:, -segment.dimension :]) for rows in each]
+        matrices = [self.matrix(segment, basis, edges[i : i + 2]) for i in range(len(edges) - 1)]
+        return [(rows[:, : -segment.dimension], rows[:, -segment.dimension :]) for rows in matrices]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values from which `formulation_from_dict` makes an equal formulation."""
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
     def _variables(self, segment: Trajectory, start: int, stop: int) -> Floats:
-        """(stop − start, d + p): states and inputs as the basis sees them."""
+        """(stop − start, d + p): the states, smoothed if that was asked for, and the inputs."""
         if self.smooth is None:
             x = segment.x[start:stop]
         else:
@@ -179,6 +178,7 @@ class Formulation(ABC):
         return x if segment.u is None else np.hstack([x, segment.u[start:stop]])
 
     def _evaluate(self, segment: Trajectory, basis: Basis, start: int, stop: int) -> Floats:
+        """(stop − start, terms): the terms at these samples."""
         variables = self.variables(segment.states, segment.inputs)
         return basis.evaluate(self._variables(segment, start, stop), variables)
 
@@ -205,8 +205,8 @@ def formulation_from_dict(settings: dict[str, Any]) -> Formulation:
 class Differential(Formulation):
     """The derivative of the given order, estimated at every sample, equals ψ(x) Ξ.
 
-    The derivative is that of a local least-squares polynomial of `degree` through
-    2 half_width + 1 samples; None: as wide as the noise in the data asks for.
+    The estimate is the derivative of a local least-squares polynomial of `degree` through 2 half_width + 1
+    samples. If either is None, it is chosen from the noise in the data (Goldenshluger and Lepski).
 
     smooth: half-width of a local-polynomial smoother of the states inside ψ
 
@@ -246,10 +246,10 @@ class Differential(Formulation):
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         if self.degree is not None and self.half_width is not None:
             return self
-        pair = derivative_window(
+        degree, half_width = derivative_window(
             trajectories, order=self.order, degree=self.degree, half_width=self.half_width
         )
-        return replace(self, degree=pair[0], half_width=pair[1])
+        return replace(self, degree=degree, half_width=half_width)
 
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
         fitted = self.fit_to([segment])
@@ -261,9 +261,9 @@ class Differential(Formulation):
 
 @dataclass(frozen=True)
 class Discrete(Formulation):
-    """The next sample equals ψ(x) Ξ at this one: x[k + 1] = F(x[k]), on a uniform grid.
+    """The next sample equals ψ(x) Ξ at the present one: x[k + 1] = F(x[k]), on a uniform grid.
 
-    A step of two or more (a missing sample) is passed over.
+    Steps over missing samples have no row.
 
     >>> import numpy as np
     >>> import cindy
@@ -285,14 +285,14 @@ class Discrete(Formulation):
     def motion(
         self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None
     ) -> Motion | None:
-        # The states are fitted step by step, so that a missing sample would be a step of two, which no map
-        # describes.
-        if self.smooth is not None or not all(single_steps(one.t).all() for one in trajectories):
+        # States are fitted at every step, but a missing sample makes a double step, which the map does not
+        # describe.
+        if self.smooth is not None or not all(single_steps(run.t).all() for run in trajectories):
             return None
         first = trajectories[0]
         records = records_of(trajectories, lambda t: map_grid(len(t)), least=self.min_samples)
-        every = np.arange(len(basis.names(first.variables)) * first.dimension)
-        return Motion(records, basis, first.variables, first.dimension, every, every[:0], parts=0)
+        free = np.arange(len(basis.names(first.variables)) * first.dimension)
+        return Motion(records, basis, first.variables, first.dimension, free, free[:0], parts=0)
 
     @property
     def min_samples(self) -> int:
@@ -313,8 +313,7 @@ class Discrete(Formulation):
 
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
         a, b = int(edges[0]), min(int(edges[-1]), len(segment) - 1)
-        # The last stretch may consist of the last sample alone, which has no successor: an empty design of
-        # the right width.
+        # If the only stretch is the last sample, which has no successor, the design is empty.
         if a >= b:
             a, b = len(segment) - 1, len(segment) - 1
         joined = np.hstack([self._evaluate(segment, basis, a, b), segment.x[a + 1 : b + 1]])
@@ -325,18 +324,19 @@ class Discrete(Formulation):
 class Weak(Formulation):
     """∫ φ ∂_t^r u = Σ ξ_k ∫ φ D^{a_k} g_k(u) with smooth test functions φ of compact support.
 
-    Derivatives are moved onto φ, so a term costs no derivative of the data; powers are taken without the
-    bias of the noise, and what noise adds to the Gram matrix is known and taken off (Hermite polynomials,
-    `Summary.spurious`).
+    Integration by parts moves derivatives to φ, so that no derivative of the data is needed. Hermite
+    polynomials remove the bias of noise from powers, and the matrix that noise adds to the Gram matrix is
+    subtracted (`Summary.spurious`).
 
     order: of the derivative by time
-    time: "weak": test functions in time too; "integral": integrals from a free initial state, which see the
-        ends of the time interval, and so transients at the beginning
+    time: "weak": test functions in time too; "integral": integrals from a free initial state, which use the
+        ends of the time interval too, and so transients at its beginning
     half_widths: of φ along the axes of space and along time, in the units of the axes; None: chosen from the
         data
     powers: p of φ = (1 − s²)^p, likewise
-    noise: standard deviation of the fields, one or one a field; None: measured
-    thin: along space and time, of how many samples one is used; None: as many as share no noise
+    noise: standard deviation of the noise, one number or one per field; None: estimated
+    thin: along each axis of space and time, n if one of n samples is used; None: chosen so that samples share
+        no noise
 
     >>> import numpy as np
     >>> import cindy
@@ -375,7 +375,7 @@ class Weak(Formulation):
         return {"kind": self.kind, "order": self.order, "time": self.time}
 
     def given_noise(self, field: Field) -> dict[str, float] | None:
-        """The standard deviation of the noise of every field, where it was given."""
+        """The standard deviation of the noise of every field by name; None if it was not given."""
         if self.noise is None:
             return None
         given = np.broadcast_to(np.asarray(self.noise, dtype=float), (len(field.states),))
@@ -383,25 +383,24 @@ class Weak(Formulation):
 
     @property
     def widths(self) -> tuple[float, ...]:
-        """The half-widths, chosen."""
+        """The half-widths of a form whose settings were chosen."""
         return self.half_widths or ()
 
     @property
     def exponents(self) -> tuple[int, ...]:
-        """The powers, chosen."""
+        """The powers of a form whose settings were chosen."""
         return self.powers or ()
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Of how many samples one is used, chosen."""
+        """For each axis n, if one of n samples is used, of a form whose settings were chosen."""
         return self.thin or ()
 
     @property
     def thinned(self) -> str:
-        steps = self.thin or ()
-        return "" if all(k == 1 for k in steps) else " × ".join(f"{k}." for k in steps)
+        return "" if all(n == 1 for n in self.steps) else " × ".join(f"{n}." for n in self.steps)
 
-    # What follows is asked of forms for trajectories.
+    # The rest is for trajectories, and raises an error where it would need one.
 
     @property
     def min_samples(self) -> int:

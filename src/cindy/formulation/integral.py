@@ -1,16 +1,16 @@
-"""The integral form: the states themselves on the left-hand side, from a free initial state.
+"""The integral form: states equal integrals of the terms from a free initial state.
 
-    x(t_k) = x₀ + ∫ ψ(x) Ξ dt + e_k        within a window of samples; order 2: twice, from x₀ + v₀ t
+    x(t_k) = x₀ + ∫ ψ(x) Ξ dt + e_k        in a window of samples; order 2: two integrals, from x₀ + v₀ t
 
-1. Cut each gap-free segment into windows; each has an initial state of its own.
-2. Evaluate the terms at the samples and integrate the local polynomials through them from sample to sample.
-3. Eliminate the initial state exactly, by an orthogonal projection: noise that was white stays white.
-4. Where noise in the terms drifts (`feedback`), differences are solved with the Cholesky factor of their
-   banded covariance, so that the rows are white again (`calculus.whitened`).
+1. Cut each segment without gaps into windows, each of which has an initial state of its own.
+2. Evaluate the terms at the samples, and integrate the local polynomials through them from sample to sample.
+3. Eliminate the initial state exactly by an orthogonal projection, which keeps white noise white.
+4. If the noise in the terms drifts (`feedback`), solve differences with the Cholesky factor of their banded
+   covariance instead, so that the rows are white again (`calculus.whitened`).
 
-No derivative of data is ever taken. Schaeffer and McCalla (Phys. Rev. E 96, 2017) have the form with the
-first sample as initial state. On a uniform grid windows of one length share one dense operator, which
-`_alike` keeps; a row costs a product with it.
+No derivative of the data is estimated. Schaeffer and McCalla (Phys. Rev. E 96, 2017) use the first sample as
+initial state. On a uniform grid, windows of one length share one dense operator, which `_alike` caches; a row
+then costs one product with it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,30 +51,30 @@ from cindy.formulation.scales import (
 from cindy.states import Motion, averaged, grid_of, instants_for, records_of
 
 _LONGEST_OPERATOR = 160
-"""Samples in a window up to which one dense operator for all windows is the faster way."""
+"""Samples in a window up to which a dense operator that all windows share is faster."""
 
 
 @dataclass(frozen=True)
 class Integral(Formulation):
-    """The states equal the integral of ψ(x) Ξ, once or twice, from an initial state.
+    """The states equal the integral of ψ(x) Ξ, taken once or twice, from an initial state.
 
-    initial: "free" (default): the initial state of every window, and its rate when
-        the order is 2, is unknown and is eliminated exactly; white noise in the states
-        stays white in the rows, and no derivative is estimated. "first": the first
-        sample is taken as the initial state, as in the original method; for order
-        2 the first derivative is then estimated.
-    window: samples in a window with an initial state of its own; 0: trajectories stay
-        whole; None: chosen from the data. Windows share no sample: a step between
-        windows goes unused, and in return no noise is common to two windows.
-    degree, half_width: of the local polynomials that are integrated; None: 8 and 4, or less
-        where the time grid is so uneven that noise would be blown up
-    rate: degree and half-width for the first derivative, where one is estimated
+    initial: "free" (default): the initial state of every window, and for order 2 its rate, is unknown and is
+        eliminated exactly; white noise in the states stays white in the rows, and no derivative is estimated.
+        "first": the first sample is the initial state, as in the original method; for order 2 the first
+        derivative is then estimated
+    window: samples in a window with an initial state of its own; 0: one window for each trajectory; None:
+        chosen from the data. Windows share no sample, so that steps between windows are not used, but no two
+        windows share any noise
+    degree, half_width: of the local polynomials that are integrated; None: 8 and 4, or less if the time grid
+        is so uneven that these would amplify noise
+    rate: degree and half-width for the first derivative, if it is estimated
     smooth: half-width of a local-polynomial smoother of the states inside ψ
-    feedback: mean square of the Jacobian, each state in units of its noise: how strongly noise
-        in the states drifts through the terms; rows are made white for it. 0: no drift;
-        None: guessed from the data, and settled by `identify` from a first model
-    rates: whether terms may hold the rates of the states, for x'' = F(x, x'): the rate of x is the variable
-        x'. `identify` fits them as states that nobody measured; `rate` serves where models meet data
+    feedback: mean square of the Jacobian, with each state in units of its noise. It says how strongly noise
+        in the states drifts through the terms, and rows are whitened accordingly. 0: no drift; None:
+        estimated from the data, and later by `identify` from a first model
+    rates: whether terms may contain the rates of the states, for x'' = F(x, x'): the rate of x is the
+        variable x'. `identify` fits rates as states without measurements; elsewhere `rate` says how they are
+        estimated
 
     >>> import numpy as np
     >>> import cindy
@@ -132,7 +132,7 @@ class Integral(Formulation):
         return self.rates
 
     def variables(self, states: tuple[str, ...], inputs: tuple[str, ...]) -> tuple[str, ...]:
-        """States, their rates where terms may hold them, and inputs."""
+        """The states, their rates if terms may contain them, and the inputs."""
         if not self.rates:
             return states + inputs
         rates = tuple(f"{name}'" for name in states)
@@ -152,11 +152,11 @@ class Integral(Formulation):
             return replace(form, window=self.window or 0, feedback=self.feedback or 0.0)
         if None not in (self.window, self.feedback):
             return form
-        looked = some_segments(trajectories)
-        form = form.with_window(looked, sum(map(len, trajectories)))
+        segments = some_segments(trajectories)
+        form = form.with_window(segments, sum(map(len, trajectories)))
         if form.feedback is not None:
             return form
-        return replace(form, feedback=feedback_of_data(looked, self.order, form.window or 0))
+        return replace(form, feedback=feedback_of_data(segments, self.order, form.window or 0))
 
     def with_window(self, segments: Sequence[Trajectory], samples: int) -> Self:
         if self.window is not None or self.initial == "first":
@@ -174,15 +174,15 @@ class Integral(Formulation):
         records = records_of(trajectories, grid, least=self.min_samples, instants=parts, rates=self.rates)
         variables, d = self.variables(first.states, first.inputs), first.dimension
         basis = averaged(basis, variables, records)
-        every = np.arange(len(basis.names(variables)) * d)
+        free = np.arange(len(basis.names(variables)) * d)
         if not self.rates:
-            return Motion(records, basis, variables, d, every, every[:0], parts)
-        # x' = v is known, be v a term of the basis or not, and terms are sought for v'.
+            return Motion(records, basis, variables, d, free, free[:0], parts)
+        # x' = v is known, whether v is a term of the basis or not, and terms are sought for v'.
         rates = variables[d : 2 * d]
-        whole = basis + Polynomial(1, bias=False).on(*rates)
-        names = whole.names(variables)
-        given = np.array([names.index(rate) * 2 * d + j for j, rate in enumerate(rates)])
-        return Motion(records, whole, variables, 2 * d, every // d * 2 * d + d + every % d, given, parts)
+        extended = basis + Polynomial(1, bias=False).on(*rates)
+        names = extended.names(variables)
+        known = np.array([names.index(rate) * 2 * d + j for j, rate in enumerate(rates)])
+        return Motion(records, extended, variables, 2 * d, free // d * 2 * d + d + free % d, known, parts)
 
     @property
     def leaves_noise(self) -> bool:
@@ -192,13 +192,13 @@ class Integral(Formulation):
         return replace(self, feedback=0.0)
 
     def at_samples(self, segment: Trajectory, rows: Floats) -> Iterator[Pair]:
-        lost = self.order if self.initial == "free" else 1
+        eliminated = self._times
         begin = 0
         for a, b in pairwise(self.edges(len(segment))):
             t = segment.t[a:b]
-            part = rows[begin : begin + b - a - lost]
-            begin += b - a - lost
-            yield (t, onto_samples(part, t, lost)) if self.initial == "free" else (t[1:], part)
+            window = rows[begin : begin + b - a - eliminated]
+            begin += b - a - eliminated
+            yield (t, onto_samples(window, t, eliminated)) if self.initial == "free" else (t[1:], window)
 
     @property
     def _estimates_a_rate(self) -> bool:
@@ -209,13 +209,13 @@ class Integral(Formulation):
         if None in (self.degree, self.half_width) or rate_missing:
             return self.fit_to([segment])._matrix(segment, basis, edges)
         a, b = int(edges[0]), int(edges[-1])
-        # Step 2 looks at samples on either side of the windows, where there are any.
+        # Step 2 needs samples on either side of the windows, as far as there are any.
         low, high = self._spans(len(segment), a, b)[-1]
-        # Windows that are alike look `_beyond` samples ahead, be it with a weight of zero.
+        # The shared operator covers `_beyond` samples after each window, though some weights are zero.
         ahead = min(max(high, b + self._beyond), len(segment))
         terms = np.asfortranarray(self._evaluate(segment, basis, low, ahead))
         target = self._target(segment, a, b)
-        heights = np.diff(edges) - (self.order if self.initial == "free" else 1)
+        heights = np.diff(edges) - self._times
         out = np.empty((int(heights.sum()), terms.shape[1] + target.shape[1]), order="F")
         row = 0
         for first, last, step in self._runs(segment, edges, low, high):
@@ -228,7 +228,7 @@ class Integral(Formulation):
                 apply_alike(integrals, terms, s - low - self._beyond, length, rows[:, : terms.shape[1]])
                 apply_alike(states, target, s - a, length, rows[:, terms.shape[1] :])
             else:
-                # Windows at the ends, or on an uneven grid, each have weights of their own.
+                # Windows at the ends and on uneven grids have weights of their own.
                 steps = self._steps(terms, segment.t, len(segment), low, s, e)
                 rows[...] = self._eliminated(
                     steps, target[s - a : e - a], segment.t[s:e], edges[first : last + 1] - s
@@ -241,19 +241,19 @@ class Integral(Formulation):
         plain = self.smooth is None and not self._estimates_a_rate and not self.rates
         lots = []
         for first, last, step in self._runs(segment, edges, low, high):
-            here = edges[first : last + 1]
-            length = (int(here[-1]) - int(here[0])) // (last - first)
-            # A device is fed by regular windows alone; the few others are made by numpy.
+            run = edges[first : last + 1]
+            length = (int(run[-1]) - int(run[0])) // (last - first)
+            # The device computes the rows of windows that share an operator, numpy those of the few others.
             if step and plain and length >= 2 * self._beyond:
-                lots.append(self._alike_on_device(segment, basis, here, length, step, space))
+                lots.append(self._alike_on_device(segment, basis, run, length, step, space))
             else:
-                lots.append(super().on_device(segment, basis, here, space))
+                lots.append(super().on_device(segment, basis, run, space))
         return lots[0] if len(lots) == 1 else space.xp.concat(lots, axis=1)
 
     def _alike_on_device(
         self, segment: Trajectory, basis: Basis, edges: Ints, length: int, step: float, space: Space
     ) -> Any:
-        """(terms + states, k): the rows of windows that are alike."""
+        """(terms + states, k): the rows of windows that share an operator."""
         integrals, states = _alike(self, length, step)
         beyond, windows = self._beyond, len(edges) - 1
         start, stop = int(edges[0]) - beyond, int(edges[-1]) + beyond
@@ -271,12 +271,12 @@ class Integral(Formulation):
 
     @property
     def _times(self) -> int:
-        """How often the terms are integrated."""
+        """How many times the terms are integrated, and how many rows of a window are eliminated."""
         return self.order if self.initial == "free" else 1
 
     @property
     def _beyond(self) -> int:
-        """How many samples beyond a window its integrals look at."""
+        """The number of samples on either side of a window on which its integrals depend."""
         return self._times * (self.half_width or 0)
 
     def _spans(self, samples: int, start: int, stop: int) -> list[tuple[int, int]]:
@@ -307,29 +307,27 @@ class Integral(Formulation):
         )
 
     def _runs(self, segment: Trajectory, edges: Ints, low: int, high: int) -> list[tuple[int, int, float]]:
-        """(first, last, step): runs of windows; with a step where all are alike.
+        """(first, last, step): runs of windows; the step is 0 unless they share one operator.
 
-        Alike are windows of one length on a uniform grid, away from the ends.
+        Windows of one length on a uniform grid share an operator, unless they are at an end of the segment.
         """
         step = segment.step(low, high)
         lengths = np.diff(edges)
         inner = (edges[:-1] >= self._beyond) & (edges[1:] <= len(segment) - self._beyond)
-        alike = np.where(inner & (lengths <= _LONGEST_OPERATOR) & (step is not None), lengths, 0)
-        cuts = np.flatnonzero(np.diff(alike)) + 1
-        # Twelve digits: the same grid in another trajectory differs by its rounding.
-        shared = float(f"{step:.12e}") if step else 0.0
-        return [
-            (int(i), int(j), shared if alike[i] else 0.0)
-            for i, j in zip([0, *cuts], [*cuts, len(lengths)], strict=True)
-        ]
+        shared = np.where(inner & (lengths <= _LONGEST_OPERATOR) & (step is not None), lengths, 0)
+        cuts = [0, *(np.flatnonzero(np.diff(shared)) + 1), len(lengths)]
+        # Twelve digits, because the same grid in another trajectory differs by its rounding.
+        rounded = float(f"{step:.12e}") if step else 0.0
+        return [(int(i), int(j), rounded if shared[i] else 0.0) for i, j in pairwise(cuts)]
 
     def _eliminated(self, steps: Floats, target: Floats, t: Floats, edges: Ints) -> Floats:
-        """The rows of windows without their initial states, from increments of the terms and from states."""
+        """The rows of windows by steps 3 and 4, from increments of the integrated terms and from states."""
         width = steps.shape[1]
         feedback = (self.feedback or 0.0) if self.initial == "free" else 0.0
+        # Terms and states are eliminated together, because the same operator acts on both.
         joined = np.empty((len(t), width + target.shape[1]))
         if feedback and self.order == 1:
-            # Whitening starts from differences, and those of the integrals are the increments.
+            # Whitening needs differences, and the increments are the differences of the integrals.
             joined[:-1, :width] = steps
             joined[:-1, width:] = np.diff(target, axis=0)
             joined[-1] = 0.0
@@ -345,14 +343,16 @@ class Integral(Formulation):
             if self.initial == "first":
                 rows.append(without_first(stack))
             elif feedback:
+                # Step 4.
                 rows.append(whitened(stack, at, self.order, feedback))
             else:
+                # Step 3.
                 rows.append(without_polynomials(stack, at, self.order))
         return np.concatenate(rows)
 
 
 def _degree_and_width(rate: Any) -> tuple[int, int]:
-    """What is said of the derivative that a rate is estimated by."""
+    """The degree and half-width for estimating a rate, or an error."""
     if not isinstance(rate, (tuple, list)) or len(rate) != 2:
         raise DataError(f"Integral: `rate` must be a pair (degree, half-width), but is {short(rate)}.")
     degree, half_width = rate
@@ -364,10 +364,10 @@ def _degree_and_width(rate: Any) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _alike(form: Integral, length: int, step: float) -> tuple[Floats, Floats]:
-    """From the samples of a window on a uniform grid, and those around it, to its rows: design and target."""
+    """Operators from samples in and around a window on a uniform grid to its rows: design and target."""
     beyond = form._beyond
     t = step * np.arange(float(length + 2 * beyond))
-    # The operator is what the elimination makes of unit vectors: one code for both ways.
+    # The columns of the operators are the rows that unit vectors give, so that the code is the same.
     steps = form._steps(np.eye(len(t)), t, len(t), 0, beyond, beyond + length)
     window = t[beyond : beyond + length]
     rows = form._eliminated(steps, np.eye(length), window, np.array([0, length]))

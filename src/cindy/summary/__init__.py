@@ -1,4 +1,4 @@
-"""Rows become sums that add up, however much data there was."""
+"""Summaries: the rows of any amount of data, reduced to triangles that can be added."""
 
 from cindy.summary.accumulation import accumulate, summary_of_fields
 from cindy.summary.executor import map_in_order, workers

@@ -1,8 +1,12 @@
-"""From trajectories to a summary: in chunks, over any executor, in one pass.
+"""From trajectories to a summary, in one pass over the data, in chunks, and on any executor.
 
-1. The data are cut into pieces whose rows fit in memory (`pieces`).
-2. Each piece becomes rows [A | B], whose triangle R (‖R x‖ = ‖[A | B] x‖) is kept instead.
-3. Rows of one lot after the other join a running triangle; triangles of pieces and workers join likewise.
+1. Cut the data into pieces whose rows fit in memory (`pieces`).
+2. Compute the rows [A | B] of each piece and reduce them to the triangle R of their QR factorisation, for
+   which ‖R x‖ = ‖[A | B] x‖ for every x. Lots of rows are added to a running triangle one after another.
+3. Add the triangles of pieces, from whatever worker, in the order of the data.
+
+The cost is one evaluation of the terms and 2 n m² operations for n rows of m columns; the memory is one lot
+of rows and the triangles.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import numpy as np
 import scipy.linalg.lapack
 
 from cindy._arrays import Floats, space_of
-from cindy._check import integer, short
+from cindy._check import instance, integer, short
 from cindy.basis import Basis
 from cindy.data import (
     LOOK,
@@ -41,35 +45,34 @@ from cindy.summary.summary import Summary, add_up
 
 @dataclass(frozen=True)
 class _Lots:
-    """Sizes of lots and panels in which rows are factored."""
+    """Sizes of the lots and panels in which rows are factorised."""
 
     lot: int = 512
-    """Rows worked on together: fewer would be mostly overhead."""
+    """Rows that are factorised together: fewer would be mostly overhead."""
     panel: int = 32
-    """Columns that are eliminated one by one before the rest is brought up to date with them all at once."""
+    """Columns that are eliminated one by one before the other columns are updated by all of them at once."""
     narrow_panel: int = 16
     """The same for narrow matrices."""
     glimpse: int = 20_000
-    """Samples of a trajectory that settings are chosen by: five times what any of them looks at."""
+    """Samples of a trajectory from which settings are chosen: five times as many as any setting needs."""
     device_portion: int = 4_194_304
-    """Samples in a task for a device, before terms are counted (`python -m benchmarks gpu`)."""
+    """Samples in a task for a device, whatever the number of terms (`python -m benchmarks gpu`)."""
     device_elements: int = 64_000_000
-    """Numbers in a matrix that a device works on at a time: half a gigabyte, and ten such matrices are
-    alive."""
+    """Numbers in a matrix on a device: half a gigabyte, of which ten are in use at a time."""
     block_memory: float = 256e6
-    """Bytes that all blocks together may take: fewer blocks when terms are many."""
+    """Bytes that all blocks together may take; with many terms there are fewer blocks."""
 
 
 _LOTS = _Lots()
 
 
 _NARROW = range(33, 257)
-"""Columns of matrices for which a panel takes half of the work: with 61 of them sums are a tenth faster by
-the narrower panel (`python -m benchmarks stream`)."""
+"""Numbers of columns for which a narrower panel is faster, by a tenth for 61 of them (`python -m benchmarks
+stream`)."""
 
 
 class _RunningTriangle:
-    """The R factor of all rows added so far, brought up to date lot by lot."""
+    """The R factor of all rows added so far, updated lot by lot."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -88,7 +91,7 @@ class _RunningTriangle:
             self._work()
 
     def factor(self) -> Floats:
-        """(min(rows, columns), columns), upper triangular; (0, 0) when there were no rows."""
+        """(min(rows, columns), columns), upper triangular; (0, 0) if there were no rows."""
         if self._waiting:
             self._work()
         if self._triangle is None:
@@ -96,13 +99,14 @@ class _RunningTriangle:
         return np.ascontiguousarray(self._triangle[: min(self.rows, len(self._triangle))])
 
     def _work(self) -> None:
+        """Add the waiting rows to the triangle."""
         lot = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
         self._waiting, self._height = [], 0
         width = lot.shape[1]
         if self._triangle is None:
             self._triangle = np.zeros((width, width), order="F")
         panel = _LOTS.narrow_panel if width in _NARROW else _LOTS.panel
-        # Only the lot is dense: a plain QR of both would work on the zeros of the triangle too.
+        # Unlike a plain QR factorisation of both, this one does not work on the zeros of the triangle.
         self._triangle, _, _, _ = scipy.linalg.lapack.dtpqrt(
             0, min(panel, width), self._triangle, np.asfortranarray(lot), overwrite_a=True, overwrite_b=True
         )
@@ -110,11 +114,11 @@ class _RunningTriangle:
 
 @dataclass(frozen=True, eq=False)
 class _Factored:
-    """What became of a task: small, whatever the task had to go through.
+    """The result of a task, whose size does not depend on the amount of data in the task.
 
-    factors: (factor, rows, origin, closes) of runs of samples, in order; `closes` where a block ends
-    samples, skipped, read: samples used, segments too short to be used, samples gone through
-    variables: states and inputs, where they were loaded on the spot; where: what to call the part
+    factors: (factor, rows, origin, closes) of runs of samples, in order; `closes` if a block ends there
+    samples, skipped, read: samples used, segments that were too short, samples read
+    variables, where: states and inputs of a part that the task itself loaded, and the name of that part
     """
 
     factors: tuple[tuple[Floats, int, Origin | None, bool], ...]
@@ -127,7 +131,7 @@ class _Factored:
 
 @dataclass(frozen=True)
 class _Factoring:
-    """The work on one task: a function of the task and of these settings, and of nothing else."""
+    """The function that factorises one task; its result depends on the task and these settings only."""
 
     basis: Basis
     formulation: Formulation
@@ -136,14 +140,14 @@ class _Factoring:
 
     @property
     def portion(self) -> int:
-        """Samples in a task: many for a device, which is idle while small ones are prepared."""
+        """Samples in a task: many for a device, which would be idle while small tasks are prepared."""
         return PORTION if self.device is None else _LOTS.device_portion
 
     def __call__(self, task: Task | Load) -> _Factored:
         opened = task.opened(self.formulation)
         factors: list[tuple[Floats, int, Origin | None, bool]] = []
         samples = skipped = read = 0
-        # Step 2: a triangle for each run of samples that the receiver must be able to tell apart.
+        # Step 2, with a triangle for each run of samples that the receiver may put into another block.
         running, origin = self._begin(), None
         for portion in opened.tasks:
             for rows in chain.from_iterable(map(self._rows, portion.pieces)):
@@ -160,7 +164,7 @@ class _Factoring:
         return _RunningTriangle() if self.device is None else DeviceTriangle(space_of(self.device))
 
     def _rows(self, piece: Piece) -> Iterator[Any]:
-        """The rows of a piece, as many at a time as memory should hold."""
+        """The rows of a piece, as many at a time as fit in memory."""
         segment, form = piece.segment, self.formulation
         if self.device is None:
             for edges in piece.cut(self.chunk):
@@ -173,6 +177,7 @@ class _Factoring:
 
 
 def _finite(running: _RunningTriangle | DeviceTriangle, origin: Origin | None) -> Floats:
+    """The factor of a running triangle, or an error if it is not finite."""
     factor = running.factor()
     if not np.isfinite(factor).all():
         where = origin.label if origin else "the data"
@@ -184,21 +189,23 @@ def _finite(running: _RunningTriangle | DeviceTriangle, origin: Origin | None) -
 
 
 def _glimpsed(part: Part) -> list[Trajectory]:
-    """The beginnings of the first trajectories of a part: enough to choose settings by."""
+    """The beginnings of the first trajectories of a part, which are enough to choose settings."""
     return [_beginning(trajectory) for trajectory in islice(glimpse(part, _LOTS.glimpse), LOOK)]
 
 
 def _beginning(trajectory: Trajectory) -> Trajectory:
-    """At most so many samples, in memory of their own: the rest of a long one is not to be kept for them."""
+    """The first samples of a trajectory, copied so that the memory of the others can be freed."""
     if len(trajectory) <= _LOTS.glimpse:
         return trajectory
-    few = slice(0, _LOTS.glimpse)
-    known = None if trajectory.u is None else trajectory.u[few].copy()
-    return replace(trajectory, t=trajectory.t[few].copy(), x=trajectory.x[few].copy(), u=known)
+    first = slice(0, _LOTS.glimpse)
+    u = None if trajectory.u is None else trajectory.u[first].copy()
+    return replace(trajectory, t=trajectory.t[first].copy(), x=trajectory.x[first].copy(), u=u)
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
+    """The objective of a contiguous part of the data, and where it comes from."""
+
     objective: LeastSquares
     origin: Origin
 
@@ -207,7 +214,7 @@ class _Block:
 
 
 class _Gathering:
-    """Collects blocks as they come in; of a stream it holds at most twice as many as wanted."""
+    """Collects the results of tasks in blocks; of a stream it holds at most twice as many as wanted."""
 
     def __init__(self, aim: int, terms: int, *, stream: bool) -> None:
         self.aim, self.terms, self.stream = aim, terms, stream
@@ -217,7 +224,7 @@ class _Gathering:
         self.samples = self.skipped = 0
 
     def add(self, factored: _Factored) -> None:
-        """Take in what became of a task; tasks come in order."""
+        """Add the result of a task; results come in the order of the tasks."""
         self.samples += factored.samples
         self.skipped += factored.skipped
         for factor, rows, origin, closes in factored.factors:
@@ -225,26 +232,28 @@ class _Gathering:
                 self.parts.append(LeastSquares(factor, self.terms, rows))
                 self.origin = origin if self.origin is None else self.origin + origin
             if closes and self.origin is not None:
-                # Step 3, in the order of the data whoever finished first: sums of floats depend on their
-                # order, and results must not depend on the number of workers.
-                whole = self.parts[0] if len(self.parts) == 1 else add_up(tuple(self.parts))
-                self.blocks.append(_Block(whole, self.origin))
+                # Step 3, in the order of the data and not in that of completion: sums of floats depend on
+                # their order, and results must not depend on the number of workers.
+                block = self.parts[0] if len(self.parts) == 1 else add_up(tuple(self.parts))
+                self.blocks.append(_Block(block, self.origin))
                 self.parts, self.origin = [], None
-                # Merged now and then rather than at every block, so that the work stays linear.
+                # Blocks are not merged at every new one, so that the work stays linear.
                 if len(self.blocks) > 2 * self.aim:
                     self._merge()
 
     def _merge(self) -> None:
-        """Join the smallest neighbours until there are as many blocks as wanted."""
+        """Join the smallest pairs of neighbours until there are as many blocks as wanted.
+
+        The end of a stream is not known, so that blocks begin small and are joined as more come. Any number
+        of samples ends in between one and two times as many blocks as wanted.
+        """
         while len(self.blocks) > self.aim:
-            # The end of a stream is not known, so that blocks begin small and are joined as more come: any
-            # number of samples ends in between one and two times as many blocks as wanted.
-            rows = np.array([b.objective.rows for b in self.blocks])
+            rows = np.array([block.objective.rows for block in self.blocks])
             i = int(np.argmin(rows[:-1] + rows[1:]))
             self.blocks[i : i + 2] = [self.blocks[i] + self.blocks[i + 1]]
 
     def summary(self, like: Trajectory, basis: Basis, formulation: Formulation) -> Summary:
-        """The summary of all that came in, for trajectories like the given one."""
+        """The summary of all results, for trajectories with the variables of the given one."""
         if self.stream:
             self._merge()
         if not self.blocks:
@@ -257,8 +266,8 @@ class _Gathering:
                 + ("Give longer trajectories." if self.skipped else "Leave out the states that are missing.")
             )
         return Summary(
-            tuple(b.objective for b in self.blocks),
-            tuple(b.origin.label for b in self.blocks),
+            tuple(block.objective for block in self.blocks),
+            tuple(block.origin.label for block in self.blocks),
             like.states,
             like.inputs,
             basis,
@@ -285,18 +294,18 @@ def accumulate(
 ) -> Summary:
     """The summary of the trajectories, in one pass over them.
 
-    trajectories: one trajectory, a pair (t, x), a list of these, or any iterable of
-        them, which is then read once and never held in memory; files by read(paths, lazy=True), a Dask
-        bag of trajectories and the like, whose parts are loaded by whoever works on them; fields
+    trajectories: one trajectory, a pair (t, x), a list of these, or any iterable of them, which is then read
+        once and never held in memory as a whole; files by read(paths, lazy=True), a Dask bag of trajectories
+        and the like, whose parts are loaded by the processes that work on them; fields
     formulation: by default Integral(), and Weak() for fields
-    blocks: how many blocks to aim for; fewer when the data or the memory ask for it
+    blocks: the number of blocks to aim for; there are fewer if the data are short or the terms many
     processes: how many processes share the work; the result does not depend on it
-    executor: any concurrent.futures.Executor, or a Dask client, that does the work instead;
-        the result is the same, bit for bit
-    device: "cuda", or another device of PyTorch or CuPy, where terms are evaluated, integrated
-        and factorised; None for numpy
-    chunk: samples whose terms are held in memory at a time; nor on this
-    progress: called with the samples done so far and their total (None where it is not known)
+    executor: any concurrent.futures.Executor, or a Dask client, that does the work instead; the result is the
+        same, bit for bit
+    device: "cuda", or another device of PyTorch or CuPy, where terms are evaluated, integrated and
+        factorised; None for numpy
+    chunk: samples whose terms are held in memory at a time; the result does not depend on it either
+    progress: called with the number of samples done so far and in all (None if that is not known)
 
     >>> import numpy as np
     >>> from cindy.basis import Polynomial
@@ -315,11 +324,11 @@ def accumulate(
     integer(blocks, "accumulate: `blocks`", least=1)
     source = as_source(trajectories)
     with workers(executor, processes, (basis,), where="accumulate") as hands:
-        look = _look(source, hands)
-        first = look[0]
+        examples = _examples(source, hands)
+        first = examples[0]
         terms = len(basis.names(formulation.variables(first.states, first.inputs)))
         aim = max(1, min(blocks, int(_LOTS.block_memory / (8 * (terms + first.dimension) ** 2))))
-        fitted = formulation.fit_to(look)
+        fitted = formulation.fit_to(examples)
         factoring = _Factoring(basis, fitted, chunk, device)
         gathering = _Gathering(aim, terms, stream=source.whole is None)
         total = None if source.whole is None else sum(map(len, source.whole))
@@ -353,13 +362,9 @@ def summary_of_fields(evidence: WeakRows, blocks: int = 50, progress: Progress |
 def _check_arguments(basis: Basis, formulation: Formulation, progress: Progress | None) -> None:
     if progress is not None and not callable(progress):
         raise DataError(f"accumulate: `progress` must be a function, but is {short(progress)}.")
-    if not isinstance(basis, Basis):
-        raise DataError(f"accumulate: `basis` must be a basis such as Polynomial(3), but is {short(basis)}.")
-    if not isinstance(formulation, Formulation):
-        raise DataError(
-            "accumulate: `formulation` must be Integral(), Differential() or Discrete(), "
-            f"but is {formulation!r}."
-        )
+    instance(basis, Basis, "accumulate: `basis`", "a basis such as Polynomial(3)")
+    forms = "Integral(), Differential() or Discrete()"
+    instance(formulation, Formulation, "accumulate: `formulation`", forms)
     if basis.unknowns():
         names = ", ".join(parameter.name for parameter in basis.unknowns())
         raise DataError(
@@ -368,19 +373,21 @@ def _check_arguments(basis: Basis, formulation: Formulation, progress: Progress 
         )
 
 
-def _look(source: Source, executor: Executor | None) -> list[Trajectory]:
-    """Trajectories to choose the settings by: all of a list, some of anything else."""
+def _examples(source: Source, executor: Executor | None) -> list[Trajectory]:
+    """The trajectories from which settings are chosen: all of data in memory, some of other data."""
     if source.whole is not None:
         return source.whole
     parts = source.first_parts()
-    hands = executor if source.apart else None
-    look = list(same_variables(chain.from_iterable(few for _, few in map_in_order(_glimpsed, parts, hands))))
-    if not look:
+    beginnings = map_in_order(_glimpsed, parts, executor if source.apart else None)
+    examples = list(same_variables(chain.from_iterable(trajectories for _, trajectories in beginnings)))
+    if not examples:
         raise DataError("accumulate: no trajectories: the iterable is empty.")
-    return look
+    return examples
 
 
 def _work(source: Source, formulation: Formulation, aim: int, portion: int) -> Iterator[Task | Load]:
+    """The tasks for all data; parts that can be loaded by themselves are loaded by the workers."""
+    # Step 1. Workers cut the parts that they load; everything else is cut here, in the order of the data.
     if source.apart:
         parts = tuple(source.parts)
         return (Load(part, k, -(-aim // len(parts)), portion) for k, part in enumerate(parts))
@@ -389,7 +396,7 @@ def _work(source: Source, formulation: Formulation, aim: int, portion: int) -> I
 
 
 def _check_same(first: Trajectory, factored: _Factored) -> None:
-    """Parts that were loaded elsewhere must have the variables of the first."""
+    """Raise unless a part that a worker loaded has the variables of the first trajectory."""
     if factored.variables is not None and factored.variables != (first.states, first.inputs):
         states, inputs = factored.variables
         raise DataError(

@@ -1,5 +1,5 @@
-"""Where the work is done: by processes of this machine, made anew when one of them dies, or on a device that
-factorises the rows in its own library of arrays."""
+"""Where work is done: by processes on this machine, which are restarted if one of them dies, by any executor,
+or on a device, which factorises rows with its own library of arrays."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 _inherited: tuple[Any, ...] = ()
-"""In a worker: the objects that it got from its parent when it was started."""
+"""In a worker process: the objects that it got from its parent at its start."""
 
 
 class _Workers(Executor):
     """A pool of processes that starts when it is first needed.
 
-    inherit: objects that the processes get when they start instead of with every task. On Linux they
-        are forked, so these may be what cannot be pickled, such as a basis with Python functions
+    inherit: objects that the processes get once at their start instead of with every task. Processes are
+        forked on Linux, so that these objects need not be picklable; a basis with lambdas is not
     """
 
     def __init__(self, processes: int, inherit: Sequence[Any] = ()) -> None:
@@ -40,9 +40,9 @@ class _Workers(Executor):
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run fn in a process; what cannot be pickled is told here and not by the future."""
+        """Run fn in a process; objects that cannot be pickled raise an error here, not in the future."""
         if self._pool is None:
-            import multiprocessing  # 30 ms to import, and most uses of the library are one process
+            import multiprocessing  # takes 30 ms, and most uses of the library need one process
             from concurrent.futures import ProcessPoolExecutor
 
             # The system libraries of macOS do not survive a fork.
@@ -53,17 +53,11 @@ class _Workers(Executor):
                 initializer=_start,
                 initargs=(self._inherit,),
             )
-        # Pickled here and not by the pool, whose own thread would hide the error.
+        # The pool would pickle in a thread of its own, which hides the error.
         return self._pool.submit(_run, _packed((fn, args, kwargs), self._inherit))
 
-    def renew(self) -> None:
-        """Give up what is left of a pool that lost a process; the next task starts another."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = None
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes."""
+        """End the processes; the next task starts new ones."""
         if self._pool is not None:
             self._pool.shutdown(wait, cancel_futures=cancel_futures)
         self._pool = None
@@ -86,7 +80,7 @@ def _packed(call: Any, inherit: tuple[Any, ...]) -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes an inherited object as its number."""
+    """A pickler that writes the index of an inherited object in its place."""
 
     def __init__(self, stream: io.BytesIO, inherit: tuple[Any, ...]) -> None:
         super().__init__(stream, protocol=5)
@@ -105,31 +99,31 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _IN_FLIGHT = 2
-"""Tasks handed out per worker: one at work, one waiting, so that a stream is not read ahead."""
+"""Tasks per worker, one at work and one waiting, so that a stream is not read ahead."""
 _ATTEMPTS = 3
-"""Deaths in a row after which work is given up: one may be an accident, three are due to the task."""
+"""Deaths in a row after which work is given up: one may be an accident, three are caused by the task."""
 
 
 @contextmanager
 def workers(
     executor: Any, processes: int, inherit: Sequence[Any] = (), *, where: str
 ) -> Iterator[Executor | None]:
-    """What the arguments `executor` and `processes` of a public function ask for.
+    """The executor for the arguments `executor` and `processes` of a public function; None: this process.
 
-    Processes of our own end with it; an executor of the caller's stays open.
+    Processes that are started here end with the block; an executor of the caller stays open.
 
-    inherit: objects that processes of our own get when they start (see `_Workers`)
-    where: the public function, for messages
+    inherit: objects that processes started here get at their start (see `_Workers`)
+    where: the name of the public function, for messages
     """
     integer(processes, f"{where}: `processes`", least=1, most=10_000)
     if executor is not None and processes != 1:
         raise DataError(f"{where}: pass either `executor` or `processes`, not both.")
     if executor is None and processes > 1:
-        own = _Workers(processes, inherit)
+        pool = _Workers(processes, inherit)
         try:
-            yield own
+            yield pool
         finally:
-            own.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
         return
     yield None if executor is None else _checked(executor, where)
 
@@ -154,8 +148,8 @@ def map_in_order(
 ) -> Iterator[tuple[T, R]]:
     """(task, function(task)) for every task of `work`, in order, a few at a time.
 
-    function: defined in a module, and without memory; its result should be small
-    executor: None for this process. Where processes of our own die, their tasks are repeated
+    function: it must be defined in a module and keep no state; its result should be small
+    executor: None for this process. Tasks of processes that were started by `workers` and died are repeated
 
     >>> [text for _, text in map_in_order(str, [1, 2, 3])]
     ['1', '2', '3']
@@ -185,8 +179,7 @@ class _Round:
         try:
             for task in work:
                 self._hand_out(task)
-                # The first result is waited for before more is handed out: a stream is read only as fast as
-                # it is worked on.
+                # A stream is read only as fast as its tasks are completed.
                 if len(self.waiting) >= room:
                     yield self._first()
             while self.waiting:
@@ -196,6 +189,7 @@ class _Round:
                 future.cancel()
 
     def _hand_out(self, task: Any) -> None:
+        """Submit a task, to new processes if the old ones have died."""
         try:
             self.waiting.append((task, self._submit(task)))
         except BrokenExecutor as error:
@@ -216,7 +210,7 @@ class _Round:
             ) from error
 
     def _first(self) -> tuple[Any, Any]:
-        """The result of the first task that waits."""
+        """The first task that waits, and its result."""
         while True:
             task, future = self.waiting[0]
             try:
@@ -227,8 +221,8 @@ class _Round:
             except pickle.PicklingError as error:
                 raise _unsendable(error) from error
             except (AttributeError, TypeError) as error:
-                # Python reports what cannot be pickled by several exceptions, which a task may raise for
-                # reasons of its own.
+                # Python reports objects that cannot be pickled by several kinds of error, but a task may
+                # raise the same kinds for other reasons.
                 if "pickle" in str(error).lower() or "can't get" in str(error).lower():
                     raise _unsendable(error) from error
                 raise
@@ -237,25 +231,24 @@ class _Round:
             return task, result
 
     def _repeat(self, error: BaseException) -> None:
-        """Hand out again what the dead left undone, or say that it cannot be done."""
+        """Submit the tasks of dead processes again, or raise an error that says why not."""
         self.deaths += 1
         name = type(self.executor).__name__
         if not isinstance(self.executor, _Workers):
             raise WorkerError(
-                f"A worker of {name} died, and it cannot be asked again ({type(error).__name__}: {error}). "
-                "Nothing was kept: start a new executor and call again. Where memory ran out, use "
-                "fewer workers, smaller files or fewer terms; processes=N instead repeats such work."
+                f"A worker of {name} died, and its work is lost ({type(error).__name__}: {error}). "
+                "No result was kept: start a new executor and call again. If memory ran out, use fewer "
+                "workers, smaller files or fewer terms; with processes=N instead, such work is repeated."
             ) from error
         if self.deaths >= _ATTEMPTS:
             raise WorkerError(
                 f"Processes died {self.deaths} times in a row at the same work. Most often memory ran out: "
                 "use fewer processes, shorter trajectories or fewer terms."
             ) from error
-        # In order, as they were handed out; functions have no memory, so that repeating one gives the same
-        # result.
+        # In the old order; functions keep no state, so that a repeated task has the same result.
         undone = [task for task, _ in self.waiting]
         self.waiting.clear()
-        self.executor.renew()
+        self.executor.shutdown(wait=False, cancel_futures=True)
         self.waiting.extend((task, self._submit(task)) for task in undone)
 
 
@@ -267,15 +260,15 @@ def _unsendable(error: BaseException) -> DataError:
 
 
 def _lost() -> tuple[type[BaseException], ...]:
-    """What a future raises whose worker is gone."""
-    # Dask repeats the tasks of a dead worker by itself, and raises once it has given one up.
+    """The errors of a future whose worker has died."""
+    # Dask repeats the tasks of a dead worker itself, and raises this error after it has given one up.
     distributed = sys.modules.get("distributed")
     given_up = () if distributed is None else (distributed.KilledWorker,)
     return (BrokenExecutor, CancelledError, *given_up)
 
 
 def _width(executor: Executor) -> int:
-    """How many tasks an executor works on at a time, as far as it tells."""
+    """The number of tasks that an executor works on at a time; if unknown, the number of processors."""
     client = getattr(executor, "_client", None)
     if client is not None and hasattr(client, "nthreads"):  # Dask
         return max(1, sum(int(count) for count in client.nthreads().values()))
@@ -288,31 +281,35 @@ def _width(executor: Executor) -> int:
 
 @dataclass(frozen=True)
 class _Device:
-    """When a triangle that a device has updated is not trusted."""
+    """From when on the result of an update on a device is not trusted."""
 
     sample: int = 32
-    """Rows a column in a first look at new rows, spread over them: those of one stretch of time are too
-    alike."""
+    """Rows per column in a sample of new rows, which is spread over them: one stretch of time would be too
+    uniform."""
     round: float = 30.0
-    """Ratio of the diagonal of an update beyond which it is taken for a first guess and repeated."""
+    """Ratio of the largest and smallest diagonal entry of an update above which the update is repeated."""
     dependent: float = 1e-11
-    """A column whose own part is smaller than this part of it is left to Householder reflections."""
+    """Diagonal entry of a triangle, as a share of the norm of its column, below which Householder reflections
+    are used."""
 
 
 _DEVICE = _Device()
 
 
 class DeviceTriangle:
-    """The R factor of all rows added so far, brought up to date by matrix products.
+    """The R factor of all rows added so far, updated by matrix products, at which devices are fast.
 
-    With the factor R so far and new rows A, let W = A R⁻¹. Then RᵀR + AᵀA = Rᵀ (I + WᵀW) R,
-    so the new factor is L R, where LᵀL = I + WᵀW is a Cholesky factorisation of a matrix that is
-    well conditioned wherever the new rows resemble the old ones: unlike AᵀA it
-    loses no digits. Any other triangle will do in the place of R, such as that of a sample of the rows
-    where there is none yet. W comes from a product with R⁻¹ and one step of refinement, which
-    makes it as good as a triangular solve. Where the update is uneven it is repeated with its result in the
-    place of R (as in CholeskyQR2: Yamamoto et al., ETNA 44, 2015); where R is singular
-    to working precision, Householder reflections take over, slower and always right.
+    For the factor R so far and new rows A, let W = A R⁻¹. Then RᵀR + AᵀA = Rᵀ (I + WᵀW) R, so that the new
+    factor is L R, with the Cholesky factorisation LᵀL = I + WᵀW.
+
+    1. Compute W by a product with R⁻¹ and one step of refinement, as precisely as by a triangular solve.
+    2. Factorise I + WᵀW. Unlike AᵀA it is well conditioned if the new rows resemble the old ones, so that no
+       digits are lost. Any other triangle may stand for R: if there is none yet, that of a sample of the
+       rows.
+    3. If the diagonal of L is uneven, repeat with L R in place of R (CholeskyQR2: Yamamoto et al., ETNA 44,
+       2015). If R is singular to working precision, use Householder reflections, which are slower.
+
+    Each repetition for n rows of m columns costs four products of 2 n m² operations.
     """
 
     def __init__(self, space: Space) -> None:
@@ -321,12 +318,12 @@ class DeviceTriangle:
         self._triangle: Any = None
 
     def add(self, matrix: Any) -> None:
-        """Add rows: (columns, rows), as many rows of the matrix as it has columns."""
+        """Add the rows in a transposed matrix (columns, rows)."""
         width, rows = int(matrix.shape[0]), int(matrix.shape[1])
         if rows == 0:
             return
         self.rows += rows
-        # With few rows the reflections are as fast as anything else.
+        # With few rows reflections are as fast as products.
         stride = rows // (_DEVICE.sample * width)
         updated = None
         if stride > 1:
@@ -335,22 +332,24 @@ class DeviceTriangle:
         self._triangle = self._joined(matrix) if updated is None else updated
 
     def factor(self) -> Floats:
-        """(min(rows, columns), columns), upper triangular; (0, 0) when there were no rows."""
+        """(min(rows, columns), columns), upper triangular; (0, 0) if there were no rows."""
         if self._triangle is None:
             return np.zeros((0, 0))
         return np.ascontiguousarray(np.triu(self._space.get(self._triangle)))
 
     def _updated(self, matrix: Any, guess: Any) -> Any | None:
-        """The factor with more rows, (columns, rows), by matrix products; None where that is not safe.
+        """The factor with more rows, (columns, rows), by matrix products; None if that would lose digits.
 
-        guess: a triangle that is not far from it
+        guess: a triangle that is not far from the factor
         """
         xp = self._space.xp
         for _ in range(3):
             if not self._independent(guess):
                 return None
+            # Step 1.
             inverse = xp.linalg.inv(guess)
             new = self._solved(guess, inverse, matrix)
+            # Step 2, where the old rows count as R times the inverse of the guess, the identity if it is R.
             gram = xp.matmul(new, xp.matrix_transpose(new))
             if self._triangle is not None:
                 old = xp.matmul(self._triangle, inverse)
@@ -363,26 +362,26 @@ class DeviceTriangle:
             sizes = self._space.get(xp.linalg.diagonal(update))
             if not np.isfinite(sizes).all() or sizes.min() <= 0.0:
                 return None
-            # The update is close to a multiple of the identity: its Cholesky factor has lost no digits.
+            # Step 3. An update that is close to a multiple of the identity has lost no digits.
             if sizes.max() <= _DEVICE.round * sizes.min():
                 return guess
         return None
 
     def _independent(self, triangle: Any) -> bool:
-        """Whether no column is a combination of those before it, up to rounding."""
+        """Whether no column is a linear combination of those before it, up to rounding."""
         if triangle.shape[0] < triangle.shape[1]:
             return False
         xp = self._space.xp
-        own = self._space.get(xp.abs(xp.linalg.diagonal(triangle)))
-        length = self._space.get(xp.linalg.vector_norm(triangle, axis=0))
-        return bool(np.isfinite(length).all() and (own > _DEVICE.dependent * length).all())
+        diagonal = self._space.get(xp.abs(xp.linalg.diagonal(triangle)))
+        norm = self._space.get(xp.linalg.vector_norm(triangle, axis=0))
+        return bool(np.isfinite(norm).all() and (diagonal > _DEVICE.dependent * norm).all())
 
     def _solved(self, triangle: Any, inverse: Any, matrix: Any) -> Any:
-        """The transpose of (rows of the matrix) · triangle⁻¹, as good as by substitution."""
+        """The transpose of (rows of the matrix) · triangle⁻¹, by step 1."""
         xp = self._space.xp
-        back, forth = xp.matrix_transpose(inverse), xp.matrix_transpose(triangle)
-        solved = xp.matmul(back, matrix)
-        return solved + xp.matmul(back, matrix - xp.matmul(forth, solved))
+        inverse, triangle = xp.matrix_transpose(inverse), xp.matrix_transpose(triangle)
+        solved = xp.matmul(inverse, matrix)
+        return solved + xp.matmul(inverse, matrix - xp.matmul(triangle, solved))
 
     def _joined(self, matrix: Any) -> Any:
         """The factor with more rows, (columns, rows), by Householder reflections."""

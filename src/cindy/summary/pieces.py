@@ -1,16 +1,18 @@
-"""Which samples belong to which block, and in which portions they are worked on.
+"""Which samples belong to which block, and in which portions they are processed.
 
-Blocks are what errors are judged by, so that each is contiguous in time; portions are what fits in memory.
-The cuts depend on the data alone, never on who does the work, so that any number of workers gives the same
-bits.
+Errors are estimated from the differences between blocks, so that each block is contiguous in time. Portions
+are as many samples as fit in memory. All cuts depend on the data alone, so that the result is the same to the
+bit for any number of workers.
 
-1. With many trajectories a block is a run of whole ones; with few, each is cut into contiguous parts.
+1. If there are many trajectories, a block is a run of whole ones; otherwise each is cut into contiguous
+   parts.
 2. Cuts lie between the windows of the formulation, which no row crosses.
-3. A block that is larger than a portion is worked on in several tasks, the last of which closes it.
+3. A block that is larger than a portion becomes several tasks, the last of which closes the block.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,12 +21,12 @@ from cindy.data import Part, Trajectory, same_variables
 from cindy.formulation import Formulation
 
 PORTION = 32_768
-"""Samples in a task: much work for little traffic between processes, in little memory."""
+"""Samples in a task: enough work to outweigh the traffic between processes, in little memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Consecutive stretches of a segment, with the neighbours they depend on."""
+    """Consecutive stretches of a segment, with the neighbours on which their rows depend."""
 
     segment: Trajectory
     edges: Ints
@@ -42,9 +44,9 @@ class Piece:
         return self._moment(int(self.edges[-1]) - 1)
 
     def cut(self, most: int) -> Iterator[Ints]:
-        """The edges in runs of at most so many samples, though of one stretch at least.
+        """The edges in runs of whole stretches, of at most so many samples or of a single stretch.
 
-        Whole stretches only, so that the rows do not depend on the size of a run.
+        No stretch is cut, so that the rows do not depend on the size of a run.
         """
         ends = np.cumsum(np.diff(self.edges))
         first = 0
@@ -55,13 +57,13 @@ class Piece:
             first = last
 
     def _moment(self, sample: int) -> float:
-        # Of a trajectory on a device no more than the one time should be copied.
+        # From a trajectory on a device only this one time is copied.
         return float(self.segment.part(sample, sample + 1).t[0])
 
 
 @dataclass(frozen=True)
 class Origin:
-    """From where to where a block reaches: names of trajectories, and times unless they are whole."""
+    """Where a block begins and ends: the names of trajectories, and times unless these are whole."""
 
     first: str
     last: str
@@ -81,10 +83,10 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Pieces that are worked on together, and whether they complete a block.
+    """Pieces that are processed together, and whether they complete a block.
 
-    origin: where the pieces come from; None when there are none
-    samples, skipped, read: samples used, segments too short to be used, samples gone through
+    origin: where the pieces come from; None if there are none
+    samples, skipped, read: samples used, segments that were too short, samples read
     """
 
     pieces: tuple[Piece, ...]
@@ -95,16 +97,16 @@ class Task:
     read: int
 
     def opened(self, formulation: Formulation) -> "_Opened":
-        """Itself: its samples came with it."""
+        """The task itself, whose samples are in memory."""
         return _Opened((self,), joined=False)
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """Tasks that are at hand now.
+    """Tasks whose samples are in memory.
 
-    joined: whether tasks that complete no block are factorised together with those that follow
-    variables, where: of a part that was loaded: its states and inputs, and what to call it
+    joined: whether a task that completes no block is factorised together with the next one
+    variables, where: the states and inputs of a part that was loaded, and its name
     """
 
     tasks: Iterable[Task]
@@ -115,7 +117,7 @@ class _Opened:
 
 @dataclass(frozen=True)
 class Load:
-    """A part of the data that is loaded by whoever works on it, and how many blocks to make of it."""
+    """A part of the data that the worker itself loads, and the number of blocks to make of it."""
 
     part: Part
     number: int
@@ -131,9 +133,7 @@ class Load:
             trajectory if trajectory.name else replace(trajectory, name=f"part {self.number}, {k}")
             for k, trajectory in enumerate(trajectories)
         ]
-        work = tasks(
-            iter(named), formulation, self.aim, [len(trajectory) for trajectory in named], self.portion
-        )
+        work = tasks(iter(named), formulation, self.aim, list(map(len, named)), self.portion)
         return _Opened(work, True, (trajectories[0].states, trajectories[0].inputs), named[0].name)
 
 
@@ -144,12 +144,11 @@ def tasks(
     sizes: Sequence[int] | None,
     portion: int = PORTION,
 ) -> Iterator[Task]:
-    """The work on all trajectories, in order; it depends on the data alone.
+    """The tasks for all trajectories, in order; they depend on the data alone.
 
-    A block is a run of whole trajectories when there are at least `aim` of them, and
-    a contiguous part of one otherwise. Of a stream, whose end is not known, blocks
-    come out smaller than needed, for the receiver to join.
-
+    aim: the number of blocks. They are runs of whole trajectories if there are at least so many, otherwise
+        contiguous parts. Blocks of a stream, whose end is not known, are smaller, and the receiver joins them
+    sizes: the samples of each trajectory; None for a stream
     portion: samples in a task, about
     """
     pending = _Pending()
@@ -177,7 +176,7 @@ def tasks(
 
 
 class _Pending:
-    """Pieces that wait to become a task."""
+    """The pieces of the next task."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -199,10 +198,9 @@ class _Pending:
 
 
 def _parts(i: int, samples: int, seen: int, aim: int, sizes: Sequence[int] | None) -> int:
-    """Into how many blocks trajectory i is cut."""
+    """The number of blocks into which trajectory i is cut."""
     if sizes is None:
-        # Of a stream nobody knows how many trajectories follow: cut as if this one were the last, and let
-        # the receiver join what turns out too small.
+        # In a stream each trajectory is cut as if it were the last, and the receiver joins small blocks.
         return -(-aim * samples // seen) if i < aim else 1
     return max(1, round(aim * samples / sum(sizes))) if len(sizes) < aim else 1
 
@@ -213,10 +211,10 @@ def _complete(i: int, held: int, seen: int, aim: int, sizes: Sequence[int] | Non
         return held >= seen / (2 * aim)
     if len(sizes) < aim or i + 1 == len(sizes):
         return True
-    # By the middles of the trajectories: a long one belongs to the block that most of it lies in.
-    here, following = seen - sizes[i] / 2, seen + sizes[i + 1] / 2
+    # A trajectory belongs to the block in which its middle lies.
+    middle, next_middle = seen - sizes[i] / 2, seen + sizes[i + 1] / 2
     total = sum(sizes)
-    return int(aim * here / total) != int(aim * following / total)
+    return int(aim * middle / total) != int(aim * next_middle / total)
 
 
 def _groups(
@@ -224,18 +222,18 @@ def _groups(
 ) -> tuple[list[list[Piece]], int]:
     """The pieces of a trajectory in that many contiguous groups, and how many segments were too short."""
     segments = trajectory.segments()
-    usable = [s for s in segments if len(s) >= formulation.min_samples]
-    total = sum(len(s) for s in usable)
+    usable = [segment for segment in segments if len(segment) >= formulation.min_samples]
+    total = sum(map(len, usable))
     groups: dict[int, list[Piece]] = {}
     before = 0
     for segment in usable:
         edges = formulation.edges(len(segment))
-        # Step 2: a window goes to the part that its middle lies in.
+        # Step 2. A window belongs to the part in which its middle lies.
         middles = (edges[:-1] + edges[1:]) / 2 + before
         group = (middles * parts / total).astype(int)
         portion = edges[:-1] // most
         cuts = np.flatnonzero((np.diff(group) != 0) | (np.diff(portion) != 0)) + 1
-        for a, b in zip([0, *cuts], [*cuts, len(middles)], strict=True):
+        for a, b in pairwise([0, *cuts, len(middles)]):
             groups.setdefault(int(group[a]), []).append(Piece(*formulation.nearby(segment, edges[a : b + 1])))
         before += len(segment)
     return list(groups.values()), len(segments) - len(usable)

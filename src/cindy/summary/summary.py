@@ -1,4 +1,4 @@
-"""Summary: all that a model needs to know of the data, in blocks that add up."""
+"""Summary: everything about the data that a model needs, in blocks that can be added."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """The least-squares objective of a set of trajectories, one for each block of data.
+    """The least-squares objectives of the blocks of a set of trajectories.
 
-    Blocks are whole trajectories or contiguous stretches of one, so folds and
-    clustered errors are unions of blocks. Its size does not depend on the amount
-    of data. `a + b` is the summary of both sets of data.
+    Blocks are whole trajectories or contiguous stretches of one, so that folds of cross-validation and
+    clusters of errors are unions of blocks. The size of a summary does not depend on the amount of data, and
+    `a + b` is the summary of both sets of data.
 
-    blocks, labels: the objectives, and where each came from
-    samples: how many samples were used
-    skipped: how many segments were too short to be used
-    spurious: (terms + states, terms + states) what noise in the terms adds to the Gram matrix of all
-        blocks, where a formulation can tell
+    blocks, labels: the objectives, and where each comes from
+    samples: the number of samples that were used
+    skipped: the number of segments that were too short to be used
+    spurious: (terms + states, terms + states) the matrix that noise in the terms adds to the Gram matrix of
+        all blocks, if the formulation can estimate it
 
     >>> import numpy as np
     >>> import cindy
@@ -81,20 +81,20 @@ class Summary:
 
     @cached_property
     def calibrated(self) -> tuple[LeastSquares, ...]:
-        """The blocks, without the bias that noise in the terms gives to least squares where it is known."""
+        """The blocks without the bias that noise in the terms causes in least squares, if it is known."""
         return self.blocks if self.calibration is None else calibrated(self.blocks, self.calibration)
 
     @cached_property
     def calibration(self) -> Floats | None:
-        """(terms + states, terms + states) what takes that bias away, times the rows; None: nothing does."""
+        """(terms + states, terms + states) the factor on rows that removes this bias; None if not known."""
         return None if self.spurious is None else calibration(self.blocks, self.spurious)
 
     def of_terms(self, terms: Ints) -> Summary:
-        """The same where noise is taken out of these terms as if there were no others, which become zero."""
-        some = replace(self)
+        """This summary, with the bias removed as if there were only these terms; all others become zero."""
+        restricted = replace(self)
         if self.spurious is not None:
-            some.__dict__["calibration"] = calibration(self.blocks, self.spurious, terms)
-        return some
+            restricted.__dict__["calibration"] = calibration(self.blocks, self.spurious, terms)
+        return restricted
 
     @cached_property
     def total(self) -> LeastSquares:
@@ -131,8 +131,9 @@ class Summary:
         )
 
     def _differences(self, other: Summary) -> list[str]:
-        # Settings that follow the data, such as the length of windows, may differ: rows of either kind
-        # speak of the same coefficients.
+        """What two summaries do not share though they must, in words."""
+        # Settings that are chosen from the data, such as the length of windows, may differ, because both
+        # kinds of rows are equations for the same coefficients.
         pairs: list[tuple[str, Any, Any]] = [
             ("states", self.states, other.states),
             ("inputs", self.inputs, other.inputs),
@@ -141,13 +142,13 @@ class Summary:
         pairs += [
             (f"formulation ({key})", mine.get(key), theirs.get(key)) for key in sorted({*mine, *theirs})
         ]
-        differences = [f"{what}: {a!r} and {b!r}" for what, a, b in pairs if a != b]
+        differences = [f"{name}: {a!r} and {b!r}" for name, a, b in pairs if a != b]
         if self.basis.to_dict() != other.basis.to_dict():
             differences.append(f"basis: {self.basis!r} and {other.basis!r}")
         return differences
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the summary as npz, whole or not at all; `load` gives it back."""
+        """Write the summary to an npz file, completely or not at all; `load` reads it."""
         header = {
             "format": _FORMAT,
             "version": _VERSION,
@@ -162,9 +163,9 @@ class Summary:
         width = len(self.terms) + len(self.states)
         arrays = {
             "header": np.array(json.dumps(header)),
-            "factors": np.vstack([b.factor for b in self.blocks] or [np.zeros((0, width))]),
-            "heights": np.array([len(b.factor) for b in self.blocks], dtype=np.int64),
-            "rows": np.array([b.rows for b in self.blocks], dtype=np.int64),
+            "factors": np.vstack([block.factor for block in self.blocks] or [np.zeros((0, width))]),
+            "heights": np.array([len(block.factor) for block in self.blocks], dtype=np.int64),
+            "rows": np.array([block.rows for block in self.blocks], dtype=np.int64),
         }
         if self.spurious is not None:
             arrays["spurious"] = self.spurious
@@ -183,8 +184,8 @@ class Summary:
         try:
             return cls._of(header, arrays, functions)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            said = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-            raise DataError(f"Summary.load: {path} is damaged: {said}.") from error
+            reason = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error)
+            raise DataError(f"Summary.load: {path} is damaged: {reason.rstrip('.')}.") from error
 
     @classmethod
     def _of(
@@ -193,15 +194,14 @@ class Summary:
         arrays: Mapping[str, NDArray[Any]],
         functions: Mapping[str, Callable[..., Any]] | None,
     ) -> Summary:
-        # A file may come from anywhere: every shape is compared with what the header says before it is
-        # used.
+        """The summary in a file; every shape is compared with the header, because files may be damaged."""
         factors, heights, rows = (arrays[name] for name in ("factors", "heights", "rows"))
         spurious = arrays.get("spurious")
         basis = Basis.from_dict(header["basis"], functions=functions)
         states, inputs = tuple(header["states"]), tuple(header["inputs"])
         formulation = formulation_from_dict(header["formulation"])
         terms = len(basis.names(formulation.variables(states, inputs)))
-        # Factors lie on top of each other in one array: many small ones would make a large file.
+        # All factors are in one array, because many small arrays would make a large file.
         parts = np.split(factors, np.cumsum(heights)[:-1]) if len(heights) else []
         blocks = tuple(
             LeastSquares(np.ascontiguousarray(part), terms, int(n))
@@ -215,7 +215,7 @@ class Summary:
         ):
             raise DataError("its arrays are not of the shape that its header says")
         if spurious is not None and spurious.shape != (factors.shape[1],) * 2:
-            raise DataError("what noise adds is not of the shape that its header says")
+            raise DataError("its spurious matrix is not of the shape that its header says")
         if not np.all(np.isfinite(factors)):
             raise DataError("it holds numbers that are not finite")
         counts = int(header["samples"]), int(header["skipped"])
@@ -232,6 +232,7 @@ def add_up(blocks: tuple[LeastSquares, ...]) -> LeastSquares:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The header and the arrays of a file."""
     try:
         if not path.exists():
             raise DataError(f"Summary.load: there is no file {path}.")
@@ -245,7 +246,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             return header, {name: file[name] for name in file.files if name != "header"}
     except DataError:
         raise
-    # A damaged file may fail in any part of numpy, zipfile, zlib or json, each with errors of its own.
+    # A damaged file may raise any error of numpy, zipfile, zlib or json.
     except (Exception, MemoryError) as error:
         raise DataError(
             f"Summary.load: {path} is not a summary that `Summary.save` wrote, or it is damaged: {error}."

@@ -1,4 +1,4 @@
-"""Reference systems with known coefficients: those of the paper, and the classics."""
+"""Reference systems with known coefficients: those of the paper, and textbook examples."""
 
 from cindy.systems.catalogue import (
     duffing,

@@ -1,4 +1,4 @@
-"""The reference systems: those of the paper, textbook classics, and the data set of the demonstration."""
+"""The reference systems of the paper and of textbooks, and the data set of the demonstration."""
 
 from collections.abc import Callable, Mapping
 from itertools import combinations, pairwise
@@ -15,16 +15,16 @@ from cindy.errors import DataError
 from cindy.systems.system import System
 
 MOST_STATES = 10_000
-"""Of a chain of oscillators: as many equations take a second to write down."""
+"""States of a chain of oscillators: writing down so many equations takes a second."""
 
 Box = tuple[float | list[float], float | list[float]]
-"""Lower and upper ends of the initial states."""
+"""Lower and upper bounds of the initial states."""
 
 
 def uniform(
     low: float | list[float], high: float | list[float], d: int
 ) -> Callable[[np.random.Generator, int], Floats]:
-    """A sampler of initial states that are independent and uniform."""
+    """A function that draws independent, uniform initial states (count, d)."""
     return lambda rng, count: rng.uniform(low, high, size=(count, d))
 
 
@@ -35,6 +35,7 @@ def _finite(where: str, **values: float) -> None:
 
 
 def numbered(d: int) -> tuple[str, ...]:
+    """The names x1 … xd."""
     return tuple(f"x{i + 1}" for i in range(d))
 
 
@@ -66,10 +67,10 @@ def kuramoto(
     states = numbered(d)
 
     def rhs(x: Any) -> Any:
-        # Double precision is enough for sines, and ten times faster; sums stay in the precision of x.
+        # Double precision is enough for sines and ten times as fast; sums keep the precision of x.
         phase = np.asarray(x, dtype=np.float64)
         sine, cosine = np.sin(phase), np.cos(phase)
-        # Σⱼ sin(xⱼ − xᵢ) = cos xᵢ Σ sin xⱼ − sin xᵢ Σ cos xⱼ: d sines in place of d².
+        # Σⱼ sin(xⱼ − xᵢ) = cos xᵢ Σ sin xⱼ − sin xᵢ Σ cos xⱼ needs d sines instead of d².
         pull = sine.sum(axis=-1, keepdims=True) * cosine - cosine.sum(axis=-1, keepdims=True) * sine
         return omega + coupling / d * pull + forcing * sine
 
@@ -112,7 +113,7 @@ def fput(d: int = 5, *, amplitude: float = 0.1, beta: float = 0.7) -> System:
 
     def rhs(x: Any) -> Any:
         walls = np.zeros_like(x[..., :1])
-        # Fixed ends are two more masses that do not move.
+        # The fixed ends are two more masses that do not move.
         stretch = np.diff(np.concatenate([walls, x, walls], axis=-1), axis=-1)
         return np.diff(stretch * (1.0 + beta * stretch * stretch), axis=-1)
 
@@ -123,7 +124,7 @@ def fput(d: int = 5, *, amplitude: float = 0.1, beta: float = 0.7) -> System:
         for j in (i - 1, i + 1):
             if 0 <= j < d:
                 y, first = states[j], min(i, j)
-                # (y − x)³ = y³ − 3 y² x + 3 y x² − x³, factors in the order of the states.
+                # (y − x)³ = y³ − 3 y² x + 3 y x² − x³, with factors in the order of the states.
                 equations[x, y] = 1.0
                 equations[x, f"{y}^3"] = beta
                 equations[x, f"{x} {y}^2" if first == i else f"{y}^2 {x}"] = -3.0 * beta
@@ -224,7 +225,7 @@ def _classic(
     horizon: float = 8.0,
     trajectories: int = 10,
     points: int = 4000,
-    **more: Any,
+    **options: Any,
 ) -> System:
     """A polynomial system of order 1 from its equations: state → term → coefficient."""
     states = tuple(equations)
@@ -252,12 +253,12 @@ def _classic(
         horizon=horizon,
         trajectories=trajectories,
         points=points,
-        **more,
+        **options,
     )
 
 
 def _factors(term: str, states: tuple[str, ...]) -> list[int]:
-    """The factors of a monomial as numbers of states, each as often as its power says.
+    """The indices of the states in a monomial, each repeated as often as its power.
 
     >>> _factors("x^2 y", ("x", "y"))
     [0, 0, 1]
@@ -270,7 +271,7 @@ def _factors(term: str, states: tuple[str, ...]) -> list[int]:
 
 
 def lorenz(*, sigma: float = 10.0, rho: float = 28.0, beta: float = 8.0 / 3.0) -> System:
-    """Lorenz's convection model; chaotic at the parameters given.
+    """Lorenz's model of convection; chaotic with the default parameters.
 
     >>> lorenz().simulate(trajectories=1, points=5)[0].x.shape
     (5, 3)
@@ -287,7 +288,7 @@ def lorenz(*, sigma: float = 10.0, rho: float = 28.0, beta: float = 8.0 / 3.0) -
 
 
 def rossler(*, a: float = 0.2, b: float = 0.2, c: float = 5.7) -> System:
-    """Rössler's band of chaos."""
+    """Rössler's system; chaotic with the default parameters."""
     _finite("rossler", a=a, b=b, c=c)
     equations = {
         "x": {"y": -1.0, "z": -1.0},
@@ -300,7 +301,7 @@ def rossler(*, a: float = 0.2, b: float = 0.2, c: float = 5.7) -> System:
 def lotka_volterra(
     *, growth: float = 1.0, predation: float = 0.5, gain: float = 0.5, death: float = 1.0
 ) -> System:
-    """Prey and predators."""
+    """The model of prey and predators by Lotka and Volterra."""
     _finite("lotka_volterra", growth=growth, predation=predation, gain=gain, death=death)
     equations = {"x": {"x": growth, "x y": -predation}, "y": {"y": -death, "x y": gain}}
     return _classic("lotka_volterra", equations, (0.5, 4.0))
@@ -321,14 +322,14 @@ def duffing(*, linear: float = -1.0, cubic: float = 1.0, damping: float = 0.3) -
 
 
 def sir(*, infection: float = 1.5, recovery: float = 0.4) -> System:
-    """An epidemic: susceptible, infected, recovered; every trajectory is a town with a size of its own."""
+    """An epidemic: susceptible, infected, recovered; every trajectory is a town of a different size."""
     _finite("sir", infection=infection, recovery=recovery)
     equations = {
         "S": {"S I": -infection},
         "I": {"S I": infection, "I": -recovery},
         "R": {"I": recovery},
     }
-    # Towns of different size: with one total for all, S + I + R would repeat the constant term.
+    # With towns of one size S + I + R would be constant, and so collinear with the constant term.
     towns = ([0.5, 0.01, 0.0], [2.0, 0.3, 0.5])
     conserved = (("conserve", ({"S": 1, "I": 1, "R": 1},)),)
     return _classic("sir", equations, towns, trajectories=20, physics=conserved)
@@ -339,12 +340,12 @@ KINETICS = Path(__file__).with_name("kinetics.csv")
 
 
 def kinetics() -> System:
-    """The reaction behind the data; faster binding than in the paper, so that every rate is visible."""
+    """The reaction behind the data; binding is faster than in the paper, so that every rate is visible."""
     return michaelis_menten(binding=2.0, release=0.5, catalysis=1.0)
 
 
 def write_kinetics(path: Path = KINETICS) -> None:
-    """Write the data set."""
+    """Write the data set of the demonstration."""
     runs = kinetics().simulate(seed=2021, noise=0.01, trajectories=24, points=1224, horizon=5.0)
     lines = ["run,t," + ",".join(runs[0].states)]
     for k, run in enumerate(runs, start=1):

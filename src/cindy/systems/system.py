@@ -1,21 +1,20 @@
-"""System: an ordinary differential equation whose sparse coefficients are known, and its reference solutions.
+"""System: an ordinary differential equation with known sparse coefficients, and its reference solutions.
 
-Solutions are computed by Picard's iteration on polynomials of high degree. On a step of length h the solution
+Solutions are computed by Picard iteration on polynomials of high degree. On a step of length h the solution
 of ẋ = f(x) is the fixed point of
 
     x(s) = x(0) + h ∫₀ˢ f(x),    0 ≤ s ≤ 1,
 
 where f(x) is the polynomial through its values at Chebyshev points (Clenshaw and Norton, Comput. J. 6, 1963).
 
-1. Iterate in double precision from a straight line until nothing changes by more than 1e-14 of the state,
-   then in extended precision, where the platform has it, until the tolerance is met.
-2. The step is taken when the last two Chebyshev coefficients of h f are below the tolerance as well;
-   otherwise it is repeated with a shorter one.
-3. The integral of the polynomial gives the solution at every sample within the step, so nothing is
-   interpolated.
-4. The next length follows from the last coefficients and from the number of iterations.
+1. Iterate in double precision from a straight line until no entry changes by more than 1e-14 of the state,
+   then in extended precision, if the platform has it, until the tolerance is reached.
+2. Accept the step if the last two Chebyshev coefficients of h f are below the tolerance as well; otherwise
+   repeat it with a shorter length.
+3. Evaluate the integral of the polynomial at every sample within the step, so that nothing is interpolated.
+4. Choose the next length from the last coefficients and from the number of iterations.
 
-All points of all trajectories are one call of f.
+An iteration costs one call of f with all points of all trajectories.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,14 +35,14 @@ from cindy.problem import Constraint
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """A dynamical system, its dictionary, its true coefficients, and how to measure it.
+    """A dynamical system with its dictionary, its true coefficients and the settings of an experiment.
 
     order: 1 for ẋ = F(x), 2 for ẍ = F(x) started at rest
     rhs: F, from (..., states) to (..., states)
     equations: the true coefficient of each (state, term) that is not zero
-    initial: draws that many initial states, (count, states)
-    horizon, trajectories, points: one experiment; `points` counts the samples of all trajectories together
-    physics: the name of a constraint and its arguments, for each that the true coefficients satisfy
+    initial: draws so many initial states, (count, states)
+    horizon, trajectories, points: of one experiment; `points` counts the samples of all trajectories together
+    physics: for each constraint that the true coefficients satisfy, its name and its arguments
     """
 
     name: str
@@ -72,8 +71,8 @@ class System:
         return coef
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """What is known about the physics, as the paper imposes it; empty where it imposes nothing."""
-        return tuple(getattr(problem, kind)(*what) for kind, what in self.physics)
+        """The constraints that the paper imposes on this system, if any."""
+        return tuple(getattr(problem, kind)(*arguments) for kind, arguments in self.physics)
 
     def simulate(
         self,
@@ -89,10 +88,9 @@ class System:
     ) -> list[Trajectory]:
         """Trajectories with white Gaussian noise; without noise they are exact to 1e-12.
 
-        The standard deviation is `noise` times that of the state, taken over all
-        trajectories (`spread="pooled"`, the paper's text) or over each one
-        (`"trajectory"`, the authors' code). One seed gives the same initial states
-        and the same noise pattern at every level of noise.
+        The standard deviation of the noise is `noise` times that of the state, which is taken over all
+        trajectories (`spread="pooled"`, the text of the paper) or over each one (`"trajectory"`, the code of
+        its authors). One seed gives the same initial states and the same pattern of noise at every level.
 
         times: one grid for all trajectories, or a list with one grid each; by default `points` samples in
             all, spread evenly over [0, horizon]
@@ -101,7 +99,7 @@ class System:
         _check.one_of(spread, ("pooled", "trajectory"), "simulate: `spread`")
         _check.non_negative(noise, "simulate: `noise`")
         _check.integer(seed, "simulate: `seed`", least=0)
-        # Two streams: other initial states do not change the noise, nor the other way round.
+        # Two streams, so that initial states do not depend on the noise, nor noise on initial states.
         draws, noises = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
         start, grids = self._plan(draws, trajectories, points, horizon, times, initial)
         exact = self._solve(start, grids)
@@ -123,8 +121,8 @@ class System:
     ) -> tuple[Floats, list[Floats]]:
         """Initial states (count, states) and a time grid for each."""
         listed = isinstance(times, (Sequence, np.ndarray)) and not isinstance(times, (str, bytes))
-        one_number = isinstance(times, np.ndarray) and times.ndim == 0
-        if times is not None and (one_number or not listed or not len(times)):
+        scalar = isinstance(times, np.ndarray) and times.ndim == 0
+        if times is not None and (scalar or not listed or not len(times)):
             raise DataError(
                 f"simulate: `times` must be a grid of times or a list of them, but is {_check.short(times)}."
             )
@@ -140,10 +138,7 @@ class System:
             else self.trajectories,
             "simulate: `trajectories`", least=1, most=10**9,
         )  # fmt: skip
-        if initial is None:
-            start = self.initial(draws, count)
-        else:
-            start = initial
+        start = self.initial(draws, count) if initial is None else initial
         if start.shape != (count, len(self.states)):
             raise DataError(
                 f"simulate: `initial` must have shape {(count, len(self.states))}, but has {start.shape}."
@@ -161,7 +156,7 @@ class System:
 
     def _solve(self, start: Floats, grids: list[Floats]) -> list[Floats]:
         """The exact states of every trajectory on its own grid, by one integration from time 0."""
-        # One integration for all trajectories, whose right-hand sides are then one call.
+        # One integration for all trajectories, so that their right-hand sides are one call.
         union = np.unique(np.concatenate([[0.0], *grids]))
         if union[0] < 0:
             raise DataError(f"simulate: `times` must not be negative, but the first is {union[0]}.")
@@ -190,15 +185,15 @@ class _Scheme:
     """Chebyshev points of a step: 20 and 28 take as long, 36 a fifth longer (`python -m benchmarks
     simulate`)."""
     sweeps: int = 32
-    """Iterations after which a step counts as too long."""
+    """Iterations in double precision after which a step counts as too long."""
     wished: int = 18
-    """Iterations of a step of the right length: fewer, and the next one is longer."""
+    """Iterations of a step of the right length; after fewer, the next step is longer."""
     rough: float = 1e-14
     fine_sweeps: int = 8
-    """What double precision is asked for before extended precision takes over, which then converges at
-    once."""
+    """Tolerance of the iteration in double precision, and iterations in extended precision after it, which
+    usually converge at once."""
     shortest: float = 1e-12
-    """Of the horizon: a solution that needs shorter steps leaves every bound."""
+    """Share of the horizon: a solution that needs shorter steps is unbounded."""
 
 
 _SCHEME = _Scheme()
@@ -208,10 +203,10 @@ _ROUNDING = 16 * np.finfo(np.longdouble).eps
 
 
 def integrate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> Floats:
-    """The solutions of ẋ = rhs(x) from the rows of x0 at times[0], at every one of `times`.
+    """The solutions of ẋ = rhs(x) from the rows of x0 at times[0], at all `times`, by steps 1 to 4 above.
 
     The result has shape (times, trajectories, states). The error of a step is below `tol` times max(1, |x|)
-    in every entry, or at the rounding of `rhs` where that is coarser.
+    in every entry, or as large as the rounding of `rhs` if that is larger.
 
     rhs: from (any number, states) to the same shape
     x0: (trajectories, states)
@@ -227,7 +222,7 @@ def integrate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> F
             "Write x0[None] for one trajectory."
         )
     grid, clock = _grid(_SCHEME.nodes), np.asarray(times, dtype=np.longdouble)
-    # Extended precision where the platform has it: chaotic systems amplify the rounding of each step.
+    # Chaotic systems amplify the rounding of each step, hence the extended precision.
     x, exact = np.asarray(x0, dtype=np.longdouble), max(np.longdouble(tol), _ROUNDING)
     out = np.empty((len(clock), *x.shape))
     out[0] = x0
@@ -244,17 +239,17 @@ def integrate(rhs: Right, x0: Floats, times: Floats, *, tol: float = 1e-16) -> F
                         "the solution probably leaves every bound there. Choose a shorter horizon."
                     )
                 continue
-            # All samples within the step are read from its polynomial (step 3).
+            # Step 3, for all samples within the step and for its end.
             last = len(clock) if h == end - now else int(np.searchsorted(clock, now + h, side="right"))
-            ways = h * (grid.integrals(np.append((clock[k:last] - now) / h, 1)) @ slopes)
-            out[k:last] = (x.ravel() + ways[:-1]).reshape(-1, *x.shape)
-            x = x + ways[-1].reshape(x.shape)
+            changes = h * (grid.integrals(np.append((clock[k:last] - now) / h, 1)) @ slopes)
+            out[k:last] = (x.ravel() + changes[:-1]).reshape(-1, *x.shape)
+            x = x + changes[-1].reshape(x.shape)
             now, k, h = now + h, last, min(h * factor, end - (now + h))
     return out
 
 
 def _first_length(rhs: Right, x: Wide, horizon: np.longdouble) -> np.longdouble:
-    """The time in which the fastest entry changes by its size, or by 1 if that is more."""
+    """The time in which the fastest entry changes by its own size, or by 1 if that is more."""
     with np.errstate(all="ignore"):
         speed = np.max(np.abs(np.asarray(rhs(x))) / np.maximum(1.0, np.abs(x)), initial=0.0)
     return min(horizon, 1 / np.longdouble(speed)) if np.isfinite(speed) and speed > 0 else horizon
@@ -262,12 +257,12 @@ def _first_length(rhs: Right, x: Wide, horizon: np.longdouble) -> np.longdouble:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Chebyshev points on [0, 1], and what is linear in the values of a function at them.
+    """Chebyshev points on [0, 1], and operators on the values of a function at these points.
 
-    points: (n,) where they are
-    running: (n, n) its integrals from 0 to the points
-    tail: (2, n) its last coefficients in Chebyshev's polynomials
-    primitive: (n + 1, n) the coefficients of its integral
+    points: (n,)
+    running: (n, n) gives the integrals of the function from 0 to the points
+    tail: (2, n) gives its last two coefficients in Chebyshev polynomials
+    primitive: (n + 1, n) gives the coefficients of its integral
     """
 
     points: Wide
@@ -276,19 +271,19 @@ class _Grid:
     primitive: Wide
 
     def integrals(self, s: Wide) -> Wide:
-        """(samples, n): its integrals from 0 to s."""
-        weights: Wide = _polynomials(s, len(self.primitive)) @ self.primitive
-        return weights
+        """(samples, n): the operator that gives the integrals of the function from 0 to s."""
+        operator: Wide = _polynomials(s, len(self.primitive)) @ self.primitive
+        return operator
 
 
 @cache
 def _grid(nodes: int) -> _Grid:
-    # π/2 in extended precision; np.pi has double precision only.
+    # π/2 in extended precision, because np.pi has only double precision.
     half = np.arccos(np.longdouble(0))
     s = (1 - np.cos((2 * np.arange(nodes) + 1) * (half / nodes))) / 2
     coefficients = 2 * _polynomials(s, nodes).T / nodes
     coefficients[0] /= 2
-    # ∫ T_k = T_{k+1} / 2(k+1) − T_{k−1} / 2(k−1) on [−1, 1], which is twice as long as [0, 1].
+    # ∫ T_k = T_{k+1} / 2(k+1) − T_{k−1} / 2(k−1) on [−1, 1], and half of it on [0, 1].
     primitive = np.zeros((nodes + 1, nodes), dtype=np.longdouble)
     for k in range(nodes):
         primitive[k + 1] += coefficients[k] / (4 * (k + 1) if k else 2)
@@ -299,7 +294,7 @@ def _grid(nodes: int) -> _Grid:
 
 
 def _polynomials(s: Wide, count: int) -> Wide:
-    """(points, count): Chebyshev's polynomials of degree 0 … count − 1 at s in [0, 1]."""
+    """(points, count): the Chebyshev polynomials of degree 0 … count − 1 at s in [0, 1]."""
     angle = np.arccos(np.clip(2 * s - 1, -1, 1))
     values: Wide = np.cos(angle[:, None] * np.arange(count))
     return values
@@ -308,11 +303,11 @@ def _polynomials(s: Wide, count: int) -> Wide:
 def _step(
     rhs: Right, x: Wide, h: np.longdouble, tol: np.longdouble, grid: _Grid
 ) -> tuple[Wide | None, float]:
-    """The slopes at the points of a step, None where it is too long; and by how much to change its length."""
+    """The slopes at the points of a step, None if it is too long; and the factor for the next length."""
     start, slope = x.ravel(), np.asarray(rhs(x)).ravel()
     scale: Wide = np.maximum(1.0, np.abs(start)).astype(np.longdouble)
     guess = start + h * grid.points[:, None] * slope
-    # Most of the way in double precision, whose arithmetic is many times as fast.
+    # Step 1; arithmetic in double precision is many times as fast.
     running = h * grid.running
     rough, _, taken = _fixed_point(
         rhs, x, running, guess.astype(np.float64), _SCHEME.rough * scale, _SCHEME.sweeps
@@ -324,11 +319,11 @@ def _step(
     )
     if slopes is None:
         return None, 0.7
-    # A right-hand side in double precision leaves its rounding in every coefficient, however short the step.
+    # The coefficients of a right-hand side in double precision have its rounding, however short the step is.
     rounding = 8 * np.finfo(slopes.dtype).eps * h * np.max(np.abs(slopes), axis=0)
-    # Step 2: a polynomial that has converged has small last coefficients.
+    # Step 2. The last coefficients of a polynomial that resolves the solution are small.
     tail = float(np.max(np.abs(h * (grid.tail @ slopes)) / np.maximum(tol * scale, rounding)))
-    # Step 4: the last coefficient goes as h^n, n the number of points.
+    # Step 4. The last coefficient is proportional to h^n, where n is the number of points.
     fitting = 0.9 * max(tail, 1e-12) ** (-1 / len(grid.points))
     if tail > 1.0:
         return None, min(fitting, 0.9)
@@ -338,9 +333,9 @@ def _step(
 def _fixed_point(
     rhs: Right, x: Wide, running: Wide, states: Floating, limit: Floating, most: int
 ) -> tuple[Floating | None, Wide | None, int]:
-    """States and slopes that an iteration changes by no more than the limit, in the precision of `states`.
+    """States and slopes at the fixed point, to within the limit and in the precision of `states`.
 
-    None and None where `most` iterations do not get there; and how many it took.
+    The third value is the number of iterations. States and slopes are None if `most` of them did not suffice.
     """
     kind = states.dtype
     running, start, limit = running.astype(kind), x.ravel().astype(kind), limit.astype(kind)
