@@ -86,6 +86,12 @@ def test_units_below_the_names_are_no_row(tmp_path):
     assert found.time_unit == "ms"
 
 
+def test_units_below_the_names_are_no_row_with_decimal_commas_either(tmp_path):
+    (trajectory,) = cindy.read(written(tmp_path, "t;x\ns;m\n0,0;1,5\n0,5;2,5\n"))
+    assert trajectory.time_unit == "s"
+    assert trajectory.x[:, 0].tolist() == [1.5, 2.5]
+
+
 def test_a_title_above_the_names_is_no_header(tmp_path):
     text = "Wolves and moose of an island\nyear,wolves,moose\n1959,20,538\n1960,22,564\n"
     (found,) = cindy.read(written(tmp_path, text))

@@ -105,3 +105,10 @@ def test_parts_that_differ_in_their_states_are_refused():
     parts[16] = lambda: [other]
     with pytest.raises(cindy.DataError, match="same"):
         cindy.accumulate(cindy.Lazy(parts), BASIS)
+
+
+def test_a_part_that_later_loads_something_else_is_refused():
+    loads = iter([[run(0)]])
+    lazy = cindy.Lazy([lambda: next(loads, 42)])
+    with pytest.raises(cindy.DataError, match="a part must load a list of trajectories, but loaded 42"):
+        cindy.accumulate(lazy, BASIS, formulation=cindy.Differential())

@@ -163,3 +163,7 @@ def test_trajectories_of_different_variables_are_refused_and_named():
         as_trajectories([Trajectory(T, X), Trajectory(T, X, ("a", "b"))])
     with pytest.raises(DataError, match="same inputs"):
         as_trajectories([Trajectory(T, X), Trajectory(T, X, u=T)])
+
+
+def test_a_single_sample_has_no_step():
+    assert Trajectory([0.0, 1.0], [[1.0], [2.0]]).step(0, 1) is None

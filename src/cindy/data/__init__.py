@@ -5,7 +5,7 @@ from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.inputs import Held, Hold, as_hold, with_turns
 from cindy.data.instrument_faults import without_clipped
-from cindy.data.parts import Lazy, Part, glimpse
+from cindy.data.parts import Lazy, Part, glimpse, loaded
 from cindy.data.plausibility import lack_of_fit, oddities
 from cindy.data.readers import as_trajectories, read
 from cindy.data.source import Source, as_source, is_fields
@@ -50,6 +50,7 @@ __all__ = [
     "grid_noise",
     "is_fields",
     "lack_of_fit",
+    "loaded",
     "looked_at",
     "noise_level",
     "noise_variance",

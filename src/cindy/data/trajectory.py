@@ -264,7 +264,7 @@ class Trajectory:
     def step(self, start: int, stop: int) -> float | None:
         """The time step of samples start … stop − 1 if it is uniform up to rounding, else None."""
         stretch(start, stop, len(self), "Trajectory", "samples")
-        return uniform_step(self.t[start:stop])
+        return uniform_step(self.t[start:stop]) if stop - start > 1 else None
 
     def on_device(self, space: Space, start: int, stop: int) -> Any:
         """(d + p, stop − start): states and inputs of these samples in a space of arrays, one row each."""

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from cindy._arrays import Ints
-from cindy.data import Part, Trajectory, same_variables
+from cindy.data import Part, Trajectory, loaded, same_variables
 from cindy.formulation import Formulation
 
 PORTION = 32_768
@@ -126,7 +126,7 @@ class Load:
 
     def opened(self, formulation: Formulation) -> _Opened:
         """The tasks of the part."""
-        trajectories = list(same_variables(self.part()))
+        trajectories = list(same_variables(loaded(self.part)))
         if not trajectories:
             return _Opened((), joined=True)
         named = [
