@@ -69,7 +69,7 @@ class Finding:
 
 def has_finding(findings: Iterable[Finding], *codes: str) -> bool:
     """Whether one of the findings has one of the codes."""
-    return any(one.code in codes for one in findings)
+    return any(finding.code in codes for finding in findings)
 
 
 def without_repeats(findings: Iterable[Finding]) -> tuple[Finding, ...]:

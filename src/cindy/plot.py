@@ -155,10 +155,10 @@ def density(
         raise DataError("density: no random kicks drive this model, and `model.diffusion` is None.")
     runs = matched(model, data, "plot")
     (j,) = _columns(model.states, None if state is None else [state])[:1]
-    every = densities(model, completed(model, runs))
-    if not every:
+    histograms = densities(model, completed(model, runs))
+    if not histograms:
         raise DataError("density: no sample of the data has values of all states.")
-    ax, histogram = _axes(ax), every[j]
+    ax, histogram = _axes(ax), histograms[j]
     middle, width = (histogram.edges[1:] + histogram.edges[:-1]) / 2, np.diff(histogram.edges)
     bars = ax.bar(middle, histogram.data, width, color=_MUTED, alpha=0.5, lw=0, label="data")
     (line,) = ax.plot(middle, histogram.model, color=_colour(j), lw=1.6, label="model")
@@ -309,7 +309,7 @@ def path(model: Model, *, ax: Axes | None = None) -> Axes:
     if not len(model.path):
         raise DataError("path: the model has no path. Models from `identify` have one; `with_coef` drops it.")
     ax = _axes(ax)
-    sizes, scores = np.array([one.size for one in model.path]), np.array(model.path.scores)
+    sizes, scores = np.array([compared.size for compared in model.path]), np.array(model.path.scores)
     ax.plot(sizes, scores, "o-", ms=4, lw=1.2, color=COLOURS[0], mfc="white")
     positive = scores[np.isfinite(scores)]
     if len(positive) and positive.min() > 0 and positive.max() > 50 * positive.min():

@@ -90,10 +90,10 @@ def run_export(file: Path, target: Path, x0: str | None) -> None:
         raise DataError(f"export: a {target.suffix} file holds no start; leave --x0 out.")
     start = None if x0 is None else texts.start(x0, model.states, "--x0")
     if form == "fmu":
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.to_fmu(target, x0=start)
-        show_warnings([str(one.message) for one in told])
+        show_warnings([str(warning.message) for warning in caught])
     elif form == "casadi":
         model.to_casadi().save(str(target))
     else:
@@ -110,15 +110,15 @@ def run_report(
     if model.formulation.for_fields:
         around = () if periodic is None else texts.names(periodic, "--periodic")
         known: list[Any] = [
-            Field(one, periodic=around, inputs=model.inputs, time=time or "t", name=Path(one).stem)
-            for one in data
+            Field(path, periodic=around, inputs=model.inputs, time=time or "t", name=Path(path).stem)
+            for path in data
         ]
     else:
         inputs = tuple(name for name in model.inputs if not unmeasured(name))
         known = [
-            one
+            trajectory
             for name in data
-            for one in read(Path(name), time=time, states=model.states, by=by, inputs=inputs or None)
+            for trajectory in read(Path(name), time=time, states=model.states, by=by, inputs=inputs or None)
         ]
     with working("Writing the report"):
         cindy.report.write(model, known, out)
@@ -151,16 +151,16 @@ def run_simulate(
     times = known.t if t is None and known is not None else texts.times(t or "")
     with working("Simulating"):
         if known is None:
-            found = model.simulate(start, times, v0=velocity)
+            solution = model.simulate(start, times, v0=velocity)
         else:
-            found = model.simulate(start, times, known.x, between, u_t=known.t, v0=velocity)
-    text = _csv(found)
+            solution = model.simulate(start, times, known.x, between, u_t=known.t, v0=velocity)
+    text = _csv(solution)
     if out is None:
         sys.stdout.write(text)
     else:
         write_text(out, text, "the solution")
-    if found.stopped is not None:
-        show_warnings([f"stopped after {len(found)} of {len(times)} samples: {found.stopped}."])
+    if solution.stopped is not None:
+        show_warnings([f"stopped after {len(solution)} of {len(times)} samples: {solution.stopped}."])
 
 
 def _solve_field(model: Model, start: Path, t: str | None, periodic: str | None, out: Path | None) -> None:
@@ -171,13 +171,13 @@ def _solve_field(model: Model, start: Path, t: str | None, periodic: str | None,
     field = Field(start, periodic=around, inputs=model.inputs)
     times = field.t if t is None else texts.times(t)
     with bar("Simulating") as progress:
-        found = model.simulate(field, times, progress=lambda done, total: progress(done, total, ""))
-    arrays = {axis: found.coordinate(axis) for axis in (*found.axes, found.time)}
-    arrays |= {state: found[state] for state in found.states}
+        solution = model.simulate(field, times, progress=lambda done, total: progress(done, total, ""))
+    arrays = {axis: solution.coordinate(axis) for axis in (*solution.axes, solution.time)}
+    arrays |= {state: solution[state] for state in solution.states}
     with whole_file(out, "the solution") as stream:
         np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-    if found.stopped is not None:
-        show_warnings([f"stopped after {len(found)} of {len(times)} times: {found.stopped}."])
+    if solution.stopped is not None:
+        show_warnings([f"stopped after {len(solution)} of {len(times)} times: {solution.stopped}."])
 
 
 def _inputs(model: Model, file: Path | None, time: str | None) -> Trajectory | None:
@@ -192,16 +192,16 @@ def _inputs(model: Model, file: Path | None, time: str | None) -> Trajectory | N
         return None
     if not measured:
         raise DataError("simulate: the model has no inputs, so --inputs must be left out.")
-    found = read(file, time, measured)
-    if len(found) != 1:
-        raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(found)}.")
-    return found[0]
+    runs = read(file, time, measured)
+    if len(runs) != 1:
+        raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(runs)}.")
+    return runs[0]
 
 
-def _csv(found: Trajectory) -> str:
+def _csv(solution: Trajectory) -> str:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerow(("t", *found.variables))
-    np.savetxt(stream, np.column_stack([found.t, found.values]), "%.12g", ",")
+    csv.writer(stream, lineterminator="\n").writerow(("t", *solution.variables))
+    np.savetxt(stream, np.column_stack([solution.t, solution.values]), "%.12g", ",")
     return stream.getvalue()
 
 
@@ -263,8 +263,8 @@ def run_bench(sections: Sequence[str]) -> None:
 
 def _checkout(command: str, what: str) -> Path:
     """The checkout that the current folder lies in, and from now on the place of the package `benchmarks`."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
+    current = Path.cwd()
+    for folder in (current, *current.parents):
         if (folder / "benchmarks" / "paper").is_dir() and (folder / "src" / "cindy").is_dir():
             sys.path.insert(0, str(folder))
             return folder
@@ -287,7 +287,7 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
         data = _read_fields(settings)
         _show_fields(settings.data, data)
     else:
-        data = [one for file in settings.data for one in _read(file, settings)]
+        data = [trajectory for file in settings.data for trajectory in _read(file, settings)]
         screen.show_data(settings.data, data)
         if settings.states is None and settings.inputs is None and len(data[0].states) > 1:
             hint = (
@@ -297,10 +297,10 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
     terms, parameters = settings.terms(), settings.parameters()
     basis = basis_from_text(settings.basis, terms, parameters, where="--basis")
     try:
-        model, said = identified(data, basis, **settings.arguments())
+        model, sentences = identified(data, basis, **settings.arguments())
     except NoModelError as error:
         raise NoModelError(f"{error} {hint}".rstrip()) from error
-    screen.show_model(model, said, hint)
+    screen.show_model(model, sentences, hint)
     figures = None if settings.figures is None else Path(settings.figures)
     out, report = (None if name is None else Path(name) for name in (settings.out, settings.report))
     screen.show_files(write(model, data, model_file=out, report=report, figures=figures))
@@ -332,8 +332,10 @@ def identified(data: Sequence[Any], basis: Basis, **arguments: Any) -> tuple[Mod
 
         model = cindy.identify(list(data), basis, callback=follow, progress=count, **arguments)
     # Other warnings are of libraries, and nothing that a user of the command line could act on.
-    said = [str(one.message) for one in caught if issubclass(one.category, cindy.ConvergenceWarning)]
-    return model, said
+    sentences = [
+        str(warning.message) for warning in caught if issubclass(warning.category, cindy.ConvergenceWarning)
+    ]
+    return model, sentences
 
 
 def write(
@@ -395,8 +397,8 @@ def _show_fields(files: Sequence[str], fields: Sequence[Field]) -> None:
         )
         around = [axis for axis in field.axes if field.period(axis) is not None]
         known = f"; inputs {', '.join(field.inputs)}" if field.inputs else ""
-        told = f"; periodic in {', '.join(around)}" if around else ""
-        screen.plain(f"{file}: {', '.join(field.states)} on {grid}{told}{known}")
+        periodic = f"; periodic in {', '.join(around)}" if around else ""
+        screen.plain(f"{file}: {', '.join(field.states)} on {grid}{periodic}{known}")
 
 
 _TRAJECTORIES = 2
@@ -448,8 +450,8 @@ def run_demo(out: Path) -> None:
     for law in _LAWS:
         screen.plain(f"{law} does not change: the total is conserved, exactly")
     laws = [texts.conserve(law) for law in _LAWS]
-    model, said = identified(data, cindy.Polynomial(2), constraints=laws)
-    screen.show_model(model, said)
+    model, sentences = identified(data, cindy.Polynomial(2), constraints=laws)
+    screen.show_model(model, sentences)
     _compare(model)
     files = write(model, data, model_file=out / "model.json", report=out / "report.html", figures=out)
     screen.show_files(files)
@@ -467,7 +469,7 @@ def _compare(model: Model) -> None:
     for j, i in np.argwhere((model.coef.T != 0) | (truth.T != 0)):
         value, error = float(model.coef[i, j]), float(model.coef_error[i, j])
         off = f"{abs(value - truth[i, j]) / error:.1f} σ" if error > 0 else ""
-        found = format_value(value, error) if value else "absent"
+        shown = format_value(value, error) if value else "absent"
         true = format_value(float(truth[i, j])) if truth[i, j] else "absent"
-        table.add_row(f"{model.states[j]}'", model.labels[i], found, true, off)
+        table.add_row(f"{model.states[j]}'", model.labels[i], shown, true, off)
     screen.plain(table)

@@ -83,9 +83,9 @@ def columns(*heads: str | Column) -> Table:
 
 def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
     """How much was read, of what."""
-    samples = sum(len(one) for one in data)
-    missing = sum(int(np.isnan(one.values).any(axis=1).sum()) for one in data)
-    begin, end = min(one.t[0] for one in data), max(one.t[-1] for one in data)
+    samples = sum(len(run) for run in data)
+    missing = sum(int(np.isnan(run.values).any(axis=1).sum()) for run in data)
+    begin, end = min(run.t[0] for run in data), max(run.t[-1] for run in data)
     section("Data")
     many = f"{len(data)} trajectories, " if len(data) > 1 else ""
     unit = f" {data[0].time_unit}" if data[0].time_unit else ""
@@ -131,7 +131,9 @@ def show_model(model: Model, said: Sequence[str] = (), hint: str = "") -> None:
     show_equations(model)
     show_certificate(model)
     show_path(model)
-    sentences = list(dict.fromkeys([*said, *(one.message for one in model.findings if not one.note)]))
+    sentences = list(
+        dict.fromkeys([*said, *(finding.message for finding in model.findings if not finding.note)])
+    )
     out.print()
     if sentences:
         show_warnings(sentences)
@@ -177,10 +179,10 @@ def show_path(model: Model) -> None:
     scores = _told_apart([path.scores[rows[place]] for place in places])
     for place in places:
         k = rows[place]
-        one, mark = path[k], "●" if k == path.chosen else ""
-        change = difference(path[rows[place - 1]], one, 3) if place else ""
+        candidate, mark = path[k], "●" if k == path.chosen else ""
+        change = difference(path[rows[place - 1]], candidate, 3) if place else ""
         style = "bold green" if k == path.chosen else ""
-        table.add_row(mark, str(one.size), scores[place - first], change, style=style)
+        table.add_row(mark, str(candidate.size), scores[place - first], change, style=style)
     plain(table)
     if path.criterion:
         plain(Text(f"score: {path.criterion}", "dim"))
@@ -197,13 +199,13 @@ def _told_apart(scores: Sequence[float]) -> list[str]:
 
 def _distinct(path: ModelPath) -> list[int]:
     """Places on the path, a support once: under constraints several numbers of terms may mean the same."""
-    kept: list[int] = []
-    for k, one in enumerate(path):
-        if kept and np.array_equal(one.support, path[kept[-1]].support):
-            kept[-1] = k if k == path.chosen else kept[-1]
+    places: list[int] = []
+    for k, candidate in enumerate(path):
+        if places and np.array_equal(candidate.support, path[places[-1]].support):
+            places[-1] = k if k == path.chosen else places[-1]
         else:
-            kept.append(k)
-    return kept
+            places.append(k)
+    return places
 
 
 def show_certificate(model: Model) -> None:
@@ -235,7 +237,7 @@ def _say(head: str, style: str, sentence: str) -> None:
 
 def as_typed(sentence: str) -> str:
     """A sentence of the library as the command line says it: --time for `time`, --passes 1 for passes=1."""
-    names = "|".join((*(one.name for one in fields(FitSettings)), "x0", "t", "v0"))
+    names = "|".join((*(setting.name for setting in fields(FitSettings)), "x0", "t", "v0"))
     sentence = re.sub(rf"`({names})(?:=([^`]*))?`", _option, sentence)
     sentence = re.sub(rf'\b({names})="?([\w.]+)"?', _option, sentence)
     sentence = re.sub(r"see (model\.near|`near`)", "see cindy show --near", sentence)

@@ -108,17 +108,17 @@ class FitSettings:
 
     def terms(self) -> dict[str, str]:
         """The further terms: "name=formula", or a formula that is its own name."""
-        found = {}
+        terms = {}
         for text in self.term:
             name, equals, formula = text.partition("=")
-            found[name.strip()] = (formula if equals else name).strip()
-        return found
+            terms[name.strip()] = (formula if equals else name).strip()
+        return terms
 
     def parameters(self) -> dict[str, tuple[float, float] | float]:
         """The numbers to be found inside terms: "K=0.01:10", a range, or "K=0.5", about where it is."""
         from cindy.pipeline import number
 
-        found: dict[str, tuple[float, float] | float] = {}
+        parameters: dict[str, tuple[float, float] | float] = {}
         for text in self.parameter:
             where = f'--parameter "{text}"'
             name, equals, ends = (part.strip() for part in text.partition("="))
@@ -127,8 +127,8 @@ class FitSettings:
             values = [number(end, where) for end in ends.split(":")]
             if len(values) > 2:
                 raise DataError(f'{where}: a range has two ends, as in "K=0.01:10".')
-            found[name] = values[0] if len(values) == 1 else (values[0], values[1])
-        return found
+            parameters[name] = values[0] if len(values) == 1 else (values[0], values[1])
+        return parameters
 
 
 def read_settings(file: Path | None, typed: Mapping[str, Any]) -> FitSettings:
@@ -137,10 +137,10 @@ def read_settings(file: Path | None, typed: Mapping[str, Any]) -> FitSettings:
     typed: by name; None and an empty list count as not typed
     """
     known = {f.name: f for f in fields(FitSettings)}
-    said = {} if file is None else _from_toml(file, known)
+    given = {} if file is None else _from_toml(file, known)
     # Options are None where nothing was typed, so that a file's value is overruled only on purpose.
-    said.update({name: value for name, value in typed.items() if value not in (None, [], ())})
-    return FitSettings(**said)
+    given.update({name: value for name, value in typed.items() if value not in (None, [], ())})
+    return FitSettings(**given)
 
 
 def _from_toml(file: Path, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,13 +154,13 @@ def _from_toml(file: Path, known: Mapping[str, Any]) -> dict[str, Any]:
     options = table.get("fit", table)
     if not isinstance(options, dict):
         raise DataError(f"{file}: [fit] must be a table of options.")
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in options.items():
         name = key.replace("-", "_")
         if name not in known:
             raise DataError(f'{file}: there is no option "{key}". {did_you_mean(name, known)}')
-        found[name] = _typed(value, str(known[name].type), f"{file}: {key}")
-    return found
+        settings[name] = _typed(value, str(known[name].type), f"{file}: {key}")
+    return settings
 
 
 def _typed(value: Any, kind: str, where: str) -> Any:

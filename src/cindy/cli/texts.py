@@ -123,10 +123,10 @@ def exchange(text: str) -> Any:
     """ "x1,x2", or "x1,x2:all" for the symmetry of every term."""
     where = f'--exchange "{text}"'
     pair, _, scope = text.partition(":")
-    found = names(pair, where)
-    if len(found) != 2 or scope.strip() not in ("", "pair", "all"):
+    states = names(pair, where)
+    if len(states) != 2 or scope.strip() not in ("", "pair", "all"):
         raise ConstraintError(f'{where}: expected two states, as in "x1,x2" or "x1,x2:all".')
-    return cindy.exchange(found[0], found[1], scope="all" if scope.strip() == "all" else "pair")
+    return cindy.exchange(states[0], states[1], scope="all" if scope.strip() == "all" else "pair")
 
 
 def fix(text: str) -> Any:
@@ -214,11 +214,11 @@ def _sum(text: str, where: str) -> list[tuple[float, str]]:
     spaced = re.split(r"\s+([+-])\s+", text.strip())
     if len(spaced) == 1 and re.fullmatch(r"[\s\w.*]+([+-][\s\w.*]+)+", text.strip()):
         spaced = [piece for piece in re.split(r"(?<![eE])([+-])", text.strip()) if piece]
-    found = []
+    summands = []
     for sign, piece in zip(["+", *spaced[1::2]], spaced[0::2], strict=True):
         match = re.fullmatch(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*?\s*)?([^\W\d].*?)\s*", piece)
         if match is None:
             raise ConstraintError(f'{where}: "{piece.strip()}" is not a name with a number before it.')
         negative = (sign == "-") != (match[1] == "-")
-        found.append((-float(match[2] or 1.0) if negative else float(match[2] or 1.0), match[3]))
-    return found
+        summands.append((-float(match[2] or 1.0) if negative else float(match[2] or 1.0), match[3]))
+    return summands

@@ -43,10 +43,10 @@ def matched_fields(model: Equations, data: Any, where: str) -> list[Field]:
     if not is_fields(data):
         raise DataError(f"{where}: a model of fields needs a Field, or a list of them.")
     fields = as_fields(data)
-    one = fields[0]
-    if (one.states, one.inputs) != (model.states, model.inputs):
-        about, got = (", ".join(names) for names in (model.variables, one.variables))
-        raise DataError(f"{where}: the model is about {about}, but the fields hold {got}.")
+    first = fields[0]
+    if (first.states, first.inputs) != (model.states, model.inputs):
+        about, held = (", ".join(names) for names in (model.variables, first.variables))
+        raise DataError(f"{where}: the model is about {about}, but the fields hold {held}.")
     return fields
 
 
@@ -97,9 +97,9 @@ def solved_field(model: Equations, field: Field, *, window: int | None = None) -
     holes = any(np.isnan(field[state]).any() for state in field.states)
     start = field if holes else field.smoothed()
     values = {state: np.full(field.shape, np.nan) for state in field.states}
-    every = len(field) if window is None else window
-    for low in range(0, len(field), every):
-        high = min(low + every, len(field))
+    length = len(field) if window is None else window
+    for low in range(0, len(field), length):
+        high = min(low + length, len(field))
         begun = start.part(low, high)
         solution = simulate_field(model, begun, field.t[low:high], limits=Limits())
         for state in field.states:
@@ -137,8 +137,8 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
     data = inside_domain(model, completed(model, matched(model, trajectories, "residuals")))[0]
     form = model.formulation.fit_to(data)
     windows_left: list[Residual] = []
-    for i, one in enumerate(data):
-        for segment in one.segments():
+    for i, run in enumerate(data):
+        for segment in run.segments():
             if len(segment) >= form.min_samples:
                 # A weight says how much a row counts, not how large its residual is.
                 plain = replace(segment, weight=1.0)
@@ -150,19 +150,19 @@ def residuals(model: Equations, trajectories: Any) -> list[Residual]:
     return windows_left
 
 
-def autocorrelation(found: Sequence[Residual], lags: int) -> Floats:
+def autocorrelation(windows: Sequence[Residual], lags: int) -> Floats:
     """(lags + 1, states): the correlation of residuals that many samples apart within a window.
 
     NaN where no window is long enough, or nothing varies.
     """
-    states = found[0].values.shape[1]
+    states = windows[0].values.shape[1]
     products, counts = np.zeros((lags + 1, states)), np.zeros((lags + 1, states))
-    for one in found:
-        n = len(one.values)
+    for window in windows:
+        n = len(window.values)
         for lag in range(min(lags, n - 1) + 1):
             # Each lag has a mean of its own number of pairs, so that gaps do not make correlations fall
             # off.
-            pairs = one.values[: n - lag] * one.values[lag:]
+            pairs = window.values[: n - lag] * window.values[lag:]
             products[lag] += np.nansum(pairs, axis=0)
             counts[lag] += np.count_nonzero(np.isfinite(pairs), axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -227,14 +227,14 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     least, stretches = 4 if model.order == 2 else 2, stretches_of(completed(model, data))
     # A stretch that is too short to start from has nothing to be compared with; an equation of second order
     # needs a rate to start from, which takes a few samples.
-    short = {one.trajectory for one in stretches if len(one.samples) < least}
-    comparable = [one for one in stretches if one.trajectory not in short]
+    short = {stretch.trajectory for stretch in stretches if len(stretch.samples) < least}
+    comparable = [stretch for stretch in stretches if stretch.trajectory not in short]
     whole = tuple(solved_along(model, comparable))
     states = len(model.states)
     explained = through = _explained(whole, states)
     # Each reason once, however many solutions ended by it.
-    stopped = tuple(dict.fromkeys(one.simulated.stopped for one in whole if one.simulated.stopped))
-    found, window = whole, None
+    stopped = tuple(dict.fromkeys(solved.simulated.stopped for solved in whole if solved.simulated.stopped))
+    best, window = whole, None
     allowed = _explainable(whole, states)
     enough = _HORIZON.follows * allowed
     if np.any(explained < enough) and whole:
@@ -242,20 +242,20 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
         # The windows of the integral form are as long as the motion allows a solution to be compared.
         shortest = max(getattr(model.formulation, "window", 0) or 0, few)
         # The median over solutions: one that leaves early, by a bad start, does not decide for all.
-        length = int(np.median([_follows(one) for one in whole]))
-        longest = max(len(one.measured) for one in whole)
+        length = int(np.median([_follows(solved) for solved in whole]))
+        longest = max(len(solved.measured) for solved in whole)
         for _ in range(_HORIZON.tries):
             length = max(length, min(shortest, longest))
             if length >= longest:
                 break
             again = tuple(solved_along(model, comparable, window=length))
             if np.min(_explained(again, states)) > np.min(explained):
-                found, window, explained = again, length, _explained(again, states)
+                best, window, explained = again, length, _explained(again, states)
             if np.all(explained >= enough) or length == shortest:
                 break
             length //= 2
-    span = max((float(one.measured.t[-1] - one.measured.t[0]) for one in found), default=np.nan)
-    return Comparison(found, window, span, explained, through, stopped, allowed)
+    span = max((float(solved.measured.t[-1] - solved.measured.t[0]) for solved in best), default=np.nan)
+    return Comparison(best, window, span, explained, through, stopped, allowed)
 
 
 def excerpt_of(data: Sequence[Trajectory]) -> list[Trajectory]:
@@ -269,45 +269,45 @@ def compare_few(model: Equations, data: Sequence[Trajectory]) -> tuple[Compariso
     The summary, the command line and the report all state the R² of this comparison.
     """
     few = completed(model, spread_over(excerpt_of(data), _HORIZON.most_runs))
-    return compare(model, [beginning(one, _HORIZON.most_solved) for one in few]), len(few)
+    return compare(model, [beginning(run, _HORIZON.most_solved) for run in few]), len(few)
 
 
-def _follows(one: Solution) -> int:
+def _follows(solution: Solution) -> int:
     """Samples over which a solution stays with the data, in the root mean square over a few of them."""
-    spread = one.measured.x.std(axis=0)
+    spread = solution.measured.x.std(axis=0)
     spread = np.where(spread > 0, spread, np.inf)
-    off = (one.simulated.x - one.measured.x[: len(one.simulated)]) / spread
+    off = (solution.simulated.x - solution.measured.x[: len(solution.simulated)]) / spread
     allowed = (
-        np.hypot(_HORIZON.off, float(np.max(noise_level(one.measured) / spread)))
-        if len(one.measured) >= 8
+        np.hypot(_HORIZON.off, float(np.max(noise_level(solution.measured) / spread)))
+        if len(solution.measured) >= 8
         else _HORIZON.off
     )
-    few = max(3, len(one.measured) // 50)
+    few = max(3, len(solution.measured) // 50)
     # A running mean: one outlier is no departure, and a solution that crosses the data by chance does not
     # follow.
     size = np.convolve(np.mean(off**2, axis=1), np.ones(few) / few, mode="same")
     lost = np.flatnonzero(size > allowed**2)
-    return int(lost[0]) if len(lost) else len(one.simulated)
+    return int(lost[0]) if len(lost) else len(solution.simulated)
 
 
-def _explainable(found: Sequence[Solution], states: int) -> Floats:
+def _explainable(compared: Sequence[Solution], states: int) -> Floats:
     """R² of each state that noise leaves to the best of solutions; 1 where samples are too few to tell."""
-    measured = [one.measured for one in found if len(one.measured) >= 8]
+    measured = [solution.measured for solution in compared if len(solution.measured) >= 8]
     if not measured:
         return np.ones(states)
-    noise = np.mean([noise_level(one) ** 2 for one in measured], axis=0)
-    whole = np.vstack([one.x for one in measured]).var(axis=0)
+    noise = np.mean([noise_level(run) ** 2 for run in measured], axis=0)
+    whole = np.vstack([run.x for run in measured]).var(axis=0)
     return np.asarray(1 - np.minimum(np.divide(noise, whole, out=np.zeros(states), where=whole > 0), 1.0))
 
 
-def _explained(found: Sequence[Solution], states: int) -> Floats:
+def _explained(compared: Sequence[Solution], states: int) -> Floats:
     """R² of each state, over all solutions; −∞ where one blew up."""
-    if not found:
+    if not compared:
         return np.full(states, np.nan)
-    if any(len(one.simulated) < len(one.measured) for one in found):
+    if any(len(solution.simulated) < len(solution.measured) for solution in compared):
         return np.full(states, -np.inf)
-    x = np.vstack([one.measured.x for one in found])
-    left = np.sum((x - np.vstack([one.simulated.x for one in found])) ** 2, axis=0)
+    x = np.vstack([solution.measured.x for solution in compared])
+    left = np.sum((x - np.vstack([solution.simulated.x for solution in compared])) ** 2, axis=0)
     whole = np.sum((x - x.mean(axis=0)) ** 2, axis=0)
     ratio = np.divide(left, whole, out=np.zeros(states), where=whole > 0)
     return np.asarray(np.where(_rounding(left, x), 1.0, 1.0 - ratio))
@@ -347,14 +347,14 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
         seen, modelled = (readouts.columns_of(model.states, values) for values in (seen, modelled))
     else:
         # Estimates of what nobody measured follow the model, and say nothing of the data.
-        told = [k for k, s in enumerate(model.states) if s in measured[0].states or s not in model.hidden]
-        seen, modelled = seen[:, told], modelled[:, told]
+        places = [k for k, s in enumerate(model.states) if s in measured[0].states or s not in model.hidden]
+        seen, modelled = seen[:, places], modelled[:, places]
     return _determination(seen, modelled, centred=centred)
 
 
 def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Compared]:
     """(what the data say, what the equations say), for each stretch without gaps."""
-    for segment in (part for one in data for part in one.segments()):
+    for segment in (part for run in data for part in run.segments()):
         if len(segment) >= form.min_samples:
             yield form.compared(segment, model.basis, model.coef)
 
@@ -363,7 +363,7 @@ def _slopes(model: Equations, data: list[Trajectory], form: Formulation) -> Iter
     """The same for derivatives where terms hold rates: those are estimated as the derivatives are."""
     settings = form.to_dict()
     how = {"degree": settings["degree"], "half_width": settings["half_width"]}
-    for segment in (part for one in data for part in one.segments()):
+    for segment in (part for run in data for part in run.segments()):
         if len(segment) >= form.min_samples:
             rates, slopes = (
                 derivative(segment.t, segment.x, 0, len(segment), order=k, **how) for k in (1, 2)
@@ -375,10 +375,10 @@ def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> 
     """(measured, simulated) states; those after a blow-up are NaN."""
     if window is not None:
         integer(window, "score: `window`", least=2)
-    for one in solutions(model, data, window=window):
-        simulated = np.full(one.measured.x.shape, np.nan)
-        simulated[: len(one.simulated)] = one.simulated.x
-        yield np.asarray(one.measured.x), simulated
+    for solution in solutions(model, data, window=window):
+        simulated = np.full(solution.measured.x.shape, np.nan)
+        simulated[: len(solution.simulated)] = solution.simulated.x
+        yield np.asarray(solution.measured.x), simulated
 
 
 def _determination(measured: Floats, modelled: Floats, *, centred: bool) -> float:

@@ -101,7 +101,7 @@ class Denoised:
 
     @cached_property
     def _beginnings(self) -> dict[tuple[float, bytes], int]:
-        return {(float(one.t[0]), one.x[0].tobytes()): k for k, one in enumerate(self.measured)}
+        return {(float(run.t[0]), run.x[0].tobytes()): k for k, run in enumerate(self.measured)}
 
     def states_of(self, part: Trajectory) -> Floats | None:
         """The states of a trajectory, or of some samples of one; None where it is not among the data."""
@@ -111,11 +111,11 @@ class Denoised:
         numbers = range(min(len(self.measured), _LOOKED_THROUGH)) if first is None else [first]
         for number in numbers:
             whole = self.measured[number]
-            here = np.minimum(np.searchsorted(whole.t, part.t), len(whole) - 1)
-            same = whole.states == part.states and np.array_equal(whole.t[here], part.t)
+            places = np.minimum(np.searchsorted(whole.t, part.t), len(whole) - 1)
+            same = whole.states == part.states and np.array_equal(whole.t[places], part.t)
             # What was not measured may have been filled in with the states themselves.
-            if same and number in self.states and _agree(whole.x[here], part.x):
-                return self.states[number][here]
+            if same and number in self.states and _agree(whole.x[places], part.x):
+                return self.states[number][places]
         return None
 
     def equation(self, j: int, coef: Floats) -> EquationRows:
@@ -171,7 +171,7 @@ def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
             "and this one was not. Identify it with `passes=None`, in the integral form or as a map."
         )
     names = model.states + model.rates
-    return [replace(one, x=x, states=names, delay={}) for one, x in zip(data, states, strict=True)]
+    return [replace(run, x=x, states=names, delay={}) for run, x in zip(data, states, strict=True)]
 
 
 def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats] | None:
@@ -180,8 +180,8 @@ def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats
     None where noise and model error are not known, and where what is estimated runs away.
     """
     if model.fitted is not None:
-        known = [model.fitted.states_of(one) for one in data]
-        at_hand = [one for one in known if one is not None]
+        states_at_hand = [model.fitted.states_of(run) for run in data]
+        at_hand = [states for states in states_at_hand if states is not None]
         if len(at_hand) == len(data):
             return at_hand
     solved = _solved(model, data)
@@ -189,7 +189,7 @@ def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats
         return None
     states = _by_trajectory(*solved)
     width = solved[0].states
-    return [states.get(k, np.full((len(one), width), np.nan)) for k, one in enumerate(data)]
+    return [states.get(k, np.full((len(run), width), np.nan)) for k, run in enumerate(data)]
 
 
 def _agree(whole: Floats, part: Floats) -> bool:
@@ -202,31 +202,31 @@ def completed(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
     Sensors with clocks of their own share no instant, so that no row is complete and nothing could be
     compared. Entries that are filled in count as explained.
     """
-    seen = [np.isfinite(one.x) for one in data]
-    complete = sum(int(one.all(axis=1).sum()) for one in seen)
+    seen = [np.isfinite(run.x) for run in data]
+    complete = sum(int(measured.all(axis=1).sum()) for measured in seen)
     # As long as most rows are complete, a row with a hole is better left out than filled in.
-    if 2 * complete > sum(int(one.any(axis=1).sum()) for one in seen) or not model.denoised:
+    if 2 * complete > sum(int(measured.any(axis=1).sum()) for measured in seen) or not model.denoised:
         return list(data)
     states = denoised_states(model, data)
     if states is None:
         return list(data)
     return [
-        replace(one, x=np.where(known, one.x, x[:, : one.dimension]))
-        for one, known, x in zip(data, seen, states, strict=True)
+        replace(run, x=np.where(measured, run.x, x[:, : run.dimension]))
+        for run, measured, x in zip(data, seen, states, strict=True)
     ]
 
 
 def denoised_under(model: Equations, data: Sequence[Trajectory]) -> Denoised | None:
     """What is at hand if the data are those of the model, or else the same for them; None as above."""
     own: Denoised | None = model.fitted
-    if own is not None and own.complete and all(own.states_of(one) is not None for one in data):
+    if own is not None and own.complete and all(own.states_of(run) is not None for run in data):
         return own
     solved = _solved(model, data)
     if solved is None:
         return None
     motion, fitted = solved
-    every = np.arange(model.coef.size) if model.coef.size <= _MOST_COLUMNS else np.flatnonzero(model.coef)
-    candidates = motion.widened(every)
+    columns = np.arange(model.coef.size) if model.coef.size <= _MOST_COLUMNS else np.flatnonzero(model.coef)
+    candidates = motion.widened(columns)
     blocks = motion.objectives(fitted, candidates, blocks=1)
     if blocks is None:
         return None
@@ -252,7 +252,7 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
     motion = motion.sharing(shared_noise(model))
     if unseen:
         # First values of hidden states may be far too small: a fifth derivative of a short noisy record is.
-        records = tuple(one.unmeasured(unseen) for one in motion.records)
+        records = tuple(record.unmeasured(unseen) for record in motion.records)
         motion = replace(motion, records=records, sizes=model.scale)
     support = np.flatnonzero(model.coef)
     # The noise and the unexplained forcing are those of identification, so that nothing is tuned to the new
@@ -274,7 +274,7 @@ def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tr
     hidden = model.hidden
     if not hidden or data[0].states != tuple(s for s in model.states if s not in hidden):
         return list(data)
-    rough = [_with_first_values(model, one) for one in data]
+    rough = [_with_first_values(model, run) for run in data]
     solved = _solved(model, rough, unseen=len(hidden))
     if solved is None:
         raise DataError(
@@ -283,41 +283,41 @@ def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tr
         )
     states = _by_trajectory(*solved)
     completed_data = []
-    for k, one in enumerate(rough):
-        x = one.x.copy()
+    for k, run in enumerate(rough):
+        x = run.x.copy()
         x[:, -len(hidden) :] = np.nan
         if k in states:
             x[: len(states[k]), -len(hidden) :] = states[k][
                 :, len(model.states) - len(hidden) : len(model.states)
             ]
-        completed_data.append(replace(one, x=x))
+        completed_data.append(replace(run, x=x))
     return completed_data
 
 
-def _with_first_values(model: Equations, one: Trajectory) -> Trajectory:
+def _with_first_values(model: Equations, run: Trajectory) -> Trajectory:
     """The trajectory with first values of a hidden state."""
     from scipy.interpolate import CubicSpline
 
-    seen = np.array(one.x)
+    seen = np.array(run.x)
     for column in seen.T:
         hole = np.isnan(column)
-        column[hole] = np.interp(one.t[hole], one.t[~hole], column[~hole]) if not hole.all() else 0.0
-    x = smoothed(one.t, seen).values
-    rates = CubicSpline(one.t, x)(one.t, 1)
+        column[hole] = np.interp(run.t[hole], run.t[~hole], column[~hole]) if not hole.all() else 0.0
+    x = smoothed(run.t, seen).values
+    rates = CubicSpline(run.t, x)(run.t, 1)
     formulas = model.settings.get("hidden")
     if isinstance(formulas, Mapping):
-        names = (*one.states, *(f"{name}'" for name in one.states), *one.inputs)
-        known = [x, rates] if one.u is None else [x, rates, np.asarray(one.u)]
+        names = (*run.states, *(f"{name}'" for name in run.states), *run.inputs)
+        known = [x, rates] if run.u is None else [x, rates, np.asarray(run.u)]
         first = Custom(dict(formulas)).evaluate(np.hstack(known), names)
-        return replace(one, x=np.hstack([one.x, first]), states=one.states + model.hidden)
+        return replace(run, x=np.hstack([run.x, first]), states=run.states + model.hidden)
     d, hidden = x.shape[1], np.zeros((len(x), len(model.hidden)))
     for k, (name, equation) in enumerate(_pinned_in(model)):
         place = model.states.index(name) - d
-        slope_of = np.column_stack([rates, CubicSpline(one.t, hidden)(one.t, 1)])
+        slope_of = np.column_stack([rates, CubicSpline(run.t, hidden)(run.t, 1)])
         one_more = hidden.copy()
         one_more[:, place] = 1.0
-        none = model.predict(np.hstack([x, hidden]), one.u)
-        slope = model.predict(np.hstack([x, one_more]), one.u) - none
+        none = model.predict(np.hstack([x, hidden]), run.u)
+        slope = model.predict(np.hstack([x, one_more]), run.u) - none
         # The first hidden state may show in several equations of seen states; a later one in its own.
         own = np.arange(d) if k == 0 else np.array([model.states.index(equation)])
         # Where the seen equations hardly depend on the hidden state the ratio is noise; those places are
@@ -325,17 +325,17 @@ def _with_first_values(model: Equations, one: Trajectory) -> Trajectory:
         weight = np.sum(slope[:, own] ** 2, axis=1)
         strong = weight > 0.04 * weight.mean()
         ratio = np.sum(slope[:, own] * (slope_of - none)[:, own], axis=1) / np.where(strong, weight, 1.0)
-        w = np.interp(one.t, one.t[strong], ratio[strong]) if strong.any() else hidden[:, place]
+        w = np.interp(run.t, run.t[strong], ratio[strong]) if strong.any() else hidden[:, place]
         limit = model.scale[d + place]
         hidden[:, place] = np.clip(w, -limit, limit)
         if len(model.hidden) > 1:
-            hidden[:, place] = smoothed(one.t, hidden[:, [place]]).values[:, 0]
-    return replace(one, x=np.hstack([one.x, hidden]), states=one.states + model.hidden)
+            hidden[:, place] = smoothed(run.t, hidden[:, [place]]).values[:, 0]
+    return replace(run, x=np.hstack([run.x, hidden]), states=run.states + model.hidden)
 
 
 def _pinned_in(model: Equations) -> list[tuple[str, str]]:
     """Each hidden state, and the state in whose equation its gauge was chosen."""
-    gauges = [one.values for one in model.findings if one.code == "hidden-gauge"]
+    gauges = [finding.values for finding in model.findings if finding.code == "hidden-gauge"]
     equations = {str(values.get("state")): str(values.get("equation")) for values in gauges}
     first = next(s for s in model.states if s not in model.hidden)
     return [(name, equations.get(name, first)) for name in model.hidden]

@@ -134,7 +134,7 @@ class Diagnostics:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The messages of the findings."""
-        return tuple(one.message for one in self.findings)
+        return tuple(finding.message for finding in self.findings)
 
 
 def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
@@ -145,15 +145,15 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
     """
     instance(model, Model, "diagnose: `model`", "a Model, such as identify makes")
     data = as_trajectories(data)
-    known = denoised_under(model, data) if model.denoised else None
-    if known is not None:
-        return _at_denoised_states(model, data, known)
+    denoised = denoised_under(model, data) if model.denoised else None
+    if denoised is not None:
+        return _at_denoised_states(model, data, denoised)
     data = inside_domain(model, data)[0]
     form = model.formulation.fit_to(data)
     rows = _MeasuredRows(accumulate(data, model.basis, formulation=form, blocks=1).total)
     left = residuals(model, data)
     rms, correlation, band = _statistics(left)
-    size = np.sqrt(np.mean(np.vstack([part.x for one in data for part in one.segments()]) ** 2, axis=0))
+    size = np.sqrt(np.mean(np.vstack([part.x for run in data for part in run.segments()]) ** 2, axis=0))
     findings = [
         *model.findings,
         *_uncertain(model),
@@ -173,8 +173,8 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         findings += _correlated(model, judge, memory, band, size_left > _AT.exact * size)
     findings += _left_over(model, rough.samples, form, beyond)
     noise = np.where(np.isfinite(model.noise), model.noise, rms if form.integrates else np.nan)
-    loss, told = rows.losses(model.coef), without_repeats(findings)
-    return Diagnostics(form, rows, loss, left, rms, correlation, band, noise, beyond, told)
+    loss, distinct = rows.losses(model.coef), without_repeats(findings)
+    return Diagnostics(form, rows, loss, left, rms, correlation, band, noise, beyond, distinct)
 
 
 def _judging_form(form: Formulation, data: Sequence[Trajectory]) -> Formulation:
@@ -184,32 +184,34 @@ def _judging_form(form: Formulation, data: Sequence[Trajectory]) -> Formulation:
     return Integral(order=form.order, smooth=form.smooth).fit_to(data)
 
 
-def _at_denoised_states(model: Model, data: Sequence[Trajectory], known: Denoised) -> Diagnostics:
+def _at_denoised_states(model: Model, data: Sequence[Trajectory], denoised: Denoised) -> Diagnostics:
     """The same where the states were estimated: residuals are measurements less states."""
     # Residuals in runs without gaps: correlations are between neighbours only.
-    left = []
-    for number, one in enumerate(data):
-        states = known.states_of(one)
+    residual = []
+    for number, run in enumerate(data):
+        states = denoised.states_of(run)
         if states is not None:
-            values = one.x - states[:, : len(model.states)]
+            values = run.x - states[:, : len(model.states)]
             seen = np.isfinite(values)
-            for piece in _runs(one.t, seen):
+            for piece in _runs(run.t, seen):
                 if len(piece) > 1:
-                    left.append(Residual(number, one.t[piece], values[piece]))
-    if not left:
+                    residual.append(Residual(number, run.t[piece], values[piece]))
+    if not residual:
         raise DataError("diagnose: no trajectory has enough complete samples in a row.")
-    rms, correlation, band = _statistics(left)
+    rms, correlation, band = _statistics(residual)
     form, noise, rough = model.formulation, np.asarray(model.noise), rough_noise(data)
     beyond = _beyond_noise(model, data, rough, noise)
     findings = [
         *model.findings,
         *_uncertain(model),
         *_unsure(model),
-        *_alike(model, known),
+        *_alike(model, denoised),
         *_left_over(model, rough.samples, form, beyond),
     ]
-    said = without_repeats(findings)
-    return Diagnostics(form, known, known.loss, left, rms, correlation, band, noise, beyond, said)
+    distinct = without_repeats(findings)
+    return Diagnostics(
+        form, denoised, denoised.loss, residual, rms, correlation, band, noise, beyond, distinct
+    )
 
 
 def _runs(t: Floats, seen: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
@@ -218,20 +220,20 @@ def _runs(t: Floats, seen: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
     Sensors with clocks of their own have no complete rows; instants of inputs alone have no measurement, and
     are no gap.
     """
-    some, every = (np.flatnonzero(kind) for kind in (seen.any(axis=1), seen.all(axis=1)))
-    rows = every if 2 * len(every) > len(some) else some
+    partial, complete = (np.flatnonzero(kind) for kind in (seen.any(axis=1), seen.all(axis=1)))
+    rows = complete if 2 * len(complete) > len(partial) else partial
     steps = np.diff(t[rows])
     usual = float(np.median(steps)) if len(steps) else 0.0
     return np.split(rows, np.flatnonzero((np.diff(rows) > 1) & (steps > _AT.gap * usual)) + 1)
 
 
-def _statistics(left: Sequence[Residual]) -> tuple[Floats, Floats, float]:
+def _statistics(windows: Sequence[Residual]) -> tuple[Floats, Floats, float]:
     """Root mean squares of the residuals, their autocorrelation, and the band in which white noise stays."""
-    values = np.vstack([one.values for one in left])
+    values = np.vstack([window.values for window in windows])
     # Beyond a third of a window too few pairs are left to average.
-    lags = min(_AT.lags, max(len(one.values) for one in left) // 3)
+    lags = min(_AT.lags, max(len(window.values) for window in windows) // 3)
     rms = np.sqrt(np.nanmean(values**2, axis=0))
-    return rms, autocorrelation(left, max(lags, 1)), float(1.96 / np.sqrt(len(values)))
+    return rms, autocorrelation(windows, max(lags, 1)), float(1.96 / np.sqrt(len(values)))
 
 
 def _uncertain(model: Model) -> Iterator[Finding]:
@@ -367,8 +369,8 @@ def _lack_of_steps(model: Model, data: Sequence[Trajectory]) -> Floats:
 def _left_over(model: Model, samples: int, form: Formulation, beyond: Floats) -> Iterator[Finding]:
     """States that the equations miss by more than the roughness of so many samples accounts for."""
     fitted = model.denoised
-    told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-    if fitted and (told or samples < _AT.enough):
+    explained = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
+    if fitted and (explained or samples < _AT.enough):
         return
     # Roughness is an estimate itself, and with few samples a poor one.
     limit = _AT.too_large * (1 + _AT.few / samples) if fitted else _AT.too_large
@@ -448,30 +450,32 @@ def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
 
 
 @one_thread()
-def compare_fields(model: Model, one: Field) -> FieldComparison:
+def compare_fields(model: Model, field: Field) -> FieldComparison:
     """The solution of a model beside a field, if it can be had in reasonable time."""
-    nothing = np.full(len(model.states), np.nan)
-    if np.prod(one.shape) > _AT.most_samples:
-        return FieldComparison(one, {}, nothing, np.nan, ("The grid is too large to be solved for a page.",))
+    unknown = np.full(len(model.states), np.nan)
+    if np.prod(field.shape) > _AT.most_samples:
+        return FieldComparison(
+            field, {}, unknown, np.nan, ("The grid is too large to be solved for a page.",)
+        )
     try:
-        solved = solved_field(model, one)
+        solved = solved_field(model, field)
     except CindyError as error:
-        return FieldComparison(one, {}, nothing, np.nan, (f"There is no solution to show: {error}",))
-    left, whole = [], []
+        return FieldComparison(field, {}, unknown, np.nan, (f"There is no solution to show: {error}",))
+    missed, whole = [], []
     for state in model.states:
-        measured = one[state]
+        measured = field[state]
         space = tuple(range(measured.ndim - 1))
-        left.append(np.nansum((measured - solved[state]) ** 2, axis=space))
+        missed.append(np.nansum((measured - solved[state]) ** 2, axis=space))
         whole.append(np.nansum((measured - np.nanmean(measured)) ** 2, axis=space))
-    known = np.all(
+    reached = np.all(
         [np.isfinite(solved[s]).any(axis=tuple(range(solved[s].ndim - 1))) for s in solved], axis=0
     )
-    said = () if known.all() else (f"The solution ends at {one.time} = {one.t[known][-1]:.4g}.",)
+    remarks = () if reached.all() else (f"The solution ends at {field.time} = {field.t[reached][-1]:.4g}.",)
     # At each time the squares left are compared with the mean over time, since a field may be flat for a
     # moment.
-    good = known & np.all(np.array(left) <= 0.5 * np.mean(whole, axis=1, keepdims=True), axis=0)
-    last = int(np.argmin(good)) if not good.all() else len(good)
-    explained = 1.0 - np.array(left)[:, known].sum(axis=1) / np.maximum(
-        np.array(whole)[:, known].sum(axis=1), 1e-300
+    follows = reached & np.all(np.array(missed) <= 0.5 * np.mean(whole, axis=1, keepdims=True), axis=0)
+    last = int(np.argmin(follows)) if not follows.all() else len(follows)
+    explained = 1.0 - np.array(missed)[:, reached].sum(axis=1) / np.maximum(
+        np.array(whole)[:, reached].sum(axis=1), 1e-300
     )
-    return FieldComparison(one, solved, explained, float(one.t[max(last - 1, 0)]), said)
+    return FieldComparison(field, solved, explained, float(field.t[max(last - 1, 0)]), remarks)

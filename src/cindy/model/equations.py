@@ -82,7 +82,7 @@ class Equations:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The sentences of the findings."""
-        return tuple(one.message for one in self.findings)
+        return tuple(finding.message for finding in self.findings)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -398,8 +398,8 @@ def in_order(values: Any, names: Sequence[str], where: str) -> ArrayLike:
     Frames whose columns have no names, only numbers, are taken as arrays.
     """
     if isinstance(values, Trajectory):
-        (one,) = reordered([values], tuple(names), (), where)
-        return one.x
+        (trajectory,) = reordered([values], tuple(names), (), where)
+        return trajectory.x
     keys = _keys(values)
     if not keys or not all(isinstance(key, str) for key in keys):
         return values  # type: ignore[no-any-return]

@@ -130,8 +130,8 @@ class Lines:
         inner = scipy.sparse.block_array(blocks, format="csc")
         if self.order == 1:
             return scipy.sparse.csc_array(inner)
-        one, none = scipy.sparse.eye_array(d * n), scipy.sparse.csr_array((d * n, d * n))
-        return scipy.sparse.csc_array(scipy.sparse.block_array([[none, one], [inner, none]], format="csc"))
+        same, zero = scipy.sparse.eye_array(d * n), scipy.sparse.csr_array((d * n, d * n))
+        return scipy.sparse.csc_array(scipy.sparse.block_array([[zero, same], [inner, zero]], format="csc"))
 
     def _slope_of(self, term: Term, state: str, values: Mapping[str, Floats]) -> Any:
         """∂ term / ∂ state as a matrix, or None where the term does not depend on it."""

@@ -109,9 +109,9 @@ class Readouts:
         """Formulas of the named states that are neither told nor called hidden, in terms of both."""
         units = np.eye(len(self.named))[[self.named.index(name) for name in self.hidden]]
         inverse = np.linalg.inv(np.concatenate([self.coordinates, units]))
-        every = (*self.states, *self.hidden)
+        known = (*self.states, *self.hidden)
         return {
-            name: _sum(every, row) for name, row in zip(self.named, inverse, strict=True) if name not in every
+            name: _sum(known, row) for name, row in zip(self.named, inverse, strict=True) if name not in known
         }
 
     def apart(self, data: Sequence[Trajectory]) -> bool:
@@ -119,10 +119,10 @@ class Readouts:
 
         data: columns at the middle of their exposures
         """
-        seen = np.concatenate([np.isfinite(one.x) for one in data])
-        told = np.concatenate([np.isfinite(self._states(one.x)) for one in data])
+        seen = np.concatenate([np.isfinite(trajectory.x) for trajectory in data])
+        determined = np.concatenate([np.isfinite(self._states(trajectory.x)) for trajectory in data])
         reported = np.stack([seen[:, row != 0].any(axis=1) for row in self.matrix.T], axis=1)
-        return bool(np.any(told.sum(axis=0) < _TOGETHER * reported.sum(axis=0)))
+        return bool(np.any(determined.sum(axis=0) < _TOGETHER * reported.sum(axis=0)))
 
     def in_columns(self) -> Readouts:
         """The same with columns as the states: what each sensor measures has a clock of its own.
@@ -181,17 +181,29 @@ class Readouts:
 
     def aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The columns at the middle of their exposures; where these differ, each at instants of its own."""
-        return [self._aligned(one) for one in data] if any(self.exposure) else list(data)
+        return [self._aligned(trajectory) for trajectory in data] if any(self.exposure) else list(data)
 
-    def _aligned(self, one: Trajectory) -> Trajectory:
-        signal, sensors = one.signal(), []
+    def _aligned(self, trajectory: Trajectory) -> Trajectory:
+        signal, sensors = trajectory.signal(), []
         for exposure in dict.fromkeys(self.exposure):
             own = [j for j, seconds in enumerate(self.exposure) if seconds == exposure]
-            t = one.t - exposure / 2
+            t = trajectory.t - exposure / 2
             u = None if signal is None else signal.at(t)
-            sensors.append(replace(one, t=t, x=one.x[:, own], states=tuple(one.states[j] for j in own), u=u))
+            sensors.append(
+                replace(
+                    trajectory,
+                    t=t,
+                    x=trajectory.x[:, own],
+                    states=tuple(trajectory.states[j] for j in own),
+                    u=u,
+                )
+            )
         both = Trajectory.merged(sensors) if len(sensors) > 1 else sensors[0]
-        return replace(both, x=both.x[:, [both.states.index(name) for name in one.states]], states=one.states)
+        return replace(
+            both,
+            x=both.x[:, [both.states.index(name) for name in trajectory.states]],
+            states=trajectory.states,
+        )
 
     def of_data(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The trajectories of the states."""
@@ -199,24 +211,26 @@ class Readouts:
 
     def of_aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The same from columns at the middle of their exposures."""
-        made = [replace(one, x=self._states(one.x), states=self.states) for one in data]
+        trajectories = [
+            replace(trajectory, x=self._states(trajectory.x), states=self.states) for trajectory in data
+        ]
         for j, state in enumerate(self.states):
-            if all(np.isnan(one.x[:, j]).all() for one in made):
+            if all(np.isnan(trajectory.x[:, j]).all() for trajectory in trajectories):
                 columns = [name for name, row in zip(self.formulas, self.matrix, strict=True) if row[j]]
                 raise DataError(
                     f"identify: no sample has the read-outs that determine the state {state}: "
                     f"{', '.join(columns)} and those of the states in their formulas are needed at one time. "
                     "Put them on common times."
                 )
-        return made
+        return trajectories
 
     def _states(self, y: Floats) -> Floats:
         """(samples, states): H⁺ y by the read-outs that are there; NaN where these do not tell a state."""
         x = np.full((len(y), len(self.states)), np.nan)
-        there = np.isfinite(y)
-        for pattern in np.unique(there, axis=0):
+        reported = np.isfinite(y)
+        for pattern in np.unique(reported, axis=0):
             if pattern.any():
-                rows = (there == pattern).all(axis=1)
+                rows = (reported == pattern).all(axis=1)
                 inverse, determined = _inverse(self.matrix[pattern])
                 x[rows] = np.where(determined, y[np.ix_(rows, pattern)] @ inverse.T, np.nan)
         return x
@@ -237,11 +251,11 @@ def _inverse(matrix: Floats) -> tuple[Floats, Any]:
 
 def _averaged(column: str, text: str) -> tuple[str, float]:
     """The formula inside a mean, and its exposure; 0 where there is no mean."""
-    found = _MEAN.fullmatch(text)
-    if found is None:
+    mean = _MEAN.fullmatch(text)
+    if mean is None:
         return text, 0.0
     try:
-        exposure = float(found[2] or "nan")
+        exposure = float(mean[2] or "nan")
     except ValueError:
         exposure = np.nan
     if not 0 < exposure < np.inf:
@@ -249,7 +263,7 @@ def _averaged(column: str, text: str) -> tuple[str, float]:
             f'identify: the mean in the read-out {column!r} needs a time, as in "mean(x, 0.4)", but it is '
             f"{text!r}."
         )
-    return found[1], exposure
+    return mean[1], exposure
 
 
 def _check_names(
@@ -269,8 +283,8 @@ def _check_names(
 def _told(columns: tuple[str, ...], named: tuple[str, ...], matrix: Floats) -> tuple[tuple[str, ...], Floats]:
     """Names of the coordinates that read-outs tell, and Z: states first, columns for what else there is."""
     unit = np.eye(len(named))
-    told = np.flatnonzero(np.linalg.norm(unit - np.linalg.pinv(matrix) @ matrix, axis=0) < _DETERMINED)
-    return _independent(columns, matrix, tuple(named[j] for j in told), unit[told])
+    determined = np.flatnonzero(np.linalg.norm(unit - np.linalg.pinv(matrix) @ matrix, axis=0) < _DETERMINED)
+    return _independent(columns, matrix, tuple(named[j] for j in determined), unit[determined])
 
 
 def _independent(
@@ -357,7 +371,7 @@ def unmeasured(name: str) -> bool:
 
 def run_names(data: Sequence[Trajectory]) -> tuple[str, ...]:
     """An input for every trajectory, called as it is where all have names, and by number otherwise."""
-    names = [one.name for one in data]
+    names = [trajectory.name for trajectory in data]
     if not all(names) or len(set(names)) < len(names):
         names = [f"run {k}" for k in range(1, len(data) + 1)]
     return tuple(f"[{name}]" for name in names)
@@ -382,16 +396,16 @@ def with_inputs(data: Sequence[Trajectory], inputs: Sequence[str]) -> list[Traje
             f"The model has coefficients for {', '.join(runs[:6])}{', …' if len(runs) > 6 else ''}, "
             f"but not for {shown}. Give the trajectories the names of those runs."
         )
-    return [_with(one, missing, run) for one, run in zip(data, own, strict=True)]
+    return [_with(trajectory, missing, run) for trajectory, run in zip(data, own, strict=True)]
 
 
-def _with(one: Trajectory, missing: Sequence[str], run: str) -> Trajectory:
+def _with(trajectory: Trajectory, missing: Sequence[str], run: str) -> Trajectory:
     def column(name: str) -> Floats:
-        return np.asarray(one.t) if name == TIME else np.full(len(one), float(name == run))
+        return np.asarray(trajectory.t) if name == TIME else np.full(len(trajectory), float(name == run))
 
-    known = [] if one.u is None else [one.u]
+    known = [] if trajectory.u is None else [trajectory.u]
     u = np.column_stack([*known, *(column(name) for name in missing)])
-    return replace(one, u=u, inputs=(*one.inputs, *missing))
+    return replace(trajectory, u=u, inputs=(*trajectory.inputs, *missing))
 
 
 Mask = NDArray[np.bool_]
@@ -409,42 +423,45 @@ def inside_domain(model: Equations, data: Sequence[Trajectory]) -> tuple[list[Tr
         return list(data), 0
     # Noise can push a concentration below zero, where √x has no value; few such samples are noise, many a
     # wrong range of a parameter.
-    points = np.concatenate([one.values for one in data])
+    points = np.concatenate([trajectory.values for trajectory in data])
     outside = outside_domain(model.basis, model.variables, points)
     if not outside.any():
         return list(data), 0
     # Back to trajectory by trajectory.
-    masks = np.split(outside, np.cumsum([len(one) for one in data])[:-1])
-    moved = [replace(one, x=between(one.t, one.x, mask)) for one, mask in zip(data, masks, strict=True)]
+    masks = np.split(outside, np.cumsum([len(trajectory) for trajectory in data])[:-1])
+    moved = [
+        replace(trajectory, x=between(trajectory.t, trajectory.x, mask))
+        for trajectory, mask in zip(data, masks, strict=True)
+    ]
     return moved, int(outside.sum())
 
 
 def outside_domain(basis: Basis, variables: tuple[str, ...], points: Floats) -> Mask:
     """(n,) where a term with parameters has no value although everything was measured."""
     columns = dict(zip(variables, points.T, strict=True))
-    every = np.zeros(len(points), dtype=bool)
+    outside = np.zeros(len(points), dtype=bool)
     measured = np.isfinite(points).all(axis=1)
     for placed in _placed(basis):
-        here = np.zeros(len(points), dtype=bool)
+        undefined = np.zeros(len(points), dtype=bool)
         with np.errstate(all="ignore"):
             for term in placed.terms(variables):
                 for factor in term if term_parameters(term) else ():
                     if factor.expression is not None:
-                        here |= measured & ~np.isfinite(factor.expression.evaluate(columns))
-        if here.mean() <= _FEW:
-            every |= here
-    return every
+                        undefined |= measured & ~np.isfinite(factor.expression.evaluate(columns))
+        if undefined.mean() <= _FEW:
+            outside |= undefined
+    return outside
 
 
 def _placed(basis: Basis) -> Iterator[Basis]:
     """The basis as it is, or with each unknown parameter at a few values, the others in mid-range."""
     unknown = basis.unknowns()
-    middle = {one.name: one.middle for one in unknown}
+    middle = {parameter.name: parameter.middle for parameter in unknown}
     if not unknown:
         yield basis
-    for one in unknown:
-        for value in one.grid(_VALUES):
-            yield basis.at({**middle, one.name: float(value)})
+    for parameter in unknown:
+        for value in parameter.grid(_VALUES):
+            yield basis.at({**middle, parameter.name: float(value)})
 
 
 def between(t: Floats, x: Floats, outside: Mask) -> Floats:

@@ -385,7 +385,9 @@ class Model(Equations):
             "basis": self.basis.to_dict(),
             "formulation": self.formulation.to_dict(),
             "coefficients": _by_name(self),
-            "parameters": {name: [json_number(v) for v in one] for name, one in self.parameters.items()},
+            "parameters": {
+                name: [json_number(v) for v in estimate] for name, estimate in self.parameters.items()
+            },
             "noise": [json_number(v) for v in self.noise],
             "noise_memory": [json_number(v) for v in self.noise_memory],
             "model_error": [json_number(v) for v in self.model_error],
@@ -398,8 +400,8 @@ class Model(Equations):
             "violation": json_number(self.violation),
             "constraints": list(self.constraints),
             "findings": [
-                {"code": one.code, "message": one.message, "values": json_value(one.values)}
-                for one in self.findings
+                {"code": finding.code, "message": finding.message, "values": json_value(finding.values)}
+                for finding in self.findings
             ],
             "denoised": self.denoised,
             "explained": {name: json_number(value) for name, value in self.explained.items()},
@@ -428,14 +430,14 @@ def _drawn(model: Model, random: np.random.Generator) -> Model:
 def _drawn_near(model: Model, other: Model, random: np.random.Generator) -> Model:
     """A near model with coefficients drawn by its errors, which the rows at the states correlate."""
     places = np.flatnonzero(other.coef)
-    found, error = other.coef.ravel()[places], other.coef_error.ravel()[places]
+    coef, error = other.coef.ravel()[places], other.coef_error.ravel()[places]
     white = None if model.fitted is None else model.fitted.correlations(places)
     if not model.constraints and np.all(np.isfinite(error)):
         root = np.eye(len(places)) if white is None else white
-        found = found + error * (root @ random.standard_normal(len(places)))
+        coef = coef + error * (root @ random.standard_normal(len(places)))
     names = list(other.parameters)
     values = np.array([other.parameters[name].value for name in names])
-    return _with_numbers(model, other, places, np.concatenate([found, values]), names)
+    return _with_numbers(model, other, places, np.concatenate([coef, values]), names)
 
 
 def _with_numbers(model: Model, like: Model, places: Ints, numbers: Floats, names: list[str]) -> Model:

@@ -48,8 +48,8 @@ def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any
     try:
         return from_dict(json.loads(text, parse_constant=no_constant), functions=functions)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        said = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise DataError(f"{file} is not a model file, or is damaged: {said}.") from error
+        reason = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise DataError(f"{file} is not a model file, or is damaged: {reason}.") from error
     except (RecursionError, OverflowError) as error:
         raise DataError(f"{file} is not a model file: {type(error).__name__} on reading it.") from error
 

@@ -262,8 +262,8 @@ def simulate(
     times = Trajectory(given, np.zeros(np.shape(given))).t
     hold = as_hold(hold, "simulate: `hold`")
     if u_t is not None:
-        every, driven = _with_own_times(times, u, u_t, hold)
-        solved = simulate(model, x0, every, driven, hold=hold, v0=v0, run=run, limits=limits, path=path)
+        all_times, driven = _with_own_times(times, u, u_t, hold)
+        solved = simulate(model, x0, all_times, driven, hold=hold, v0=v0, run=run, limits=limits, path=path)
         wanted = np.isin(solved.t, times)
         u = None if solved.u is None else solved.u[wanted]
         return replace(solved, t=solved.t[wanted], x=solved.x[wanted], u=u)
@@ -283,12 +283,12 @@ def simulate(
     switches = None if model.formulation.discrete else model.switches
     rows, stopped = start[None], None
     for first, last, known in _smooth_stretches(model, u, times, run, hold, signal):
-        here = times[first : last + 1]
+        span = times[first : last + 1]
         if switches is None or path is not None:
-            more, stopped = solve(_right_hand_side(model, known), rows[-1], here, scale=scale)
+            more, stopped = solve(_right_hand_side(model, known), rows[-1], span, scale=scale)
         else:
             longest = longest_step(times)
-            more, stopped = _switched(model, switches, known, rows[-1], here, longest, names, scale, limits)
+            more, stopped = _switched(model, switches, known, rows[-1], span, longest, names, scale, limits)
         rows = np.concatenate([rows, more[1:]])
         if stopped is not None:
             break
@@ -313,9 +313,9 @@ def _with_own_times(
     if not len(own) or t[0] < own[0] or (t[-1] > own[-1] and hold != "zero"):
         span = f"known for t = {own[0]:g} … {own[-1]:g}" if len(own) else "missing at every sample"
         raise DataError(f"simulate: the inputs are {span}, but the times are {t[0]:g} … {t[-1]:g}.")
-    every, own = with_turns(t, own, values, hold)
+    all_times, own = with_turns(t, own, values, hold)
     signal = Held(own, values, hold)
-    return (t, signal) if hold == "band" else (every, signal.at(every))
+    return (t, signal) if hold == "band" else (all_times, signal.at(all_times))
 
 
 def _switched(
@@ -453,11 +453,11 @@ def all_inputs(
     signal = _input_signal(u, t, len(measured), hold)
     place = {name: k for k, name in enumerate(measured)}
 
-    def every(s: float) -> Sequence[float]:
+    def complete(s: float) -> Sequence[float]:
         known = () if signal is None else signal(s)
         return [known[place[n]] if n in place else float(n == f"[{run}]") for n in inputs]
 
-    return every
+    return complete
 
 
 def _input_signal(

@@ -149,13 +149,13 @@ def _improved(
             normal[np.diag_indices_from(normal)] += damping * size
             change = np.linalg.lstsq(normal, -slope.T @ left)[0]
             tried = np.clip(start + change * scale, lower, upper)
-            there = missed(tried)
+            tried_left = missed(tried)
             # Broyden's rule: the slope that differs least and explains what was seen (Math. Comp. 19, 1965).
             taken = (tried - start) / scale
             if len(start) > _START.many and np.any(taken):
-                slope += np.outer(there - left - slope @ taken, taken / (taken @ taken))
-            if float(there @ there) < before:
-                start, left, damping = tried, there, damping / 10
+                slope += np.outer(tried_left - left - slope @ taken, taken / (taken @ taken))
+            if float(tried_left @ tried_left) < before:
+                start, left, damping = tried, tried_left, damping / 10
                 break
             damping *= 10
         else:
@@ -217,7 +217,7 @@ class Stretch(NamedTuple):
 
 def stretches_of(data: Sequence[Trajectory]) -> list[Stretch]:
     """The stretches of all trajectories, in order."""
-    return [Stretch(i, part, _around(part, one)) for i, one in enumerate(data) for part in one.segments()]
+    return [Stretch(i, part, _around(part, run)) for i, run in enumerate(data) for part in run.segments()]
 
 
 def solved_along(
@@ -226,8 +226,10 @@ def solved_along(
     """As `solutions`, of stretches that were cut before."""
     # Over half a swing even a chaotic solution is a smooth function of its start, so that Gauss-Newton
     # converges.
-    looked = spread_over(sorted({one.trajectory for one in stretches}), LOOK)
-    near = half_period([one.samples for one in stretches if one.trajectory in looked], least=model.order + 2)
+    looked = spread_over(sorted({stretch.trajectory for stretch in stretches}), LOOK)
+    near = half_period(
+        [stretch.samples for stretch in stretches if stretch.trajectory in looked], least=model.order + 2
+    )
     known = _fitted(model, [(part, around) for _, part, around in stretches], window)
     for (i, segment, driven), states in zip(stretches, known, strict=True):
         length = window or len(segment)
@@ -269,13 +271,13 @@ def _solved(
     return simulate(model, start, piece.t, own.u, hold=own.hold, u_t=own.t, limits=limits)
 
 
-def drawn(model: Equations, one: Solution) -> Trajectory:
+def drawn(model: Equations, solution: Solution) -> Trajectory:
     """The solution at enough times for a smooth curve; at the samples where inputs are known there only."""
-    times = one.simulated.t
+    times = solution.simulated.t
     if model.inputs or model.formulation.discrete or not 1 < len(times) < _START.smooth_curve:
-        return one.simulated
+        return solution.simulated
     between = np.linspace(times[0], times[-1], _START.smooth_curve)
-    return simulate(model, one.start, np.union1d(between, times), limits=Limits())
+    return simulate(model, solution.start, np.union1d(between, times), limits=Limits())
 
 
 def _fitted(
@@ -287,7 +289,7 @@ def _fitted(
     """
     width = model.order * len(model.states)
     # A solution that runs through is fitted to the beginning only: states beyond would be fitted in vain.
-    segments = [one if window else one.part(0, min(len(one), MOST)) for one, _ in stretches]
+    segments = [samples if window else samples.part(0, min(len(samples), MOST)) for samples, _ in stretches]
     ahead = [_around(segment, around) for segment, (_, around) in zip(segments, stretches, strict=True)]
     possible = ahead and width == len(model.states + model.rates)
     try:
@@ -295,7 +297,7 @@ def _fitted(
     except DataError:
         # On the way a state has left the domain of a term.
         states = None
-    return states or [np.full((len(one), width), np.nan) for one in ahead]
+    return states or [np.full((len(stretch), width), np.nan) for stretch in ahead]
 
 
 def _start_of_equations(model: Equations, ahead: Trajectory, noise: Floats) -> Floats | None:

@@ -125,9 +125,9 @@ class Spectral:
             return out
         values = dict(zip(self.states, self.backward(modes[:d]), strict=True)) | self.known(t)
         where = dict(zip(self.states, modes[:d], strict=True))
-        for terms, made in self._operators:
+        for terms, multipliers in self._operators:
             modes_of = np.fft.rfftn(self._evaluated(terms, values, where))
-            for i, factor in made:
+            for i, factor in multipliers:
                 out[d * (self.order - 1) + i] += factor * modes_of
         return out
 
@@ -169,12 +169,12 @@ class Spectral:
         def step(t: float, u: Complexes) -> Complexes:
             n0 = self.rest(t, u)
             moved = self._times(e2, u)
-            one = moved + self._times(a, n0)
-            n1 = self.rest(t + 0.5 * h, one)
-            two = moved + self._times(a, n1)
-            n2 = self.rest(t + 0.5 * h, two)
-            three = self._times(e2, one) + self._times(a, 2.0 * n2 - n0)
-            n3 = self.rest(t + h, three)
+            first_stage = moved + self._times(a, n0)
+            n1 = self.rest(t + 0.5 * h, first_stage)
+            second_stage = moved + self._times(a, n1)
+            n2 = self.rest(t + 0.5 * h, second_stage)
+            third_stage = self._times(e2, first_stage) + self._times(a, 2.0 * n2 - n0)
+            n3 = self.rest(t + h, third_stage)
             return (
                 self._times(e1, u)
                 + self._times(first, n0)
@@ -213,13 +213,13 @@ def _phi_functions(z: Complexes, *, coupled: bool) -> list[Complexes]:
     def times(a: Complexes, b: Complexes) -> Complexes:
         return np.asarray(a @ b if coupled else a * b)
 
-    one = np.broadcast_to(np.eye(z.shape[-1], dtype=complex), z.shape) if coupled else np.ones_like(z)
+    unit = np.broadcast_to(np.eye(z.shape[-1], dtype=complex), z.shape) if coupled else np.ones_like(z)
     functions = []
     for k in range(4):
         total = np.zeros_like(z)
         for j in range(_TAYLOR, -1, -1):
             # Horner's rule.
-            total = times(total, small) + one / factorial(j + k)
+            total = times(total, small) + unit / factorial(j + k)
         functions.append(total)
     for k in range(doublings):
         # Alone, the exponential is known; squared over and over, it would lose a digit every three times.
@@ -280,8 +280,8 @@ def spectral_solution(
     rows = 2 if rtol >= _LOOSE else 4
     weights = [_extrapolation(rows - 1), _extrapolation(rows)]
     steppers = lru_cache(maxsize=24)(system.stepper)
-    every = tuple(range(1, start.ndim))
-    scale = np.maximum(np.sqrt(np.mean(start**2, axis=every)), 1e-300)
+    space = tuple(range(1, start.ndim))
+    scale = np.maximum(np.sqrt(np.mean(start**2, axis=space)), 1e-300)
     bound = growth * (float(np.max(np.abs(start))) or 1.0)
     u = system.forward(start)
     out, count = [start], 1
@@ -299,8 +299,8 @@ def spectral_solution(
                 less = sum(w * run for w, run in zip(weights[0], runs[:-1], strict=True))
                 values = system.backward(modes)
                 # Two extrapolations of neighbouring order: their difference is the error of the worse one.
-                apart = np.sqrt(np.mean(system.backward(modes - less) ** 2, axis=every))
-                size = np.maximum(np.sqrt(np.mean(values**2, axis=every)), scale)
+                apart = np.sqrt(np.mean(system.backward(modes - less) ** 2, axis=space))
+                size = np.maximum(np.sqrt(np.mean(values**2, axis=space)), scale)
                 error = float(np.max(apart / size))
                 if error <= rtol:
                     break

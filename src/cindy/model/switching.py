@@ -83,7 +83,7 @@ class Switches:
         names = (*variables, *modes)
 
         def compiled(outputs: Sequence[Expression]) -> Compiled:
-            terms = [_as_term(one, names) for one in outputs]
+            terms = [_as_term(output, names) for output in outputs]
             return compile_rhs(terms, np.eye(len(terms)), names, given)
 
         slopes = [g.derivative(name) for g in surfaces for name in variables]
@@ -343,13 +343,13 @@ def _first_switch(
     nothing = motion.sizes(begin, curve(begin), scale)
     last = begin
     for share in _SURFACE.looks:
-        here = begin + share * (end - begin)
-        crossed = np.flatnonzero(motion.watched(here, curve(here)) < -nothing)
+        time = begin + share * (end - begin)
+        crossed = np.flatnonzero(motion.watched(time, curve(time)) < -nothing)
         if len(crossed):
             # Step 2: Brent's method on the integrator's own polynomial, between the last look and this one.
             before = motion.watched(last, curve(last))
 
-            def when(k: int, low: float = last, high: float = here, before: Floats = before) -> float:
+            def when(k: int, low: float = last, high: float = time, before: Floats = before) -> float:
                 if before[k] <= 0:
                     return low
                 root = brentq(lambda s: motion.watched(s, curve(s))[k], low, high, xtol=1e-15, rtol=1e-14)
@@ -358,5 +358,5 @@ def _first_switch(
             times = [when(int(k)) for k in crossed]
             first = int(np.argmin(times))
             return times[first], int(crossed[first])
-        last = here
+        last = time
     return end, None

@@ -61,12 +61,12 @@ def render(
     page = environment.get_template("page.html.j2")
     if model.formulation.for_fields:
         fields = matched_fields(model, trajectories, "report")
-        found = field_contents(model, fields, title=title, units=units or {})
+        parts = field_contents(model, fields, title=title, units=units or {})
     else:
-        found = contents(model, matched(model, trajectories, "report"), title=title, units=units or {})
-    numbers, library = _json(found["drawn"]), plotly()
+        parts = contents(model, matched(model, trajectories, "report"), title=title, units=units or {})
+    numbers, library = _json(parts["drawn"]), plotly()
     size = f"{(len(numbers) + len(library.text)) / 1e6:.1f} MB"
-    text: str = page.render(**found, numbers=numbers, plotly=library, digits=DIGITS, size=size)
+    text: str = page.render(**parts, numbers=numbers, plotly=library, digits=DIGITS, size=size)
     return text
 
 

@@ -51,7 +51,7 @@ JAVASCRIPT = Language(
 
 def explorer(
     model: Model,
-    found: Diagnostics,
+    diagnostics: Diagnostics,
     shown: Shown,
     data: Sequence[Trajectory],
     terms: Sequence[Term],
@@ -64,7 +64,7 @@ def explorer(
     """
     if not 0 < model.size <= _MOST_COLUMNS:
         return None
-    blocks = _blocks(model, found)
+    blocks = _blocks(model, diagnostics)
     places = _offered(model, blocks)
     number = {int(place): k for k, place in enumerate(places)}
     rows = sorted({int(place) // len(model.states) for place in places})
@@ -76,7 +76,7 @@ def explorer(
         "labels": {i: model.labels[i] for i in rows},
         "names": {i: model.terms[i] for i in rows},
         "blocks": [_packed(columns, matrix, number) for columns, matrix in blocks],
-        "equalities": _equalities(found, number),
+        "equalities": _equalities(diagnostics, number),
         "own": [
             [number[int(k)], float(model.coef.ravel()[k]), _or_none(model.coef_error.ravel()[k])] for k in own
         ],
@@ -129,9 +129,9 @@ def _code(
     return statements(plan, np.eye(len(terms)), JAVASCRIPT, variables, outputs, parameters=parameters)
 
 
-def _blocks(model: Model, found: Diagnostics) -> list[tuple[Ints, Floats]]:
+def _blocks(model: Model, diagnostics: Diagnostics) -> list[tuple[Ints, Floats]]:
     """(flat places, [design | target]) of rows with noise of size 1: one block, or one for each equation."""
-    rows, count = found.rows, len(model.states)
+    rows, count = diagnostics.rows, len(model.states)
     if isinstance(rows, Denoised):
         return [(rows.columns, np.hstack([rows.white.design, rows.white.target]))]
     blocks = []
@@ -157,7 +157,7 @@ def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
         gain[columns] = np.square(design.T @ left / length)
     known = gain >= 0
     # Models come first, in the order of a list that is cut off where the page is full.
-    wanted = [np.flatnonzero(one.coef) for one in (model, *model.near.models, *model.path.models)]
+    wanted = [np.flatnonzero(candidate.coef) for candidate in (model, *model.near.models, *model.path.models)]
     order = np.concatenate([*wanted, np.argsort(-gain, kind="stable")])
     first = list(dict.fromkeys(int(place) for place in order if known[place]))[:_MOST_COLUMNS]
     return np.sort(np.array(first, dtype=np.intp))
@@ -165,44 +165,44 @@ def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
 
 def _packed(columns: Ints, matrix: Floats, number: dict[int, int]) -> dict[str, Any]:
     """The triangle of the columns on offer and the target, row by row, as base64 of float64."""
-    here = [k for k, place in enumerate(columns) if int(place) in number]
+    offered = [k for k, place in enumerate(columns) if int(place) in number]
     # The triangle is all that least squares on any of these columns needs; the browser solves it in
     # milliseconds.
-    factor = np.linalg.qr(matrix[:, [*here, matrix.shape[1] - 1]], mode="r")
+    factor = np.linalg.qr(matrix[:, [*offered, matrix.shape[1] - 1]], mode="r")
     upper = np.concatenate([row[k:] for k, row in enumerate(factor)])
     return {
-        "columns": [number[int(columns[k])] for k in here],
+        "columns": [number[int(columns[k])] for k in offered],
         "rows": len(factor),
         "triangle": base64.b64encode(upper.astype("<f8").tobytes()).decode(),
     }
 
 
-def _equalities(found: Diagnostics, number: dict[int, int]) -> list[list[Any]]:
+def _equalities(diagnostics: Diagnostics, number: dict[int, int]) -> list[list[Any]]:
     """[[[column, weight], …], goal] for every equality among the constraints."""
-    rows = found.rows
+    rows = diagnostics.rows
     if not isinstance(rows, Denoised) or rows.constraints is None or not len(rows.constraints):
         return []
     equal = rows.constraints.equalities
     matrix = equal.matrix.tocsr()
-    every = []
+    equalities = []
     for k, goal in enumerate(equal.goal):
         part = slice(matrix.indptr[k], matrix.indptr[k + 1])
         places = rows.columns[matrix.indices[part]]
         weights = zip(places.tolist(), matrix.data[part].tolist(), strict=True)
-        every.append([[[number[p], w] for p, w in weights if p in number], float(goal)])
-    return [one for one in every if one[0]]
+        equalities.append([[[number[p], w] for p, w in weights if p in number], float(goal)])
+    return [equality for equality in equalities if equality[0]]
 
 
 def _others(model: Model, number: dict[int, int]) -> list[dict[str, Any]]:
     """Models of the path and near ones, as far as all of their coefficients are on offer."""
     near = [
-        (f"near, worse by {score:.1f}: {difference(model, one)}", k, one)
-        for k, (one, score) in enumerate(zip(model.near.models, model.near.scores, strict=True))
+        (f"near, worse by {score:.1f}: {difference(model, other)}", k, other)
+        for k, (other, score) in enumerate(zip(model.near.models, model.near.scores, strict=True))
     ]
-    path = [(f"path, {one.size} terms", None, one) for one in model.path.models]
+    path = [(f"path, {other.size} terms", None, other) for other in model.path.models]
     chosen, models = np.flatnonzero(model.coef).tolist(), []
-    for name, k, one in [*near, *path]:
-        places = np.flatnonzero(one.coef).tolist()
+    for name, k, other in [*near, *path]:
+        places = np.flatnonzero(other.coef).tolist()
         if set(places) <= set(number) and places != chosen:
             models.append({"name": name, "near": k, "places": [number[place] for place in places]})
     return models[:_MOST_MODELS]

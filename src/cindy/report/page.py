@@ -50,39 +50,41 @@ def contents(
     model: Model, data: Sequence[Trajectory], *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
     """What the template needs, by name."""
-    some = excerpt_of(data)
-    found = diagnose(model, some)
+    excerpt = excerpt_of(data)
+    diagnostics = diagnose(model, excerpt)
     shown = figures.trajectories(model, data)
-    base = common(model, found, title=title, units=units)
-    offered = explorer(model, found, shown, data, _terms(model), dots=_dots(model)) if shown.series else None
+    base = common(model, diagnostics, title=title, units=units)
+    offered = (
+        explorer(model, diagnostics, shown, data, _terms(model), dots=_dots(model)) if shown.series else None
+    )
     base["near"] = _near(model, offered)
     base["drawn"] |= {
         "explorer": offered,
         "trajectories": shown.series,
-        "residuals": figures.residual_series(model, found),
+        "residuals": figures.residual_series(model, diagnostics),
         "densities": figures.density_series(model, data),
         "fields": [],
     }
     return base | {
         "lead": _lead(model, data),
         "code": terms_as_code(model, offered, _terms(model)),
-        "highlights": list(_highlights(model, some, found, shown)),
-        "said": sentences(found.findings, _stopped(shown)),
+        "highlights": list(_highlights(model, excerpt, diagnostics, shown)),
+        "said": sentences(diagnostics.findings, _stopped(shown)),
         "solutions": _solutions(model, data, shown),
         "names": [series["name"] for series in shown.series],
-        "looked_at": _looked_at(data, some),
+        "looked_at": _looked_at(data, excerpt),
         "residual_of": _residual_of(model),
-        "noise": list(_noise(model, some, found)),
+        "noise": list(_noise(model, excerpt, diagnostics)),
         "noise_caption": "Standard deviations of the measurement noise, of the residuals, and of the "
         "forcing that the equations do not explain (per root of time).",
     }
 
 
 def common(
-    model: Model, found: Diagnostics, *, title: str | None, units: Mapping[str, str]
+    model: Model, diagnostics: Diagnostics, *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
     """What pages about trajectories and fields both need."""
-    path = figures.path(model, found)
+    path = figures.path(model, diagnostics)
     return {
         "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
         "equations": _equations(model),
@@ -92,14 +94,14 @@ def common(
         "has_path": path is not None,
         "path_left_out": path["left_out"] if path else 0,
         "rule": model.settings.get("selection"),
-        "certificate": list(_certificate(model, found)),
+        "certificate": list(_certificate(model, diagnostics)),
         "constraints": model.constraints,
         "violation": power(model.violation),
         "near": _near(model, None),
         "has_inputs": bool(model.inputs),
         "has_error": bool(np.any(np.isfinite(model.model_error))),
         "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
-        "settings": list(_settings(model, found)),
+        "settings": list(_settings(model, diagnostics)),
         "versions": _versions(),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M").lstrip("0"),
         "exports": list(_exports(model)),
@@ -109,7 +111,7 @@ def common(
             "time": axis_label("t", units),
             "left": _left(model),
             "terms": _typeset_terms(model) if path else {},
-            "coefficients": figures.coefficients(model, found),
+            "coefficients": figures.coefficients(model, diagnostics),
             "path": path,
             "history": figures.history(model),
             "explorer": None,
@@ -120,7 +122,7 @@ def common(
 
 def sentences(findings: Sequence[Finding], more: Sequence[str] = ()) -> dict[str, Any]:
     """What the page says of the findings: the verdict, the warnings and the notes, with names in `code`."""
-    warnings = dict.fromkeys([*(one.message for one in findings if not one.note), *more])
+    warnings = dict.fromkeys([*(finding.message for finding in findings if not finding.note), *more])
     verdict = ""
     if has_finding(findings, "not-explained", "not-significant"):
         verdict = "Do not use these equations: they do not explain the data."
@@ -129,7 +131,7 @@ def sentences(findings: Sequence[Finding], more: Sequence[str] = ()) -> dict[str
     return {
         "verdict": verdict,
         "warnings": [_with_code(sentence) for sentence in warnings],
-        "notes": [_with_code(one.message) for one in findings if one.note],
+        "notes": [_with_code(finding.message) for finding in findings if finding.note],
     }
 
 
@@ -146,7 +148,7 @@ def _with_code(sentence: str) -> Markup:
 
 
 def _lead(model: Model, data: Sequence[Trajectory]) -> str:
-    samples = sum(len(one) for one in data)
+    samples = sum(len(run) for run in data)
     several = f"{len(data):,} trajectories" if len(data) > 1 else "one trajectory"
     hidden = listed([pretty(state) for state in model.hidden])
     unseen = f" {hidden} was not measured: CINDy estimated it together with the equations." if hidden else ""
@@ -193,7 +195,7 @@ def _sides(model: Model) -> list[str]:
 
 def _typeset_terms(model: Model) -> dict[int, str]:
     terms, dots = _terms(model), _dots(model)
-    used = np.any([one.support.any(axis=1) for one in model.path], axis=0)
+    used = np.any([candidate.support.any(axis=1) for candidate in model.path], axis=0)
     return {int(i): term_markup(terms[i], dots=dots) if terms[i] else "" for i in np.flatnonzero(used)}
 
 
@@ -203,12 +205,12 @@ def _dots(model: Model) -> bool:
 
 
 def _highlights(
-    model: Model, data: Sequence[Trajectory], found: Diagnostics, shown: figures.Shown
+    model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics, shown: figures.Shown
 ) -> Iterator[tuple[str, str, str]]:
     """(value, name, what it means)."""
     if model.diffusion is None:
         yield (
-            minus(determination(float(np.mean(1 - found.loss)))),
+            minus(determination(float(np.mean(1 - diagnostics.loss)))),
             "R² of the equations",
             _step_by_step(model),
         )
@@ -220,9 +222,9 @@ def _highlights(
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
         yield shares, "size of the kicks", "standard deviation per root of time, in the mean"
     spread = _spread(data)
-    if np.all(np.isfinite(found.noise)):
+    if np.all(np.isfinite(diagnostics.noise)):
         # The median over the states: one that hardly moves would make the mean huge.
-        share = float(np.median(found.noise / np.where(spread > 0, spread, np.inf)))
+        share = float(np.median(diagnostics.noise / np.where(spread > 0, spread, np.inf)))
         yield percent(share), "noise", "of the spread of a state, typically"
     if np.any(np.isfinite(model.inclusion)) and model.size:
         least = float(np.nanmin(np.where(model.support, model.inclusion, np.nan)))
@@ -306,8 +308,8 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
     return sentences
 
 
-def _looked_at(data: Sequence[Trajectory], some: Sequence[Trajectory]) -> str:
-    seen, all_of_them = sum(len(one) for one in some), sum(len(one) for one in data)
+def _looked_at(data: Sequence[Trajectory], excerpt: Sequence[Trajectory]) -> str:
+    seen, all_of_them = sum(len(run) for run in excerpt), sum(len(run) for run in data)
     if seen == all_of_them:
         return ""
     return (
@@ -369,8 +371,8 @@ def _residual_of(model: Model) -> str:
     return kinds[model.formulation.kind]
 
 
-def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
-    loss = float(np.mean(found.loss))
+def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str]:
+    loss = float(np.mean(diagnostics.loss))
     if np.isfinite(model.gap):
         yield (
             "The certificate is about how well the optimisation was solved, not about whether the terms are "
@@ -393,10 +395,10 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
 
 def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Models that fit almost as well: how much worse, what differs, and numbers in the explorer."""
-    known = {one["near"]: k for k, one in enumerate((offered or {"models": []})["models"])}
+    known = {offer["near"]: k for k, offer in enumerate((offered or {"models": []})["models"])}
     rows = []
-    for k, one in enumerate(model.near):
-        added, dropped = one.support & ~model.support, model.support & ~one.support
+    for k, other in enumerate(model.near):
+        added, dropped = other.support & ~model.support, model.support & ~other.support
         if not added.any() and not dropped.any():
             continue
         changes = [
@@ -414,27 +416,27 @@ def _spoken(model: Model, term: int) -> str:
     return spoken(model.terms[term], pretty(model.labels[term]))
 
 
-def _noise(model: Model, data: Sequence[Trajectory], found: Diagnostics) -> Iterator[dict[str, str]]:
+def _noise(model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics) -> Iterator[dict[str, str]]:
     for j, spread in enumerate(_spread(data)):
-        noise = found.noise[j]
+        noise = diagnostics.noise[j]
         hidden = model.states[j] in model.hidden
         known = np.isfinite(noise) and not hidden
         yield {
             "state": pretty(model.states[j]),
             "noise": "not measured" if hidden else power(noise) if known else "unknown",
             "share": percent(noise / spread) if known and spread > 0 else "",
-            "residual": "" if hidden else power(float(found.rms[j])),
+            "residual": "" if hidden else power(float(diagnostics.rms[j])),
             "error": power(float(model.model_error[j])) if np.isfinite(model.model_error[j]) else "",
         }
 
 
 def _spread(data: Sequence[Trajectory]) -> Any:
-    return np.nanstd(np.vstack([one.x for one in data]), axis=0)
+    return np.nanstd(np.vstack([run.x for run in data]), axis=0)
 
 
-def _settings(model: Model, found: Diagnostics) -> Iterator[tuple[str, str]]:
+def _settings(model: Model, diagnostics: Diagnostics) -> Iterator[tuple[str, str]]:
     yield "basis", f"{model.basis!r}: {counted(len(model.terms), 'term')}"
-    yield "formulation", repr(found.formulation)
+    yield "formulation", repr(diagnostics.formulation)
     if np.isfinite(model.radius):
         yield "radius", f"{model.radius:.6g}"
     for name, value in model.settings.items():
@@ -443,14 +445,14 @@ def _settings(model: Model, found: Diagnostics) -> Iterator[tuple[str, str]]:
 
 
 def _versions() -> list[tuple[str, str]]:
-    found = []
+    versions = []
     for package in _PACKAGES:
         try:
-            found.append((package, version(package)))
+            versions.append((package, version(package)))
         except PackageNotFoundError:  # run from a source tree that was never installed
-            found.append((package, "not installed as a package"))
+            versions.append((package, "not installed as a package"))
     return [
-        *found,
+        *versions,
         ("python", platform.python_version()),
         ("system", f"{platform.system()} {platform.machine()}"),
     ]
