@@ -22,7 +22,7 @@ from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import Field, Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
-from cindy.model import Model, Solution, band, completed, densities, drawn, matched, solutions
+from cindy.model import Model, Solution, band, completed, densities, fine_curve, matched, solutions
 from cindy.model import residuals as residuals_of
 
 __all__ = [
@@ -52,7 +52,7 @@ _Drawn = TypeVar("_Drawn")
 
 
 def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
-    """A figure that refuses arguments of a wrong kind in a sentence, by their names."""
+    """The function of a figure, with a check of its arguments by their names."""
     known, where = signature(figure), f"plot.{figure.__name__}"
     kinds: dict[str, tuple[type, str]] = {
         "model": (Model, "a Model, as `identify` gives it"),
@@ -73,7 +73,7 @@ def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
     def drawing(*args: _Given.args, **kwargs: _Given.kwargs) -> _Drawn:
         for name, value in known.bind(*args, **kwargs).arguments.items():
             what = f"{where}: `{name}`"
-            # None is a value like any other where it is the default.
+            # None is valid where it is the default.
             if value is None and known.parameters[name].default is None:
                 continue
             if name in kinds:
@@ -95,13 +95,13 @@ def trajectories(
     units: Units | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """States against time: the data as dots, the solutions of the model, where one is given, as lines.
+    """States against time: the data as dots, and with a model its solutions as lines.
 
-    Where random kicks drive the model, lines follow the drift, and a band holds 90 % of the measurements of
-    paths with kicks from the same start.
+    If random kicks drive the model, the lines follow the drift, and a band contains 90 % of the measurements
+    of paths with kicks from the same start.
 
     states: which to draw; all if not given
-    window: solutions start afresh after this many samples; a chaotic one follows the data only so long
+    window: samples after which solutions are restarted; chaotic ones follow the data only so long
     """
     runs = as_trajectories(data) if model is None else matched(model, data, "plot")
     columns = _columns(runs[0].states, states)
@@ -122,7 +122,7 @@ def trajectories(
             handles.append(_line("90 % with kicks", color=handles[-1].get_color(), alpha=0.25, lw=6))
     _legend(ax, handles)
     names = [runs[0].states[j] for j in columns]
-    # One axis serves several states: it has a unit where all of them share one.
+    # The axis of several states has a unit if all of them share it.
     same = {(units or {}).get(name, "") for name in names}
     unit = f" ({next(iter(same))})" if len(same) == 1 and same != {""} else ""
     ax.set_xlabel(axis_label("t", units))
@@ -132,7 +132,7 @@ def trajectories(
 
 def _solution(ax: Axes, model: Model, solved: Solution, columns: Sequence[int]) -> None:
     """A line for each state, and the band of paths where the model is kicked."""
-    curve = drawn(model, solved)
+    curve = fine_curve(model, solved)
     for j in columns:
         ax.plot(curve.t, curve.x[:, j], color=_colour(j), lw=1.4)
     if model.diffusion is None:
@@ -148,8 +148,8 @@ def density(
 ) -> Axes:
     """The histogram of one state, the first if not given, and the stationary density of the model.
 
-    The density is that of the measurements of many paths with random kicks, once they have forgotten their
-    start; with inputs, along those of the data.
+    The density is that of measurements of many paths with random kicks, after their start is forgotten; with
+    inputs, of paths along those of the data.
     """
     if model.diffusion is None:
         raise DataError("density: no random kicks drive this model, and `model.diffusion` is None.")
@@ -174,8 +174,8 @@ def field(
 ) -> NDArray[np.object_]:
     """Fields over space and time, a row each: the data, and with a model its solution and their difference.
 
-    In one dimension of space the picture has time upwards; in more it shows the last time, at the middle of
-    further axes. Returns the axes, (fields, panels).
+    With one axis of space, time goes upwards. With more, the picture shows the last time, at the middle of
+    the third and later axes. Returns the axes, (fields, panels).
 
     smooth: whether the solution starts from smoothed data; noise in the start would be carried along
     """
@@ -191,11 +191,11 @@ def field(
         shown = data[state]
         images = [(f"{pretty(state)}, data", shown)]
         if solved is not None:
-            # A solution that blew up ends early; the picture keeps its length.
+            # A solution that blew up ends early.
             missing = np.full((*shown.shape[:-1], shown.shape[-1] - len(solved)), np.nan)
             modelled = np.concatenate([solved[state], missing], axis=-1)
             images += [(f"{pretty(state)}, model", modelled), ("difference", shown - modelled)]
-        # Without the outermost hundredth: one outlier would leave a picture without contrast.
+        # Without the outermost hundredth, since one outlier would take all contrast from the picture.
         low, high = np.nanpercentile(shown, [0.5, 99.5])
         for ax, (title, values) in zip(row, images, strict=True):
             _image(ax, data, values, float(low), float(high), centred=title == "difference")
@@ -210,7 +210,7 @@ def _image(ax: Axes, data: Field, values: Floats, low: float, high: float, *, ce
         values = values[..., -1]
         while values.ndim > 2:
             values = values[..., values.shape[-1] // 2]
-    # The difference has a scale of its own, which its colour bar tells: on that of the data it is blank.
+    # On the scale of the data the difference would be blank; it has its own, as its colour bar shows.
     half = float(np.nanpercentile(np.abs(values), 99.5)) if centred else 0.5 * (high - low)
     half = half if np.isfinite(half) and half > 0 else 1.0
     limits = {"vmin": -half, "vmax": half, "cmap": "RdBu_r"} if centred else {"vmin": low, "vmax": high}
@@ -277,7 +277,7 @@ def coefficients(
     for y, (j, i) in enumerate(rows):
         value, error = model.coef[i, j], width * np.nan_to_num(model.coef_error[i, j])
         if value:
-            # Values stand at the right, in line, since intervals are often too narrow to read them off.
+            # Values are written at the right, since intervals are often too narrow to read.
             number = format_value(value, model.coef_error[i, j]).replace("-", "−")
             ax.errorbar(
                 value, y, xerr=error, fmt="o", ms=4, color=_colour(j), capsize=3, elinewidth=1.4, zorder=2
@@ -360,10 +360,10 @@ def residuals(
 
 @_checked
 def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
-    """Which terms are in which equation: a square each, terms along and states down.
+    """Which terms are in which equation: a square each, with terms along and states down.
 
-    A square is the larger, the larger the coefficient beside the others of its equation; blue where it is
-    positive, orange where negative. With `truth`, a term too many is crossed, a missing one an empty ring.
+    The size of a square shows that of the coefficient relative to the others of its equation. Positive ones
+    are blue, negative ones orange. With `truth`, superfluous terms are crossed and missing ones are rings.
     """
     known = _like(truth, model.coef, "sparsity: truth")
     terms, states = model.coef.shape
@@ -414,7 +414,7 @@ def _columns(known: tuple[str, ...], wanted: Sequence[str] | None) -> list[int]:
 
 
 def _like(values: ArrayLike | None, coef: Floats, where: str) -> Floats:
-    """The values, checked to have the shape of the coefficients; NaN throughout where there are none."""
+    """The values, checked to have the shape of the coefficients; NaN throughout if there are none."""
     array = np.full(coef.shape, np.nan) if values is None else numbers(values, where)
     if array.shape != coef.shape:
         raise DataError(f"{where} must have shape {coef.shape}, terms by states, but has {array.shape}.")
@@ -422,21 +422,21 @@ def _like(values: ArrayLike | None, coef: Floats, where: str) -> Floats:
 
 
 def _stretch_small_values(ax: Axes, values: Floats) -> None:
-    """A logarithm on both sides of zero, where coefficients differ by more than a plain axis can show."""
+    """Set a logarithmic scale on both sides of zero if coefficients differ much in size."""
     sizes = np.abs(values[values != 0])
     if len(sizes) and sizes.max() > 100 * sizes.min():
         ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(sizes.min())))
 
 
 def _curves(model: Model | None, data: Sequence[Trajectory], window: int | None) -> Iterator[Trajectory]:
-    """Solutions that start as the data do, fine enough for smooth curves; none without a model."""
+    """Solutions from the starts of the data, at enough times for smooth curves; none without a model."""
     if model is not None:
         for solved in solutions(model, data, window=window):
-            yield drawn(model, solved)
+            yield fine_curve(model, solved)
 
 
 def _dots(samples: Sized) -> dict[str, Any]:
-    """Dots that are seen when they are few, and do not hide each other when they are many."""
+    """A style of dots that are visible if few, and do not hide each other if many."""
     few = len(samples) <= _FEW_SAMPLES
     style: dict[str, Any] = {"marker": "o", "ms": 4.5, "mfc": "none", "mew": 1.1} if few else {"marker": "."}
     return {"ms": 4, "mew": 0, "alpha": 0.9 if few else 0.55, "ls": "none", **style}
@@ -451,7 +451,7 @@ def _line(label: str, **style: Any) -> Line2D:
 
 
 def _legend(ax: Axes, handles: Sequence[Any]) -> None:
-    """One line of names above the axes, where it hides no data."""
+    """Add one line of names above the axes, where it hides no data."""
     if 0 < len(handles) <= _MOST_IN_LEGEND:
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": len(handles)}
         ax.legend(handles=list(handles), frameon=False, fontsize="small", handlelength=1.2, **place)

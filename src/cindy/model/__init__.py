@@ -25,9 +25,9 @@ from cindy.model.matching import (
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
 from cindy.model.simulation import Limits
-from cindy.model.solution import Solution, drawn, solutions
+from cindy.model.solution import Solution, fine_curve, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
-from cindy.model.story import definitions, determination, difference, facts, spoken
+from cindy.model.story import definitions, determination, difference, facts, in_sentence
 
 __all__ = [
     "Comparison",
@@ -54,10 +54,11 @@ __all__ = [
     "diagnose",
     "diagnose_fields",
     "difference",
-    "drawn",
     "excerpt_of",
     "explained_rows",
     "facts",
+    "fine_curve",
+    "in_sentence",
     "inside_domain",
     "load",
     "matched",
@@ -67,7 +68,6 @@ __all__ = [
     "run_names",
     "solutions",
     "spectral_solution",
-    "spoken",
     "unmeasured",
     "with_inputs",
 ]

@@ -1,17 +1,17 @@
-"""What the explorer of the page computes with: rows as triangles, terms as code, models to begin with.
+"""The explorer of the page: the numbers and the code by which it refits and simulates other models.
 
 The page refits a support S by itself. With [R | y], the triangle of the white rows, and the equalities
 A c = b among the constraints it solves
 
     min ‖R_S c − y‖²   subject to   A_S c = b,
 
-which is what the search did at the same states, so the coefficients agree. Steps here:
+as the search does at the same states, so that the coefficients agree. For that the page needs
 
-1. the candidate coefficients that the page may offer: those of the model, of its path and of the models near
-   it, then those whose columns explain most of what is left, until there are `_MOST_COLUMNS`;
-2. their rows as a triangle, in full precision;
-3. the terms as JavaScript, written by the same code as the exports, from numbers and places in arrays alone:
-   no name of the user's stands in it.
+1. the candidate coefficients on offer: those of the model, of its path and of the near models, then those
+   whose columns explain most of the residuals, until there are `_MOST_COLUMNS`;
+2. the triangle of their rows, in full precision;
+3. the terms as JavaScript. The code of the exports writes it from numbers and places in arrays alone, so that
+   no name of the user becomes part of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["explorer", "terms_as_code"]
 _MOST_COLUMNS = 120
 """Candidate coefficients on offer: their triangle takes 80 kB of the page."""
 _MOST_MODELS = 40
-"""Models of the path and near ones that can be picked from the list."""
+"""Near models and models of the path in the list of the page."""
 JAVASCRIPT = Language(
     prefix="const ",
     end=";",
@@ -58,9 +58,9 @@ def explorer(
     *,
     dots: bool,
 ) -> dict[str, Any] | None:
-    """The numbers of the explorer; None where the model has too many coefficients for a page.
+    """The numbers of the explorer; None if the model has too many coefficients for a page.
 
-    terms: of the basis, with parameters by name; dots: products have a dot
+    terms: of the basis, with parameters by name; dots: whether products have a dot
     """
     if not 0 < model.size <= _MOST_COLUMNS:
         return None
@@ -98,10 +98,10 @@ def explorer(
 
 
 def terms_as_code(model: Model, offered: dict[str, Any] | None, terms: Sequence[Term]) -> str:
-    """A function (v, p, o) that writes the terms on offer at the variables v and parameters p into o.
+    """JavaScript of a function (v, p, o) that writes the terms at variables v and parameters p into o.
 
-    A term that is a Python function has no source: o is left as it is there, and the page does not simulate
-    models that have it. Empty where nothing is on offer.
+    A term that is a Python function has no source. It is left out, and the page does not simulate models that
+    have it. Empty without an explorer.
     """
     if offered is None:
         return ""
@@ -139,24 +139,23 @@ def _blocks(model: Model, diagnostics: Diagnostics) -> list[tuple[Ints, Floats]]
         own = rows.equation(j, model.coef)
         left = own.target - own.design @ model.coef[own.terms, j]
         free = max(own.rows - int(np.count_nonzero(model.coef[:, j])), 1)
-        # In units of the residual of the model: the page then compares models by χ² without knowing the
-        # data.
+        # In units of the residual of the model, so that the loss of the page is χ².
         noise = float(np.linalg.norm(left)) / np.sqrt(free) or 1.0
         blocks.append((own.terms * count + j, np.column_stack([own.design, own.target]) / noise))
     return blocks
 
 
 def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
-    """Flat places of the coefficients that the page has, in their order."""
+    """Flat places of the coefficients on offer, in increasing order (step 1)."""
     flat, gain = model.coef.ravel(), np.full(model.coef.size, -1.0)
     for columns, matrix in blocks:
         design, target = matrix[:, :-1], matrix[:, -1]
         left = target - design @ flat[columns]
         length = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
-        # A first guess of what each term would explain, without refitting the others.
+        # An estimate of what each term would explain, without a refit of the others.
         gain[columns] = np.square(design.T @ left / length)
     known = gain >= 0
-    # Models come first, in the order of a list that is cut off where the page is full.
+    # Models come first; the list is cut off where the page is full.
     wanted = [np.flatnonzero(candidate.coef) for candidate in (model, *model.near.models, *model.path.models)]
     order = np.concatenate([*wanted, np.argsort(-gain, kind="stable")])
     first = list(dict.fromkeys(int(place) for place in order if known[place]))[:_MOST_COLUMNS]
@@ -164,10 +163,9 @@ def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
 
 
 def _packed(columns: Ints, matrix: Floats, number: dict[int, int]) -> dict[str, Any]:
-    """The triangle of the columns on offer and the target, row by row, as base64 of float64."""
+    """The triangle of the columns on offer and the target, row by row, as base64 of float64 (step 2)."""
     offered = [k for k, place in enumerate(columns) if int(place) in number]
-    # The triangle is all that least squares on any of these columns needs; the browser solves it in
-    # milliseconds.
+    # The triangle is all that least squares on any of these columns needs.
     factor = np.linalg.qr(matrix[:, [*offered, matrix.shape[1] - 1]], mode="r")
     upper = np.concatenate([row[k:] for k, row in enumerate(factor)])
     return {
@@ -194,7 +192,7 @@ def _equalities(diagnostics: Diagnostics, number: dict[int, int]) -> list[list[A
 
 
 def _others(model: Model, number: dict[int, int]) -> list[dict[str, Any]]:
-    """Models of the path and near ones, as far as all of their coefficients are on offer."""
+    """Near models and models of the path, if all of their coefficients are on offer."""
     near = [
         (f"near, worse by {score:.1f}: {difference(model, other)}", k, other)
         for k, (other, score) in enumerate(zip(model.near.models, model.near.scores, strict=True))
@@ -209,7 +207,7 @@ def _others(model: Model, number: dict[int, int]) -> list[dict[str, Any]]:
 
 
 def _root(model: Model) -> list[list[float | None]] | None:
-    """A root of the covariance of coefficients and then parameters; None where it is unknown."""
+    """A root of the covariance of coefficients and then parameters; None if it is unknown."""
     if model.covariance is None or not np.isfinite(model.covariance).all():
         return None
     # Not Cholesky's factor, which fails where a constraint makes the covariance singular.
@@ -218,7 +216,7 @@ def _root(model: Model) -> list[list[float | None]] | None:
 
 
 def _file(model: Model) -> dict[str, Any] | None:
-    """The model as a file without coefficients, for the page to fill in; None where it cannot be saved."""
+    """The model as a file whose coefficients the page replaces; None if it cannot be saved."""
     try:
         return replace(model.with_coef(model.coef), findings=()).to_dict()
     except CindyError:

@@ -1,4 +1,4 @@
-"""The page about equations of fields: pictures of data, solution and what is between them."""
+"""The page about equations of fields: pictures of the data, the solution and their difference."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cindy._arrays import Floats
 from cindy.basis import axis_label, pretty
 from cindy.data import Field
 from cindy.model import FieldComparison, Model, compare_fields, determination, diagnose_fields
-from cindy.report.figures import plain, thinned
-from cindy.report.page import certificate, common, counted, minus, percent, power, sentences
+from cindy.report.figures import minus, plain, thinned
+from cindy.report.page import certificate, common, counted, percent, power, sentences
 
 __all__ = ["field_contents"]
 
@@ -25,12 +25,12 @@ _MOST_SAMPLES = 120
 def field_contents(
     model: Model, fields: Sequence[Field], *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What the template needs, by name."""
+    """The values of the template, by name."""
     diagnostics = diagnose_fields(model, fields)
     places = thinned(len(fields), _MOST_FIELDS)
     comparisons = [compare_fields(model, fields[k]) for k in places]
     base = common(model, diagnostics, title=title, units=units)
-    remarks = [sentence for comparison in comparisons for sentence in comparison.said]
+    remarks = [sentence for comparison in comparisons for sentence in comparison.remarks]
     base["drawn"] |= {
         "trajectories": [],
         "residuals": [],
@@ -148,13 +148,13 @@ def _pictures(
 
 
 def _unexplained(model: Model, state: str, number: int, data: Field) -> Iterator[Floats]:
-    """The map of the finding about a state, on the grid of a field; empty for fields that it is not about."""
+    """The map of unexplained motion of a state on the grid of a field; NaN if it is about another field."""
     for finding in model.findings:
         values = finding.values
         if finding.code == "unexplained-motion" and values.get("state") == state and "map" in values:
             ratio = np.full(data.shape, np.nan)
             if values["field"] == number:
-                # Every sample belongs to the box whose middle is nearest.
+                # A sample takes the value of the box whose middle is nearest.
                 nearest = [
                     np.abs(data.coordinate(axis)[:, None] - np.mean(values["boxes"][axis], axis=1)).argmin(
                         axis=1
@@ -166,7 +166,7 @@ def _unexplained(model: Model, state: str, number: int, data: Field) -> Iterator
 
 
 def _table(values: Floats, rows: list[int], columns: list[int]) -> list[list[float | None]]:
-    """Some of the values, row by row upwards; of more than one axis of space at the last time."""
+    """Some of the values, row by row upwards; with several axes of space at the last time."""
     if values.ndim > 2:
         values = values[..., -1]
         while values.ndim > 2:

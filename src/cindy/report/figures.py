@@ -1,4 +1,4 @@
-"""The numbers behind each figure of the page, as plain lists that the page's script draws."""
+"""The numbers of each figure of the page, as plain lists that the script of the page draws."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cindy.model import (
     compare,
     completed,
     densities,
-    drawn,
+    fine_curve,
 )
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "coefficients",
     "density_series",
     "history",
+    "minus",
     "path",
     "residual_series",
     "thinned",
@@ -41,20 +42,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class _Most:
-    """What a figure draws: more would make the page heavy and no clearer."""
+    """How much a figure draws: more would make the page larger and no clearer."""
 
     most_trajectories: int = 16
-    """Curves of a picture, spread over the data: more hide each other."""
+    """Trajectories, spread over the data."""
     most_samples: int = 600
-    """Of a curve: as many as a picture has pixels to a side."""
+    """Samples of a curve: as many as a figure has pixels to a side."""
     most_numbers: int = 40_000
-    """Of data and as many of solutions: they take about half a megabyte."""
+    """Numbers of the data, and as many of solutions: they take about half a megabyte."""
     most_residuals: int = 600
-    """Dots of a picture, drawn at random: they show the same cloud."""
+    """Residuals, drawn at random from all."""
     most_models: int = 60
-    """Bars of the path."""
+    """Models of the path."""
     most_summands: int = 8000
-    """Of the equations of all models on the path together: they stand as text in the page."""
+    """Summands of all these models, which are part of the page as text."""
 
 
 _MOST = _Most()
@@ -62,11 +63,11 @@ _MOST = _Most()
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Trajectories beside solutions that start where they do.
+    """Trajectories beside solutions from their starts.
 
-    compared: the solutions, and what they explain; series: what the page draws, one entry per trajectory
+    compared: the solutions and their R²; series: what the page draws, one entry per trajectory
     left_out: how many trajectories are not shown; cut: how many of those shown are not shown to their end
-    inside: share of the samples that lie in the bands of paths with kicks; NaN where there are none
+    inside: share of the samples that lie in the bands of paths with kicks; NaN without kicks
     """
 
     compared: Comparison
@@ -85,7 +86,7 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     least = 4 if model.order == 2 else 2
     shown = {k: run for k, run in shown.items() if min(len(part) for part in run.segments()) >= least}
     compared = compare(model, list(shown.values()))
-    # Points are drawn of what was measured, not of what was filled in to be compared.
+    # The dots are measurements only, without values that were filled in for the comparison.
     shown = {k: beginning(data[k], most) if whole[k] is not data[k] else run for k, run in shown.items()}
     bands = [_Band.of(model, solution) for solution in compared.solutions if model.diffusion is not None]
     series = []
@@ -100,7 +101,7 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
 
 @dataclass(frozen=True, eq=False)
 class _Band:
-    """What 90 % of measurements lie between, of paths with kicks, and which of the data do."""
+    """The band of 90 % of the measurements of paths with kicks, and which samples of the data lie in it."""
 
     t: Floats
     low: Floats
@@ -110,14 +111,14 @@ class _Band:
     @classmethod
     def of(cls, model: Model, solution: Solution) -> _Band:
         low, high = band(model, solution)
-        # The first sample is where the paths begin, and lies in the band by construction.
+        # The paths begin at the first sample, which lies in the band by construction.
         y = solution.measured.x[1:]
         seen = np.isfinite(y) & np.isfinite(low[1:])
         return cls(solution.measured.t, low, high, ((low[1:] <= y) & (y <= high[1:]))[seen])
 
 
 def _outlines(bands: Sequence[_Band]) -> dict[str, Any]:
-    """Around each band, there and back, one after the other: {"t": …, "x": a list for each state}."""
+    """The closed outlines of the bands, one after the other: {"t": …, "x": a list for each state}."""
     gap = np.full((1, bands[0].low.shape[1]), np.nan)
     t = np.concatenate([[*band.t, *band.t[::-1], np.nan] for band in bands])
     x = np.concatenate([part for band in bands for part in (band.high, band.low[::-1], gap)])
@@ -140,9 +141,9 @@ def density_series(model: Model, data: Sequence[Trajectory]) -> list[dict[str, A
 
 
 def _series(model: Model, run: Trajectory, solved: Sequence[Solution], number: int) -> dict[str, Any]:
-    lines = [(curve.t, curve.x) for curve in (drawn(model, solution) for solution in solved)]
+    lines = [(curve.t, curve.x) for curve in (fine_curve(model, solution) for solution in solved)]
     start = solved[0].start if solved else np.nan_to_num(run.x[0])
-    # A null between two solutions, so that no line is drawn from the end of one to the start of the next.
+    # A null between two solutions interrupts the line.
     gap = np.full((1, run.dimension), np.nan)
     t = np.concatenate([np.append(s, np.nan) for s, _ in lines]) if lines else np.zeros(0)
     x = np.vstack([np.vstack([rows, gap]) for _, rows in lines]) if lines else gap[:0]
@@ -158,9 +159,10 @@ def _series(model: Model, run: Trajectory, solved: Sequence[Solution], number: i
 
 
 def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]:
-    """For every equation: terms, values, half-widths of the intervals, and shares of the rate.
+    """For every equation: terms, values, half-widths of the intervals, and relative sizes.
 
-    The share is the size of a summand, over the data, beside that of the whole side: free of units.
+    The relative size of a summand is its norm over the data relative to that of the whole left-hand side.
+    Coefficients have units and may differ by orders of magnitude; relative sizes can be compared.
     """
     equations = []
     for j, state in enumerate(model.states):
@@ -168,8 +170,6 @@ def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]
         value, error = model.coef[rows, j], 1.96 * model.coef_error[rows, j]
         own = diagnostics.rows.equation(j, model.coef)
         size = dict(zip(own.terms.tolist(), np.linalg.norm(own.design, axis=0), strict=True))
-        # Coefficients have units and differ by orders of magnitude; shares of the right-hand side can be
-        # compared.
         weight = np.array([size[i] for i in rows.tolist()]) / (np.linalg.norm(own.target) or 1.0)
         equations.append(
             {
@@ -179,17 +179,17 @@ def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]
                 "half": plain(error),
                 "share": plain(value * weight),
                 "share_half": plain(error * weight),
-                "text": [_minus(format_value(model.coef[i, j], model.coef_error[i, j])) for i in rows],
+                "text": [minus(format_value(model.coef[i, j], model.coef_error[i, j])) for i in rows],
             }
         )
     return equations
 
 
 def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
-    """The models that were compared, each as [term, sign, number] by equation; None without any."""
+    """The models that were compared, each as [term, sign, number] by equation; None without a path."""
     if not len(model.path):
         return None
-    # Fewer models where they are large, so that the page stays small.
+    # Fewer models if they are large, so that the page stays small.
     usual = int(np.mean([other.size for other in model.path])) or 1
     most = min(_MOST.most_models, max(_MOST.most_summands // usual, 6))
     places = thinned(len(model.path), most, keep=model.path.chosen)
@@ -218,7 +218,7 @@ def residual_series(model: Model, diagnostics: Diagnostics) -> list[dict[str, An
     """For every state that was measured: residuals against time, thinned, and their autocorrelation."""
     t = np.concatenate([window.t for window in diagnostics.residuals])
     values = np.vstack([window.values for window in diagnostics.residuals])
-    # A stride would meet the same place of every window; any spread of samples will do.
+    # At random: a stride could meet the same place of every window.
     drawn_samples = np.random.default_rng(0).permutation(len(t))[: _MOST.most_residuals]
     drawn_samples.sort()
     return [
@@ -236,7 +236,7 @@ def residual_series(model: Model, diagnostics: Diagnostics) -> list[dict[str, An
 
 
 def history(model: Model) -> dict[str, Any] | None:
-    """The gap along the run; None where none was kept."""
+    """The gap and the objective along the run of the solver; None if they were not recorded."""
     if model.result is None or len(model.result.history) < 2:
         return None
     steps = model.result.history
@@ -261,5 +261,6 @@ def plain(values: Floats, digits: int = 5) -> list[float | None]:
     return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in np.asarray(values).tolist()]
 
 
-def _minus(text: str) -> str:
+def minus(text: str) -> str:
+    """The text with true minus signs."""
     return text.replace("-", "−")

@@ -1,4 +1,4 @@
-"""Everything the page says, gathered from model and data; the template only arranges it."""
+"""The content of the page about a model and trajectories, as values for the template to arrange."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ from cindy.model import (
     determination,
     diagnose,
     excerpt_of,
-    spoken,
+    in_sentence,
 )
 from cindy.report import figures
 from cindy.report.explorer import explorer, terms_as_code
+from cindy.report.figures import minus
 
-__all__ = ["certificate", "common", "contents", "counted", "minus", "percent", "power", "sentences"]
+__all__ = ["certificate", "common", "contents", "counted", "percent", "power", "sentences"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
@@ -49,7 +50,7 @@ _DENSE = 24
 def contents(
     model: Model, data: Sequence[Trajectory], *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What the template needs, by name."""
+    """The values of the template, by name."""
     excerpt = excerpt_of(data)
     diagnostics = diagnose(model, excerpt)
     shown = figures.trajectories(model, data)
@@ -83,7 +84,7 @@ def contents(
 def common(
     model: Model, diagnostics: Diagnostics, *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What pages about trajectories and fields both need."""
+    """The values that pages about trajectories and pages about fields share."""
     path = figures.path(model, diagnostics)
     return {
         "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
@@ -121,7 +122,7 @@ def common(
 
 
 def sentences(findings: Sequence[Finding], more: Sequence[str] = ()) -> dict[str, Any]:
-    """What the page says of the findings: the verdict, the warnings and the notes, with names in `code`."""
+    """The verdict, the warnings and the notes of the findings, with names set as code."""
     warnings = dict.fromkeys([*(finding.message for finding in findings if not finding.note), *more])
     verdict = ""
     if has_finding(findings, "not-explained", "not-significant"):
@@ -136,14 +137,14 @@ def sentences(findings: Sequence[Finding], more: Sequence[str] = ()) -> dict[str
 
 
 def _lowered(model: Model, text: str) -> str | Markup:
-    """A label as the page shows it: the derivatives of a field are subscripts."""
+    """A label; derivatives of a field become subscripts."""
     if not model.formulation.for_fields:
         return text
     return Markup(re.sub(r"_([^\W\d_]+)", r"<sub>\1</sub>", str(escape(text))))
 
 
 def _with_code(sentence: str) -> Markup:
-    """A sentence in which what stands between backticks is set as code."""
+    """A sentence with the text between backticks set as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
 
 
@@ -178,7 +179,7 @@ def _equations(model: Model) -> list[dict[str, Any]]:
 
 
 def _terms(model: Model) -> list[Term]:
-    """The terms; parameters that were found stand in them by name."""
+    """The terms, with identified parameters by name."""
     terms = model.basis.terms(model.variables)
     return [with_symbols(term) for term in terms] if model.parameters else list(terms)
 
@@ -200,7 +201,7 @@ def _typeset_terms(model: Model) -> dict[int, str]:
 
 
 def _dots(model: Model) -> bool:
-    """Whether names could be misread, so that products have a dot as in text."""
+    """Whether products need a dot, because names could be misread without it."""
     return any("·" in label for label in model.labels)
 
 
@@ -216,14 +217,14 @@ def _highlights(
         )
         yield from _of_solutions(model, data, len(shown.series) + shown.left_out)
     else:
-        # No solution follows random kicks: how many of the data paths with kicks cover is what can be asked.
+        # No solution follows random kicks; the band of paths with kicks can be compared with the data.
         yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
         sizes = np.sqrt(model.diffusion.coef[0]) if model.diffusion.additive else model.model_error
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
         yield shares, "size of the kicks", "standard deviation per root of time, in the mean"
     spread = _spread(data)
     if np.all(np.isfinite(diagnostics.noise)):
-        # The median over the states: one that hardly moves would make the mean huge.
+        # The median, since one state that hardly moves would make a mean huge.
         share = float(np.median(diagnostics.noise / np.where(spread > 0, spread, np.inf)))
         yield percent(share), "noise", "of the spread of a state, typically"
     if np.any(np.isfinite(model.inclusion)) and model.size:
@@ -233,7 +234,7 @@ def _highlights(
 
 
 def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Iterator[tuple[str, str, str]]:
-    """R² of solutions on the data, `count` runs in all, by the comparison that a model's summary states."""
+    """R² of solutions on data of `count` runs, by the same comparison as the summary of the model."""
     compared, runs = compare_few(model, data)
     explained, allowed = float(np.mean(compared.explained)), float(np.mean(compared.allowed))
     of = f", checked on {runs} of {count} runs" if runs < count else ""
@@ -250,7 +251,7 @@ def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Itera
 
 
 def _step_by_step(model: Model) -> str:
-    """What R² of the equations is measured at, since noise at the samples lowers it."""
+    """Which states R² of the equations compares, since noise of measured ones lowers it."""
     if model.denoised:
         return "from one denoised state to the next, so noise hardly lowers it"
     return "from one measured state to the next, where noise lowers it"
@@ -324,40 +325,34 @@ def _stopped(shown: figures.Shown) -> list[str]:
 
 
 def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
+    """The rows of the table of coefficients, and after them of parameters."""
     rows = []
     for j, side in enumerate(_sides(model)):
         for k, i in enumerate(np.flatnonzero(model.coef[:, j])):
-            value, error = float(model.coef[i, j]), float(model.coef_error[i, j])
-            known = np.isfinite(error) and error > 0
-            rows.append(
-                {
-                    "first": k == 0,
-                    "equation": _lowered(model, side),
-                    "term": _lowered(model, pretty(model.labels[i])),
-                    "value": minus(format_value(value, error)),
-                    "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
-                    "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
-                    "ratio": f"{abs(value) / error:,.0f}" if known else "",
-                    "belongs": f"{100 * model.inclusion[i, j]:.0f} %"
-                    if np.isfinite(model.inclusion[i, j])
-                    else "",
-                }
-            )
-    for k, (name, (value, error)) in enumerate(model.parameters.items()):
-        known = np.isfinite(error) and error > 0
-        rows.append(
-            {
+            names = {
                 "first": k == 0,
-                "equation": "parameters",
-                "term": name,
-                "value": minus(format_value(value, error)),
-                "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
-                "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
-                "ratio": f"{abs(value) / error:,.0f}" if known else "",
-                "belongs": "",
+                "equation": _lowered(model, side),
+                "term": _lowered(model, pretty(model.labels[i])),
             }
+            numbers = float(model.coef[i, j]), float(model.coef_error[i, j]), float(model.inclusion[i, j])
+            rows.append(names | _numbers(*numbers))
+    for k, (name, (value, error)) in enumerate(model.parameters.items()):
+        rows.append(
+            {"first": k == 0, "equation": "parameters", "term": name} | _numbers(value, error, np.nan)
         )
     return rows
+
+
+def _numbers(value: float, error: float, inclusion: float) -> dict[str, Any]:
+    """The cells of a coefficient: value, 95 % interval, value over error, and inclusion probability."""
+    known = np.isfinite(error) and error > 0
+    return {
+        "value": minus(format_value(value, error)),
+        "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
+        "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
+        "ratio": f"{abs(value) / error:,.0f}" if known else "",
+        "belongs": f"{100 * inclusion:.0f} %" if np.isfinite(inclusion) else "",
+    }
 
 
 def _residual_of(model: Model) -> str:
@@ -380,7 +375,7 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str]:
             "coefficients within the radius, for all candidate terms at once, could explain at most "
             f"{power(model.gap)} more."
         )
-        # A reader compares the two numbers, and would take this for a contradiction.
+        # Readers compare the two numbers, and would see a contradiction here.
         if model.gap >= loss:
             yield (
                 "That is no less than what the equations leave unexplained, because only few terms were kept "
@@ -394,7 +389,7 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str]:
 
 
 def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Models that fit almost as well: how much worse, what differs, and numbers in the explorer."""
+    """Near models: how much worse they are, what differs, and their index in the explorer."""
     known = {offer["near"]: k for k, offer in enumerate((offered or {"models": []})["models"])}
     rows = []
     for k, other in enumerate(model.near):
@@ -413,7 +408,7 @@ def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _spoken(model: Model, term: int) -> str:
-    return spoken(model.terms[term], pretty(model.labels[term]))
+    return in_sentence(model.terms[term], pretty(model.labels[term]))
 
 
 def _noise(model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics) -> Iterator[dict[str, str]]:
@@ -469,7 +464,7 @@ def _exports(model: Model) -> Iterator[tuple[str, str, str]]:
 
 
 def power(value: float) -> str:
-    """A small number, as 2.3 × 10⁻⁵."""
+    """A number with two digits, as 2.3 × 10⁻⁵ if it is small or large."""
     if value == 0 or not np.isfinite(value):
         return f"{value:g}"
     mantissa, _, exponent = f"{value:.1e}".partition("e")
@@ -480,15 +475,10 @@ def power(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent with two digits, as 0.99 % and 1.0 %."""
+    """A share in per cent with two digits, such as 0.99 % and 1.0 %."""
     return f"{100 * share:#.2g}".removesuffix(".") + " %" if 100 * share < 100 else f"{100 * share:.0f} %"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things."""
+    """A number and its noun, in the plural if it is not 1."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def minus(text: str) -> str:
-    """With true minus signs."""
-    return text.replace("-", "−")
