@@ -207,11 +207,11 @@ def test_names_that_could_be_misread_are_shown_unambiguously(states, shown):
     assert Model(coef, cindy.Polynomial(2), states).equations()[2].endswith(f"1.5 {shown}")
 
 
-def test_scores_of_a_path_are_told_apart():
-    from cindy.cli.screen import _told_apart
+def test_scores_of_a_path_are_distinguishable():
+    from cindy.cli.screen import _distinguishable
 
-    assert _told_apart([1000.01, 1000.02, 7.0]) == ["1000.01", "1000.02", "7"]
-    assert _told_apart([1.0, 1.0]) == ["1", "1"]
+    assert _distinguishable([1000.01, 1000.02, 7.0]) == ["1000.01", "1000.02", "7"]
+    assert _distinguishable([1.0, 1.0]) == ["1", "1"]
 
 
 def test_few_runs_that_differ_give_the_six_terms_of_competition_and_no_false_alarm():
