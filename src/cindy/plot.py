@@ -22,7 +22,17 @@ from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import Field, Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
-from cindy.model import Model, Solution, band, completed, densities, fine_curve, matched, solutions
+from cindy.model import (
+    Model,
+    Solution,
+    band,
+    completed,
+    densities,
+    equation_labels,
+    fine_curve,
+    matched,
+    solutions,
+)
 from cindy.model import residuals as residuals_of
 
 __all__ = [
@@ -53,14 +63,14 @@ _Drawn = TypeVar("_Drawn")
 
 def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
     """The function of a figure, with a check of its arguments by their names."""
-    known, where = signature(figure), f"plot.{figure.__name__}"
+    expected, where = signature(figure), f"plot.{figure.__name__}"
     kinds: dict[str, tuple[type, str]] = {
         "model": (Model, "a Model, as `identify` gives it"),
         "ax": (Axes, "axes of matplotlib, such as pyplot.gca()"),
         "units": (Mapping, 'units by name, such as {"x": "mm"}'),
         "state": (str, "the name of a state"),
     }
-    if known.parameters.get("data") is not None and known.parameters["data"].annotation is Field:
+    if expected.parameters.get("data") is not None and expected.parameters["data"].annotation is Field:
         kinds["data"] = (Field, "a Field")
     checks: dict[str, Callable[[Any, str], Any]] = {
         "states": unique_names,
@@ -71,10 +81,10 @@ def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
 
     @wraps(figure)
     def drawing(*args: _Given.args, **kwargs: _Given.kwargs) -> _Drawn:
-        for name, value in known.bind(*args, **kwargs).arguments.items():
+        for name, value in expected.bind(*args, **kwargs).arguments.items():
             what = f"{where}: `{name}`"
             # None is valid where it is the default.
-            if value is None and known.parameters[name].default is None:
+            if value is None and expected.parameters[name].default is None:
                 continue
             if name in kinds:
                 instance(value, kinds[name][0], what, kinds[name][1])
@@ -222,11 +232,6 @@ def _image(ax: Axes, data: Field, values: Floats, low: float, high: float, *, ce
     ax.figure.colorbar(mesh, ax=ax, fraction=0.06, pad=0.02)
 
 
-def _sides(model: Model) -> list[str]:
-    form = model.formulation
-    return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
-
-
 @_checked
 def phase(
     data: Any,
@@ -285,7 +290,8 @@ def coefficients(
             ax.text(1.02, y, number, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
         if truth is not None:
             ax.plot(known[i, j], y, marker="x", ms=7, color="black", ls="none", zorder=3)
-    names = [f"{_sides(model)[j]}:  {pretty(model.labels[i])}" for j, i in rows]
+    sides = equation_labels(model)
+    names = [f"{sides[j]}:  {pretty(model.labels[i])}" for j, i in rows]
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlabel(f"coefficient, with {100 * level:g} % interval")
@@ -382,7 +388,7 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
             if wrong:
                 ax.plot(i, j, marker="x" if value else "o", ms=9, mfc="none", mec="black", mew=1.3)
     ax.set_xticks(range(terms), [pretty(name) for name in model.labels], rotation=90)
-    ax.set_yticks(range(states), _sides(model))
+    ax.set_yticks(range(states), equation_labels(model))
     ax.set_xlim(-0.7, terms - 0.3)
     ax.set_ylim(states - 0.4, -0.6)
     ax.set_xlabel("term")

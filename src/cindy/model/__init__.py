@@ -27,7 +27,7 @@ from cindy.model.model_file import load
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, fine_curve, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
-from cindy.model.story import definitions, determination, difference, facts, in_sentence
+from cindy.model.story import definitions, determination, difference, equation_labels, facts, named_term
 
 __all__ = [
     "Comparison",
@@ -54,15 +54,16 @@ __all__ = [
     "diagnose",
     "diagnose_fields",
     "difference",
+    "equation_labels",
     "excerpt_of",
     "explained_rows",
     "facts",
     "fine_curve",
-    "in_sentence",
     "inside_domain",
     "load",
     "matched",
     "matched_fields",
+    "named_term",
     "outside_domain",
     "residuals",
     "run_names",

@@ -241,9 +241,9 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     allowed = _explainable(whole, states)
     enough = _HORIZON.follows * allowed
     if np.any(explained < enough) and whole:
-        few = _HORIZON.shortest_steps if model.formulation.discrete else _HORIZON.shortest
+        least_length = _HORIZON.shortest_steps if model.formulation.discrete else _HORIZON.shortest
         # The windows of the integral form were chosen so that solutions can be compared over them.
-        shortest = max(getattr(model.formulation, "window", 0) or 0, few)
+        shortest = max(getattr(model.formulation, "window", 0) or 0, least_length)
         length = int(np.median([_follows(solved) for solved in whole]))
         longest = max(len(solved.measured) for solved in whole)
         for _ in range(_HORIZON.tries):
@@ -270,8 +270,8 @@ def compare_few(model: Equations, data: Sequence[Trajectory]) -> tuple[Compariso
 
     The summary, the command line and the report all state the R² of this comparison.
     """
-    few = completed(model, spread_over(excerpt_of(data), _HORIZON.most_runs))
-    return compare(model, [beginning(run, _HORIZON.most_solved) for run in few]), len(few)
+    runs = completed(model, spread_over(excerpt_of(data), _HORIZON.most_runs))
+    return compare(model, [beginning(run, _HORIZON.most_solved) for run in runs]), len(runs)
 
 
 def _follows(solution: Solution) -> int:
@@ -284,9 +284,9 @@ def _follows(solution: Solution) -> int:
         if len(solution.measured) >= 8
         else _HORIZON.off
     )
-    few = max(3, len(solution.measured) // 50)
+    width = max(3, len(solution.measured) // 50)
     # A running mean, because an outlier is no departure, and a solution may cross the data by chance.
-    size = np.convolve(np.mean(off**2, axis=1), np.ones(few) / few, mode="same")
+    size = np.convolve(np.mean(off**2, axis=1), np.ones(width) / width, mode="same")
     lost = np.flatnonzero(size > allowed**2)
     return int(lost[0]) if len(lost) else len(solution.simulated)
 

@@ -129,10 +129,10 @@ class Denoised:
 
     def correlations(self, places: Ints) -> Floats | None:
         """(k, k) root of the correlation of the coefficients at flat places; None if one has no column."""
-        known = {int(c): k for k, c in enumerate(self.columns)}
-        if not all(int(place) in known for place in places):
+        column_of = {int(c): k for k, c in enumerate(self.columns)}
+        if not all(int(place) in column_of for place in places):
             return None
-        columns = self.white.design[:, [known[int(place)] for place in places]]
+        columns = self.white.design[:, [column_of[int(place)] for place in places]]
         # With A = Q R the covariance of the coefficients is R⁻¹ R⁻ᵀ. Scaling the rows of R⁻¹ to unit length
         # gives a root of their correlation.
         triangle = np.linalg.qr(columns / np.linalg.norm(columns, axis=0), mode="r")
@@ -302,8 +302,8 @@ def _with_first_values(model: Equations, run: Trajectory) -> Trajectory:
     formulas = model.settings.get("hidden")
     if isinstance(formulas, Mapping):
         names = (*run.states, *(f"{name}'" for name in run.states), *run.inputs)
-        known = [x, rates] if run.u is None else [x, rates, np.asarray(run.u)]
-        first = Custom(dict(formulas)).evaluate(np.hstack(known), names)
+        variables = [x, rates] if run.u is None else [x, rates, np.asarray(run.u)]
+        first = Custom(dict(formulas)).evaluate(np.hstack(variables), names)
         return replace(run, x=np.hstack([run.x, first]), states=run.states + model.hidden)
     d, hidden = x.shape[1], np.zeros((len(x), len(model.hidden)))
     for k, (name, equation) in enumerate(_pinned_in(model)):

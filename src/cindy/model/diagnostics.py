@@ -42,7 +42,7 @@ from cindy.model.comparison import (
 from cindy.model.denoised import Denoised, EquationRows, denoised_under
 from cindy.model.matching import inside_domain
 from cindy.model.model import Model
-from cindy.model.story import SURE, in_sentence
+from cindy.model.story import SURE, named_term
 from cindy.summary import accumulate
 
 
@@ -228,7 +228,7 @@ def _uncertain(model: Model) -> Iterator[Finding]:
     with np.errstate(invalid="ignore", divide="ignore"):
         weak = model.support & (np.abs(model.coef) < 1.96 * model.coef_error)
     if weak.any():
-        named = [f"{_label(model, i)} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
+        named = [f"{named_term(model, i)} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
         single = len(named) == 1
         yield Finding(
             "uncertain-terms",
@@ -238,11 +238,6 @@ def _uncertain(model: Model) -> Iterator[Finding]:
         )
 
 
-def _label(model: Model, i: int) -> str:
-    """The label of a term in a sentence."""
-    return in_sentence(model.terms[i], pretty(model.labels[i]))
-
-
 def _unsure(model: Model) -> Iterator[Finding]:
     """Terms without which other models are almost as likely."""
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -250,7 +245,7 @@ def _unsure(model: Model) -> Iterator[Finding]:
         open_calls = model.support & clear & (model.inclusion < SURE)
     places = np.argwhere(open_calls)
     if len(places):
-        named = [f"{_label(model, i)} in {_equation(model, j)}" for i, j in places[: _AT.most_named]]
+        named = [f"{named_term(model, i)} in {_equation(model, j)}" for i, j in places[: _AT.most_named]]
         more = f" and {len(places) - _AT.most_named} more" if len(places) > _AT.most_named else ""
         least = float(np.min(model.inclusion[open_calls]))
         yield Finding(
@@ -280,7 +275,7 @@ def _alike(model: Model, rows: _MeasuredRows | Denoised) -> Iterator[Finding]:
         inflated += _inflated(model, j, own.terms[present], unit[:, present])
     if pairs:
         ordered = sorted(pairs, key=lambda pair: -pairs[pair])
-        named = [f"{_label(model, i)} and {_label(model, k)}" for i, k in ordered]
+        named = [f"{named_term(model, i)} and {named_term(model, k)}" for i, k in ordered]
         yield Finding(
             "exchangeable-terms",
             f"In these data {listed(named)} move together almost exactly: a model with the one in place "
@@ -301,7 +296,7 @@ def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Findi
     # Collinearity is harmless as long as the errors are small.
     poor = (factor > _AT.inflated) & ~(model.coef_error[terms, j] < _AT.sharp * np.abs(model.coef[terms, j]))
     if poor.any():
-        named = [_label(model, i) for i in terms[poor]]
+        named = [named_term(model, i) for i in terms[poor]]
         verb = "is" if len(named) == 1 else "are"
         yield Finding(
             "collinear-terms",
@@ -419,17 +414,17 @@ class FieldComparison:
 def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
     """The rows of the weak form and the loss there; fields have no residuals in time alone."""
     form, total = field_rows_of(model, fields)
-    rows, nothing = _MeasuredRows(total), np.full(len(model.states), np.nan)
+    rows, unknown = _MeasuredRows(total), np.full(len(model.states), np.nan)
     return Diagnostics(
         formulation=form,
         rows=rows,
         loss=rows.losses(model.coef),
         residuals=[],
-        rms=nothing,
-        correlation=nothing[None, :],
+        rms=unknown,
+        correlation=unknown[None, :],
         band=0.0,
         noise=np.asarray(model.noise),
-        beyond=nothing,
+        beyond=unknown,
         findings=model.findings,
     )
 

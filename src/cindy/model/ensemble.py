@@ -134,10 +134,10 @@ class RandomPath:
         if self._same_everywhere is not None:
             noise[:, kicked] = self._same_everywhere * change
         else:
-            known = np.nan_to_num(x)
-            variance = self.diffusion.variance(known)
+            finite = np.nan_to_num(x)
+            variance = self.diffusion.variance(finite)
             noise[:, kicked] = np.sqrt(variance) * change
-            by_all = self.diffusion.basis.derivative(known, self.diffusion.variables)
+            by_all = self.diffusion.basis.derivative(finite, self.diffusion.variables)
             slopes = np.einsum("nti,ti->ni", by_all[..., kicked], self.diffusion.coef)
             # Milstein's term, ½ b ∂b/∂x (ΔW² − δ) with b = √q, which is ¼ ∂q/∂x (ΔW² − δ).
             correction = np.zeros_like(x)
@@ -204,8 +204,8 @@ def _drift(model: Equations, like: Trajectory, bound: Floats) -> Drift:
     d, given = len(model.states), len(model.states) + len(model.rates)
 
     def drift(s: float, x: Floats) -> Floats:
-        known = iter(() if signal is None else signal(s))
-        inputs = [s if name == TIME else next(known) for name in model.inputs]
+        measured = iter(() if signal is None else signal(s))
+        inputs = [s if name == TIME else next(measured) for name in model.inputs]
         # One call evaluates all paths, and a single NaN or overflow would raise for all of them.
         near = np.clip(np.nan_to_num(x[:, :given]), -bound[:given], bound[:given])
         rows = np.column_stack([near, np.tile(inputs, (len(x), 1))])

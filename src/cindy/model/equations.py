@@ -431,7 +431,7 @@ def reordered(
                 )
             place = {name: k for k, name in enumerate(trajectory.variables)}
             x, u = (trajectory.values[:, [place[name] for name in names]] for names in (states, inputs))
-            known = u if inputs else None
-            trajectory = replace(trajectory.aligned(), x=x, states=states, u=known, inputs=inputs)
+            measured = u if inputs else None
+            trajectory = replace(trajectory.aligned(), x=x, states=states, u=measured, inputs=inputs)
         matching.append(trajectory)
     return matching

@@ -386,18 +386,18 @@ def with_inputs(data: Sequence[Trajectory], inputs: Sequence[str]) -> list[Traje
 
     A trajectory belongs to the run of its name, or else to the run of its number.
     """
-    known = data[0].inputs
-    missing = [name for name in inputs if name not in known and unmeasured(name)]
+    present = data[0].inputs
+    missing = [name for name in inputs if name not in present and unmeasured(name)]
     if not missing:
         return list(data)
     runs = [name for name in inputs if is_run(name)]
     own = run_names(data)
     # The model cannot predict a run that it has no coefficients for.
     if runs and not set(own) <= set(runs):
-        shown = ", ".join(sorted(set(own) - set(runs))[:3])
+        unknown = ", ".join(sorted(set(own) - set(runs))[:3])
         raise DataError(
             f"The model has coefficients for {', '.join(runs[:6])}{', …' if len(runs) > 6 else ''}, "
-            f"but not for {shown}. Give the trajectories the names of those runs."
+            f"but not for {unknown}. Give the trajectories the names of those runs."
         )
     return [_with(trajectory, missing, run) for trajectory, run in zip(data, own, strict=True)]
 
@@ -406,8 +406,8 @@ def _with(trajectory: Trajectory, missing: Sequence[str], run: str) -> Trajector
     def column(name: str) -> Floats:
         return np.asarray(trajectory.t) if name == TIME else np.full(len(trajectory), float(name == run))
 
-    known = [] if trajectory.u is None else [trajectory.u]
-    u = np.column_stack([*known, *(column(name) for name in missing)])
+    measured = [] if trajectory.u is None else [trajectory.u]
+    u = np.column_stack([*measured, *(column(name) for name in missing)])
     return replace(trajectory, u=u, inputs=(*trajectory.inputs, *missing))
 
 

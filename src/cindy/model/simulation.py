@@ -440,14 +440,14 @@ def all_inputs(
             raise DataError("simulate: `run` must be left out: no term has a coefficient for each run.")
         return _input_signal(u, t, len(inputs), hold)
     if runs and (run is None or f"[{run}]" not in runs):
-        known = ", ".join(repr(name[1:-1]) for name in runs[:12])
-        raise DataError(f"simulate: the model has coefficients for each run; say which with run=…: {known}.")
+        names = ", ".join(repr(name[1:-1]) for name in runs[:12])
+        raise DataError(f"simulate: the model has coefficients for each run; say which with run=…: {names}.")
     signal = _input_signal(u, t, len(measured), hold)
     place = {name: k for k, name in enumerate(measured)}
 
     def complete(s: float) -> Sequence[float]:
-        known = () if signal is None else signal(s)
-        return [known[place[n]] if n in place else float(n == f"[{run}]") for n in inputs]
+        values = () if signal is None else signal(s)
+        return [values[place[n]] if n in place else float(n == f"[{run}]") for n in inputs]
 
     return complete
 

@@ -245,8 +245,8 @@ def solved_along(
     near = half_period(
         [stretch.samples for stretch in stretches if stretch.trajectory in looked], least=model.order + 2
     )
-    known = _fitted(model, [(part, around) for _, part, around in stretches], window)
-    for (i, segment, driven), states in zip(stretches, known, strict=True):
+    denoised = _fitted(model, [(part, around) for _, part, around in stretches], window)
+    for (i, segment, driven), states in zip(stretches, denoised, strict=True):
         length = window or len(segment)
         noise = noise_level(segment)
         for begin in range(0, len(segment) - 1, length):

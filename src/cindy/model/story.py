@@ -10,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from cindy.basis import Language, factor_code, pretty, variable_label
+from cindy.basis import Language, equation_label, factor_code, pretty, variable_label
 from cindy.model.equations import Equations
 
 _FORMULA = Language(prefix="", end="", module="")
@@ -86,23 +86,23 @@ def facts(model: Equations) -> list[tuple[str, str]]:
 
 
 def _explained(model: Equations) -> Iterator[tuple[str, str]]:
-    known = model.explained
+    explained = model.explained
     if model.diffusion is not None:  # no solution follows random kicks, so a low R² would mean nothing
         return
-    if "equations" in known:
+    if "equations" in explained:
         yield (
             "R² of equations",
-            f"{determination(known['equations'])} of the motion, step by step",
+            f"{determination(explained['equations'])} of the motion, step by step",
         )
-    if not {"equations", "solutions", "span", "through"} <= set(known):
+    if not {"equations", "solutions", "span", "through"} <= set(explained):
         return
-    solutions, through = known["solutions"], known["through"]
-    span = f"{known['span']:,.0f}" if known["span"] >= 1000 else f"{known['span']:.3g}"
+    solutions, through = explained["solutions"], explained["through"]
+    span = f"{explained['span']:,.0f}" if explained["span"] >= 1000 else f"{explained['span']:.3g}"
     if np.isnan(solutions):
         return
-    some = {"runs", "of"} <= set(known)
-    checked = f" (checked on {known['runs']:.0f} of {known['of']:.0f} runs)" if some else ""
-    allowed = f" where noise allows {determination(known['allowed'])}" if "allowed" in known else ""
+    partial = {"runs", "of"} <= set(explained)
+    checked = f" (checked on {explained['runs']:.0f} of {explained['of']:.0f} runs)" if partial else ""
+    allowed = f" where noise allows {determination(explained['allowed'])}" if "allowed" in explained else ""
     if not np.isfinite(solutions):
         text = "none: the solutions blow up"
     elif solutions == through:  # no restart was needed
@@ -147,6 +147,17 @@ def _probability(model: Equations, i: int, j: int) -> str:
 def in_sentence(term: str, label: str) -> str:
     """The label of a term for use in a sentence, where "1" would be read as a number."""
     return "the constant" if term == "1" else label
+
+
+def named_term(model: Equations, i: int) -> str:
+    """A term by its label in letters, for use in a sentence."""
+    return in_sentence(model.terms[i], pretty(model.labels[i]))
+
+
+def equation_labels(model: Equations) -> list[str]:
+    """The left-hand sides of the equations as text, such as "x'" or "u_t"."""
+    form = model.formulation
+    return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
 
 
 def _noise(model: Equations) -> Iterator[tuple[str, str]]:

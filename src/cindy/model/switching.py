@@ -339,11 +339,11 @@ def _first_switch(
     """When a value of `watched` first reaches zero within a step, and its place; else `end` and None."""
     from scipy.optimize import brentq
 
-    nothing = motion.sizes(begin, curve(begin), scale)
+    rounding = motion.sizes(begin, curve(begin), scale)
     last = begin
     for share in _SURFACE.looks:
         time = begin + share * (end - begin)
-        crossed = np.flatnonzero(motion.watched(time, curve(time)) < -nothing)
+        crossed = np.flatnonzero(motion.watched(time, curve(time)) < -rounding)
         if len(crossed):
             # Step 2: Brent's method on the integrator's own polynomial, between the last look and this one.
             before = motion.watched(last, curve(last))

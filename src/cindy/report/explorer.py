@@ -154,11 +154,11 @@ def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
         length = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
         # An estimate of what each term would explain, without a refit of the others.
         gain[columns] = np.square(design.T @ left / length)
-    known = gain >= 0
+    with_rows = gain >= 0
     # Models come first; the list is cut off where the page is full.
     wanted = [np.flatnonzero(candidate.coef) for candidate in (model, *model.near.models, *model.path.models)]
     order = np.concatenate([*wanted, np.argsort(-gain, kind="stable")])
-    first = list(dict.fromkeys(int(place) for place in order if known[place]))[:_MOST_COLUMNS]
+    first = list(dict.fromkeys(int(place) for place in order if with_rows[place]))[:_MOST_COLUMNS]
     return np.sort(np.array(first, dtype=np.intp))
 
 

@@ -41,7 +41,7 @@ def field_contents(
     return base | {
         "lead": _lead(model, fields),
         "highlights": list(_highlights(model, diagnostics.loss, comparisons)),
-        "said": sentences(model.findings, remarks),
+        "messages": sentences(model.findings, remarks),
         "solutions": _about(comparisons),
         "names": [comparison.field.name or f"field {k}" for k, comparison in enumerate(comparisons, 1)],
         "looked_at": "",
@@ -111,16 +111,16 @@ def _pictures(
     columns, rows = (thinned(len(data.coordinate(a)), _MOST_SAMPLES) for a in (across, up))
     panels = []
     for state in model.states:
-        shown = data[state]
-        low, high = (float(v) for v in np.nanpercentile(shown, [0.5, 99.5]))
+        measured = data[state]
+        low, high = (float(v) for v in np.nanpercentile(measured, [0.5, 99.5]))
         name = pretty(state)
-        pictures = [(f"{name}, data", shown, low, high)]
+        pictures = [(f"{name}, data", measured, low, high)]
         if comparison.solved:
             pictures.append((f"{name}, model", comparison.solved[state], low, high))
-            left = shown - comparison.solved[state]
+            left = measured - comparison.solved[state]
             # On the scale of the data a good model leaves an empty picture, and on its own a structure shows.
-            known = np.abs(left[np.isfinite(left)])
-            half = (float(np.percentile(known, 99.5)) if len(known) else 0.0) or 0.5 * (high - low)
+            sizes = np.abs(left[np.isfinite(left)])
+            half = (float(np.percentile(sizes, 99.5)) if len(sizes) else 0.0) or 0.5 * (high - low)
             pictures.append(("data less model, magnified", left, -half, half))
         for ratio in _unexplained(model, state, number, data):
             pictures.append(
@@ -177,7 +177,9 @@ def _table(values: Floats, rows: list[int], columns: list[int]) -> list[list[flo
 def _noise(model: Model, compared: Sequence[FieldComparison]) -> Iterator[dict[str, str]]:
     for j, spread in enumerate(_spread(model, compared)):
         state, noise = model.states[j], model.noise[j]
-        left = [shown.field[state] - shown.solved[state] for shown in compared if shown.solved]
+        left = [
+            comparison.field[state] - comparison.solved[state] for comparison in compared if comparison.solved
+        ]
         rest = np.sqrt(np.nanmean(np.concatenate([v.ravel() for v in left]) ** 2)) if left else np.nan
         known = np.isfinite(noise)
         yield {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from cindy.basis import Term, axis_label, equation_label, listed, pretty
+from cindy.basis import Term, axis_label, listed, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
 from cindy.export import (
@@ -33,8 +33,9 @@ from cindy.model import (
     definitions,
     determination,
     diagnose,
+    equation_labels,
     excerpt_of,
-    in_sentence,
+    named_term,
 )
 from cindy.report import figures
 from cindy.report.explorer import explorer, terms_as_code
@@ -70,7 +71,7 @@ def contents(
         "lead": _lead(model, data),
         "code": terms_as_code(model, offered, _terms(model)),
         "highlights": list(_highlights(model, excerpt, diagnostics, shown)),
-        "said": sentences(diagnostics.findings, _stopped(shown)),
+        "messages": sentences(diagnostics.findings, _stopped(shown)),
         "solutions": _solutions(model, data, shown),
         "names": [series["name"] for series in shown.series],
         "looked_at": _looked_at(data, excerpt),
@@ -108,7 +109,7 @@ def common(
         "exports": list(_exports(model)),
         "drawn": {
             "states": [axis_label(state, units) for state in model.states],
-            "sides": _sides(model),
+            "sides": equation_labels(model),
             "time": axis_label("t", units),
             "left": _left(model),
             "terms": _typeset_terms(model) if path else {},
@@ -187,11 +188,6 @@ def _terms(model: Model) -> list[Term]:
 def _left(model: Model) -> list[str]:
     form = model.formulation
     return left_sides(model.states, model.order, discrete=form.discrete, partial=form.for_fields)
-
-
-def _sides(model: Model) -> list[str]:
-    form = model.formulation
-    return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
 
 
 def _typeset_terms(model: Model) -> dict[int, str]:
@@ -327,7 +323,7 @@ def _stopped(shown: figures.Shown) -> list[str]:
 def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
     """The rows of the table of coefficients, and after them of parameters."""
     rows = []
-    for j, side in enumerate(_sides(model)):
+    for j, side in enumerate(equation_labels(model)):
         for k, i in enumerate(np.flatnonzero(model.coef[:, j])):
             names = {
                 "first": k == 0,
@@ -390,25 +386,21 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str]:
 
 def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Near models: how much worse they are, what differs, and their index in the explorer."""
-    known = {offer["near"]: k for k, offer in enumerate((offered or {"models": []})["models"])}
+    index = {offer["near"]: k for k, offer in enumerate((offered or {"models": []})["models"])}
     rows = []
     for k, other in enumerate(model.near):
         added, dropped = other.support & ~model.support, model.support & ~other.support
         if not added.any() and not dropped.any():
             continue
         changes = [
-            *(f"+ {_spoken(model, i)} in {_sides(model)[j]}" for i, j in np.argwhere(added)),
-            *(f"− {_spoken(model, i)} in {_sides(model)[j]}" for i, j in np.argwhere(dropped)),
+            *(f"+ {named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(added)),
+            *(f"− {named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(dropped)),
         ]
         worse = f"{model.near.scores[k]:.1f}"
         rows.append(
-            {"worse": worse, "changes": _lowered(model, listed(changes, most=6)), "number": known.get(k)}
+            {"worse": worse, "changes": _lowered(model, listed(changes, most=6)), "number": index.get(k)}
         )
     return rows[:8]
-
-
-def _spoken(model: Model, term: int) -> str:
-    return in_sentence(model.terms[term], pretty(model.labels[term]))
 
 
 def _noise(model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics) -> Iterator[dict[str, str]]:
