@@ -195,7 +195,7 @@ def to_julia(equations: RightHandSides, *, variance: RightHandSides | None = Non
     """
     states, inputs = equations.first_order_states, equations.inputs
     numbers, inside = coefficients(equations)
-    heads = identifiers([number.name for number in inside], _JULIA_WORDS.split())
+    heads = _identifiers([number.name for number in inside], _JULIA_WORDS.split())
     inner = {number.name: f"p.{head}" for number, head in zip(inside, heads, strict=True)}
     # In first-order form the derivatives of the positions are the rates, which follow them in u.
     rates = [f"u[{len(equations.states) + k + 1}]" for k in range(len(states) - len(equations.states))]
@@ -235,7 +235,7 @@ def _julia_function(
     places = {state: f"u[{k + 1}]" for k, state in enumerate(equations.first_order_states)}
     places |= {name: f"v[{k + 1}]" for k, name in enumerate(equations.inputs)}
     # Names of states may be invalid in the language, or have a meaning in it.
-    names = dict(zip(places, identifiers(list(places), _JULIA_WORDS.split()), strict=True))
+    names = dict(zip(places, _identifiers(list(places), _JULIA_WORDS.split()), strict=True))
     used = frozenset().union(*map(term_variables, equations.used[0]))
     body = ["v = p.input(t)"] if equations.inputs else []
     body += [f"{names[variable]} = {place}" for variable, place in places.items() if variable in used]
@@ -264,7 +264,7 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
     # beside it says which state it is.
     taken = [*_MODELICA_WORDS.split(), *(number.name for number in numbers), name]
     variables = (*states, *equations.inputs, *(number.name for number in inside))
-    known = dict(zip(variables, identifiers(variables, taken), strict=True))
+    known = dict(zip(variables, _identifiers(variables, taken), strict=True))
     known |= {TIME: "time"} if equations.timed else {}
     lines = [f'model {name} "Made by CINDy{equations.remark}"']
     for number in (*numbers, *inside):
@@ -319,13 +319,13 @@ def _product(term: Term, names: Mapping[str, str], language: Language) -> list[s
     return pieces
 
 
-def identifiers(names: Sequence[str], taken: Iterable[str]) -> list[str]:
+def _identifiers(names: Sequence[str], taken: Iterable[str]) -> list[str]:
     """Names that are valid in every language: the given names where these are valid.
 
     x' becomes x_rate and a keyword gets an underscore; names that are still invalid, or not unique, become
     s1, s2, ….
 
-    >>> identifiers(["x", "x'", "if", "été"], ["if"])
+    >>> _identifiers(["x", "x'", "if", "été"], ["if"])
     ['x', 'x_rate', 'if_', 's4']
     """
     reserved = set(taken)

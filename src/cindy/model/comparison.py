@@ -321,12 +321,10 @@ def _rounding(left: Floats, x: Floats) -> NDArray[np.bool_]:
 
 Compared = tuple[Floats, Floats]
 
-KINDS = ("equation", "trajectory", "derivative")
-
 
 def score(model: Equations, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
     """R², the mean over the states, or over the read-outs that data are; see `Model.score`."""
-    one_of(kind, KINDS, "score: `kind`")
+    one_of(kind, ("equation", "trajectory", "derivative"), "score: `kind`")
     if model.formulation.for_fields:
         return _score_fields(model, trajectories, kind, window=window)
     measured, readouts = as_states(model, as_trajectories(trajectories))

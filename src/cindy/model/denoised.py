@@ -261,11 +261,7 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
 
 
 def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
-    """The data with the hidden states that they lack, estimated under the equations.
-
-    The first values of a hidden state w are those at which the equations of the measured states, linear in w
-    near 0, fit the rates best: w = Σ G_j (x_j' − F_j) / Σ G_j², with F_j at w = 0 and the slope G_j by w.
-    """
+    """The data with the hidden states that they lack, estimated under the equations from first values."""
     hidden = model.hidden
     if not hidden or data[0].states != tuple(s for s in model.states if s not in hidden):
         return list(data)
@@ -290,7 +286,12 @@ def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tr
 
 
 def _with_first_values(model: Equations, run: Trajectory) -> Trajectory:
-    """The trajectory with first values of its hidden states."""
+    """The trajectory with first values of its hidden states, by the formulas in the settings if given.
+
+    Otherwise the first values of a hidden state w are those at which the equations of the measured states,
+    linear in w near 0, fit the rates best: w = Σ G_j (x_j' − F_j) / Σ G_j², with F_j at w = 0 and G_j its
+    slope by w.
+    """
     from scipy.interpolate import CubicSpline
 
     seen = np.array(run.x)
@@ -308,17 +309,18 @@ def _with_first_values(model: Equations, run: Trajectory) -> Trajectory:
     d, hidden = x.shape[1], np.zeros((len(x), len(model.hidden)))
     for k, (name, equation) in enumerate(_pinned_in(model)):
         place = model.states.index(name) - d
-        slope_of = np.column_stack([rates, CubicSpline(run.t, hidden)(run.t, 1)])
-        one_more = hidden.copy()
-        one_more[:, place] = 1.0
-        none = model.predict(np.hstack([x, hidden]), run.u)
-        slope = model.predict(np.hstack([x, one_more]), run.u) - none
+        all_rates = np.column_stack([rates, CubicSpline(run.t, hidden)(run.t, 1)])
+        at_one = hidden.copy()
+        at_one[:, place] = 1.0
+        # F_j, G_j and x_j'; the rates of hidden states found before count as measured.
+        at_zero = model.predict(np.hstack([x, hidden]), run.u)
+        slope = model.predict(np.hstack([x, at_one]), run.u) - at_zero
         # The first hidden state may enter several equations of measured states; a later one its own.
         own = np.arange(d) if k == 0 else np.array([model.states.index(equation)])
         # Where these equations hardly depend on the hidden state the ratio is noise; interpolate there.
         weight = np.sum(slope[:, own] ** 2, axis=1)
         strong = weight > 0.04 * weight.mean()
-        ratio = np.sum(slope[:, own] * (slope_of - none)[:, own], axis=1) / np.where(strong, weight, 1.0)
+        ratio = np.sum(slope[:, own] * (all_rates - at_zero)[:, own], axis=1) / np.where(strong, weight, 1.0)
         w = np.interp(run.t, run.t[strong], ratio[strong]) if strong.any() else hidden[:, place]
         limit = model.scale[d + place]
         hidden[:, place] = np.clip(w, -limit, limit)

@@ -87,7 +87,7 @@ class _Limits:
     """Values of a field beyond which it is not solved for a figure: that would take minutes."""
 
 
-_AT = _Limits()
+_LIMITS = _Limits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         judged = left if white else residuals(replace(model, formulation=judge), data)
         size_left, memory, _ = _statistics(judged)
         beyond = _beyond_noise(model, data, rough, size_left)
-        findings += _correlated(model, judge, memory, band, size_left > _AT.exact * size)
+        findings += _correlated(model, judge, memory, band, size_left > _LIMITS.exact * size)
     findings += _left_over(model, rough.samples, form, beyond)
     noise = np.where(np.isfinite(model.noise), model.noise, rms if form.integrates else np.nan)
     loss, distinct = rows.losses(model.coef), without_repeats(findings)
@@ -211,14 +211,14 @@ def _runs(t: Floats, seen: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
     rows = complete if 2 * len(complete) > len(partial) else partial
     steps = np.diff(t[rows])
     usual = float(np.median(steps)) if len(steps) else 0.0
-    return np.split(rows, np.flatnonzero((np.diff(rows) > 1) & (steps > _AT.gap * usual)) + 1)
+    return np.split(rows, np.flatnonzero((np.diff(rows) > 1) & (steps > _LIMITS.gap * usual)) + 1)
 
 
 def _statistics(windows: Sequence[Residual]) -> tuple[Floats, Floats, float]:
     """Root mean square of the residuals, their autocorrelation, and the band of that of white noise."""
     values = np.vstack([window.values for window in windows])
     # Beyond a third of a window too few pairs are left to average.
-    lags = min(_AT.lags, max(len(window.values) for window in windows) // 3)
+    lags = min(_LIMITS.lags, max(len(window.values) for window in windows) // 3)
     rms = np.sqrt(np.nanmean(values**2, axis=0))
     return rms, autocorrelation(windows, max(lags, 1)), float(1.96 / np.sqrt(len(values)))
 
@@ -245,8 +245,8 @@ def _unsure(model: Model) -> Iterator[Finding]:
         open_calls = model.support & clear & (model.inclusion < SURE)
     places = np.argwhere(open_calls)
     if len(places):
-        named = [f"{named_term(model, i)} in {_equation(model, j)}" for i, j in places[: _AT.most_named]]
-        more = f" and {len(places) - _AT.most_named} more" if len(places) > _AT.most_named else ""
+        named = [f"{named_term(model, i)} in {_equation(model, j)}" for i, j in places[: _LIMITS.most_named]]
+        more = f" and {len(places) - _LIMITS.most_named} more" if len(places) > _LIMITS.most_named else ""
         least = float(np.min(model.inclusion[open_calls]))
         yield Finding(
             "unsure-terms",
@@ -267,7 +267,7 @@ def _alike(model: Model, rows: _MeasuredRows | Denoised) -> Iterator[Finding]:
         present = np.flatnonzero(model.support[own.terms, j])
         # Cosines of all columns with those in the model: 1 for terms that the data cannot distinguish.
         cosine = np.abs(unit[:, present].T @ unit)
-        for row, other in np.argwhere(cosine > _AT.alike).tolist():
+        for row, other in np.argwhere(cosine > _LIMITS.alike).tolist():
             i, k = sorted((int(own.terms[present[row]]), int(own.terms[other])))
             new = model.support[i, j] != model.support[k, j] and (i, k) not in pairs
             if new and _exchangeable(replace(own, design=unit), present, int(present[row]), other):
@@ -294,7 +294,9 @@ def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Findi
     r = np.linalg.qr(unit, mode="r")
     factor = np.sqrt(np.sum(np.linalg.pinv(r) ** 2, axis=1))
     # Collinearity is harmless as long as the errors are small.
-    poor = (factor > _AT.inflated) & ~(model.coef_error[terms, j] < _AT.sharp * np.abs(model.coef[terms, j]))
+    poor = (factor > _LIMITS.inflated) & ~(
+        model.coef_error[terms, j] < _LIMITS.sharp * np.abs(model.coef[terms, j])
+    )
     if poor.any():
         named = [named_term(model, i) for i in terms[poor]]
         verb = "is" if len(named) == 1 else "are"
@@ -316,7 +318,7 @@ def _exchangeable(own: EquationRows, present: Ints, gone: int, instead: int) -> 
 
     before = loss(present)
     after = loss(np.where(present == gone, instead, present))
-    return (after - before) * own.rows <= _AT.telling * before
+    return (after - before) * own.rows <= _LIMITS.telling * before
 
 
 def _beyond_noise(model: Model, data: Sequence[Trajectory], rough: Roughness, left: Floats) -> Floats:
@@ -334,8 +336,12 @@ def _beyond_noise(model: Model, data: Sequence[Trajectory], rough: Roughness, le
 
 def _lack_of_steps(model: Model, data: Sequence[Trajectory]) -> Floats:
     """(states,) the lack of fit of a map (step 4); NaN if no stretch without missing steps is long enough."""
-    segments = [part for trajectory in data for part in trajectory.segments() if len(part) >= _AT.shortest]
-    pairs = [model.formulation.compared(segment, model.basis, model.coef) for segment in segments[: _AT.most]]
+    segments = [
+        part for trajectory in data for part in trajectory.segments() if len(part) >= _LIMITS.shortest
+    ]
+    pairs = [
+        model.formulation.compared(segment, model.basis, model.coef) for segment in segments[: _LIMITS.most]
+    ]
     left = [measured - modelled for measured, modelled in pairs]
     whole = [
         (segment, rest)
@@ -350,11 +356,11 @@ def _lack_of_steps(model: Model, data: Sequence[Trajectory]) -> Floats:
 def _left_over(model: Model, samples: int, form: Formulation, beyond: Floats) -> Iterator[Finding]:
     """States whose residuals are larger than the noise, as estimated from so many samples, accounts for."""
     explained = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-    if model.denoised and (explained or samples < _AT.enough):
+    if model.denoised and (explained or samples < _LIMITS.enough):
         return
     # Roughness is an estimate itself, and a poor one if samples are few.
-    limit = _AT.too_large * (1 + _AT.few / samples) if model.denoised else _AT.too_large
-    limit = _AT.too_large_steps if form.discrete else limit
+    limit = _LIMITS.too_large * (1 + _LIMITS.few / samples) if model.denoised else _LIMITS.too_large
+    limit = _LIMITS.too_large_steps if form.discrete else limit
     cause = "A term may be missing from the basis"
     if form.differentiates:
         cause += ", or noise biases the coefficients: Integral() suffers less from that"
@@ -374,7 +380,9 @@ def _correlated(
     if not form.integrates or len(correlation) < 2:
         return
     first = correlation[1]
-    slow = [j for j in range(len(model.states)) if matters[j] and first[j] > max(_AT.correlated, 2 * band)]
+    slow = [
+        j for j in range(len(model.states)) if matters[j] and first[j] > max(_LIMITS.correlated, 2 * band)
+    ]
     if slow:
         named = listed([pretty(model.states[j]) for j in slow])
         yield Finding(
@@ -433,10 +441,9 @@ def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
 def compare_fields(model: Model, field: Field) -> FieldComparison:
     """The solution of a model beside a field, if it takes a reasonable time."""
     unknown = np.full(len(model.states), np.nan)
-    if np.prod(field.shape) > _AT.most_samples:
-        return FieldComparison(
-            field, {}, unknown, np.nan, ("The grid is too large to be solved for a page.",)
-        )
+    if np.prod(field.shape) > _LIMITS.most_samples:
+        remark = "The grid is too large to be solved for a page."
+        return FieldComparison(field, {}, unknown, np.nan, (remark,))
     try:
         solved = solved_field(model, field)
     except CindyError as error:

@@ -178,7 +178,7 @@ class _Paths:
     """Share of samples on either side that a histogram leaves out."""
 
 
-_PATHS_OF = _Paths()
+_PATHS = _Paths()
 
 
 @one_thread()
@@ -187,7 +187,7 @@ def many_paths(model: Equations, starts: Floats, like: Trajectory, *, seed: int 
 
     A path that blows up is NaN from there on.
     """
-    path = replace(RandomPath.of(model, seed), turn=_PATHS_OF.turn)
+    path = replace(RandomPath.of(model, seed), turn=_PATHS.turn)
     usual = np.where(model.scale > 0, model.scale, np.abs(starts[:, : len(model.states)]).max() or 1.0)
     scale = np.maximum(np.tile(usual, model.order), np.abs(starts).max(axis=0))
     growth = Limits().growth
@@ -218,7 +218,7 @@ def _drift(model: Equations, like: Trajectory, bound: Floats) -> Drift:
 def band(model: Equations, solution: Solution, *, seed: int = 0) -> tuple[Floats, Floats]:
     """Lower and upper edge, (samples, states) each, of the band of paths from the start of a solution."""
     # Step 1.
-    starts = np.tile(solution.start, (_PATHS_OF.paths, 1))
+    starts = np.tile(solution.start, (_PATHS.paths, 1))
     paths = many_paths(model, starts, solution.measured, seed=seed)[..., : len(model.states)]
     # Step 2.
     paths += _noise(model) * np.random.default_rng(seed + 1).standard_normal(paths.shape)
@@ -264,8 +264,8 @@ def _anywhere(model: Equations, data: Sequence[Trajectory], seed: int) -> Iterat
     states = np.concatenate([_states(model, trajectory) for trajectory in data])
     states = states[np.isfinite(states).all(axis=1)]
     if len(states):
-        chosen = np.random.default_rng(seed).choice(len(states), size=_PATHS_OF.long_paths)
-        yield states[chosen], longest.part(0, min(len(longest), _PATHS_OF.longest))
+        chosen = np.random.default_rng(seed).choice(len(states), size=_PATHS.long_paths)
+        yield states[chosen], longest.part(0, min(len(longest), _PATHS.longest))
 
 
 def _along_inputs(model: Equations, data: Sequence[Trajectory]) -> Iterator[tuple[Floats, Trajectory]]:
@@ -274,10 +274,10 @@ def _along_inputs(model: Equations, data: Sequence[Trajectory]) -> Iterator[tupl
         states = _states(model, trajectory)
         finite = np.flatnonzero(np.isfinite(states).all(axis=1))
         if len(finite) and len(trajectory) - finite[0] > 1:
-            begin, count = int(finite[0]), max(_PATHS_OF.long_paths // len(data), 2)
+            begin, count = int(finite[0]), max(_PATHS.long_paths // len(data), 2)
             yield (
                 np.tile(states[begin], (count, 1)),
-                trajectory.part(begin, min(len(trajectory), begin + _PATHS_OF.longest)),
+                trajectory.part(begin, min(len(trajectory), begin + _PATHS.longest)),
             )
 
 
@@ -289,9 +289,9 @@ def _states(model: Equations, trajectory: Trajectory) -> Floats:
 
 
 def _histograms(measured: Floats, simulated: Floats) -> Density:
-    ends = [np.nanquantile(values, [_PATHS_OF.tail, 1 - _PATHS_OF.tail]) for values in (measured, simulated)]
+    ends = [np.nanquantile(values, [_PATHS.tail, 1 - _PATHS.tail]) for values in (measured, simulated)]
     low, high = np.min(ends), np.max(ends)
-    edges = np.linspace(low, high if high > low else low + 1.0, _PATHS_OF.bins + 1)
+    edges = np.linspace(low, high if high > low else low + 1.0, _PATHS.bins + 1)
     data, model = (
         np.histogram(values[np.isfinite(values)], edges, density=True)[0] for values in (measured, simulated)
     )

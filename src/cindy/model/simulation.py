@@ -27,7 +27,7 @@ from cindy.data import Held, Hold, Trajectory, as_hold, with_turns
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, in_order
 from cindy.model.matching import unmeasured
-from cindy.model.switching import SwitchedMotion, Switches, longest_step, switched_flow
+from cindy.model.switching import Signal, SwitchedMotion, Switches, longest_step, switched_flow
 
 RightHandSide = Callable[[float, Any], Any]
 
@@ -228,9 +228,6 @@ def _blown_up(row: Floats, when: float, names: Sequence[str], bound: Floats) -> 
 def _state(row: Floats, names: Sequence[str]) -> str:
     shown = [f"{name} = {value:.4g}" for name, value in zip(names, row, strict=True)]
     return ", ".join(shown[:4]) + (", …" if len(shown) > 4 else "")
-
-
-Signal = Callable[[float], Sequence[float]]
 
 
 @one_thread()

@@ -90,10 +90,7 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     if model.diffusion is not None:  # no solution follows random kicks, so a low R² would mean nothing
         return
     if "equations" in explained:
-        yield (
-            "R² of equations",
-            f"{determination(explained['equations'])} of the motion, step by step",
-        )
+        yield "R² of equations", f"{determination(explained['equations'])} of the motion, step by step"
     if not {"equations", "solutions", "span", "through"} <= set(explained):
         return
     solutions, through = explained["solutions"], explained["through"]
@@ -110,8 +107,8 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     else:
         whole = f"R² is {determination(through)}" if np.isfinite(through) else "the solutions blow up"
         text = (
-            f"{determination(solutions)}{allowed}, started afresh every {span} time units; "
-            f"without that {whole}"
+            f"{determination(solutions)}{allowed}, restarted from the data every {span} time units; "
+            f"without restarts {whole}"
         )
     yield "R² of solutions", text + checked
 
@@ -141,17 +138,17 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
 
 def _probability(model: Equations, i: int, j: int) -> str:
     equation = variable_label(model.states[j]) + "'" * model.order
-    return f"{in_sentence(model.terms[i], model.labels[i])} in {equation} ({model.inclusion[i, j]:.0%})"
+    return f"{_in_sentence(model.terms[i], model.labels[i])} in {equation} ({model.inclusion[i, j]:.0%})"
 
 
-def in_sentence(term: str, label: str) -> str:
+def _in_sentence(term: str, label: str) -> str:
     """The label of a term for use in a sentence, where "1" would be read as a number."""
     return "the constant" if term == "1" else label
 
 
 def named_term(model: Equations, i: int) -> str:
     """A term by its label in letters, for use in a sentence."""
-    return in_sentence(model.terms[i], pretty(model.labels[i]))
+    return _in_sentence(model.terms[i], pretty(model.labels[i]))
 
 
 def equation_labels(model: Equations) -> list[str]:
@@ -276,7 +273,7 @@ def difference(before: Equations | None, after: Equations, most: int = 4) -> str
         *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
     ]
     mark = "_" + "t" * after.order if after.formulation.for_fields else "'" * after.order
-    names = [in_sentence(term, label) for term, label in zip(after.terms, after.labels, strict=True)]
+    names = [_in_sentence(term, label) for term, label in zip(after.terms, after.labels, strict=True)]
     states = [variable_label(state) for state in after.states]
     listed = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:most]]
     return ", ".join(listed) + (f", … ({len(changes)} in all)" if len(changes) > most else "")

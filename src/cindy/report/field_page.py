@@ -81,7 +81,7 @@ def _highlights(
     if np.all(np.isfinite(model.noise)):
         spread = _spread(model, compared)
         share = float(np.median(model.noise / np.where(spread > 0, spread, np.inf)))
-        yield percent(share), "noise", "of the spread of a field, typically"
+        yield percent(share), "noise", "of the spread of a field, in the median"
     yield from certificate(model)
 
 
@@ -96,7 +96,7 @@ def _about(compared: Sequence[FieldComparison]) -> list[str]:
         first = early[0]
         sentences.append(
             f"The solution follows the data until about {first.field.time} = {first.follows:.3g}. After that "
-            "either the system is chaotic, or the equations are not quite right."
+            "either the system is chaotic, or the equations are not exactly right."
         )
     return sentences
 
@@ -118,14 +118,13 @@ def _pictures(
         if comparison.solved:
             pictures.append((f"{name}, model", comparison.solved[state], low, high))
             left = measured - comparison.solved[state]
-            # On the scale of the data a good model leaves an empty picture, and on its own a structure shows.
+            # On the scale of the data the picture of a good model would be empty; its own shows a structure.
             sizes = np.abs(left[np.isfinite(left)])
             half = (float(np.percentile(sizes, 99.5)) if len(sizes) else 0.0) or 0.5 * (high - low)
             pictures.append(("data less model, magnified", left, -half, half))
         for ratio in _unexplained(model, state, number, data):
-            pictures.append(
-                ("residuals, times their noise", ratio, 0.0, float(np.nanmax(ratio, initial=1.0)))
-            )
+            most = float(np.nanmax(ratio, initial=1.0))
+            pictures.append(("residuals in units of their noise", ratio, 0.0, most))
         panels.append(
             [
                 {

@@ -41,7 +41,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class _Most:
+class _Sizes:
     """How much a figure draws: more would make the page larger and no clearer."""
 
     most_trajectories: int = 16
@@ -58,7 +58,7 @@ class _Most:
     """Summands of all these models, which are part of the page as text."""
 
 
-_MOST = _Most()
+_SIZES = _Sizes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,8 @@ class Shown:
 
 def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     """Some trajectories, spread evenly over the data, and solutions for as long as the model can predict."""
-    places = thinned(len(data), _MOST.most_trajectories)
-    most = min(max(_MOST.most_numbers // (len(places) * len(model.states)), 60), _MOST.most_samples)
+    places = thinned(len(data), _SIZES.most_trajectories)
+    most = min(max(_SIZES.most_numbers // (len(places) * len(model.states)), 60), _SIZES.most_samples)
     whole = completed(model, data)
     shown = {k: beginning(whole[k], most) for k in places if whole[k].segments()}
     least = 4 if model.order == 2 else 2
@@ -191,7 +191,7 @@ def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
         return None
     # Fewer models if they are large, so that the page stays small.
     usual = int(np.mean([other.size for other in model.path])) or 1
-    most = min(_MOST.most_models, max(_MOST.most_summands // usual, 6))
+    most = min(_SIZES.most_models, max(_SIZES.most_summands // usual, 6))
     places = thinned(len(model.path), most, keep=model.path.chosen)
     models = [model.path[k] for k in places]
     chosen = model.path.chosen
@@ -219,7 +219,7 @@ def residual_series(model: Model, diagnostics: Diagnostics) -> list[dict[str, An
     t = np.concatenate([window.t for window in diagnostics.residuals])
     values = np.vstack([window.values for window in diagnostics.residuals])
     # At random: a stride could meet the same place of every window.
-    drawn_samples = np.random.default_rng(0).permutation(len(t))[: _MOST.most_residuals]
+    drawn_samples = np.random.default_rng(0).permutation(len(t))[: _SIZES.most_residuals]
     drawn_samples.sort()
     return [
         {

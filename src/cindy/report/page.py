@@ -217,12 +217,12 @@ def _highlights(
         yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
         sizes = np.sqrt(model.diffusion.coef[0]) if model.diffusion.additive else model.model_error
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
-        yield shares, "size of the kicks", "standard deviation per root of time, in the mean"
+        yield shares, "size of the kicks", "standard deviation per root of time, on average"
     spread = _spread(data)
     if np.all(np.isfinite(diagnostics.noise)):
         # The median, since one state that hardly moves would make a mean huge.
         share = float(np.median(diagnostics.noise / np.where(spread > 0, spread, np.inf)))
-        yield percent(share), "noise", "of the spread of a state, typically"
+        yield percent(share), "noise", "of the spread of a state, in the median"
     if np.any(np.isfinite(model.inclusion)) and model.size:
         least = float(np.nanmin(np.where(model.support, model.inclusion, np.nan)))
         yield f"{100 * least:.0f} %", "least sure term", "inclusion probability among the models compared"
@@ -235,7 +235,7 @@ def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Itera
     explained, allowed = float(np.mean(compared.explained)), float(np.mean(compared.allowed))
     of = f", checked on {runs} of {count} runs" if runs < count else ""
     if np.isfinite(explained):
-        how = "started afresh every" if compared.window else "over up to"
+        how = "restarted from the data every" if compared.window else "over up to"
         yield (
             minus(determination(explained)),
             "R² of the solutions",
@@ -276,32 +276,27 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
         hidden = listed([pretty(state) for state in model.hidden])
         sentences.append(f"{hidden} was not measured: its dots are estimates.")
     if model.diffusion is not None:
-        afresh = (
-            "" if compared.window is None else f" Each is started afresh every {compared.window} samples."
-        )
+        restarts = f" They are restarted every {compared.window} samples." if compared.window else ""
         sentences.append(
-            f"They follow the drift alone.{afresh} The band holds 90 % of the measurements of paths with "
-            f"random kicks from the same start; {100 * shown.inside:.0f} % of the data lie in it."
+            f"These solutions follow the drift alone.{restarts} The band contains 90 % of the measurements "
+            f"of paths with random kicks from the same start, and {100 * shown.inside:.0f} % of the data."
         )
     elif compared.window is not None:
-        fit = np.min(compared.through)
-        whole = (
-            f"explain {100 * max(float(fit), 0):.0f} % of a state"
-            if np.isfinite(fit)
-            else "do not reach the end"
+        fit = float(np.min(compared.through))
+        share = (
+            f"explain {100 * max(fit, 0):.0f} % of a state" if np.isfinite(fit) else "do not reach the end"
         )
         sentences.append(
-            f"Each is started afresh every {compared.window} samples ({compared.span:.3g} units of time), "
-            f"which is how long this model predicts. Over the whole length they {whole}: the system is "
-            "chaotic, or the equations are not quite right."
+            f"They are restarted every {compared.window} samples ({compared.span:.3g} units of time), "
+            f"which is how long this model predicts. Without restarts they {share}: the system is "
+            "chaotic, or the equations are not exactly right."
         )
     if shown.left_out:
         sentences.append(
-            f"{len(shown.series)} of the {len(data)} trajectories are shown, spread evenly over the data: "
-            "the first, the last and every few in between."
+            f"{len(shown.series)} of the {len(data)} trajectories are shown, spread evenly over the data."
         )
     if shown.cut:
-        sentences.append("Of long trajectories the beginning is shown.")
+        sentences.append("Only the beginning of long trajectories is shown.")
     return sentences
 
 
