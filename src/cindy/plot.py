@@ -1,6 +1,6 @@
 """Figures for papers and notebooks: each takes `ax` (None makes one) and returns it.
 
-units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}; they stand on the axes
+units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}, for the labels of the axes
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -268,7 +268,7 @@ def coefficients(
 ) -> Axes:
     """Every coefficient that is not zero with its interval, a row each, grouped by equation.
 
-    truth: (terms, states), drawn as crosses, where it is known
+    truth: (terms, states), the true coefficients if known, drawn as crosses
     level: of the intervals, by the normal distribution
     """
     known = _like(truth, model.coef, "coefficients: truth")

@@ -199,7 +199,7 @@ def report(
     model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
     data: Annotated[list[str], typer.Argument(help="The files that it is compared with.")],
     time: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
-    by: Annotated[str | None, typer.Option(help="Column that tells trajectories apart.")] = None,
+    by: Annotated[str | None, typer.Option(help="Column that separates trajectories.")] = None,
     periodic: Annotated[str | None, typer.Option(help='Of fields, the axes that repeat, as "x,y".')] = None,
     out: Annotated[Path, typer.Option(help="Where to write the page (HTML).")] = Path("report.html"),
 ) -> None:

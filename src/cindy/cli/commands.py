@@ -409,7 +409,7 @@ def draw(model: Model, data: Sequence[Any], folder: Path) -> list[tuple[Path, st
         ("coefficients", "the coefficients with their errors", lambda: cindy.plot.coefficients(model))
     ]
     if model.formulation.for_fields:
-        what = "the data, the model's solution, and what is between them"
+        what = "the data, the model's solution, and their difference"
         plots.insert(0, ("field", what, lambda: cindy.plot.field(data[0], model)[0, 0]))
     else:
         # The longest trajectories show most of the motion.
@@ -418,7 +418,7 @@ def draw(model: Model, data: Sequence[Any], folder: Path) -> list[tuple[Path, st
         window = getattr(model.formulation, "window", None) or None
         what = "the data and the model's solutions"
         plots.insert(0, ("trajectories", what, lambda: cindy.plot.trajectories(few, model, window=window)))
-        what = "what the equations leave of the data"
+        what = "the residuals of the equations"
         plots.append(("residuals", what, lambda: cindy.plot.residuals(model, few)))
     if len(model.path) > 1:
         plots.append(("path", "the models that were compared", lambda: cindy.plot.path(model)))

@@ -41,7 +41,7 @@ class FitSettings:
     data: list[str] = field(default_factory=list)
     time: str | None = _data("Column of the time (default: the one called t, time, year or date).")
     dt: float | None = _data("Step between the rows, where no column holds the time.")
-    by: str | None = _data("Column that tells trajectories apart.")
+    by: str | None = _data("Column that separates trajectories.")
     states: str | None = _data('Columns of the states, as "x,y" (default: all others).')
     inputs: str | None = _data('Columns of known inputs, as "u".')
     hold: str | None = _data("Inputs between samples: zero (held), linear or band (default: linear).")
@@ -76,7 +76,7 @@ class FitSettings:
     weights: str | None = _search("adaptive or uniform (default: adaptive).")
     radius: float | None = _search("Radius of the region, in scaled units (default: from the data).")
     tol: float | None = _search("Gap to reach, relative to the loss of no model (default: 1e-6).")
-    seed: int | None = _search("Seed of whatever is drawn (default: 0).")
+    seed: int | None = _search("Seed of random numbers (default: 0).")
     passes: int | None = _search(
         "1: never denoise the states; 2: always (default: unless it takes very long)."
     )

@@ -164,7 +164,7 @@ def format_value(value: float, error: float | None = None) -> str:
         return _plain(value, 6)
     # One digit of the error, and the value to that digit.
     last = _exponent(error)
-    # An error of more digits than the value cannot stand in its last digit.
+    # An error that has more digits than the value is written beside it.
     if value and last > _exponent(value) + 1:
         return f"({_plain(value, 2)} ± {_plain(error, 1)})"
     if value:

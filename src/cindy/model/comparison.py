@@ -233,6 +233,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     # An equation of second order needs a rate to start from, which takes a few samples.
     short = {stretch.trajectory for stretch in stretches if len(stretch.samples) < least}
     comparable = [stretch for stretch in stretches if stretch.trajectory not in short]
+    # Step 1.
     whole = tuple(solved_along(model, comparable))
     states = len(model.states)
     explained = through = _explained(whole, states)
@@ -244,6 +245,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
         least_length = _HORIZON.shortest_steps if model.formulation.discrete else _HORIZON.shortest
         # The windows of the integral form were chosen so that solutions can be compared over them.
         shortest = max(getattr(model.formulation, "window", 0) or 0, least_length)
+        # Step 2.
         length = int(np.median([_follows(solved) for solved in whole]))
         longest = max(len(solved.measured) for solved in whole)
         for _ in range(_HORIZON.tries):
@@ -255,6 +257,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
                 best, window, explained = again, length, _explained(again, states)
             if np.all(explained >= enough) or length == shortest:
                 break
+            # Step 3.
             length //= 2
     span = max((float(solved.measured.t[-1] - solved.measured.t[0]) for solved in best), default=np.nan)
     return Comparison(best, window, span, explained, through, stopped, allowed)

@@ -249,6 +249,7 @@ def densities(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) ->
     drawn, d = [], len(model.states)
     if not pieces:
         return []
+    # Step 3: with inputs the whole paths count, without them their second halves.
     for k, (starts, like) in enumerate(pieces):
         paths = many_paths(model, starts, like, seed=seed + k)[..., :d]
         drawn.append((paths if model.inputs else paths[:, len(like) // 2 :]).reshape(-1, d))

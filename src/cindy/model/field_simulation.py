@@ -209,15 +209,13 @@ def _lines_solution(
         warnings.simplefilter("ignore")
         # Values near zero need no relative accuracy of their own.
         atol = rtol * 1e-3 * (float(np.abs(start).max()) or 1.0)
-        # Diffusion on a fine grid is stiff: an explicit method would need steps as short as cells squared.
+        # Step 3. Diffusion on a fine grid is stiff: an explicit method would need very short steps.
         solver = BDF(system.rates, t[0], y, t[-1], rtol=rtol, atol=atol, jac=system.jacobian)
         while len(out) < len(t):
             try:
                 failed = solver.status == "running" and solver.step() is not None
-            except (
-                ValueError,
-                RuntimeError,
-            ):  # of scipy's sparse factorisation, for values that are not finite
+            except (ValueError, RuntimeError):
+                # The sparse factorisation of scipy refuses values that are not finite.
                 failed = True
             if failed or not np.isfinite(solver.y).all() or np.abs(solver.y).max() > bound:
                 return out, f"the solution blows up after t = {t[len(out) - 1]:g}"
@@ -263,6 +261,7 @@ def simulate_field(
     known = _known(start, model.inputs)
     terms = summands(model, start.axes)
     periods = tuple(start.period(axis) for axis in start.axes)
+    # Data are seldom better than the tolerance that is enforced here.
     rtol = max(limits.rtol, _STEP)
     uniform = all(start.uniform(axis) for axis in start.axes)
     solution: Callable[..., tuple[list[Floats], str | None]]

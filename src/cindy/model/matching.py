@@ -194,11 +194,8 @@ class Readouts:
                 )
             )
         both = Trajectory.merged(sensors) if len(sensors) > 1 else sensors[0]
-        return replace(
-            both,
-            x=both.x[:, [both.states.index(name) for name in trajectory.states]],
-            states=trajectory.states,
-        )
+        order = [both.states.index(name) for name in trajectory.states]
+        return replace(both, x=both.x[:, order], states=trajectory.states)
 
     def of_data(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The trajectories of the states."""
@@ -222,6 +219,7 @@ class Readouts:
     def _states(self, y: Floats) -> Floats:
         """(samples, states): A⁺ y by the read-outs of each sample; NaN if these do not determine a state."""
         x = np.full((len(y), len(self.states)), np.nan)
+        # Step 3, once for every combination of sensors that report together.
         reported = np.isfinite(y)
         for pattern in np.unique(reported, axis=0):
             if pattern.any():

@@ -342,7 +342,7 @@ class Model(Equations):
         )
 
     def sample(self, n: int, *, seed: int = 0) -> list[Model]:
-        """Models that the data allow, drawn at random, for bands around whatever is computed from a model.
+        """Models that the data allow, drawn at random, for bands around any result of a model.
 
         The terms are those of the model or of a near model, with a probability proportional to exp(−Δ/2)
         for a criterion that is Δ higher. Coefficients and parameters are normal about their estimates, with

@@ -130,6 +130,7 @@ class Spectral:
         out = np.zeros_like(modes)
         if not self._curved:
             return out
+        # Step 3: products on the grid, and their modes without aliases.
         values = dict(zip(self.states, self.backward(modes[:d]), strict=True)) | self.known(t)
         where = dict(zip(self.states, modes[:d], strict=True))
         for terms, multipliers in self._operators:
@@ -290,6 +291,7 @@ def spectral_solution(
             # Steps of an even grid differ by rounding. Rounded further they share one stepper, which is
             # expensive to build.
             length = float(f"{t[k] - t[k - 1]:.12e}")
+            # Step 4.
             while True:
                 runs = [
                     _run(steppers(length / (j * count)), j * count, t[k - 1], length, u)

@@ -279,6 +279,7 @@ class SwitchedMotion:
         if place < count:
             self.decide(place, s, y)
             return
+        # Step 4: sliding ends on the side that s has reached.
         k = self.sliding[(place - count) % slid]
         self.sliding = [j for j in self.sliding if j != k]
         self.modes[k] = 1.0 if place < count + slid else -1.0

@@ -107,6 +107,7 @@ def terms_as_code(model: Model, offered: dict[str, Any] | None, terms: Sequence[
         return ""
     variables = [f"v[{k}]" for k in range(len(model.variables))]
     parameters = {name: f"p[{k}]" for k, name in enumerate(model.parameters)}
+    # Step 3. A term without source raises an error, and is found by writing each of them alone.
     writable = []
     for i in offered["terms"]:
         try:

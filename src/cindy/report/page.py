@@ -347,17 +347,19 @@ def _numbers(value: float, error: float, inclusion: float) -> dict[str, Any]:
 
 
 def _residual_of(model: Model) -> str:
+    """What the residuals of the page are, for a sentence."""
     if model.denoised:
         return "the measurements less the denoised states"
     kinds = {
         "integral": "the states less the integral of the right-hand side, from the best initial state",
         "differential": "the derivatives, as estimated from the data, less the right-hand side",
-        "discrete": "each sample less what the one before it foretells",
+        "discrete": "each sample less its prediction from the one before",
     }
     return kinds[model.formulation.kind]
 
 
 def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str]:
+    """Sentences about how well the convex problem was solved."""
     loss = float(np.mean(diagnostics.loss))
     if np.isfinite(model.gap):
         yield (
@@ -369,8 +371,8 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str]:
         # Readers compare the two numbers, and would see a contradiction here.
         if model.gap >= loss:
             yield (
-                "That is no less than what the equations leave unexplained, because only few terms were kept "
-                "and these were fitted anew: a larger model would fit more closely, noise included."
+                "That is no less than what the equations leave unexplained, because few terms were selected "
+                "and then refitted. A larger model would fit more closely, noise included."
             )
         yield "R², the residuals and new data show whether the terms are right."
     if model.result is not None:
@@ -427,6 +429,7 @@ def _settings(model: Model, diagnostics: Diagnostics) -> Iterator[tuple[str, str
 
 
 def _versions() -> list[tuple[str, str]]:
+    """The versions of the packages on which the numbers of the page depend, and the system."""
     versions = []
     for package in _PACKAGES:
         try:
