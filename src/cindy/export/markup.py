@@ -329,6 +329,7 @@ def _letters(element: str) -> str:
 
 
 def _dotted(head: str, dots: str) -> str:
+    """A letter with one or two dots above it."""
     letter = _letters(head)
     # Fonts without a MATH table set the dot into a tall letter, unless the letter is made taller.
     if letter.isupper() or letter in "bdfhklt":

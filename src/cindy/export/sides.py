@@ -147,7 +147,7 @@ def _shorter(term: Term) -> tuple[float, Term]:
 
 MOST_DIGITS = 12
 """Digits of a value beyond which its error is too small to be written."""
-_WIDE = Context(prec=800)
+_EXACT = Context(prec=800)
 """Enough digits for the ratio of the largest and the smallest float."""
 
 
@@ -170,13 +170,13 @@ def format_value(value: float, error: float | None = None) -> str:
     if value:
         last = min(last, _exponent(value))
     # In decimals, since rounding may carry into a new leading digit.
-    rounded = Decimal(value).quantize(Decimal(1).scaleb(last), context=_WIDE)
+    rounded = Decimal(value).quantize(Decimal(1).scaleb(last), context=_EXACT)
     first = rounded.adjusted() if value else last
     if first - last >= MOST_DIGITS:
         return _plain(value, MOST_DIGITS)
     uncertain = f"({round(error / 10.0**last)})"
     if _is_scientific(first) or last > 0:
-        return f"{rounded.scaleb(-first, context=_WIDE):f}{uncertain}e{first}"
+        return f"{rounded.scaleb(-first, context=_EXACT):f}{uncertain}e{first}"
     return f"{rounded:f}{uncertain}"
 
 

@@ -31,9 +31,9 @@ from cindy.states import Fitted, Motion, smoothed, states_under
 _MOST_COLUMNS = 300
 """Coefficients up to which the rows of other data are computed for every term. Beyond, only for the terms of
 the model: 1,000 terms and 10,000 samples would take longer than the report that needs them."""
-_HELD = 0.1
+_FIRST_VALUE_NOISE = 0.1
 """Noise that is assumed of first values of a hidden state, relative to its scale."""
-_LOOKED_THROUGH = 200
+_MOST_SEARCHED = 200
 """Trajectories that are searched for a part that begins within one of them."""
 
 
@@ -107,7 +107,7 @@ class Denoised:
         # Most parts begin where a trajectory begins, which a dictionary finds at once. Its keys are bytes,
         # because NaN does not equal itself.
         first = self._beginnings.get((float(part.t[0]), part.x[0].tobytes()))
-        numbers = range(min(len(self.measured), _LOOKED_THROUGH)) if first is None else [first]
+        numbers = range(min(len(self.measured), _MOST_SEARCHED)) if first is None else [first]
         for number in numbers:
             whole = self.measured[number]
             places = np.minimum(np.searchsorted(whole.t, part.t), len(whole) - 1)
@@ -239,7 +239,7 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
     """
     # A hidden state has no measurements. With a large noise its first values count little against the
     # equations.
-    noise = np.where([s in model.hidden for s in model.states], _HELD * model.scale, model.noise)
+    noise = np.where([s in model.hidden for s in model.states], _FIRST_VALUE_NOISE * model.scale, model.noise)
     if not np.isfinite([*noise, *model.model_error]).all():
         return None
     motion = model.formulation.motion(data, model.basis)

@@ -45,7 +45,7 @@ Drift = Callable[[float, Floats], Floats]
 TURN = 0.02
 """Largest relative change ‖F(x + F δ) − F(x)‖ / ‖F‖ of the drift in a step δ. Halving it moves paths of the
 kicked van der Pol oscillator by less than their thickness in a plot."""
-_LEAST, _MOST = 4, 1000
+_FEWEST_STEPS, _MOST_STEPS = 4, 1000
 """Fewest and most steps between two samples."""
 
 
@@ -154,7 +154,7 @@ class RandomPath:
         turn = np.linalg.norm((drift(begin, x + small * slope) - slope) / scale, axis=1)
         rate = turn / np.maximum(np.linalg.norm(small * slope / scale, axis=1), 1e-300)
         needed = (end - begin) * np.max(rate, initial=0.0, where=np.isfinite(rate)) / self.turn
-        return int(np.clip(np.ceil(needed), _LEAST, _MOST))
+        return int(np.clip(np.ceil(needed), _FEWEST_STEPS, _MOST_STEPS))
 
 
 LEVEL = 0.9

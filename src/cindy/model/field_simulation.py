@@ -34,7 +34,7 @@ from cindy.model.spectral import Spectral, Summand, spectral_solution, values_of
 
 Boundary = Literal["reflecting", "held"]
 
-_HALF = 3
+_HALF_WIDTH = 3
 """Half-width of the local polynomials, of degree 6: exact to sixth order inside."""
 
 
@@ -169,7 +169,7 @@ class Lines:
 
 def _along(x: Floats, order: int, period: float | None, boundary: Boundary) -> scipy.sparse.csr_array:
     """(n, n): the derivative along an axis; beyond its ends values are periodic, or mirror images."""
-    half = min(_HALF + order // 2, (len(x) - 1) // 2)
+    half = min(_HALF_WIDTH + order // 2, (len(x) - 1) // 2)
     if period is None and boundary == "held":
         return scipy.sparse.csr_array(derivative_weights(x, order=order, degree=2 * half, half_width=half))
     n = len(x)
@@ -227,9 +227,9 @@ def _lines_solution(
     return out, None
 
 
-_RATE = 7
+_RATE_TIMES = 7
 """Times from which the first rate of an equation of second order is estimated, if there are as many."""
-_STEP = 1e-5
+_LEAST_RTOL = 1e-5
 """Smallest relative tolerance of a solution; data are seldom better."""
 
 
@@ -262,7 +262,7 @@ def simulate_field(
     terms = summands(model, start.axes)
     periods = tuple(start.period(axis) for axis in start.axes)
     # Data are seldom better than the tolerance that is enforced here.
-    rtol = max(limits.rtol, _STEP)
+    rtol = max(limits.rtol, _LEAST_RTOL)
     uniform = all(start.uniform(axis) for axis in start.axes)
     solution: Callable[..., tuple[list[Floats], str | None]]
     if uniform and all(p is not None for p in periods):
@@ -297,7 +297,7 @@ def _first(start: Field, order: int) -> Floats:
     """(states · order, space …): the fields at the first time, and their rates for order 2."""
     values = [start.slab(state, 0, 1)[..., 0] for state in start.states]
     if order == 2:
-        count = min(_RATE, len(start))
+        count = min(_RATE_TIMES, len(start))
         if count > 1:
             weights = derivative_weights(start.t[:count], order=1, degree=min(3, count - 1), half_width=count)
             row = weights.toarray()[0]

@@ -41,7 +41,7 @@ from cindy.model.equations import Equations
 _NAME = re.compile(r"[^\W\d]\w*")
 _MEAN = re.compile(r"\s*mean\((.*?)(?:,([^,()]*))?\)\s*")
 _NUMBER = re.compile(r"\b\d+(\.\d*)?([eE][-+]?\d+)?")
-_TOGETHER = 0.5
+_JOINT_SHARE = 0.5
 """Share of the samples with read-outs of a state that determine it: below, sensors report separately."""
 _DETERMINED = 1e-9
 """Rounding error of H⁺ H, relative to a state."""
@@ -118,7 +118,7 @@ class Readouts:
         seen = np.concatenate([np.isfinite(trajectory.x) for trajectory in data])
         determined = np.concatenate([np.isfinite(self._states(trajectory.x)) for trajectory in data])
         reported = np.stack([seen[:, row != 0].any(axis=1) for row in self.matrix.T], axis=1)
-        return bool(np.any(determined.sum(axis=0) < _TOGETHER * reported.sum(axis=0)))
+        return bool(np.any(determined.sum(axis=0) < _JOINT_SHARE * reported.sum(axis=0)))
 
     def in_columns(self) -> Readouts:
         """The same read-outs with columns as the states, for sensors that report at different times.
@@ -184,15 +184,8 @@ class Readouts:
             own = [j for j, seconds in enumerate(self.exposure) if seconds == exposure]
             t = trajectory.t - exposure / 2
             u = None if signal is None else signal.at(t)
-            sensors.append(
-                replace(
-                    trajectory,
-                    t=t,
-                    x=trajectory.x[:, own],
-                    states=tuple(trajectory.states[j] for j in own),
-                    u=u,
-                )
-            )
+            states = tuple(trajectory.states[j] for j in own)
+            sensors.append(replace(trajectory, t=t, x=trajectory.x[:, own], states=states, u=u))
         both = Trajectory.merged(sensors) if len(sensors) > 1 else sensors[0]
         order = [both.states.index(name) for name in trajectory.states]
         return replace(both, x=both.x[:, order], states=trajectory.states)
@@ -411,9 +404,9 @@ def _with(trajectory: Trajectory, missing: Sequence[str], run: str) -> Trajector
 
 Mask = NDArray[np.bool_]
 
-_FEW = 0.05
+_MOST_OUTSIDE = 0.05
 """Largest share of samples that noise may push out of the domain of a term; for more, a parameter does."""
-_VALUES = 5
+_GRID_VALUES = 5
 """Values of an unknown parameter, from end to end of its range, at which its terms are evaluated."""
 
 
@@ -448,7 +441,7 @@ def outside_domain(basis: Basis, variables: tuple[str, ...], points: Floats) -> 
                 for factor in term if term_parameters(term) else ():
                     if factor.expression is not None:
                         undefined |= measured & ~np.isfinite(factor.expression.evaluate(columns))
-        if undefined.mean() <= _FEW:
+        if undefined.mean() <= _MOST_OUTSIDE:
             outside |= undefined
     return outside
 
@@ -460,7 +453,7 @@ def _placed(basis: Basis) -> Iterator[Basis]:
     if not unknown:
         yield basis
     for parameter in unknown:
-        for value in parameter.grid(_VALUES):
+        for value in parameter.grid(_GRID_VALUES):
             yield basis.at({**middle, parameter.name: float(value)})
 
 

@@ -156,6 +156,7 @@ def _parameters(data: Any) -> dict[str, Estimate]:
 
 
 def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Floats | None:
+    """(terms, states) inclusion probabilities from their names; zero where the file has none."""
     if data is None:
         return None
     table = np.zeros((len(row), len(states)))
@@ -168,6 +169,7 @@ def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Fl
 
 
 def _matrices(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> tuple[Floats, Floats]:
+    """The coefficients and their standard errors, (terms, states) each, from their names."""
     coef, error = np.zeros((len(row), len(states))), np.zeros((len(row), len(states)))
     by_state = to_mapping(data, "coefficients")
     if set(by_state) != set(states):

@@ -31,9 +31,9 @@ Summand = tuple[Term, tuple[int, ...], Floats]
 
 _TAYLOR = 14
 """Highest power of the series for arguments up to 1/2: the next adds 0.5^15 / 15!, below rounding."""
-_LOOSE = 1e-7
+_LOOSE_RTOL = 1e-7
 """Tolerance from which two computations of a stretch are cheaper than four of a higher order."""
-_FAR = 0.1
+_HOPELESS = 0.1
 """Relative error, at a sixteenth of the most steps, from which the solution is given up. With fewer steps the
 error may be that of unstable steps; trying all of them would take a minute if the solution blows up."""
 
@@ -278,7 +278,7 @@ def spectral_solution(
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Floats], str | None]:
     """The fields at the times t from `start` (D, space …), and why they ended early if they did (step 4)."""
-    rows = 2 if rtol >= _LOOSE else 4
+    rows = 2 if rtol >= _LOOSE_RTOL else 4
     weights = [_extrapolation(rows - 1), _extrapolation(rows)]
     steppers = lru_cache(maxsize=24)(system.stepper)
     space = tuple(range(1, start.ndim))
@@ -307,7 +307,7 @@ def spectral_solution(
                 if error <= rtol:
                     break
                 count *= 2
-                if count > most // 16 and not error < _FAR:
+                if count > most // 16 and not error < _HOPELESS:
                     where = f"t = {t[k - 1]:g} … {t[k]:g}"
                     return out, f"the solution blows up between {where}"
                 if count > most:

@@ -301,18 +301,16 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
 
 
 def _looked_at(data: Sequence[Trajectory], excerpt: Sequence[Trajectory]) -> str:
-    seen, all_of_them = sum(len(run) for run in excerpt), sum(len(run) for run in data)
-    if seen == all_of_them:
+    """A sentence on the samples from which residuals and R² are computed; empty if these are all."""
+    used, total = sum(len(run) for run in excerpt), sum(len(run) for run in data)
+    if used == total:
         return ""
-    return (
-        f"Residuals and R² are those of {seen:,} of the {all_of_them:,} samples, spread evenly over the data."
-    )
+    return f"Residuals and R² are those of {used:,} of the {total:,} samples, spread evenly over the data."
 
 
 def _stopped(shown: figures.Shown) -> list[str]:
-    return [
-        f"A solution did not reach the end of the data: {reason}." for reason in shown.compared.stopped[:3]
-    ]
+    reasons = shown.compared.stopped[:3]
+    return [f"A solution did not reach the end of the data: {reason}." for reason in reasons]
 
 
 def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
@@ -401,6 +399,7 @@ def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _noise(model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics) -> Iterator[dict[str, str]]:
+    """The rows of the table of noise."""
     for j, spread in enumerate(_spread(data)):
         noise = diagnostics.noise[j]
         hidden = model.states[j] in model.hidden
@@ -419,6 +418,7 @@ def _spread(data: Sequence[Trajectory]) -> Any:
 
 
 def _settings(model: Model, diagnostics: Diagnostics) -> Iterator[tuple[str, str]]:
+    """(name, value) of the options of the run."""
     yield "basis", f"{model.basis!r}: {counted(len(model.terms), 'term')}"
     yield "formulation", repr(diagnostics.formulation)
     if np.isfinite(model.radius):
