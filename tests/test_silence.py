@@ -15,7 +15,7 @@ import cindy
 from cindy.cli import app
 from cindy.data import oddities, without_clipped
 from cindy.model import Model
-from cindy.model.story import shown_models
+from cindy.model.story import models_as_html
 from cindy.systems import lorenz, lotka_volterra, michaelis_menten
 
 T = np.linspace(0, 20, 800)
@@ -207,11 +207,11 @@ def test_names_that_could_be_misread_are_shown_unambiguously(states, shown):
     assert Model(coef, cindy.Polynomial(2), states).equations()[2].endswith(f"1.5 {shown}")
 
 
-def test_scores_of_a_path_are_told_apart():
-    from cindy.cli.screen import _told_apart
+def test_scores_of_a_path_are_distinguishable():
+    from cindy.cli.screen import _distinguishable
 
-    assert _told_apart([1000.01, 1000.02, 7.0]) == ["1000.01", "1000.02", "7"]
-    assert _told_apart([1.0, 1.0]) == ["1", "1"]
+    assert _distinguishable([1000.01, 1000.02, 7.0]) == ["1000.01", "1000.02", "7"]
+    assert _distinguishable([1.0, 1.0]) == ["1", "1"]
 
 
 def test_few_runs_that_differ_give_the_six_terms_of_competition_and_no_false_alarm():
@@ -346,7 +346,7 @@ def test_positions_alone_tell_in_every_form_that_friction_is_missing():
 def test_a_notebook_shows_the_chosen_model_among_the_first_fifteen():
     one = Model([[0.0], [-1.0]], cindy.Polynomial(1), ("x",))
     for chosen, rows in ((3, 15 + 2), (18, 15 + 3)):  # the head and "… more"; a chosen one further down
-        html = shown_models([one] * 20, range(20), chosen, "score")
+        html = models_as_html([one] * 20, range(20), chosen, "score")
         assert f"<b>{chosen}</b>" in html
         assert html.count("<tr") == rows
         assert f"… {20 + 2 - rows} more" in html

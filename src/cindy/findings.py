@@ -1,4 +1,4 @@
-"""What identification has to say about a model: findings with a code to decide by and a sentence to read."""
+"""Findings: what identification reports about a model, each with a code for programs and a sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTES = frozenset(
         "unequal-noise",
     }
 )
-"""Codes of findings that say what was done or chosen, and ask nothing of the user: notes, not warnings."""
+"""Codes of notes: findings that say what was done or chosen, and give no reason to doubt the model."""
 _CODE = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
@@ -40,8 +40,8 @@ class Finding:
     message: a sentence or two, for people to read; its wording may change
     values: the numbers and names in the message
 
-    >>> found = Finding("outliers", "3 measurements were left out as outliers.", {"count": 3})
-    >>> found.code, str(found)
+    >>> finding = Finding("outliers", "3 measurements were left out as outliers.", {"count": 3})
+    >>> finding.code, str(finding)
     ('outliers', '3 measurements were left out as outliers.')
     """
 
@@ -60,7 +60,7 @@ class Finding:
 
     @property
     def note(self) -> bool:
-        """Whether it only says what was done or chosen: no reason to doubt the model."""
+        """Whether it is a note, and not a warning."""
         return self.code in NOTES
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Finding:
 
 def has_finding(findings: Iterable[Finding], *codes: str) -> bool:
     """Whether one of the findings has one of the codes."""
-    return any(one.code in codes for one in findings)
+    return any(finding.code in codes for finding in findings)
 
 
 def without_repeats(findings: Iterable[Finding]) -> tuple[Finding, ...]:

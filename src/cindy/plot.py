@@ -1,6 +1,6 @@
 """Figures for papers and notebooks: each takes `ax` (None makes one) and returns it.
 
-units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}; they stand on the axes
+units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}, for the labels of the axes
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -22,7 +22,17 @@ from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import Field, Trajectory, as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
-from cindy.model import Model, Solution, band, completed, densities, drawn, matched, solutions
+from cindy.model import (
+    Model,
+    Solution,
+    band,
+    completed,
+    densities,
+    equation_labels,
+    fine_curve,
+    matched,
+    solutions,
+)
 from cindy.model import residuals as residuals_of
 
 __all__ = [
@@ -52,15 +62,15 @@ _Drawn = TypeVar("_Drawn")
 
 
 def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
-    """A figure that refuses arguments of a wrong kind in a sentence, by their names."""
-    known, where = signature(figure), f"plot.{figure.__name__}"
+    """The function of a figure, with a check of its arguments by their names."""
+    expected, where = signature(figure), f"plot.{figure.__name__}"
     kinds: dict[str, tuple[type, str]] = {
         "model": (Model, "a Model, as `identify` gives it"),
         "ax": (Axes, "axes of matplotlib, such as pyplot.gca()"),
         "units": (Mapping, 'units by name, such as {"x": "mm"}'),
         "state": (str, "the name of a state"),
     }
-    if known.parameters.get("data") is not None and known.parameters["data"].annotation is Field:
+    if expected.parameters.get("data") is not None and expected.parameters["data"].annotation is Field:
         kinds["data"] = (Field, "a Field")
     checks: dict[str, Callable[[Any, str], Any]] = {
         "states": unique_names,
@@ -71,10 +81,10 @@ def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
 
     @wraps(figure)
     def drawing(*args: _Given.args, **kwargs: _Given.kwargs) -> _Drawn:
-        for name, value in known.bind(*args, **kwargs).arguments.items():
+        for name, value in expected.bind(*args, **kwargs).arguments.items():
             what = f"{where}: `{name}`"
-            # None is a value like any other where it is the default.
-            if value is None and known.parameters[name].default is None:
+            # None is valid where it is the default.
+            if value is None and expected.parameters[name].default is None:
                 continue
             if name in kinds:
                 instance(value, kinds[name][0], what, kinds[name][1])
@@ -95,13 +105,13 @@ def trajectories(
     units: Units | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """States against time: the data as dots, the solutions of the model, where one is given, as lines.
+    """States against time: the data as dots, and with a model its solutions as lines.
 
-    Where random kicks drive the model, lines follow the drift, and a band holds 90 % of the measurements of
-    paths with kicks from the same start.
+    If random kicks drive the model, the lines follow the drift, and a band contains 90 % of the measurements
+    of paths with kicks from the same start.
 
     states: which to draw; all if not given
-    window: solutions start afresh after this many samples; a chaotic one follows the data only so long
+    window: samples after which solutions are restarted; chaotic ones follow the data only so long
     """
     runs = as_trajectories(data) if model is None else matched(model, data, "plot")
     columns = _columns(runs[0].states, states)
@@ -122,7 +132,7 @@ def trajectories(
             handles.append(_line("90 % with kicks", color=handles[-1].get_color(), alpha=0.25, lw=6))
     _legend(ax, handles)
     names = [runs[0].states[j] for j in columns]
-    # One axis serves several states: it has a unit where all of them share one.
+    # The axis of several states has a unit if all of them share it.
     same = {(units or {}).get(name, "") for name in names}
     unit = f" ({next(iter(same))})" if len(same) == 1 and same != {""} else ""
     ax.set_xlabel(axis_label("t", units))
@@ -132,7 +142,7 @@ def trajectories(
 
 def _solution(ax: Axes, model: Model, solved: Solution, columns: Sequence[int]) -> None:
     """A line for each state, and the band of paths where the model is kicked."""
-    curve = drawn(model, solved)
+    curve = fine_curve(model, solved)
     for j in columns:
         ax.plot(curve.t, curve.x[:, j], color=_colour(j), lw=1.4)
     if model.diffusion is None:
@@ -148,17 +158,17 @@ def density(
 ) -> Axes:
     """The histogram of one state, the first if not given, and the stationary density of the model.
 
-    The density is that of the measurements of many paths with random kicks, once they have forgotten their
-    start; with inputs, along those of the data.
+    The density is that of measurements of many paths with random kicks, after their start is forgotten; with
+    inputs, of paths along those of the data.
     """
     if model.diffusion is None:
         raise DataError("density: no random kicks drive this model, and `model.diffusion` is None.")
     runs = matched(model, data, "plot")
     (j,) = _columns(model.states, None if state is None else [state])[:1]
-    every = densities(model, completed(model, runs))
-    if not every:
+    histograms = densities(model, completed(model, runs))
+    if not histograms:
         raise DataError("density: no sample of the data has values of all states.")
-    ax, histogram = _axes(ax), every[j]
+    ax, histogram = _axes(ax), histograms[j]
     middle, width = (histogram.edges[1:] + histogram.edges[:-1]) / 2, np.diff(histogram.edges)
     bars = ax.bar(middle, histogram.data, width, color=_MUTED, alpha=0.5, lw=0, label="data")
     (line,) = ax.plot(middle, histogram.model, color=_colour(j), lw=1.6, label="model")
@@ -174,8 +184,8 @@ def field(
 ) -> NDArray[np.object_]:
     """Fields over space and time, a row each: the data, and with a model its solution and their difference.
 
-    In one dimension of space the picture has time upwards; in more it shows the last time, at the middle of
-    further axes. Returns the axes, (fields, panels).
+    With one axis of space, time goes upwards. With more, the picture shows the last time, at the middle of
+    the third and later axes. Returns the axes, (fields, panels).
 
     smooth: whether the solution starts from smoothed data; noise in the start would be carried along
     """
@@ -191,11 +201,11 @@ def field(
         shown = data[state]
         images = [(f"{pretty(state)}, data", shown)]
         if solved is not None:
-            # A solution that blew up ends early; the picture keeps its length.
+            # A solution that blew up ends early.
             missing = np.full((*shown.shape[:-1], shown.shape[-1] - len(solved)), np.nan)
             modelled = np.concatenate([solved[state], missing], axis=-1)
             images += [(f"{pretty(state)}, model", modelled), ("difference", shown - modelled)]
-        # Without the outermost hundredth: one outlier would leave a picture without contrast.
+        # Without the outermost hundredth, since one outlier would take all contrast from the picture.
         low, high = np.nanpercentile(shown, [0.5, 99.5])
         for ax, (title, values) in zip(row, images, strict=True):
             _image(ax, data, values, float(low), float(high), centred=title == "difference")
@@ -210,7 +220,7 @@ def _image(ax: Axes, data: Field, values: Floats, low: float, high: float, *, ce
         values = values[..., -1]
         while values.ndim > 2:
             values = values[..., values.shape[-1] // 2]
-    # The difference has a scale of its own, which its colour bar tells: on that of the data it is blank.
+    # On the scale of the data the difference would be blank; it has its own, as its colour bar shows.
     half = float(np.nanpercentile(np.abs(values), 99.5)) if centred else 0.5 * (high - low)
     half = half if np.isfinite(half) and half > 0 else 1.0
     limits = {"vmin": -half, "vmax": half, "cmap": "RdBu_r"} if centred else {"vmin": low, "vmax": high}
@@ -220,11 +230,6 @@ def _image(ax: Axes, data: Field, values: Floats, low: float, high: float, *, ce
     ax.set_xlabel(across)
     ax.set_ylabel(up)
     ax.figure.colorbar(mesh, ax=ax, fraction=0.06, pad=0.02)
-
-
-def _sides(model: Model) -> list[str]:
-    form = model.formulation
-    return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
 
 
 @_checked
@@ -263,7 +268,7 @@ def coefficients(
 ) -> Axes:
     """Every coefficient that is not zero with its interval, a row each, grouped by equation.
 
-    truth: (terms, states), drawn as crosses, where it is known
+    truth: (terms, states), the true coefficients if known, drawn as crosses
     level: of the intervals, by the normal distribution
     """
     known = _like(truth, model.coef, "coefficients: truth")
@@ -277,7 +282,7 @@ def coefficients(
     for y, (j, i) in enumerate(rows):
         value, error = model.coef[i, j], width * np.nan_to_num(model.coef_error[i, j])
         if value:
-            # Values stand at the right, in line, since intervals are often too narrow to read them off.
+            # Values are written at the right, since intervals are often too narrow to read.
             number = format_value(value, model.coef_error[i, j]).replace("-", "−")
             ax.errorbar(
                 value, y, xerr=error, fmt="o", ms=4, color=_colour(j), capsize=3, elinewidth=1.4, zorder=2
@@ -285,7 +290,8 @@ def coefficients(
             ax.text(1.02, y, number, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
         if truth is not None:
             ax.plot(known[i, j], y, marker="x", ms=7, color="black", ls="none", zorder=3)
-    names = [f"{_sides(model)[j]}:  {pretty(model.labels[i])}" for j, i in rows]
+    sides = equation_labels(model)
+    names = [f"{sides[j]}:  {pretty(model.labels[i])}" for j, i in rows]
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlabel(f"coefficient, with {100 * level:g} % interval")
@@ -309,7 +315,7 @@ def path(model: Model, *, ax: Axes | None = None) -> Axes:
     if not len(model.path):
         raise DataError("path: the model has no path. Models from `identify` have one; `with_coef` drops it.")
     ax = _axes(ax)
-    sizes, scores = np.array([one.size for one in model.path]), np.array(model.path.scores)
+    sizes, scores = np.array([compared.size for compared in model.path]), np.array(model.path.scores)
     ax.plot(sizes, scores, "o-", ms=4, lw=1.2, color=COLOURS[0], mfc="white")
     positive = scores[np.isfinite(scores)]
     if len(positive) and positive.min() > 0 and positive.max() > 50 * positive.min():
@@ -360,10 +366,10 @@ def residuals(
 
 @_checked
 def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
-    """Which terms are in which equation: a square each, terms along and states down.
+    """Which terms are in which equation: a square each, with terms along and states down.
 
-    A square is the larger, the larger the coefficient beside the others of its equation; blue where it is
-    positive, orange where negative. With `truth`, a term too many is crossed, a missing one an empty ring.
+    The size of a square shows that of the coefficient relative to the others of its equation. Positive ones
+    are blue, negative ones orange. With `truth`, superfluous terms are crossed and missing ones are rings.
     """
     known = _like(truth, model.coef, "sparsity: truth")
     terms, states = model.coef.shape
@@ -382,7 +388,7 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
             if wrong:
                 ax.plot(i, j, marker="x" if value else "o", ms=9, mfc="none", mec="black", mew=1.3)
     ax.set_xticks(range(terms), [pretty(name) for name in model.labels], rotation=90)
-    ax.set_yticks(range(states), _sides(model))
+    ax.set_yticks(range(states), equation_labels(model))
     ax.set_xlim(-0.7, terms - 0.3)
     ax.set_ylim(states - 0.4, -0.6)
     ax.set_xlabel("term")
@@ -414,7 +420,7 @@ def _columns(known: tuple[str, ...], wanted: Sequence[str] | None) -> list[int]:
 
 
 def _like(values: ArrayLike | None, coef: Floats, where: str) -> Floats:
-    """The values, checked to have the shape of the coefficients; NaN throughout where there are none."""
+    """The values, checked to have the shape of the coefficients; NaN throughout if there are none."""
     array = np.full(coef.shape, np.nan) if values is None else numbers(values, where)
     if array.shape != coef.shape:
         raise DataError(f"{where} must have shape {coef.shape}, terms by states, but has {array.shape}.")
@@ -422,21 +428,21 @@ def _like(values: ArrayLike | None, coef: Floats, where: str) -> Floats:
 
 
 def _stretch_small_values(ax: Axes, values: Floats) -> None:
-    """A logarithm on both sides of zero, where coefficients differ by more than a plain axis can show."""
+    """Set a logarithmic scale on both sides of zero if coefficients differ much in size."""
     sizes = np.abs(values[values != 0])
     if len(sizes) and sizes.max() > 100 * sizes.min():
         ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(sizes.min())))
 
 
 def _curves(model: Model | None, data: Sequence[Trajectory], window: int | None) -> Iterator[Trajectory]:
-    """Solutions that start as the data do, fine enough for smooth curves; none without a model."""
+    """Solutions from the starts of the data, at enough times for smooth curves; none without a model."""
     if model is not None:
         for solved in solutions(model, data, window=window):
-            yield drawn(model, solved)
+            yield fine_curve(model, solved)
 
 
 def _dots(samples: Sized) -> dict[str, Any]:
-    """Dots that are seen when they are few, and do not hide each other when they are many."""
+    """A style of dots that are visible if few, and do not hide each other if many."""
     few = len(samples) <= _FEW_SAMPLES
     style: dict[str, Any] = {"marker": "o", "ms": 4.5, "mfc": "none", "mew": 1.1} if few else {"marker": "."}
     return {"ms": 4, "mew": 0, "alpha": 0.9 if few else 0.55, "ls": "none", **style}
@@ -451,7 +457,7 @@ def _line(label: str, **style: Any) -> Line2D:
 
 
 def _legend(ax: Axes, handles: Sequence[Any]) -> None:
-    """One line of names above the axes, where it hides no data."""
+    """Add one line of names above the axes, where it hides no data."""
     if 0 < len(handles) <= _MOST_IN_LEGEND:
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": len(handles)}
         ax.legend(handles=list(handles), frameon=False, fontsize="small", handlelength=1.2, **place)

@@ -55,7 +55,7 @@ def test_the_page_maps_where_a_law_leaves_more_than_noise():
     [finding] = [f for f in model.findings if f.code == "unexplained-motion"]
     page = numbers(render(model, field))
     left = page["fields"][0]["panels"][0][-1]
-    assert left["title"] == "residuals, times their noise"
+    assert left["title"] == "residuals in units of their noise"
     ratios = np.array(left["z"], dtype=float)
     assert ratios.shape == (61, 64)
     assert ratios.max() == pytest.approx(np.sqrt(np.max(finding.values["map"])), rel=1e-3)

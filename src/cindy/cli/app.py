@@ -1,4 +1,4 @@
-"""The commands: demo, fit, show, report, simulate, reproduce, bench."""
+"""The command line: its commands and options, and the exit status of errors."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ def main() -> None:
         sys.stderr.write("Interrupted.\n")
         sys.exit(1)
     except BrokenPipeError:
-        # Whoever read the output has closed it; Python would complain once more on its way out.
+        # The reader of the output has closed it; Python would report that once more at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:
-        # A full disk behind the output, most of all.
+    except OSError as error:  # such as a full disk
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stderr.write(
             f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}.\n"
@@ -65,11 +64,11 @@ _PLAIN = {
     "²": "^2", "³": "^3", "χ": "chi", "σ": "sigma", "π": "pi", "Δ": "Delta", "→": "->", "≤": "<=", "≥": ">=",
     "°": " deg ", "µ": "u", "∞": "inf",
 }  # fmt: skip
-"""What stands for a character that the output cannot show."""
+"""Replacements of characters that the output cannot show."""
 
 
 def _prepare_streams() -> None:
-    """Let output reach streams that are closed, or whose encoding lacks characters such as √."""
+    """Prepare for streams that are closed, and for encodings that lack characters such as √."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # the file descriptor was closed before the start
@@ -80,7 +79,7 @@ def _prepare_streams() -> None:
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """The handler of characters that an encoding lacks: plain ones in their place."""
+    """Replace characters that an encoding lacks by plain ones."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
@@ -131,7 +130,7 @@ _METAVARS: dict[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", flo
 
 
 def _fit_signature() -> inspect.Signature:
-    """An option for every field of the settings; None where nothing is typed, so that a file may say it."""
+    """An option for every field of the settings. It is None if not given, so that a file may set it."""
     words = inspect.Parameter.POSITIONAL_OR_KEYWORD
     files = typer.Argument(
         help="Files: text, parquet, npz, Excel or Matlab; netCDF for fields.", metavar="FILES"
@@ -200,7 +199,7 @@ def report(
     model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
     data: Annotated[list[str], typer.Argument(help="The files that it is compared with.")],
     time: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
-    by: Annotated[str | None, typer.Option(help="Column that tells trajectories apart.")] = None,
+    by: Annotated[str | None, typer.Option(help="Column that separates trajectories.")] = None,
     periodic: Annotated[str | None, typer.Option(help='Of fields, the axes that repeat, as "x,y".')] = None,
     out: Annotated[Path, typer.Option(help="Where to write the page (HTML).")] = Path("report.html"),
 ) -> None:

@@ -1,4 +1,4 @@
-"""The commands: fit and demo from files to equations; show, export, simulate, report, reproduce and bench."""
+"""The commands: fit, demo, show, export, simulate, report, reproduce and bench."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ _FORMS = {
     ".tex": "latex",
     ".xml": "sbml",
 }
-"""What `export` writes, by the ending of the file."""
+"""The form that `export` writes, by the ending of the file."""
 _STARTED = ("fmu", "modelica", "sbml")
-"""Forms that hold where a solution starts."""
+"""Forms that contain the start of a solution."""
 
 
 def run_show(file: Path, forms: Sequence[str]) -> None:
-    """The model in one of the forms of `Model.to_…`, or as a summary where no form is named."""
+    """Print the model in one of the forms of `Model.to_…`, or as a summary if no form is named."""
     model = load(file)
     if len(forms) > 1:
         raise DataError(f"show: choose one of --{' and --'.join(forms)}.")
@@ -90,10 +90,10 @@ def run_export(file: Path, target: Path, x0: str | None) -> None:
         raise DataError(f"export: a {target.suffix} file holds no start; leave --x0 out.")
     start = None if x0 is None else texts.start(x0, model.states, "--x0")
     if form == "fmu":
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.to_fmu(target, x0=start)
-        show_warnings([str(one.message) for one in told])
+        show_warnings([str(warning.message) for warning in caught])
     elif form == "casadi":
         model.to_casadi().save(str(target))
     else:
@@ -105,23 +105,19 @@ def run_export(file: Path, target: Path, x0: str | None) -> None:
 def run_report(
     file: Path, data: Sequence[str], *, time: str | None, by: str | None, periodic: str | None, out: Path
 ) -> None:
-    """The report of a saved model on data."""
+    """Write the report of a saved model on data."""
     model = load(file)
     if model.formulation.for_fields:
-        around = () if periodic is None else texts.names(periodic, "--periodic")
-        known: list[Any] = [
-            Field(one, periodic=around, inputs=model.inputs, time=time or "t", name=Path(one).stem)
-            for one in data
-        ]
+        measured: list[Any] = _fields(data, periodic, model.inputs, time or "t")
     else:
         inputs = tuple(name for name in model.inputs if not unmeasured(name))
-        known = [
-            one
+        measured = [
+            trajectory
             for name in data
-            for one in read(Path(name), time=time, states=model.states, by=by, inputs=inputs or None)
+            for trajectory in read(Path(name), time=time, states=model.states, by=by, inputs=inputs or None)
         ]
     with working("Writing the report"):
-        cindy.report.write(model, known, out)
+        cindy.report.write(model, measured, out)
     screen.show_files([(out, "the report: one page, opens in a browser")])
 
 
@@ -137,51 +133,50 @@ def run_simulate(
     periodic: str | None = None,
     out: Path | None,
 ) -> None:
-    """Solve, and write the solution as csv to a file or to the screen; fields as npz."""
+    """Solve the equations, and write the solution as csv to a file or to the screen; fields as npz."""
     model = load(file)
     if model.formulation.for_fields:
         _solve_field(model, Path(x0), t, periodic, out)
         return
     start = texts.start(x0, model.states, "--x0")
     velocity = None if v0 is None else texts.start(v0, model.states, "--v0")
-    between = as_hold(hold or model.settings.get("hold", "linear"), "--hold")
-    known = _inputs(model, inputs, time)
-    if t is None and known is None:
+    continued = as_hold(hold or model.settings.get("hold", "linear"), "--hold")
+    measured = _inputs(model, inputs, time)
+    if t is None and measured is None:
         raise DataError('simulate: the times are missing. Say --t "start:stop:step".')
-    times = known.t if t is None and known is not None else texts.times(t or "")
+    times = measured.t if t is None and measured is not None else texts.times(t or "")
     with working("Simulating"):
-        if known is None:
-            found = model.simulate(start, times, v0=velocity)
+        if measured is None:
+            solution = model.simulate(start, times, v0=velocity)
         else:
-            found = model.simulate(start, times, known.x, between, u_t=known.t, v0=velocity)
-    text = _csv(found)
+            solution = model.simulate(start, times, measured.x, continued, u_t=measured.t, v0=velocity)
+    text = _csv(solution)
     if out is None:
         sys.stdout.write(text)
     else:
         write_text(out, text, "the solution")
-    if found.stopped is not None:
-        show_warnings([f"stopped after {len(found)} of {len(times)} samples: {found.stopped}."])
+    if solution.stopped is not None:
+        show_warnings([f"stopped after {len(solution)} of {len(times)} samples: {solution.stopped}."])
 
 
 def _solve_field(model: Model, start: Path, t: str | None, periodic: str | None, out: Path | None) -> None:
-    """From the first field of a file to the solution at the times asked for, or at those of the file."""
+    """Solve from the first field of a file, at the given times or at those of the file."""
     if out is None or out.suffix != ".npz":
         raise DataError("simulate: a solution of fields is written to a file. Say --out solution.npz.")
-    around = () if periodic is None else texts.names(periodic, "--periodic")
-    field = Field(start, periodic=around, inputs=model.inputs)
+    [field] = _fields([str(start)], periodic, model.inputs, None)
     times = field.t if t is None else texts.times(t)
     with bar("Simulating") as progress:
-        found = model.simulate(field, times, progress=lambda done, total: progress(done, total, ""))
-    arrays = {axis: found.coordinate(axis) for axis in (*found.axes, found.time)}
-    arrays |= {state: found[state] for state in found.states}
+        solution = model.simulate(field, times, progress=lambda done, total: progress(done, total, ""))
+    arrays = {axis: solution.coordinate(axis) for axis in (*solution.axes, solution.time)}
+    arrays |= {state: solution[state] for state in solution.states}
     with whole_file(out, "the solution") as stream:
         np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-    if found.stopped is not None:
-        show_warnings([f"stopped after {len(found)} of {len(times)} times: {found.stopped}."])
+    if solution.stopped is not None:
+        show_warnings([f"stopped after {len(solution)} of {len(times)} times: {solution.stopped}."])
 
 
 def _inputs(model: Model, file: Path | None, time: str | None) -> Trajectory | None:
-    """The inputs that a file holds over time; None for a model that has none."""
+    """The inputs over time from a file; None for a model without inputs."""
     measured = tuple(name for name in model.inputs if not unmeasured(name))
     if file is None:
         if measured:
@@ -192,16 +187,16 @@ def _inputs(model: Model, file: Path | None, time: str | None) -> Trajectory | N
         return None
     if not measured:
         raise DataError("simulate: the model has no inputs, so --inputs must be left out.")
-    found = read(file, time, measured)
-    if len(found) != 1:
-        raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(found)}.")
-    return found[0]
+    runs = read(file, time, measured)
+    if len(runs) != 1:
+        raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(runs)}.")
+    return runs[0]
 
 
-def _csv(found: Trajectory) -> str:
+def _csv(solution: Trajectory) -> str:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerow(("t", *found.variables))
-    np.savetxt(stream, np.column_stack([found.t, found.values]), "%.12g", ",")
+    csv.writer(stream, lineterminator="\n").writerow(("t", *solution.variables))
+    np.savetxt(stream, np.column_stack([solution.t, solution.values]), "%.12g", ",")
     return stream.getvalue()
 
 
@@ -250,7 +245,7 @@ def levels(text: str) -> tuple[float, ...]:
     low, high, count = number(parts[0], "--noise"), number(parts[1], "--noise"), whole(parts[2], "--noise")
     if not (0 < low <= high and 1 <= count <= 1000):
         raise DataError(f'--noise: "{text}" needs 0 < lowest ≤ highest and a count from 1 to 1000.')
-    # Rounded, so that a level is the same number however it was typed, and finished work is found again.
+    # Rounded, so that a level is the same number however it was typed and finished work is recognised.
     return tuple(float(f"{level:.6g}") for level in np.geomspace(low, high, count))
 
 
@@ -262,9 +257,9 @@ def run_bench(sections: Sequence[str]) -> None:
 
 
 def _checkout(command: str, what: str) -> Path:
-    """The checkout that the current folder lies in, and from now on the place of the package `benchmarks`."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
+    """The checkout that contains the current folder; the package `benchmarks` is importable from now on."""
+    current = Path.cwd()
+    for folder in (current, *current.parents):
         if (folder / "benchmarks" / "paper").is_dir() and (folder / "src" / "cindy").is_dir():
             sys.path.insert(0, str(folder))
             return folder
@@ -284,10 +279,11 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
     hint = ""
     if _are_fields(settings):
         settings = _for_fields(settings)
-        data = _read_fields(settings)
+        inputs = _names(settings.inputs, "--inputs") or ()
+        data = list(_fields(settings.data, settings.periodic, inputs, settings.time))
         _show_fields(settings.data, data)
     else:
-        data = [one for file in settings.data for one in _read(file, settings)]
+        data = [trajectory for file in settings.data for trajectory in _read(file, settings)]
         screen.show_data(settings.data, data)
         if settings.states is None and settings.inputs is None and len(data[0].states) > 1:
             hint = (
@@ -297,18 +293,17 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
     terms, parameters = settings.terms(), settings.parameters()
     basis = basis_from_text(settings.basis, terms, parameters, where="--basis")
     try:
-        model, said = identified(data, basis, **settings.arguments())
+        model, sentences = identified(data, basis, **settings.arguments())
     except NoModelError as error:
         raise NoModelError(f"{error} {hint}".rstrip()) from error
-    screen.show_model(model, said, hint)
+    screen.show_model(model, sentences, hint)
     figures = None if settings.figures is None else Path(settings.figures)
     out, report = (None if name is None else Path(name) for name in (settings.out, settings.report))
     screen.show_files(write(model, data, model_file=out, report=report, figures=figures))
 
 
 def _read(file: str, settings: FitSettings) -> list[Trajectory]:
-    states = None if settings.states is None else texts.names(settings.states, "--states")
-    inputs = None if settings.inputs is None else texts.names(settings.inputs, "--inputs")
+    states, inputs = _names(settings.states, "--states"), _names(settings.inputs, "--inputs")
     hold = as_hold(settings.hold or "linear", "--hold")
     with screen.working(f"Reading {file}"):
         return read(
@@ -316,8 +311,21 @@ def _read(file: str, settings: FitSettings) -> list[Trajectory]:
         )
 
 
+def _names(text: str | None, option: str) -> tuple[str, ...] | None:
+    """The names of an option; None if it is not given."""
+    return None if text is None else texts.names(text, option)
+
+
+def _fields(
+    files: Sequence[str], periodic: str | None, inputs: tuple[str, ...], time: str | None
+) -> list[Field]:
+    """The files as fields, whose values are read when they are needed."""
+    axes = _names(periodic, "--periodic") or ()
+    return [Field(file, periodic=axes, inputs=inputs, time=time, name=Path(file).stem) for file in files]
+
+
 def identified(data: Sequence[Any], basis: Basis, **arguments: Any) -> tuple[Model, list[str]]:
-    """The model, with its stages shown on a terminal, and what was said on the way."""
+    """The model and the warnings of the run; its stages are shown on a terminal."""
     with screen.working("Identifying") as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
 
@@ -331,9 +339,11 @@ def identified(data: Sequence[Any], basis: Basis, **arguments: Any) -> tuple[Mod
                 progress(f"searching, {done} models compared" if stage == "search" else "comparing with data")
 
         model = cindy.identify(list(data), basis, callback=follow, progress=count, **arguments)
-    # Other warnings are of libraries, and nothing that a user of the command line could act on.
-    said = [str(one.message) for one in caught if issubclass(one.category, cindy.ConvergenceWarning)]
-    return model, said
+    # Other warnings come from libraries, and users of the command line can do nothing about them.
+    sentences = [
+        str(warning.message) for warning in caught if issubclass(warning.category, cindy.ConvergenceWarning)
+    ]
+    return model, sentences
 
 
 def write(
@@ -344,7 +354,7 @@ def write(
     report: Path | None = None,
     figures: Path | None = None,
 ) -> list[tuple[Path, str]]:
-    """Write what was asked for; returns each file with what it holds."""
+    """Write the files that are named; returns each with a description."""
     written: list[tuple[Path, str]] = []
     for folder in (figures, *(file.parent for file in (model_file, report) if file is not None)):
         if folder is not None:
@@ -363,63 +373,52 @@ def write(
 
 
 def _are_fields(settings: FitSettings) -> bool:
-    """Whether the files hold fields: netCDF does, and what a basis of derivatives is asked for."""
+    """Whether the files hold fields: netCDF files do, and those for a basis with derivatives in space."""
     return "pde" in settings.basis or any(Path(f).suffix.lower() in NETCDF for f in settings.data)
 
 
 def _for_fields(settings: FitSettings) -> FitSettings:
-    """The settings with what fields take where nothing else was said."""
+    """The settings, with the basis and the formulation for fields unless others were given."""
     usual = FitSettings()
     basis = "pde:3,4" if settings.basis == usual.basis else settings.basis
     form = "weak" if settings.formulation == usual.formulation else settings.formulation
     return replace(settings, basis=basis, formulation=form)
 
 
-def _read_fields(settings: FitSettings) -> list[Field]:
-    """Every file as a field; values are read when they are needed."""
-    periodic = () if settings.periodic is None else texts.names(settings.periodic, "--periodic")
-    inputs = () if settings.inputs is None else texts.names(settings.inputs, "--inputs")
-    time = settings.time
-    return [
-        cindy.Field(file, periodic=periodic, inputs=inputs, time=time, name=Path(file).stem)
-        for file in settings.data
-    ]
-
-
 def _show_fields(files: Sequence[str], fields: Sequence[Field]) -> None:
-    """What the grids are."""
+    """Print the grids of fields."""
     screen.section("Data")
     for file, field in zip(files, fields, strict=True):
         grid = " × ".join(
             f"{n} {axis}" for axis, n in zip((*field.axes, field.time), field.shape, strict=True)
         )
-        around = [axis for axis in field.axes if field.period(axis) is not None]
-        known = f"; inputs {', '.join(field.inputs)}" if field.inputs else ""
-        told = f"; periodic in {', '.join(around)}" if around else ""
-        screen.plain(f"{file}: {', '.join(field.states)} on {grid}{told}{known}")
+        axes = [axis for axis in field.axes if field.period(axis) is not None]
+        inputs = f"; inputs {', '.join(field.inputs)}" if field.inputs else ""
+        periodic = f"; periodic in {', '.join(axes)}" if axes else ""
+        screen.plain(f"{file}: {', '.join(field.states)} on {grid}{periodic}{inputs}")
 
 
 _TRAJECTORIES = 2
-"""More of them hide each other."""
+"""Trajectories in a figure; more would hide each other."""
 
 
 def draw(model: Model, data: Sequence[Any], folder: Path) -> list[tuple[Path, str]]:
-    """Write the figures into the folder; returns each file with what it shows."""
+    """Write the figures into the folder; returns each file with a description."""
     require("matplotlib", "plot", "drawing figures")
     plots: list[tuple[str, str, Callable[[], Any]]] = [
         ("coefficients", "the coefficients with their errors", lambda: cindy.plot.coefficients(model))
     ]
     if model.formulation.for_fields:
-        what = "the data, the model's solution, and what is between them"
+        what = "the data, the model's solution, and their difference"
         plots.insert(0, ("field", what, lambda: cindy.plot.field(data[0], model)[0, 0]))
     else:
-        # The longest show most of the motion.
+        # The longest trajectories show most of the motion.
         few = sorted(data, key=len)[-_TRAJECTORIES:]
-        # Solutions of chaotic equations leave the data after a while, whatever the model: start them afresh.
+        # Chaotic solutions leave the data after a while, however good the model is, and are restarted.
         window = getattr(model.formulation, "window", None) or None
         what = "the data and the model's solutions"
         plots.insert(0, ("trajectories", what, lambda: cindy.plot.trajectories(few, model, window=window)))
-        what = "what the equations leave of the data"
+        what = "the residuals of the equations"
         plots.append(("residuals", what, lambda: cindy.plot.residuals(model, few)))
     if len(model.path) > 1:
         plots.append(("path", "the models that were compared", lambda: cindy.plot.path(model)))
@@ -440,7 +439,7 @@ _LAWS = ("E + ES", "S + ES + P")
 
 
 def run_demo(out: Path) -> None:
-    """Identify the reaction behind the data, and compare with the rates that made them."""
+    """Identify the equations of a reaction, and compare them with those that generated the data."""
     data = read(KINETICS, by="run")
     screen.out.print("An enzyme E binds a substrate S, and the complex ES releases a product P.")
     screen.show_data([KINETICS.name], data)
@@ -448,8 +447,8 @@ def run_demo(out: Path) -> None:
     for law in _LAWS:
         screen.plain(f"{law} does not change: the total is conserved, exactly")
     laws = [texts.conserve(law) for law in _LAWS]
-    model, said = identified(data, cindy.Polynomial(2), constraints=laws)
-    screen.show_model(model, said)
+    model, sentences = identified(data, cindy.Polynomial(2), constraints=laws)
+    screen.show_model(model, sentences)
     _compare(model)
     files = write(model, data, model_file=out / "model.json", report=out / "report.html", figures=out)
     screen.show_files(files)
@@ -459,7 +458,7 @@ def run_demo(out: Path) -> None:
 
 
 def _compare(model: Model) -> None:
-    """Every coefficient that is found or should be, beside the one that made the data."""
+    """Print every identified or true coefficient beside the one that generated the data."""
     truth = kinetics().coef
     screen.section("Against the rates that made the data")
     right = (Column(name, justify="right") for name in ("found", "true", "off by"))
@@ -467,7 +466,7 @@ def _compare(model: Model) -> None:
     for j, i in np.argwhere((model.coef.T != 0) | (truth.T != 0)):
         value, error = float(model.coef[i, j]), float(model.coef_error[i, j])
         off = f"{abs(value - truth[i, j]) / error:.1f} σ" if error > 0 else ""
-        found = format_value(value, error) if value else "absent"
+        shown = format_value(value, error) if value else "absent"
         true = format_value(float(truth[i, j])) if truth[i, j] else "absent"
-        table.add_row(f"{model.states[j]}'", model.labels[i], found, true, off)
+        table.add_row(f"{model.states[j]}'", model.labels[i], shown, true, off)
     screen.plain(table)

@@ -1,4 +1,4 @@
-"""What the command line shows: equations, the path, certificates, progress. Colours on a terminal only."""
+"""The output of the command line: equations, facts, path, warnings, progress; with colours on a terminal."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ __all__ = [
     "working",
 ]
 
-# A file or a pipe has no width at which a line should end.
-# Nothing is markup: names of columns may hold brackets.
+# Files and pipes have no width, so that lines are not wrapped there.
+# Nothing is markup, since names of columns may contain brackets.
 out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 10_000)
 err = Console(stderr=True, highlight=False, markup=False)
 
 _PATH_ROWS = 11
-"""Models of the path in a table: what a terminal shows at once beside the equations."""
+"""Models in the table of the path: as many as fit on a terminal together with the equations."""
 _MOST_FAILURES = 10
-"""Sentences that are printed one by one; the rest are counted."""
+"""Failures that are printed; further ones are counted."""
 _VALUE = re.compile(r"(?<![\w^(])[-+]?\s?\d[\d.]*(\(\d+\))?(e[-+]?\d+)?(?![\w)])")
 
 
@@ -82,10 +82,10 @@ def columns(*heads: str | Column) -> Table:
 
 
 def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
-    """How much was read, of what."""
-    samples = sum(len(one) for one in data)
-    missing = sum(int(np.isnan(one.values).any(axis=1).sum()) for one in data)
-    begin, end = min(one.t[0] for one in data), max(one.t[-1] for one in data)
+    """Print which files, trajectories, samples, states and inputs were read."""
+    samples = sum(len(run) for run in data)
+    missing = sum(int(np.isnan(run.values).any(axis=1).sum()) for run in data)
+    begin, end = min(run.t[0] for run in data), max(run.t[-1] for run in data)
     section("Data")
     many = f"{len(data)} trajectories, " if len(data) > 1 else ""
     unit = f" {data[0].time_unit}" if data[0].time_unit else ""
@@ -96,11 +96,10 @@ def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
 
 
 def show_equations(model: Model) -> None:
-    """The equations, wrapped between terms on a terminal, one to a line elsewhere."""
+    """Print the equations, on a terminal wrapped between terms, elsewhere one per line."""
     section("Equations")
     for line in model.equations():
         left, _, right = line.partition(" = ")
-        # A program that reads a pipe wants an equation on one line.
         width = max(20, out.width - len(left) - 6) if out.is_terminal else 10**9
         for k, piece in enumerate(_wrapped(right, width)):
             head = f"{left} = " if k == 0 else " " * (len(left) + 3)
@@ -123,29 +122,29 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
     yield line
 
 
-def show_model(model: Model, said: Sequence[str] = (), hint: str = "") -> None:
-    """Equations, how sure they are, the models compared, and last what to beware of.
+def show_model(model: Model, warnings: Sequence[str] = (), hint: str = "") -> None:
+    """Print the equations, the facts about them, the path, and last the warnings and notes.
 
-    said: further sentences, from the run itself; hint: what may help where there are warnings
+    warnings: further ones, of the run itself; hint: printed after warnings
     """
     show_equations(model)
-    show_certificate(model)
+    show_facts(model)
     show_path(model)
-    sentences = list(dict.fromkeys([*said, *(one.message for one in model.findings if not one.note)]))
+    own = [finding.message for finding in model.findings if not finding.note]
+    sentences = list(dict.fromkeys([*warnings, *own]))
     out.print()
-    if sentences:
-        show_warnings(sentences)
-        if hint:
-            _say("Hint: ", "bold", hint)
-    else:
+    show_warnings(sentences)
+    if not sentences:
         plain("No warnings.")
+    elif hint:
+        _say("Hint: ", "bold", hint)
     for finding in model.findings:
         if finding.note:
             _say("Note: ", "bold", finding.message)
 
 
 def show_near(model: Model) -> None:
-    """The models that explain the data almost as well, and how each differs from the best."""
+    """Print the models that explain the data almost as well, and how each differs from the best."""
     if len(model.near) < 2:
         alone = "No other model is nearly as good." if len(model.near) else "The file has no near models."
         plain(alone)
@@ -161,7 +160,7 @@ def show_near(model: Model) -> None:
 
 
 def show_path(model: Model) -> None:
-    """The models that were compared, near the chosen one, and what each adds to the one before."""
+    """Print the compared models around the chosen one, and what each adds to the one before."""
     path = model.path
     rows = _distinct(path)
     if len(rows) < 2:
@@ -174,20 +173,20 @@ def show_path(model: Model) -> None:
     right = (Column(name, justify="right") for name in ("terms", "score"))
     table = columns(Column(width=1), *right, "compared with the row above")
     places = range(first, min(first + _PATH_ROWS, len(rows)))
-    scores = _told_apart([path.scores[rows[place]] for place in places])
+    scores = _distinguishable([path.scores[rows[place]] for place in places])
     for place in places:
         k = rows[place]
-        one, mark = path[k], "●" if k == path.chosen else ""
-        change = difference(path[rows[place - 1]], one, 3) if place else ""
+        candidate, mark = path[k], "●" if k == path.chosen else ""
+        change = difference(path[rows[place - 1]], candidate, 3) if place else ""
         style = "bold green" if k == path.chosen else ""
-        table.add_row(mark, str(one.size), scores[place - first], change, style=style)
+        table.add_row(mark, str(candidate.size), scores[place - first], change, style=style)
     plain(table)
     if path.criterion:
         plain(Text(f"score: {path.criterion}", "dim"))
 
 
-def _told_apart(scores: Sequence[float]) -> list[str]:
-    """Numbers with as many digits as neighbours need to differ, four at least."""
+def _distinguishable(scores: Sequence[float]) -> list[str]:
+    """The scores with at least four digits, and as many as different neighbours need to look different."""
     for digits in range(4, 13):
         shown = [f"{score:.{digits}g}" for score in scores]
         if all(a != b or x == y for (a, x), (b, y) in pairwise(zip(shown, scores, strict=True))):
@@ -196,18 +195,18 @@ def _told_apart(scores: Sequence[float]) -> list[str]:
 
 
 def _distinct(path: ModelPath) -> list[int]:
-    """Places on the path, a support once: under constraints several numbers of terms may mean the same."""
-    kept: list[int] = []
-    for k, one in enumerate(path):
-        if kept and np.array_equal(one.support, path[kept[-1]].support):
-            kept[-1] = k if k == path.chosen else kept[-1]
+    """Places on the path, each support once: under constraints several numbers of terms may give the same."""
+    places: list[int] = []
+    for k, candidate in enumerate(path):
+        if places and np.array_equal(candidate.support, path[places[-1]].support):
+            places[-1] = k if k == path.chosen else places[-1]
         else:
-            kept.append(k)
-    return kept
+            places.append(k)
+    return places
 
 
-def show_certificate(model: Model) -> None:
-    """How sure the model is: noise, gap, constraints, and the run that found it."""
+def show_facts(model: Model) -> None:
+    """Print the facts about a model: fit, terms, noise, constraints and search."""
     section("How sure")
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -218,24 +217,24 @@ def show_certificate(model: Model) -> None:
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
-    """What the user should know, on the error stream."""
+    """Print warnings on the error stream."""
     for sentence in sentences:
         _say("Warning: ", "bold yellow", sentence)
 
 
 def show_error(sentence: str) -> None:
-    """Why a command was given up."""
+    """Print why a command failed."""
     _say("Error: ", "bold red", sentence)
 
 
 def _say(head: str, style: str, sentence: str) -> None:
-    """On the error stream: between words on a terminal, on one line elsewhere."""
+    """Print on the error stream, on a terminal wrapped between words, elsewhere on one line."""
     err.print(Text.assemble((head, style), as_typed(sentence)), soft_wrap=not err.is_terminal)
 
 
 def as_typed(sentence: str) -> str:
-    """A sentence of the library as the command line says it: --time for `time`, --passes 1 for passes=1."""
-    names = "|".join((*(one.name for one in fields(FitSettings)), "x0", "t", "v0"))
+    """A sentence of the library in terms of options: --time for `time`, --passes 1 for passes=1."""
+    names = "|".join((*(setting.name for setting in fields(FitSettings)), "x0", "t", "v0"))
     sentence = re.sub(rf"`({names})(?:=([^`]*))?`", _option, sentence)
     sentence = re.sub(rf'\b({names})="?([\w.]+)"?', _option, sentence)
     sentence = re.sub(r"see (model\.near|`near`)", "see cindy show --near", sentence)
@@ -247,7 +246,7 @@ def _option(match: re.Match[str]) -> str:
 
 
 def show_files(files: Sequence[tuple[Path, str]]) -> None:
-    """The files that were written, and what each holds."""
+    """Print which files were written, and the content of each."""
     if not files:
         return
     section("Written")
@@ -257,7 +256,7 @@ def show_files(files: Sequence[tuple[Path, str]]) -> None:
 
 
 def show_failures(sentences: Sequence[str]) -> None:
-    """What went wrong while the rest went on; of many, the first."""
+    """Print what failed while the rest went on; of many the first."""
     for sentence in sentences[:_MOST_FAILURES]:
         _say("Failed: ", "bold red", sentence)
     if len(sentences) > _MOST_FAILURES:
@@ -266,7 +265,7 @@ def show_failures(sentences: Sequence[str]) -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Shows on a terminal what is going on and for how long. Yields a function to say how far it is."""
+    """Show on a terminal what is being done and for how long. Yields a function that shows the progress."""
     if not err.is_terminal:
         yield lambda _: None
         return
@@ -282,7 +281,7 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on a terminal. Yields a function of what is done, of how much, and the name of the last piece."""
+    """Show a bar on a terminal. Yields a function of the number done, that of all, and the last name."""
     if not err.is_terminal:
         yield lambda done, total, name: None
         return

@@ -19,7 +19,7 @@ __all__ = ["FitSettings", "read_settings"]
 
 
 def _panel(name: str) -> Callable[..., Any]:
-    """A field that is an option in a panel of the help; a list where the option may be repeated."""
+    """A function that makes fields for options in a panel of the help; `many` options may be repeated."""
 
     def option(text: str, default: Any = None, *, many: bool = False) -> Any:
         about = {"panel": name, "help": text}
@@ -36,12 +36,12 @@ _search, _written = _panel("Search"), _panel("Output")
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Everything `cindy fit` may be told, as texts and numbers; None where nothing was said."""
+    """The options of `cindy fit` as texts and numbers; None if not given."""
 
     data: list[str] = field(default_factory=list)
     time: str | None = _data("Column of the time (default: the one called t, time, year or date).")
     dt: float | None = _data("Step between the rows, where no column holds the time.")
-    by: str | None = _data("Column that tells trajectories apart.")
+    by: str | None = _data("Column that separates trajectories.")
     states: str | None = _data('Columns of the states, as "x,y" (default: all others).')
     inputs: str | None = _data('Columns of known inputs, as "u".')
     hold: str | None = _data("Inputs between samples: zero (held), linear or band (default: linear).")
@@ -76,7 +76,7 @@ class FitSettings:
     weights: str | None = _search("adaptive or uniform (default: adaptive).")
     radius: float | None = _search("Radius of the region, in scaled units (default: from the data).")
     tol: float | None = _search("Gap to reach, relative to the loss of no model (default: 1e-6).")
-    seed: int | None = _search("Seed of whatever is drawn (default: 0).")
+    seed: int | None = _search("Seed of random numbers (default: 0).")
     passes: int | None = _search(
         "1: never denoise the states; 2: always (default: unless it takes very long)."
     )
@@ -88,7 +88,7 @@ class FitSettings:
     figures: str | None = _written("Folder for figures (PNG).")
 
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `cindy.identify`; what was not said keeps its default there."""
+        """The keyword arguments of `cindy.identify`, without options that were not given."""
         from cindy.cli import texts
         from cindy.pipeline import correction_from_text, selection_from_text, weights_from_text
 
@@ -107,18 +107,18 @@ class FitSettings:
         return given
 
     def terms(self) -> dict[str, str]:
-        """The further terms: "name=formula", or a formula that is its own name."""
-        found = {}
+        """Formulas of the further terms by name, from "name=formula" or a formula that is its own name."""
+        terms = {}
         for text in self.term:
             name, equals, formula = text.partition("=")
-            found[name.strip()] = (formula if equals else name).strip()
-        return found
+            terms[name.strip()] = (formula if equals else name).strip()
+        return terms
 
     def parameters(self) -> dict[str, tuple[float, float] | float]:
-        """The numbers to be found inside terms: "K=0.01:10", a range, or "K=0.5", about where it is."""
+        """The unknown numbers inside terms: ranges from "K=0.01:10", first values from "K=0.5"."""
         from cindy.pipeline import number
 
-        found: dict[str, tuple[float, float] | float] = {}
+        parameters: dict[str, tuple[float, float] | float] = {}
         for text in self.parameter:
             where = f'--parameter "{text}"'
             name, equals, ends = (part.strip() for part in text.partition("="))
@@ -127,44 +127,43 @@ class FitSettings:
             values = [number(end, where) for end in ends.split(":")]
             if len(values) > 2:
                 raise DataError(f'{where}: a range has two ends, as in "K=0.01:10".')
-            found[name] = values[0] if len(values) == 1 else (values[0], values[1])
-        return found
+            parameters[name] = values[0] if len(values) == 1 else (values[0], values[1])
+        return parameters
 
 
 def read_settings(file: Path | None, typed: Mapping[str, Any]) -> FitSettings:
-    """The settings of a file, overruled by what was typed.
+    """The settings of a file, overridden by options of the command line.
 
-    typed: by name; None and an empty list count as not typed
+    typed: the options by name; None and an empty list mean that an option was not given
     """
-    known = {f.name: f for f in fields(FitSettings)}
-    said = {} if file is None else _from_toml(file, known)
-    # Options are None where nothing was typed, so that a file's value is overruled only on purpose.
-    said.update({name: value for name, value in typed.items() if value not in (None, [], ())})
-    return FitSettings(**said)
+    given = {} if file is None else _from_toml(file)
+    given.update({name: value for name, value in typed.items() if value not in (None, [], ())})
+    return FitSettings(**given)
 
 
-def _from_toml(file: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+def _from_toml(file: Path) -> dict[str, Any]:
     from cindy._check import did_you_mean
 
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"Cannot read the settings in {file}: {error}.") from error
-    # The options stand at the top, or under [fit] where a file has other tables too.
+    # The options are at the top level, or in the table [fit] of a file with other tables.
     options = table.get("fit", table)
     if not isinstance(options, dict):
         raise DataError(f"{file}: [fit] must be a table of options.")
-    found: dict[str, Any] = {}
+    types = {option.name: str(option.type) for option in fields(FitSettings)}
+    settings: dict[str, Any] = {}
     for key, value in options.items():
         name = key.replace("-", "_")
-        if name not in known:
-            raise DataError(f'{file}: there is no option "{key}". {did_you_mean(name, known)}')
-        found[name] = _typed(value, str(known[name].type), f"{file}: {key}")
-    return found
+        if name not in types:
+            raise DataError(f'{file}: there is no option "{key}". {did_you_mean(name, types)}')
+        settings[name] = _typed(value, types[name], f"{file}: {key}")
+    return settings
 
 
 def _typed(value: Any, kind: str, where: str) -> Any:
-    """The value as its option wants it: a text, a number, or a list of texts (one may stand alone)."""
+    """The value, checked for the type of its option: a text, a number, or a list of texts (or one text)."""
     if kind.startswith("list"):
         many = [value] if isinstance(value, str) else value
         if isinstance(many, list) and all(isinstance(v, str) for v in many):

@@ -1,4 +1,4 @@
-"""What is typed on the command line, as objects: times, starts, levels of noise, constraints."""
+"""Texts of the command line as objects: formulations, times, starts and constraints."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ __all__ = ["KINDS", "constraints", "formulation", "names", "number", "start", "t
 def formulation(
     text: str, *, order: int | None = None, window: int | None = None, initial: str | None = None
 ) -> Formulation:
-    """A formulation by name, with the settings that it takes; "integral:2:rates" as in `identify`.
+    """A formulation by name, with its settings; or as for `identify`, such as "integral:2:rates".
 
     >>> formulation("integral", order=2) == cindy.Integral(order=2)
     True
@@ -36,28 +36,23 @@ def formulation(
         if any(setting is not None for setting in (order, window, initial)):
             raise DataError(f'{where}: "{text}:{rest}" says the order; leave --order and the others out.')
         return formulation_from_text(f"{text}:{rest}", where=where)
-    kind = choose(text, {name: name for name in ("integral", "differential", "discrete", "weak")}, where)
-    given = {"--order": order, "--window": window, "--initial": initial}
-    takes = {
-        "integral": ("--order", "--window", "--initial"),
-        "differential": ("--order",),
-        "discrete": (),
-        "weak": ("--order",),
-    }[kind]
-    for name, value in given.items():
-        if value is not None and name not in takes:
-            raise DataError(f"{name} is not a setting of the {kind} formulation.")
-    if kind == "discrete":
-        return cindy.Discrete()
-    if kind == "differential":
-        return cindy.Differential(order=order or 1)
-    if kind == "weak":
-        return cindy.Weak(order=order or 1)
-    return cindy.Integral(order=order or 1, window=window, initial=initial or "free")  # type: ignore[arg-type]
+    forms: dict[str, tuple[Callable[..., Formulation], tuple[str, ...]]] = {
+        "integral": (cindy.Integral, ("order", "window", "initial")),
+        "differential": (cindy.Differential, ("order",)),
+        "discrete": (cindy.Discrete, ()),
+        "weak": (cindy.Weak, ("order",)),
+    }
+    form, settings = choose(text, forms, where)
+    options = {"order": order, "window": window, "initial": initial}
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in settings:
+            raise DataError(f"--{name} is not a setting of the {text.strip().lower()} formulation.")
+    return form(**given)
 
 
 def times(text: str) -> Floats:
-    """Times as "start:stop:step", the stop included where a step meets it, or as numbers with commas.
+    """Times from "start:stop:step", with the stop if a step ends there, or from numbers with commas.
 
     >>> times("0:1:0.25")
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
@@ -70,7 +65,7 @@ def times(text: str) -> Floats:
     begin, end, step = parts
     if (end - begin) / step > 1e8:
         raise DataError(f'--t: "{text}" asks for more than 100 million samples.')
-    # A hair more than the quotient, so that 0:1:0.1 has its 1.0 in spite of rounding.
+    # Slightly more than the quotient, so that rounding does not remove the 1.0 of 0:1:0.1.
     return np.asarray(begin + step * np.arange(int((end - begin) / step * (1 + 1e-12)) + 1), dtype=np.float64)
 
 
@@ -123,10 +118,10 @@ def exchange(text: str) -> Any:
     """ "x1,x2", or "x1,x2:all" for the symmetry of every term."""
     where = f'--exchange "{text}"'
     pair, _, scope = text.partition(":")
-    found = names(pair, where)
-    if len(found) != 2 or scope.strip() not in ("", "pair", "all"):
+    states = names(pair, where)
+    if len(states) != 2 or scope.strip() not in ("", "pair", "all"):
         raise ConstraintError(f'{where}: expected two states, as in "x1,x2" or "x1,x2:all".')
-    return cindy.exchange(found[0], found[1], scope="all" if scope.strip() == "all" else "pair")
+    return cindy.exchange(states[0], states[1], scope="all" if scope.strip() == "all" else "pair")
 
 
 def fix(text: str) -> Any:
@@ -146,8 +141,8 @@ def bound(text: str) -> Any:
         low, high = number(sides[0], where), number(sides[4], where)
         return cindy.bound(*_coefficient(sides[2], where), lower=low, upper=high)
     if len(sides) == 3 and sides[1] in ("<=", ">="):
-        limit, infinity = number(sides[2], where), float("inf")
-        low, high = (limit, infinity) if sides[1] == ">=" else (-infinity, limit)
+        limit = number(sides[2], where)
+        low, high = (limit, np.inf) if sides[1] == ">=" else (-np.inf, limit)
         return cindy.bound(*_coefficient(sides[0], where), lower=low, upper=high)
     raise ConstraintError(
         f'{where}: expected "state:term>=value", "state:term<=value" or "0<=state:term<=1".'
@@ -176,9 +171,8 @@ def linear(text: str) -> Any:
         place = _coefficient(name, where)
         weights[place] = weights.get(place, 0.0) + weight
     limit = number(sides[2], where)
-    infinity = float("inf")
-    lower = -infinity if sides[1] == "<=" else limit
-    upper = infinity if sides[1] == ">=" else limit
+    lower = -np.inf if sides[1] == "<=" else limit
+    upper = np.inf if sides[1] == ">=" else limit
     return cindy.linear(weights, lower, upper)
 
 
@@ -210,15 +204,16 @@ def _coefficient(text: str, where: str) -> tuple[str, str]:
 
 def _sum(text: str, where: str) -> list[tuple[float, str]]:
     """ "S + 2 ES - P" as [(1, "S"), (2, "ES"), (-1, "P")]; a star after a number is allowed."""
-    # Signs between blanks separate; a name may hold signs of its own (Ca2+), unless all else is plain words.
+    # Signs between blanks separate summands, since a name may contain a sign (Ca2+). Without blanks all signs
+    # do, if the rest are plain words.
     spaced = re.split(r"\s+([+-])\s+", text.strip())
     if len(spaced) == 1 and re.fullmatch(r"[\s\w.*]+([+-][\s\w.*]+)+", text.strip()):
         spaced = [piece for piece in re.split(r"(?<![eE])([+-])", text.strip()) if piece]
-    found = []
+    summands = []
     for sign, piece in zip(["+", *spaced[1::2]], spaced[0::2], strict=True):
         match = re.fullmatch(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*?\s*)?([^\W\d].*?)\s*", piece)
         if match is None:
             raise ConstraintError(f'{where}: "{piece.strip()}" is not a name with a number before it.')
         negative = (sign == "-") != (match[1] == "-")
-        found.append((-float(match[2] or 1.0) if negative else float(match[2] or 1.0), match[3]))
-    return found
+        summands.append((-float(match[2] or 1.0) if negative else float(match[2] or 1.0), match[3]))
+    return summands

@@ -1,7 +1,7 @@
-"""Equations as source that runs alone: Python, C, Julia and Modelica.
+"""Equations as source code that needs no library of ours: Python, C, Julia and Modelica.
 
-Python and C compute the right-hand side by straight-line code in which every product stands once. Julia and
-Modelica read like the equations themselves, and their coefficients and parameters can be changed by name.
+Python and C compute the right-hand side by straight-line code that computes every product once. Julia and
+Modelica read like the equations, and their coefficients and parameters can be changed by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cindy.export.sides import RightHandSides
 PYTHON = Language(module="math.")
 C = Language(prefix="const double ", end=";", extreme="f", choice="({0} ? {1} : {2})")
 JULIA = Language(absolute="abs", power="", choice="({0} ? {1} : {2})")
-# Modelica compares real numbers by order alone.
+# Modelica forbids == for real numbers.
 MODELICA = Language(
     absolute="abs",
     power="",
@@ -46,7 +46,7 @@ _MODELICA_WORDS = (
     "log max min sign sin sinh sqrt tan tanh Real Integer Boolean String sum product size sample pre "
     "edge change delay"
 )
-"""Names that have a meaning already."""
+"""Names that have a meaning in the language or in the exported code."""
 
 
 _KICKS = "the standard deviations of random kicks per root of time, in the sense of Ito"
@@ -55,8 +55,8 @@ _KICKS = "the standard deviations of random kicks per root of time, in the sense
 def to_python(equations: RightHandSides, *, variance: RightHandSides | None = None) -> str:
     """A Python module with `rhs(t, x, u=())`, which needs only the standard library.
 
-    Coefficients stand in full precision. A custom Python function with a coefficient is a DataError:
-    it has no source to copy.
+    Coefficients are in full precision. A custom Python function with a coefficient raises a DataError, since
+    it has no formula.
 
     variance: of random kicks, per unit of time, in the same states; `noise(t, x)` is then its root
     """
@@ -83,7 +83,7 @@ def to_python(equations: RightHandSides, *, variance: RightHandSides | None = No
 def _python_noise(variance: RightHandSides) -> list[str]:
     outputs = [f"q{j}" for j in range(len(variance.states))]
     loads, body = _parts(variance, PYTHON, outputs, "s{} = {}  # {}")
-    # A variance that was fitted as a polynomial may be slightly negative beyond the data.
+    # A fitted variance may be slightly negative outside the range of the data.
     roots = ", ".join(f"math.sqrt(max({q}, 0.0))" for q in outputs)
     return [
         "",
@@ -136,7 +136,7 @@ def _c_noise(variance: RightHandSides) -> list[str]:
 def _parts(
     equations: RightHandSides, language: Language, outputs: Sequence[str], load: str
 ) -> tuple[list[str], list[str]]:
-    """Lines that load the variables in use, and lines that compute the outputs."""
+    """Lines that load the used variables, and lines that compute the outputs."""
     terms, coef = equations.used
     used = frozenset().union(*map(term_variables, terms))
     places = places_in_arrays(equations)
@@ -151,14 +151,14 @@ def _parts(
 
 
 def places_in_arrays(equations: RightHandSides) -> list[str]:
-    """Where code finds the variables: x[0], …, u[0], …, t."""
+    """The places of the variables in code: x[0], …, u[0], …, t."""
     places = [f"x[{k}]" for k in range(len(equations.states) + len(equations.rates))]
     return places + [f"u[{k}]" for k in range(len(equations.inputs))] + ["t"] * equations.timed
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A number of the equations that a user of exported code may change.
+    """A number of the equations that users of exported code may change.
 
     place: (term, equation) of a coefficient; None for a parameter inside terms
     """
@@ -170,7 +170,7 @@ class Coefficient:
 
 
 def coefficients(equations: RightHandSides) -> tuple[list[Coefficient], list[Coefficient]]:
-    """The coefficients that are not zero, equation by equation, as c1, c2, …; and the parameters in use."""
+    """The non-zero coefficients, equation by equation, as c1, c2, …; and the parameters inside terms."""
     numbers: list[Coefficient] = []
     inside: dict[str, float] = {}
     mark = "[k+1]" if equations.discrete else "'" * equations.order
@@ -186,18 +186,18 @@ def coefficients(equations: RightHandSides) -> tuple[list[Coefficient], list[Coe
 def to_julia(equations: RightHandSides, *, variance: RightHandSides | None = None) -> str:
     """A Julia function f!(du, u, p, t) in place, for DifferentialEquations.jl, and its parameters p.
 
-    u holds the states, and for equations of second order their rates after them. p.c holds the coefficients,
-    and p the parameters inside terms by name. Where the equations have inputs, p.input is a function of
-    time that returns them. For maps du is the next state.
+    u holds the states, followed by their rates for equations of second order. p.c holds the coefficients, and
+    p the parameters inside terms by name. If the equations have inputs, p.input is a function of time that
+    returns them. For maps du is the next state.
 
     variance: of random kicks, per unit of time, in the same states; g! is then the noise of an SDEProblem,
         with its coefficients in p.q
     """
     states, inputs = equations.first_order_states, equations.inputs
     numbers, inside = coefficients(equations)
-    heads = identifiers([number.name for number in inside], _JULIA_WORDS.split())
+    heads = _identifiers([number.name for number in inside], _JULIA_WORDS.split())
     inner = {number.name: f"p.{head}" for number, head in zip(inside, heads, strict=True)}
-    # In first-order form the positions change by their rates, which stand after them.
+    # In first-order form the derivatives of the positions are the rates, which follow them in u.
     rates = [f"u[{len(equations.states) + k + 1}]" for k in range(len(states) - len(equations.states))]
     functions = [_julia_function("f!", equations, "c", inner, rates, "{}")]
     entries = ["c = [" + ", ".join(repr(number.value) for number in numbers) + "]"]
@@ -206,7 +206,7 @@ def to_julia(equations: RightHandSides, *, variance: RightHandSides | None = Non
     if variance is not None:
         kicks = ", ".join(repr(number.value) for number in coefficients(variance)[0])
         entries.append(f"q = [{kicks}]")
-        # In x'' = F positions change by their rates alone; only the rates are kicked.
+        # In x'' = F only the rates are kicked.
         still = ["0.0"] * len(rates)
         functions.append(_julia_function("g!", variance, "q", {}, still, "sqrt(max(0.0, {}))"))
     lines = [
@@ -227,15 +227,15 @@ def _julia_function(
     rates: Sequence[str],
     pattern: str,
 ) -> str:
-    """A function in place of all states.
+    """A Julia function that writes into du.
 
-    vector: of p, where the coefficients are; inside: the parameters inside terms, as they are called
-    rates: what positions of equations of second order change by; pattern: around each right-hand side
+    vector: the field of p that holds the coefficients; inside: names of the parameters inside terms
+    rates: the derivatives of the positions of equations of second order; pattern: around right-hand sides
     """
     places = {state: f"u[{k + 1}]" for k, state in enumerate(equations.first_order_states)}
     places |= {name: f"v[{k + 1}]" for k, name in enumerate(equations.inputs)}
-    # Names of states may be no words of the language, or mean something in it.
-    names = dict(zip(places, identifiers(list(places), _JULIA_WORDS.split()), strict=True))
+    # Names of states may be invalid in the language, or have a meaning in it.
+    names = dict(zip(places, _identifiers(list(places), _JULIA_WORDS.split()), strict=True))
     used = frozenset().union(*map(term_variables, equations.used[0]))
     body = ["v = p.input(t)"] if equations.inputs else []
     body += [f"{names[variable]} = {place}" for variable, place in places.items() if variable in used]
@@ -260,11 +260,11 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
         raise DataError(f"to_modelica: the model must be called by a word of letters, but is {name!r}.")
     states, d = equations.first_order_states, len(equations.states)
     numbers, inside = coefficients(equations)
-    # A state may be called c1, or as a word of the language is: such names get another, and the comment
-    # beside them says which state it is.
+    # A state may be called c1, or like a word of the language. It gets another name then, and the comment
+    # beside it says which state it is.
     taken = [*_MODELICA_WORDS.split(), *(number.name for number in numbers), name]
     variables = (*states, *equations.inputs, *(number.name for number in inside))
-    known = dict(zip(variables, identifiers(variables, taken), strict=True))
+    known = dict(zip(variables, _identifiers(variables, taken), strict=True))
     known |= {TIME: "time"} if equations.timed else {}
     lines = [f'model {name} "Made by CINDy{equations.remark}"']
     for number in (*numbers, *inside):
@@ -283,7 +283,7 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
 
 
 def start_values(equations: RightHandSides, initial: ArrayLike | None, where: str) -> list[float]:
-    """(order · states,) values to start from: those given, and zero for what is not."""
+    """(order · states,) values to start from; zero where none is given."""
     d = len(equations.states)
     if initial is None:
         return [0.0] * (equations.order * d)
@@ -301,7 +301,7 @@ def _side(
     names: Mapping[str, str],
     language: Language,
 ) -> str:
-    """A right-hand side as it is written by hand: symbols of coefficients times products of factors."""
+    """A right-hand side as one writes it by hand: symbols of coefficients times products of factors."""
     pieces = []
     for i, term in enumerate(equations.terms):
         if equations.coef[i, equation]:
@@ -319,12 +319,13 @@ def _product(term: Term, names: Mapping[str, str], language: Language) -> list[s
     return pieces
 
 
-def identifiers(names: Sequence[str], taken: Iterable[str]) -> list[str]:
-    """Words that every language takes as names: the names themselves where they are such words.
+def _identifiers(names: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """Names that are valid in every language: the given names where these are valid.
 
-    x' becomes x_rate and a keyword gets an underscore; what is no word then, or stands twice, is s1, s2, ….
+    x' becomes x_rate and a keyword gets an underscore; names that are still invalid, or not unique, become
+    s1, s2, ….
 
-    >>> identifiers(["x", "x'", "if", "été"], ["if"])
+    >>> _identifiers(["x", "x'", "if", "été"], ["if"])
     ['x', 'x_rate', 'if_', 's4']
     """
     reserved = set(taken)
@@ -350,5 +351,5 @@ def _then(equations: RightHandSides) -> str:
 
 
 def _comment(name: str) -> str:
-    """A name that can end neither a line nor a comment."""
+    """A name for a comment, which it cannot end."""
     return re.sub(r"[^A-Za-z0-9 _.,:+()'^-]", "_", name)

@@ -1,10 +1,10 @@
-"""Exchange formats that simulators of other makers load: functional mock-up units (FMI 2.0) and SBML.
+"""Exchange formats that other simulators load: functional mock-up units (FMI 2.0) and SBML.
 
-An FMU is a zip archive: modelDescription.xml says what the variables are, sources/ holds C code, and
-binaries/ the library compiled from it, one folder per platform. The C code around the equations, `fmu.c`,
-is the same for every model; what belongs to one model stands in model.h.
+An FMU is a zip archive: modelDescription.xml lists the variables, sources/ holds C code, and binaries/ the
+library compiled from it, with a folder per platform. The C code in `fmu.c` is the same for every model;
+model.h holds the equations.
 
-SBML, which biochemical simulators read, has a species and a rate rule for every state.
+An SBML document, which biochemical simulators read, has a species and a rate rule for every state.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from cindy.export.code import C, Coefficient, coefficients, places_in_arrays, st
 from cindy.export.sides import Algebra, RightHandSides, printable, without_formula
 
 _LIBRARY = "cindy_model"
-"""What FMI calls the model identifier: the name of the compiled library."""
+"""The model identifier of FMI, which is the name of the compiled library."""
 
 
 def to_fmu(equations: RightHandSides, path: str | Path, *, initial: ArrayLike | None = None) -> Path:
     """Write an FMU for model exchange and for co-simulation; returns its path.
 
-    States are outputs, with the rates of positions among them; inputs are inputs; coefficients and the
-    parameters inside terms are tunable parameters. Where no C compiler is found the FMU holds its source
-    alone, and a warning says so.
+    States, and for order 2 their rates, are outputs; inputs are inputs; coefficients and the parameters
+    inside terms are tunable parameters. Without a C compiler the FMU holds its source alone, and a warning
+    says so.
 
     initial: (states,) values to start from, positions and rates for order 2; zero if not given
     """
@@ -51,11 +51,11 @@ def to_fmu(equations: RightHandSides, path: str | Path, *, initial: ArrayLike | 
     target = Path(path)
     variables = _variables(equations, start_values(equations, initial, "to_fmu"))
     body = _model_source(equations, variables)
-    # A function of the model alone, so that the same model gives the same file.
+    # The identifier depends on the model alone, so that the same model gives the same file.
     guid = "{" + str(uuid.uuid5(uuid.NAMESPACE_OID, body)) + "}"
     header = f'#define MODEL_GUID "{guid}"\n{body}'
     wrapper = (files("cindy.export") / "fmu.c").read_text(encoding="utf-8")
-    # An FMU without a library can still be compiled by the tool that imports it.
+    # The tool that imports an FMU without a library may compile it.
     binary, reason = _compiled(header, wrapper)
     if binary is None:
         warnings.warn(f"to_fmu: {target} holds C source alone: {reason}.", UserWarning, stacklevel=4)
@@ -96,7 +96,7 @@ def _variables(equations: RightHandSides, start: Sequence[float]) -> _Variables:
 
 
 def _model_source(equations: RightHandSides, variables: _Variables) -> str:
-    """The part of the C code that is this model's own."""
+    """model.h: the C code of the equations."""
     d, first = len(equations.states), len(variables.states) - len(equations.states)
     symbols, parameters = {}, {}
     for k, number in enumerate(variables.numbers):
@@ -106,7 +106,7 @@ def _model_source(equations: RightHandSides, variables: _Variables) -> str:
             symbols[number.place] = f"p[{k}]"
     terms, coef = equations.used
     rows = {term: i for i, term in enumerate(equations.terms)}
-    # The plan knows only terms that are in use, so that places are those among them.
+    # The plan holds only terms that have a coefficient, and numbers them anew.
     symbols = {(k, j): symbols[rows[term], j] for k, term in enumerate(terms) for j in range(d) if coef[k, j]}
     plan, places = Plan.of(terms, equations.variables), places_in_arrays(equations)
     outputs = [f"dx[{first + j}]" for j in range(d)]
@@ -140,7 +140,7 @@ def _model_source(equations: RightHandSides, variables: _Variables) -> str:
 
 
 def _switches(equations: RightHandSides) -> tuple[Expression, ...]:
-    """What changes sign where terms with a coefficient have a corner or a jump: FMI's event indicators."""
+    """The formulas that change sign where terms have a corner or a jump: the event indicators of FMI."""
     formulas = (factor.symbolic or factor.expression for term in equations.used[0] for factor in term)
     return tuple(dict.fromkeys(switch for each in formulas if each for switch in each.switches()))
 
@@ -164,7 +164,7 @@ def _description(name: str, guid: str, variables: _Variables, switches: int, rem
         add(driver, "", 'causality="input" variability="continuous"', ' start="0.0"')
     for number in variables.numbers:
         attributes = 'causality="parameter" variability="tunable" initial="exact"'
-        # Names of an FMU are one space, and a coefficient may be called as a state is.
+        # Names of an FMU must differ, and a state may have the name of a coefficient.
         taken = number.name in (*variables.states, *variables.inputs)
         add(
             f"{number.name} (coefficient)" if taken else number.name,
@@ -199,7 +199,7 @@ def _description(name: str, guid: str, variables: _Variables, switches: int, rem
 
 
 def _compiled(header: str, wrapper: str) -> tuple[tuple[str, bytes] | None, str]:
-    """(name in the archive, the library), or None and the reason."""
+    """(name in the archive, compiled library) and "", or None and the reason."""
     platforms = {("linux", "x86_64"): ("linux64", ".so"), ("darwin", "x86_64"): ("darwin64", ".dylib")}
     place = platforms.get((sys.platform, platform.machine()))
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -293,14 +293,13 @@ def to_sbml(equations: RightHandSides, *, initial: ArrayLike | None = None) -> s
 
 
 def _ids(states: Sequence[str]) -> list[str]:
-    """Names that SBML accepts as identifiers: the states' own where they are."""
+    """Identifiers of SBML for the states: their names if these are valid, else s0, s1, …"""
     plain = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and name != "volume_" for name in states)
     return list(states) if plain else [f"s{k}" for k in range(len(states))]
 
 
 def _legal(name: str) -> str:
-    """The name with what no XML may hold written out, as \\x01."""
-    # The characters of XML 1.0; a control character in a name would make the whole file unreadable.
+    """The name with characters that XML 1.0 forbids, which would make the file unreadable, as \\x01."""
     allowed = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
     return "".join(c if allowed.match(c) else ascii(c)[1:-1] for c in name)
 
@@ -317,7 +316,7 @@ def _side(equations: RightHandSides, equation: int, names: Mapping[str, str]) ->
 
 
 class _ContentMathML(Algebra):
-    """Formulas as SBML holds them."""
+    """Formulas in the content MathML of SBML."""
 
     def number(self, value: float) -> str:
         return _number(value)
@@ -327,7 +326,7 @@ class _ContentMathML(Algebra):
 
     def call(self, function: str, arguments: list[str]) -> str:
         if function == "sign":
-            # MathML as SBML uses it has no sign function.
+            # The MathML of SBML has no sign function.
             zero = _number(0.0)
             negative = self.choice(_apply("lt", *arguments, zero), _number(-1.0), zero)
             return self.choice(_apply("gt", *arguments, zero), _number(1.0), negative)

@@ -1,8 +1,8 @@
-"""Equations as mathematics on a page: LaTeX, and MathML, which browsers typeset by themselves.
+"""Equations as typeset mathematics: LaTeX, and MathML, which browsers render.
 
-The walk over terms and formulas is the same for both; a `_Notation` writes what differs. MathML is written
-here, and not by a converter from LaTeX, because names are the user's: the page must show them as they are,
-with nothing in them that a browser would obey.
+The walk through terms and formulas is the same for both; a `_Notation` holds what differs. MathML is written
+here, and not by a converter from LaTeX, because the names in it come from users: the page must show them
+unchanged, and no part of them may act as HTML.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class _Notation:
 
     plus, less, minus: signs between summands, and in front of one
     thin, comma: between factors, and between arguments
-    fraction, root, cases: patterns of their parts; cases has value, condition, value elsewhere
+    fraction, root, cases: patterns; those of cases are value, condition and value otherwise
     number: writes a formatted value, such as "2.00(3)e-4"
     name: writes a variable: x1 and x_1 are x with subscript 1, omega_max is ω with subscript max, x' is ẋ
-    words: writes any text as it stands
+    words: writes text unchanged
     marked: writes a body between two marks: parentheses, brackets or bars
     power: writes base and exponent
-    function: writes a function of name, argument and power, which may be empty
+    function: writes a function from its name, argument and power, which may be empty
     derivative: writes a derivative of a body by axes of space
     """
 
@@ -97,7 +97,7 @@ class _Notation:
                 return self.fraction.format(*parts)
             case "**":
                 base = node.operands[0]
-                # What stands by itself needs no parentheses under an exponent.
+                # A symbol, a number or |x| needs no parentheses.
                 atom = base.operation in ("symbol", "abs") or (
                     base.operation == "number" and base.number >= 0
                 )
@@ -113,7 +113,7 @@ class _Notation:
         return self.function(node.operation, self.comma.join(parts), "")
 
     def sum(self, parts: Sequence[str]) -> str:
-        """Summands with their signs between them."""
+        """Summands joined by their signs."""
         result = parts[0]
         for part in parts[1:]:
             negative = part.startswith(self.minus)
@@ -121,7 +121,7 @@ class _Notation:
         return result
 
     def _condition(self, node: Expression) -> str:
-        """A comparison without the brackets that make a number of it; anything else is compared with zero."""
+        """A comparison without the brackets that make it a number; other formulas are compared with zero."""
         if node.operation not in COMPARISONS:
             return self.formula(node) + self.relations["!="] + self.number("0")
         left, right = (self.formula(operand) for operand in node.operands)
@@ -176,7 +176,7 @@ def _latex_parts(text: str) -> tuple[str, str]:
 
 
 def _latex_words(text: str) -> str:
-    # with nothing in it that LaTeX would obey
+    # No part of a name may act as a command of LaTeX.
     shown = "".join(_ESCAPES.get(c, c if c.isprintable() else " ") for c in text)
     return rf"\text{{{shown}}}"
 
@@ -258,7 +258,7 @@ def to_latex(
 
 
 def _kick(notation: _Notation, variance: Sequence[tuple[float, float, Term]]) -> str:
-    """What stands before an increment of noise: 0.5, or the root of a variance that depends on states."""
+    """The factor of an increment of noise: a number, or the root of a variance that depends on states."""
     if not variance:
         return ""
     if len(variance) == 1 and not variance[0][2]:
@@ -286,8 +286,7 @@ def _latex_summands(equations: RightHandSides, equation: int, *, symbols: bool) 
 
 
 def number(text: str) -> str:
-    """A formatted value: "2.00(3)e-4" with the error in a class of its own and a power of ten."""
-    # The parts of "2.00(3)e-4": value, error in its last digit, power of ten.
+    """A formatted value such as "2.00(3)e-4": the value, its error with a class, and a power of ten."""
     known = re.fullmatch(r"(-?[\d.]+)(\(\d+\))?(?:e(-?\d+))?", text)
     if not known:
         return _words(text)
@@ -321,7 +320,7 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 def _identifier(text: str) -> str:
-    """Single letters are slanted by the page, in its own font; longer names stand upright."""
+    """A name: single letters have a class by which the page slants them; longer names are upright."""
     return f'<mi class="v">{text}</mi>' if len(text) == 1 else f"<mi>{text}</mi>"
 
 
@@ -330,15 +329,16 @@ def _letters(element: str) -> str:
 
 
 def _dotted(head: str, dots: str) -> str:
+    """A letter with one or two dots above it."""
     letter = _letters(head)
-    # Fonts without a table of mathematics set the dot into a tall letter, unless that is made taller.
+    # Fonts without a MATH table set the dot into a tall letter, unless the letter is made taller.
     if letter.isupper() or letter in "bdfhklt":
         head = f'<mpadded height="0.9em">{head}</mpadded>'
     return f'<mover accent="true">{head}<mo stretchy="false">{dots}</mo></mover>'
 
 
 def _lowered(body: str, below: str) -> str:
-    """A body with a subscript; fonts without a table of mathematics lower it too little, or cut it off."""
+    """A body with a subscript; fonts without a MATH table lower it too little, or cut it off."""
     if not below:
         return body
     return f'<msub>{body}<mpadded voffset="-0.25em" depth="+0.25em">{below}</mpadded></msub>'
@@ -349,7 +349,7 @@ def _words(text: str) -> str:
 
 
 def _marked(body: str, marks: str) -> str:
-    # Only what is taller than a line of text needs taller marks.
+    # Only a body that is taller than a line needs taller marks.
     tall = any(f"<{tag}>" in body for tag in ("mfrac", "mtable", "msqrt"))
     form = "" if tall else ' stretchy="false"'
     return f"<mrow><mo{form}>{marks[0]}</mo>{body}<mo{form}>{marks[1]}</mo></mrow>"
@@ -399,7 +399,7 @@ _MATHML = _Notation(
 def term_markup(what: Term, *, dots: bool = False) -> str:
     """A product of factors, or the number 1.
 
-    dots: whether factors stand apart by a dot, where names could be misread
+    dots: whether a dot separates the factors, because names could be misread without it
     """
     return _MATHML.product(what, "<mo>·</mo>" if dots else '<mspace width="0.25em"/>') or "<mn>1</mn>"
 
@@ -407,7 +407,7 @@ def term_markup(what: Term, *, dots: bool = False) -> str:
 def summand(value: float, error: float, what: Term, *, first: bool, dots: bool = False) -> str:
     """One signed summand of a right-hand side, as a whole `math` element.
 
-    first: whether it opens the side, where a plus is left out
+    first: whether it is the first summand, which has no plus
     """
     sign = "−" if value < 0 else "" if first else "+"
     lead = f'<mo form="{"prefix" if first else "infix"}">{sign}</mo>' if sign else ""
@@ -443,9 +443,9 @@ def left_side(
 def differential(
     state: str, order: int, drift: Sequence[str], variance: Sequence[tuple[float, float, Term]]
 ) -> tuple[str, list[str]]:
-    """The two sides of dx = (…) dt + √(…) dW, in whole `math` elements.
+    """The two sides of dx = (…) dt + √(…) dW, as whole `math` elements.
 
-    drift: its summands; variance: of the kicks, as (coefficient, error, term)
+    drift: its summands as `math` elements; variance: that of the kicks, as (coefficient, error, term)
     """
     whole = _lowered(*_parts(state)) if order == 1 else name(f"{state}'")
     time = f'{_MATHML.thin}<mi>d</mi><mi class="v">t</mi>'

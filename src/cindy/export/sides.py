@@ -1,5 +1,7 @@
-"""Right-hand sides: what every exporter starts from, how a person reads them in a terminal, and what computer
-algebra makes of them (SymPy, and CasADi for optimal control)."""
+"""Right-hand sides, from which every exporter starts; as text, and in computer algebra (SymPy, CasADi).
+
+A language of formulas is a subclass of `Algebra`, which walks through the factors of a term.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,12 @@ from cindy.errors import DataError, require
 class RightHandSides:
     """Terms with coefficients (terms, states), checked.
 
-    inputs: what is measured beside the states; the time is none of them
+    inputs: the measured inputs, without the time
     timed: whether terms may hold the time, as the variable t
-    errors: of the shape of coef; nan where unknown; with_errors: whether they are to be written
+    errors: of the shape of coef, NaN where unknown; with_errors: whether to write them
     order: 1 for x' = F, 2 for x'' = F
     discrete: whether F gives the next state instead of a derivative
-    kicked: whether random kicks come on top of F, for exporters that have no place for them to say so
+    kicked: whether random kicks are added to F; exporters that cannot write them say so
     """
 
     terms: tuple[Term, ...]
@@ -84,7 +86,7 @@ class RightHandSides:
         if order not in (1, 2):
             raise DataError(f"export: order must be 1 or 2, but is {order!r}.")
         d = len(states)
-        # The time is known to whoever solves the equations; it is no signal that must be given.
+        # Whoever solves the equations knows the time, so that it is not an input.
         measured = tuple(name for name in names[d:] if name != TIME)
         timed = len(measured) < len(names) - d
         return cls(
@@ -94,12 +96,12 @@ class RightHandSides:
 
     @property
     def remark(self) -> str:
-        """What a form without noise leaves out; empty where nothing is."""
+        """That random kicks are left out, for formats without noise; empty if there are none."""
         return ": the drift alone, random kicks are left out" if self.kicked else ""
 
     @property
     def rates(self) -> tuple[str, ...]:
-        """Of all states where a term of x'' = F(x, x') holds one; none otherwise."""
+        """The rates of all states, if a term of x'' = F(x, x') holds one; else none."""
         named = tuple(f"{state}'" for state in self.states)
         # An input may be called x' as well.
         used = frozenset().union(*map(term_variables, self.terms)) - set(self.inputs)
@@ -107,16 +109,16 @@ class RightHandSides:
 
     @property
     def first_order_states(self) -> tuple[str, ...]:
-        """The states, and for order 2 the rates of all of them, in which the equations are of first order."""
+        """The states of the equations in first-order form: for order 2 the rates follow the positions."""
         return self.states + tuple(f"{state}'" for state in self.states) * (self.order == 2)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """States, their rates, inputs, and the time at the end, as far as terms may hold them."""
+        """The variables of terms: states, their rates, inputs, and last the time."""
         return self.states + self.rates + self.inputs + (TIME,) * self.timed
 
     def summands(self, equation: int) -> Iterator[tuple[float, float, Term]]:
-        """(coefficient, its error, term) of one equation, where the coefficient is not zero."""
+        """(coefficient, error, term) of the summands of one equation."""
         for i in np.flatnonzero(self.coef[:, equation]):
             times, term = _shorter(self.terms[int(i)])
             yield times * float(self.coef[i, equation]), times * float(self.errors[i, equation]), term
@@ -134,7 +136,7 @@ class RightHandSides:
 
 
 def _shorter(term: Term) -> tuple[float, Term]:
-    """2 u u_x for (u^2)_x, which is longer to read; other terms as they are."""
+    """2 and u u_x for (u^2)_x, which is longer to read; 1 and the term itself for others."""
     whole = term[0] if len(term) == 1 and term[0].power == 1 else None
     if whole is not None and whole.kind == "derivative" and len(whole.by) == 1 and len(whole.of) == 1:
         inner = whole.of[0]
@@ -144,16 +146,16 @@ def _shorter(term: Term) -> tuple[float, Term]:
 
 
 MOST_DIGITS = 12
-"""Beyond this many digits an error is too small to be worth printing."""
-_WIDE = Context(prec=800)
-"""Enough digits for the largest float over the smallest."""
+"""Digits of a value beyond which its error is too small to be written."""
+_EXACT = Context(prec=800)
+"""Enough digits for the ratio of the largest and the smallest float."""
 
 
 def format_value(value: float, error: float | None = None) -> str:
-    """The value to the last digit that its error leaves certain, the error in that digit in parentheses.
+    """The value up to the first digit of its error, followed by that digit of the error in parentheses.
 
-    At least one digit of the value is shown, small and large values in scientific form; an error that dwarfs
-    the value stands beside it; without an error (none, zero or nan) there are six significant digits.
+    Small and large values are in scientific form. An error that is much larger than the value is written
+    beside it. Without an error (None, zero or NaN) there are six significant digits.
 
     >>> format_value(28.0, 0.02), format_value(-2e-4, 3e-6), format_value(1234.0, 56.0), format_value(1 / 3)
     ('28.00(2)', '-2.00(3)e-4', '1.23(6)e3', '0.333333')
@@ -162,19 +164,19 @@ def format_value(value: float, error: float | None = None) -> str:
         return _plain(value, 6)
     # One digit of the error, and the value to that digit.
     last = _exponent(error)
-    # An error of more digits than the value cannot stand in its last digit.
+    # An error that has more digits than the value is written beside it.
     if value and last > _exponent(value) + 1:
         return f"({_plain(value, 2)} ± {_plain(error, 1)})"
     if value:
         last = min(last, _exponent(value))
-    # decimals, for rounding may carry into a new leading digit
-    rounded = Decimal(value).quantize(Decimal(1).scaleb(last), context=_WIDE)
+    # In decimals, since rounding may carry into a new leading digit.
+    rounded = Decimal(value).quantize(Decimal(1).scaleb(last), context=_EXACT)
     first = rounded.adjusted() if value else last
     if first - last >= MOST_DIGITS:
         return _plain(value, MOST_DIGITS)
     uncertain = f"({round(error / 10.0**last)})"
     if _is_scientific(first) or last > 0:
-        return f"{rounded.scaleb(-first, context=_WIDE):f}{uncertain}e{first}"
+        return f"{rounded.scaleb(-first, context=_EXACT):f}{uncertain}e{first}"
     return f"{rounded:f}{uncertain}"
 
 
@@ -188,7 +190,7 @@ def _plain(value: float, digits: int) -> str:
 
 
 def _exponent(value: float) -> int:
-    """The power of ten of the leading digit, once the value is rounded to that digit."""
+    """The power of ten of the leading digit, after rounding to that digit."""
     return int(f"{value:.0e}".partition("e")[2])
 
 
@@ -203,10 +205,10 @@ def to_text(
     parameters: Mapping[str, tuple[float, float]] | None = None,
     diffusion: RightHandSides | None = None,
 ) -> str:
-    """One line per state, such as "x' = -10.00(1) x + 10.00(1) y"; a name cannot break its line.
+    """One line per state, such as "x' = -10.00(1) x + 10.00(1) y".
 
+    align: whether equality signs and first digits are aligned
     parameters: (value, error) of numbers inside terms by name, a line each below the equations
-    align: whether equality signs and first digits stand below each other
     diffusion: variances of random kicks per unit of time; all equations are then written as differentials
     """
     order, errors = equations.order, equations.with_errors
@@ -220,7 +222,7 @@ def to_text(
     left += [printable(name) for name in below]
     right += [format_value(value, error if errors else None) for value, error in below.values()]
     width = max(map(len, left)) if align else 0
-    # A blank for the sign of those without one keeps first digits below each other.
+    # A blank in place of a sign aligns the first digits.
     signed = align and any(side.startswith("-") for side in right)
     return "\n".join(
         f"{name:<{width}} = {' ' if signed and not side.startswith('-') else ''}{side}"
@@ -229,13 +231,13 @@ def to_text(
 
 
 def _differential(side: str, kick: str) -> str:
-    """ "-2 x dt + 0.5 dW" of "-2 x" and "0.5 dW"."""
+    """The right-hand side of a differential, such as "-2 x dt + 0.5 dW" from "-2 x" and "0.5 dW"."""
     drift = "" if side == "0" else f"({side}) dt" if " + " in side or " - " in side else f"{side} dt"
     return " + ".join(part for part in (drift, printable(kick)) if part) or "0"
 
 
 def _kick(variance: RightHandSides, equation: int) -> str:
-    """What random forces add to an equation: "0.5 dW", "√(0.25 + 0.5 x^2) dW_x", or nothing."""
+    """The random kicks of an equation, such as "0.5 dW" or "√(0.25 + 0.5 x^2) dW_x"; empty without kicks."""
     summands, states = list(variance.summands(equation)), variance.states
     if not summands:
         return ""
@@ -262,20 +264,20 @@ def _right_hand_side(equations: RightHandSides, equation: int) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with line breaks and control characters written out, so that a name stays on its line."""
+    """The text with line breaks and control characters escaped, so that a name stays on its line."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def to_sympy(equations: RightHandSides) -> list[Any]:
-    """The right-hand sides as SymPy expressions, one per state, in symbols called as the states and inputs;
-    where terms have derivatives in space, in functions of the axes and t.
+    """The right-hand sides as SymPy expressions, one per state, in symbols named after states and inputs.
 
-    A custom Python function becomes an undefined function of its variables.
+    Fields, whose terms have derivatives in space, become functions of the axes and t. A custom Python
+    function becomes an undefined function of its variables.
     """
     sympy = require("sympy", "sympy", "to_sympy")
     symbols = {name: sympy.Symbol(name) for name in equations.variables}
     if equations.axes:
-        # Fields are functions of space and time; coordinates among the inputs stay symbols.
+        # Coordinates of space may be inputs, and stay symbols.
         places = [sympy.Symbol(axis) for axis in (*equations.axes, "t")]
         symbols |= {n: sympy.Function(n)(*places) for n in symbols if n not in equations.axes}
     algebra = _SymPy(sympy)
@@ -291,17 +293,14 @@ def to_sympy(equations: RightHandSides) -> list[Any]:
 
 
 def to_casadi(equations: RightHandSides) -> Any:
-    """A casadi.Function f(x[, u][, t]) → xdot in first-order form.
+    """A casadi.Function f(x[, u][, t]) → xdot in first-order form; a map gives x_next in place of xdot.
 
-    x: (states, 1), for second order the positions and then their rates, as xdot is
-    u: (inputs, 1), an argument only where the equations have inputs
-    t: the time, an argument only where terms hold it
-
-    A map gives x_next in the place of xdot.
+    x: (states, 1), for second order the positions and then their rates, as in xdot
+    u: (inputs, 1), an argument only if the equations have inputs
+    t: the time, an argument only if terms hold it
     """
     casadi = require("casadi", "control", "to_casadi")
     names, d = equations.first_order_states, len(equations.states)
-    # Positions and rates are states alike: control needs equations of first order.
     known = {name: casadi.SX.sym(name) for name in (*names, *equations.inputs, *(TIME,) * equations.timed)}
     algebra = _CasADi(casadi)
     sides = [
@@ -326,9 +325,9 @@ def to_casadi(equations: RightHandSides) -> Any:
 
 
 class Algebra(ABC):
-    """Terms in a language of formulas: a walk over their factors, and what differs between languages.
+    """Terms in a language of formulas: the walk through their factors, and what languages differ in.
 
-    Formulas of that language are joined by Python's own operators unless `joined` says otherwise.
+    Formulas are joined by the operators of Python unless a language overrides `joined`.
     """
 
     @abstractmethod
@@ -349,7 +348,7 @@ class Algebra(ABC):
         """A factor that is a Python function or a derivative in space."""
 
     def joined(self, operation: str, parts: list[Any]) -> Any:
-        """A sum, product, quotient or power, or "-" of one part."""
+        """A sum, product, quotient or power of the parts, or the negative of one."""
         return -parts[0] if operation == "-" else reduce(_OPERATORS[operation], parts)
 
     def factor(self, factor: Factor, symbols: Mapping[str, Any]) -> Any:

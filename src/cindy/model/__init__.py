@@ -25,9 +25,9 @@ from cindy.model.matching import (
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
 from cindy.model.simulation import Limits
-from cindy.model.solution import Solution, drawn, solutions
+from cindy.model.solution import Solution, fine_curve, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
-from cindy.model.story import definitions, determination, difference, facts, spoken
+from cindy.model.story import definitions, determination, difference, equation_labels, facts, named_term
 
 __all__ = [
     "Comparison",
@@ -54,20 +54,21 @@ __all__ = [
     "diagnose",
     "diagnose_fields",
     "difference",
-    "drawn",
+    "equation_labels",
     "excerpt_of",
     "explained_rows",
     "facts",
+    "fine_curve",
     "inside_domain",
     "load",
     "matched",
     "matched_fields",
+    "named_term",
     "outside_domain",
     "residuals",
     "run_names",
     "solutions",
     "spectral_solution",
-    "spoken",
     "unmeasured",
     "with_inputs",
 ]

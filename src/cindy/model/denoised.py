@@ -1,13 +1,13 @@
 """Denoised: the noise-free states that were estimated together with the equations, and the rows at them.
 
-Identification ends with states x̂ that measurements and equations agree on, and with white rows
+Identification ends with the most likely states x̂ under the equations, and with the white rows
 
     L⁻¹ [W ψ(x̂) | D y − W J (y − x̂)],   L Lᵀ = S,
 
-for every coefficient that was a candidate (D differences, W integrals, J the Jacobian at x̂, S the covariance
-of what noise and model error leave). Both stay with the model in memory, so that nothing estimates the states
-of the same data again: `smooth`, solutions, the diagnosis and the report take them from here. For other data
-they are computed under the equations as they are.
+for all candidate coefficients (D differences, W integrals, J the Jacobian at x̂, S the covariance of the
+residuals by noise and model error). Both stay with the model in memory, so that `smooth`, solutions,
+diagnostics and the report need not estimate them again. For other data they are estimated under the
+equations, the noise and the model error of the model.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from cindy.model.matching import as_states, shared_noise, unmeasured, with_input
 from cindy.states import Fitted, Motion, smoothed, states_under
 
 _MOST_COLUMNS = 300
-"""Coefficients up to which the rows of other data are made for every term; beyond, for those of the model
-(1,000 of them and 10,000 samples would take longer than the report that asks)."""
-_HELD = 0.1
-"""Of the largest value of a hidden state: the root of the variance of its entries, before `MISSING`."""
-_LOOKED_THROUGH = 200
-"""Trajectories that are looked through for a part that begins within one of them."""
+"""Coefficients up to which the rows of other data are computed for every term. Beyond, only for the terms of
+the model: 1,000 terms and 10,000 samples would take longer than the report that needs them."""
+_FIRST_VALUE_NOISE = 0.1
+"""Noise that is assumed of first values of a hidden state, relative to its scale."""
+_MOST_SEARCHED = 200
+"""Trajectories that are searched for a part that begins within one of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +52,13 @@ class EquationRows:
 
 @dataclass(frozen=True, eq=False)
 class Denoised:
-    """Estimated states of the data of a model, and the white rows at them.
+    """Denoised states of the data of a model, and the white rows at them.
 
     states: by number of trajectory, (samples, states and rates); NaN where a stretch was too short
     white: the white rows as one objective; columns: (k,) flat places of its coefficients in `coef`
-    loss: (states,) squares that the equations leave of the white rows, over the squares of their targets
-    measured: the trajectories, for telling whether data are these
-    constraints: over the coefficients of `columns`; None where there are none
+    loss: (states,) sum of squared residuals of the white rows over that of their targets
+    measured: the trajectories, to recognise data of the model
+    constraints: on the coefficients of `columns`; None if there are none
     """
 
     states: dict[int, Floats]
@@ -79,9 +79,8 @@ class Denoised:
     ) -> Denoised | None:
         """From the motion that was searched, its fitted states and the white rows of the candidates.
 
-        None where the states are those of a part of the data, and the rows were summed up elsewhere.
+        None if only a part of very long data was searched, since states of the rest were not estimated.
         """
-        # Very long data are searched by a part of them; states of the rest were never estimated.
         if [len(x) for x in fitted.x] != [record.stretches for record in motion.records]:
             return None
         count = len(motion.sought)
@@ -91,7 +90,7 @@ class Denoised:
         return cls(states, white, columns, loss, constraints=constraints)
 
     def of_data(self, measured: Sequence[Trajectory]) -> Denoised:
-        """The same, with the data that the states belong to."""
+        """The same with the data that the states belong to."""
         return replace(self, measured=tuple(measured))
 
     @property
@@ -101,53 +100,53 @@ class Denoised:
 
     @cached_property
     def _beginnings(self) -> dict[tuple[float, bytes], int]:
-        return {(float(one.t[0]), one.x[0].tobytes()): k for k, one in enumerate(self.measured)}
+        return {(float(run.t[0]), run.x[0].tobytes()): k for k, run in enumerate(self.measured)}
 
     def states_of(self, part: Trajectory) -> Floats | None:
-        """The states of a trajectory, or of some samples of one; None where it is not among the data."""
-        # Most parts begin where a trajectory begins, and are found at once; NaN compares unequal, so that
-        # bytes are compared.
+        """The states of a trajectory, or of some samples of one; None if it is not among the data."""
+        # Most parts begin where a trajectory begins, which a dictionary finds at once. Its keys are bytes,
+        # because NaN does not equal itself.
         first = self._beginnings.get((float(part.t[0]), part.x[0].tobytes()))
-        numbers = range(min(len(self.measured), _LOOKED_THROUGH)) if first is None else [first]
+        numbers = range(min(len(self.measured), _MOST_SEARCHED)) if first is None else [first]
         for number in numbers:
             whole = self.measured[number]
-            here = np.minimum(np.searchsorted(whole.t, part.t), len(whole) - 1)
-            same = whole.states == part.states and np.array_equal(whole.t[here], part.t)
-            # What was not measured may have been filled in with the states themselves.
-            if same and number in self.states and _agree(whole.x[here], part.x):
-                return self.states[number][here]
+            places = np.minimum(np.searchsorted(whole.t, part.t), len(whole) - 1)
+            same = whole.states == part.states and np.array_equal(whole.t[places], part.t)
+            # Missing values may have been filled in with denoised states.
+            agree = same and np.all((whole.x[places] == part.x) | np.isnan(whole.x[places]))
+            if agree and number in self.states:
+                return self.states[number][places]
         return None
 
     def equation(self, j: int, coef: Floats) -> EquationRows:
-        """The rows of one equation, less what the terms of the others account for."""
+        """The rows of one equation, with the terms of the other equations subtracted from the target."""
         own = self.columns % coef.shape[1] == j
-        # White rows mix the equations, since noise in one state shows in all of them: what the others
-        # explain is taken off the target.
+        # White rows mix the equations, since noise in one state enters all of them.
         others = self.white.design[:, ~own] @ coef.ravel()[self.columns[~own]]
         target = self.white.target[:, 0] - others
         terms = self.columns[own] // coef.shape[1]
         return EquationRows(terms, self.white.design[:, own], target, self.white.rows)
 
     def correlations(self, places: Ints) -> Floats | None:
-        """(k, k) root of the correlation of the coefficients at flat places; None where one has no column."""
-        known = {int(c): k for k, c in enumerate(self.columns)}
-        if not all(int(place) in known for place in places):
+        """(k, k) root of the correlation of the coefficients at flat places; None if one has no column."""
+        column_of = {int(c): k for k, c in enumerate(self.columns)}
+        if not all(int(place) in column_of for place in places):
             return None
-        columns = self.white.design[:, [known[int(place)] for place in places]]
-        # With A = Q R the covariance of the coefficients is R⁻¹ R⁻ᵀ; rows of R⁻¹ of unit length leave their
-        # correlations.
+        columns = self.white.design[:, [column_of[int(place)] for place in places]]
+        # With A = Q R the covariance of the coefficients is R⁻¹ R⁻ᵀ. Scaling the rows of R⁻¹ to unit length
+        # gives a root of their correlation.
         triangle = np.linalg.qr(columns / np.linalg.norm(columns, axis=0), mode="r")
         root = np.linalg.pinv(triangle)
         return np.asarray(root / np.linalg.norm(root, axis=1, keepdims=True))
 
     def relative_loss(self, coef: Floats) -> float:
-        """The squares that coefficients leave of the white rows, over those of the targets."""
+        """Sum of squared residuals of the white rows over that of their targets."""
         left = self.white.design @ coef.ravel()[self.columns] - self.white.target[:, 0]
         return float(left @ left / max(float(np.sum(self.white.target**2)), 1e-300))
 
 
 def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]:
-    """Whatever a user may hold, as trajectories with the variables of the model; or an error."""
+    """Anything that holds trajectories, as trajectories with the variables of the model."""
     data = _with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
     own = tuple(name for name in model.inputs if name in data[0].inputs or not unmeasured(name))
     data = with_inputs(reordered(data, model.states, own, where), model.inputs)
@@ -155,95 +154,92 @@ def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]
 
 
 def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
-    """The trajectories with estimated states in place of measured ones; NaN where a stretch was too short.
+    """The trajectories with denoised states in place of measured ones; NaN where a stretch was too short.
 
-    Where rates were estimated too, they are further states of these trajectories.
+    If rates were estimated too, they are further states of these trajectories.
     """
     if model.formulation.for_fields:
         raise DataError("smooth: states are estimated along trajectories; values of fields are not.")
     data = _with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
     states = denoised_states(model, data)
     if states is None and np.isfinite([*model.noise, *model.model_error]).all():
-        raise DataError("smooth: the fitted states run away: these data do not follow the equations.")
+        raise DataError(
+            "smooth: the denoised states diverge, because these data do not follow the equations."
+        )
     if states is None:
         raise DataError(
-            "smooth: states are fitted under models that were identified with fitted states, "
-            "and this one was not. Identify it with `passes=None`, in the integral form or as a map."
+            "smooth: only models that were identified with denoised states can denoise data, and this one "
+            "was not. Identify it with `passes=None`, in the integral form or as a map."
         )
     names = model.states + model.rates
-    return [replace(one, x=x, states=names, delay={}) for one, x in zip(data, states, strict=True)]
+    return [replace(run, x=x, states=names, delay={}) for run, x in zip(data, states, strict=True)]
 
 
 def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats] | None:
-    """(samples, states and rates) for each trajectory: those at hand, or else estimated under the equations.
+    """(samples, states and rates) for each trajectory: those in memory, or else estimated now.
 
-    None where noise and model error are not known, and where what is estimated runs away.
+    None if noise or model error are unknown, or if the estimate diverges.
     """
     if model.fitted is not None:
-        known = [model.fitted.states_of(one) for one in data]
-        at_hand = [one for one in known if one is not None]
-        if len(at_hand) == len(data):
-            return at_hand
+        own = [model.fitted.states_of(run) for run in data]
+        in_memory = [states for states in own if states is not None]
+        if len(in_memory) == len(data):
+            return in_memory
     solved = _solved(model, data)
     if solved is None:
         return None
     states = _by_trajectory(*solved)
     width = solved[0].states
-    return [states.get(k, np.full((len(one), width), np.nan)) for k, one in enumerate(data)]
-
-
-def _agree(whole: Floats, part: Floats) -> bool:
-    return bool(np.all((whole == part) | np.isnan(whole)))
+    return [states.get(k, np.full((len(run), width), np.nan)) for k, run in enumerate(data)]
 
 
 def completed(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
-    """The data with estimated states where most rows lack a measurement; else the data as they are.
+    """The data, with missing values replaced by denoised states if most samples lack a value.
 
-    Sensors with clocks of their own share no instant, so that no row is complete and nothing could be
-    compared. Entries that are filled in count as explained.
+    Sensors that report at different times have no complete sample, so that nothing could be compared.
+    Values that are filled in count as explained.
     """
-    seen = [np.isfinite(one.x) for one in data]
-    complete = sum(int(one.all(axis=1).sum()) for one in seen)
-    # As long as most rows are complete, a row with a hole is better left out than filled in.
-    if 2 * complete > sum(int(one.any(axis=1).sum()) for one in seen) or not model.denoised:
+    seen = [np.isfinite(run.x) for run in data]
+    complete = sum(int(measured.all(axis=1).sum()) for measured in seen)
+    # If most samples are complete, the others are better left out than filled in.
+    if 2 * complete > sum(int(measured.any(axis=1).sum()) for measured in seen) or not model.denoised:
         return list(data)
     states = denoised_states(model, data)
     if states is None:
         return list(data)
     return [
-        replace(one, x=np.where(known, one.x, x[:, : one.dimension]))
-        for one, known, x in zip(data, seen, states, strict=True)
+        replace(run, x=np.where(measured, run.x, x[:, : run.dimension]))
+        for run, measured, x in zip(data, seen, states, strict=True)
     ]
 
 
 def denoised_under(model: Equations, data: Sequence[Trajectory]) -> Denoised | None:
-    """What is at hand if the data are those of the model, or else the same for them; None as above."""
+    """The model's own denoised states if the data are its own, or else those of the data; None as above."""
     own: Denoised | None = model.fitted
-    if own is not None and own.complete and all(own.states_of(one) is not None for one in data):
+    if own is not None and own.complete and all(own.states_of(run) is not None for run in data):
         return own
     solved = _solved(model, data)
     if solved is None:
         return None
     motion, fitted = solved
-    every = np.arange(model.coef.size) if model.coef.size <= _MOST_COLUMNS else np.flatnonzero(model.coef)
-    candidates = motion.widened(every)
+    columns = np.arange(model.coef.size) if model.coef.size <= _MOST_COLUMNS else np.flatnonzero(model.coef)
+    candidates = motion.widened(columns)
     blocks = motion.objectives(fitted, candidates, blocks=1)
     if blocks is None:
         return None
-    # The rows of other data under the same law: what a diagnosis of new data is made of.
     white = sum(blocks, LeastSquares.empty(len(candidates), 1))
     denoised = Denoised.of(motion, fitted, white, candidates)
     return None if denoised is None else denoised.of_data(data)
 
 
 def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) -> tuple[Motion, Fitted] | None:
-    """The motion of some data, and its states under the equations as they are.
+    """The motion of some data, and its states under the equations of the model.
 
     unseen: how many of the last states have first values only, and no measurements
     """
-    # A hidden state has no noise of its own; with a wide one its entries say little, and the equations
-    # decide.
-    noise = np.where([s in model.hidden for s in model.states], _HELD * model.scale, model.noise)
+    # A hidden state has no measurements. With a large noise its first values count little against the
+    # equations.
+    noise = np.where([s in model.hidden for s in model.states], _FIRST_VALUE_NOISE * model.scale, model.noise)
     if not np.isfinite([*noise, *model.model_error]).all():
         return None
     motion = model.formulation.motion(data, model.basis)
@@ -251,12 +247,11 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
         return None
     motion = motion.sharing(shared_noise(model))
     if unseen:
-        # First values of hidden states may be far too small: a fifth derivative of a short noisy record is.
-        records = tuple(one.unmeasured(unseen) for one in motion.records)
+        # First values of hidden states may be far too small, such as a fifth derivative of a noisy record.
+        records = tuple(record.unmeasured(unseen) for record in motion.records)
         motion = replace(motion, records=records, sizes=model.scale)
     support = np.flatnonzero(model.coef)
-    # The noise and the unexplained forcing are those of identification, so that nothing is tuned to the new
-    # data.
+    # Noise and unexplained forcing are those of identification: nothing is tuned to the new data.
     variance = motion.variances(np.square(noise))
     error = motion.errors(0.0, variance)
     error[motion.sought] = np.square(model.model_error)
@@ -266,15 +261,11 @@ def _solved(model: Equations, data: Sequence[Trajectory], *, unseen: int = 0) ->
 
 
 def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
-    """The data with states that nobody measured, estimated under the equations; the same where all are there.
-
-    The first values are those at which the equations of the seen states, taken for straight lines in a hidden
-    state w, fit their rates best: w = Σ G_j (x_j' − F_j) / Σ G_j², F_j at w = 0 and G_j the slope.
-    """
+    """The data with the hidden states that they lack, estimated under the equations from first values."""
     hidden = model.hidden
     if not hidden or data[0].states != tuple(s for s in model.states if s not in hidden):
         return list(data)
-    rough = [_with_first_values(model, one) for one in data]
+    rough = [_with_first_values(model, run) for run in data]
     solved = _solved(model, rough, unseen=len(hidden))
     if solved is None:
         raise DataError(
@@ -283,59 +274,64 @@ def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tr
         )
     states = _by_trajectory(*solved)
     completed_data = []
-    for k, one in enumerate(rough):
-        x = one.x.copy()
+    for k, run in enumerate(rough):
+        x = run.x.copy()
         x[:, -len(hidden) :] = np.nan
         if k in states:
             x[: len(states[k]), -len(hidden) :] = states[k][
                 :, len(model.states) - len(hidden) : len(model.states)
             ]
-        completed_data.append(replace(one, x=x))
+        completed_data.append(replace(run, x=x))
     return completed_data
 
 
-def _with_first_values(model: Equations, one: Trajectory) -> Trajectory:
-    """The trajectory with first values of a hidden state."""
+def _with_first_values(model: Equations, run: Trajectory) -> Trajectory:
+    """The trajectory with first values of its hidden states, by the formulas in the settings if given.
+
+    Otherwise the first values of a hidden state w are those at which the equations of the measured states,
+    linear in w near 0, fit the rates best: w = Σ G_j (x_j' − F_j) / Σ G_j², with F_j at w = 0 and G_j its
+    slope by w.
+    """
     from scipy.interpolate import CubicSpline
 
-    seen = np.array(one.x)
+    seen = np.array(run.x)
     for column in seen.T:
         hole = np.isnan(column)
-        column[hole] = np.interp(one.t[hole], one.t[~hole], column[~hole]) if not hole.all() else 0.0
-    x = smoothed(one.t, seen).values
-    rates = CubicSpline(one.t, x)(one.t, 1)
+        column[hole] = np.interp(run.t[hole], run.t[~hole], column[~hole]) if not hole.all() else 0.0
+    x = smoothed(run.t, seen).values
+    rates = CubicSpline(run.t, x)(run.t, 1)
     formulas = model.settings.get("hidden")
     if isinstance(formulas, Mapping):
-        names = (*one.states, *(f"{name}'" for name in one.states), *one.inputs)
-        known = [x, rates] if one.u is None else [x, rates, np.asarray(one.u)]
-        first = Custom(dict(formulas)).evaluate(np.hstack(known), names)
-        return replace(one, x=np.hstack([one.x, first]), states=one.states + model.hidden)
+        names = (*run.states, *(f"{name}'" for name in run.states), *run.inputs)
+        variables = [x, rates] if run.u is None else [x, rates, np.asarray(run.u)]
+        first = Custom(dict(formulas)).evaluate(np.hstack(variables), names)
+        return replace(run, x=np.hstack([run.x, first]), states=run.states + model.hidden)
     d, hidden = x.shape[1], np.zeros((len(x), len(model.hidden)))
     for k, (name, equation) in enumerate(_pinned_in(model)):
         place = model.states.index(name) - d
-        slope_of = np.column_stack([rates, CubicSpline(one.t, hidden)(one.t, 1)])
-        one_more = hidden.copy()
-        one_more[:, place] = 1.0
-        none = model.predict(np.hstack([x, hidden]), one.u)
-        slope = model.predict(np.hstack([x, one_more]), one.u) - none
-        # The first hidden state may show in several equations of seen states; a later one in its own.
+        all_rates = np.column_stack([rates, CubicSpline(run.t, hidden)(run.t, 1)])
+        at_one = hidden.copy()
+        at_one[:, place] = 1.0
+        # F_j, G_j and x_j'; the rates of hidden states found before count as measured.
+        at_zero = model.predict(np.hstack([x, hidden]), run.u)
+        slope = model.predict(np.hstack([x, at_one]), run.u) - at_zero
+        # The first hidden state may enter several equations of measured states; a later one its own.
         own = np.arange(d) if k == 0 else np.array([model.states.index(equation)])
-        # Where the seen equations hardly depend on the hidden state the ratio is noise; those places are
-        # bridged.
+        # Where these equations hardly depend on the hidden state the ratio is noise; interpolate there.
         weight = np.sum(slope[:, own] ** 2, axis=1)
         strong = weight > 0.04 * weight.mean()
-        ratio = np.sum(slope[:, own] * (slope_of - none)[:, own], axis=1) / np.where(strong, weight, 1.0)
-        w = np.interp(one.t, one.t[strong], ratio[strong]) if strong.any() else hidden[:, place]
+        ratio = np.sum(slope[:, own] * (all_rates - at_zero)[:, own], axis=1) / np.where(strong, weight, 1.0)
+        w = np.interp(run.t, run.t[strong], ratio[strong]) if strong.any() else hidden[:, place]
         limit = model.scale[d + place]
         hidden[:, place] = np.clip(w, -limit, limit)
         if len(model.hidden) > 1:
-            hidden[:, place] = smoothed(one.t, hidden[:, [place]]).values[:, 0]
-    return replace(one, x=np.hstack([one.x, hidden]), states=one.states + model.hidden)
+            hidden[:, place] = smoothed(run.t, hidden[:, [place]]).values[:, 0]
+    return replace(run, x=np.hstack([run.x, hidden]), states=run.states + model.hidden)
 
 
 def _pinned_in(model: Equations) -> list[tuple[str, str]]:
-    """Each hidden state, and the state in whose equation its gauge was chosen."""
-    gauges = [one.values for one in model.findings if one.code == "hidden-gauge"]
+    """Each hidden state, and the state whose equation fixed its gauge."""
+    gauges = [finding.values for finding in model.findings if finding.code == "hidden-gauge"]
     equations = {str(values.get("state")): str(values.get("equation")) for values in gauges}
     first = next(s for s in model.states if s not in model.hidden)
     return [(name, equations.get(name, first)) for name in model.hidden]
@@ -358,7 +354,7 @@ def _by_trajectory(motion: Motion, fitted: Fitted) -> dict[int, Floats]:
 
 
 def _loss(motion: Motion, fitted: Fitted) -> Floats:
-    """(equations sought,) squares that the law leaves of the white rows, over those of their targets."""
+    """(equations sought,) sum of squared residuals of the white rows over that of their targets."""
     left, whole = np.zeros(motion.states), np.zeros(motion.states)
     for white in motion.whitened(fitted):
         if white is None:

@@ -1,24 +1,23 @@
-"""Random paths: one path of equations with random kicks, dx_i = F_i(x) dt + √q_i(x) dW_i, and many of them.
+"""Random paths of equations with random kicks, dx_i = F_i(x) dt + √q_i(x) dW_i, their bands and densities.
 
-A path goes in small steps δ with increments ΔW ~ N(0, δ), independent from step to step, those of different
-equations as `Diffusion.correlation` says:
+A path is computed in small steps δ. Its increments ΔW ~ N(0, δ) are independent from step to step; those of
+different equations have the correlation `Diffusion.correlation`:
 
     y = x + F(x) δ + √q(x) ΔW,    x ← x + ½ (F(x) + F(y)) δ + √q(x) ΔW + ¼ ∂q/∂x (ΔW² − δ) .
 
-Milstein's term makes it of strong order one where q_i depends on x_i alone (Kloeden, Platen 1992, 10.3),
-with correlated increments too, since no integral of one of them over another occurs;
-where q_i depends on other states it is of order one half, as Euler's scheme is. Heun's rule for the drift
-makes it of order two where kicks vanish.
+Milstein's term, the last one, gives strong order one if q_i depends on x_i alone (Kloeden and Platen 1992,
+10.3), also with correlated increments, since no integral of one of them over another occurs. If q_i depends
+on other states the order is one half, as for Euler's scheme. Without kicks Heun's rule gives order two.
 
-One path is as likely as another, so that a model with kicks is compared with data by what its paths have in
-common, as bands around solutions and as a density:
+No single path should agree with the data. A model with kicks is compared with them by bands around solutions
+and by the density of its states:
 
-1. Paths begin where a solution begins, each with kicks of its own, all at once.
-2. A measurement of them is y = x + σ e with the noise σ of the model. At every time nine in ten of its values
-   lie in the band between the 5th and the 95th percentile, and so do the data where the model is right.
-3. Without inputs, paths that begin anywhere in the data and have gone on for half of their length have
-   forgotten their start: the histogram of the rest is the stationary density of the measurements. Inputs are
-   followed as they were measured, and the density is that of the same times.
+1. Draw many paths from the start of a solution, each with its own kicks.
+2. Add measurement noise, y = x + σ e with the noise σ of the model. At every time 90 % of the values lie
+   between their 5th and 95th percentiles. This is the band; data lie in it as often if the model is right.
+3. Without inputs, draw paths from random samples and discard their first halves, after which the start is
+   forgotten. The histogram of the rest is the stationary density of the measurements. With inputs, follow the
+   inputs of each trajectory; the density is that over the same times.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ Drift = Callable[[float, Floats], Floats]
 """(time, (paths, states)) → F at the states of all paths."""
 
 TURN = 0.02
-"""Of a step δ: the norm of F(x + F δ) − F(x), times δ, over that of F δ. Halving it moves paths of the kicked
-van der Pol oscillator by less than their thickness in a plot."""
-_LEAST, _MOST = 4, 1000
-"""Steps between two samples."""
+"""Largest relative change ‖F(x + F δ) − F(x)‖ / ‖F‖ of the drift in a step δ. Halving it moves paths of the
+kicked van der Pol oscillator by less than their thickness in a plot."""
+_FEWEST_STEPS, _MOST_STEPS = 4, 1000
+"""Fewest and most steps between two samples."""
 
 
 @dataclass(eq=False)
 class RandomPath:
-    """Draws paths; the next path goes on with other random numbers.
+    """Draws paths, each call with new random numbers.
 
-    diffusion: its variables are the states of the equations, of first order; first: equations without kicks
-        before those with, as positions are before rates
-    turn: by how much F may change in a step, beside itself
+    diffusion: its variables are the states of the equations in first-order form
+    first: how many equations without kicks come before those with kicks, as positions come before rates
+    turn: by how much F may change in a step, relative to itself
     """
 
     diffusion: Diffusion
@@ -66,7 +65,7 @@ class RandomPath:
 
     @classmethod
     def of(cls, model: Equations, seed: int) -> RandomPath:
-        """The paths of a model."""
+        """The paths of a model; an error if it has no random kicks."""
         if model.diffusion is None:
             raise DataError(
                 "simulate: `noise` asks for random kicks, and this model has none: `model.diffusion` is "
@@ -77,17 +76,17 @@ class RandomPath:
 
     @cached_property
     def _half(self) -> Floats | None:
-        """A root of the correlations; None where increments are independent."""
-        # An eigenvalue root rather than Cholesky's: correlations may be singular.
-        together = self.diffusion.correlation
-        if together is None:
+        """A root of the correlation of the increments; None if they are independent."""
+        correlation = self.diffusion.correlation
+        if correlation is None:
             return None
-        values, vectors = np.linalg.eigh(together)
+        # By eigenvalues and not by Cholesky's method, since the correlation may be singular.
+        values, vectors = np.linalg.eigh(correlation)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
     @cached_property
     def _same_everywhere(self) -> Floats | None:
-        """Standard deviations of kicks of one size; None where they depend on the state."""
+        """Standard deviations of the kicks, per root of time; None if they depend on the state."""
         return np.sqrt(self.diffusion.coef[0]) if self.diffusion.additive else None
 
     def __call__(
@@ -111,9 +110,9 @@ class RandomPath:
         return np.array(rows), None
 
     def along(self, drift: Drift, start: Floats, t: Floats, scale: Floats, growth: float) -> Iterator[Floats]:
-        """(paths, states) at each time behind the first, from `start`, of as many paths.
+        """(paths, states) at each time after the first, from `start`, which has the same shape.
 
-        growth: over scale, beyond which a path has blown up; it is NaN from there on
+        growth: a path whose states exceed this many times their scale has blown up, and is NaN from there on
         """
         x, bound = start, growth * scale
         for begin, end in pairwise(t.tolist()):
@@ -126,7 +125,7 @@ class RandomPath:
             yield x
 
     def _step(self, drift: Drift, x: Floats, now: float, step: float) -> Floats:
-        # ΔW ~ N(0, δ) for every path and equation; correlated ones by a root of their correlation.
+        # ΔW ~ N(0, δ) for every path and equation.
         change = np.sqrt(step) * self.rng.standard_normal((len(x), self.diffusion.coef.shape[1]))
         if self._half is not None:
             change = change @ self._half.T
@@ -135,10 +134,10 @@ class RandomPath:
         if self._same_everywhere is not None:
             noise[:, kicked] = self._same_everywhere * change
         else:
-            known = np.nan_to_num(x)
-            variance = self.diffusion.variance(known)
+            finite = np.nan_to_num(x)
+            variance = self.diffusion.variance(finite)
             noise[:, kicked] = np.sqrt(variance) * change
-            by_all = self.diffusion.basis.derivative(known, self.diffusion.variables)
+            by_all = self.diffusion.basis.derivative(finite, self.diffusion.variables)
             slopes = np.einsum("nti,ti->ni", by_all[..., kicked], self.diffusion.coef)
             # Milstein's term, ½ b ∂b/∂x (ΔW² − δ) with b = √q, which is ¼ ∂q/∂x (ΔW² − δ).
             correction = np.zeros_like(x)
@@ -149,17 +148,17 @@ class RandomPath:
         return np.asarray(x + step * (slope + ahead) / 2.0 + noise + correction)
 
     def _steps(self, drift: Drift, x: Floats, begin: float, end: float, scale: Floats) -> int:
-        """Steps from one sample to the next, enough for the path whose drift turns fastest."""
+        """The number of steps from one sample to the next, for the path whose drift changes fastest."""
         slope, small = drift(begin, x), 1e-3 * (end - begin)
-        # ‖J F‖ by a small step along F: how fast the drift turns, without a Jacobian.
+        # ‖J F‖ by a small step along F, which needs no Jacobian.
         turn = np.linalg.norm((drift(begin, x + small * slope) - slope) / scale, axis=1)
         rate = turn / np.maximum(np.linalg.norm(small * slope / scale, axis=1), 1e-300)
         needed = (end - begin) * np.max(rate, initial=0.0, where=np.isfinite(rate)) / self.turn
-        return int(np.clip(np.ceil(needed), _LEAST, _MOST))
+        return int(np.clip(np.ceil(needed), _FEWEST_STEPS, _MOST_STEPS))
 
 
 LEVEL = 0.9
-"""Of measurements that a band holds."""
+"""Share of the measurements that lie in a band."""
 
 
 @dataclass(frozen=True)
@@ -167,19 +166,19 @@ class _Paths:
     """How many paths bands and densities are drawn from."""
 
     paths: int = 600
-    """Of a band: its edges are then known to 0.01 in probability."""
+    """Paths of a band: the probability of its edges is then known to 0.01."""
     long_paths: int = 40
     longest: int = 2000
     """Paths of a density and samples of each: 40,000 samples, half a second for two states."""
     turn: float = 0.1
-    """Of a step, as `TURN` is: coarser, for quantiles of 600 paths are no better known."""
+    """In place of `TURN`: coarser, since quantiles of 600 paths are no better known."""
     bins: int = 40
-    """Of a histogram: as many as a figure shows apart."""
+    """Bins of a histogram: as many as a figure can show."""
     tail: float = 1e-3
     """Share of samples on either side that a histogram leaves out."""
 
 
-_PATHS_OF = _Paths()
+_PATHS = _Paths()
 
 
 @one_thread()
@@ -188,31 +187,26 @@ def many_paths(model: Equations, starts: Floats, like: Trajectory, *, seed: int 
 
     A path that blows up is NaN from there on.
     """
-    path = replace(RandomPath.of(model, seed), turn=_PATHS_OF.turn)
+    path = replace(RandomPath.of(model, seed), turn=_PATHS.turn)
     usual = np.where(model.scale > 0, model.scale, np.abs(starts[:, : len(model.states)]).max() or 1.0)
     scale = np.maximum(np.tile(usual, model.order), np.abs(starts).max(axis=0))
-    rows = np.full((len(like), *starts.shape), np.nan)
-    rows[0] = starts
     growth = Limits().growth
-    for k, x in enumerate(
-        path.along(_drift(model, like, growth * scale), starts, like.t, scale, growth), start=1
-    ):
-        rows[k] = x
-    return np.swapaxes(rows, 0, 1)
+    drift = _drift(model, like, growth * scale)
+    return np.stack([starts, *path.along(drift, starts, like.t, scale, growth)], axis=1)
 
 
 def _drift(model: Equations, like: Trajectory, bound: Floats) -> Drift:
-    """The equations at the states of all paths, of first order whatever their own.
+    """The equations at the states of all paths, in first-order form.
 
-    bound: beyond which a path has blown up; it goes nowhere then, and must not stop the others
+    bound: beyond which a path has blown up; the equations are evaluated at the bound then
     """
     signal = all_inputs(model, without_time(model, like.u, like.t), like.t, None, like.hold)
     d, given = len(model.states), len(model.states) + len(model.rates)
 
     def drift(s: float, x: Floats) -> Floats:
-        known = iter(() if signal is None else signal(s))
-        inputs = [s if name == TIME else next(known) for name in model.inputs]
-        # All paths are one call, and a single NaN or overflow would raise for all of them.
+        measured = iter(() if signal is None else signal(s))
+        inputs = [s if name == TIME else next(measured) for name in model.inputs]
+        # One call evaluates all paths, and a single NaN or overflow would raise for all of them.
         near = np.clip(np.nan_to_num(x[:, :given]), -bound[:given], bound[:given])
         rows = np.column_stack([near, np.tile(inputs, (len(x), 1))])
         values = model.basis.evaluate(rows, model.variables) @ model.coef
@@ -222,17 +216,18 @@ def _drift(model: Equations, like: Trajectory, bound: Floats) -> Drift:
 
 
 def band(model: Equations, solution: Solution, *, seed: int = 0) -> tuple[Floats, Floats]:
-    """(samples, states) twice: what 90 % of measurements lie between, of paths that begin as a solution."""
-    starts = np.tile(solution.start, (_PATHS_OF.paths, 1))
+    """Lower and upper edge, (samples, states) each, of the band of paths from the start of a solution."""
+    # Step 1.
+    starts = np.tile(solution.start, (_PATHS.paths, 1))
     paths = many_paths(model, starts, solution.measured, seed=seed)[..., : len(model.states)]
-    # The band is for measurements, so that their noise is added to the paths.
+    # Step 2.
     paths += _noise(model) * np.random.default_rng(seed + 1).standard_normal(paths.shape)
     low, high = np.nanpercentile(paths, [50 * (1 - LEVEL), 50 * (1 + LEVEL)], axis=0)
     return low, high
 
 
 def _noise(model: Equations) -> Floats:
-    """(states,) standard deviations of the measurements; none where it is unknown."""
+    """(states,) standard deviation of the measurement noise; zero if unknown."""
     return np.nan_to_num(model.noise)
 
 
@@ -249,11 +244,12 @@ class Density:
 
 
 def densities(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) -> list[Density]:
-    """The density of every state, in the data and by the model; none where no sample has all states."""
+    """The density of every state in the data and by the model (step 3); none if no sample has all states."""
     pieces = list(_along_inputs(model, data) if model.inputs else _anywhere(model, data, seed))
     drawn, d = [], len(model.states)
     if not pieces:
         return []
+    # Step 3: with inputs the whole paths count, without them their second halves.
     for k, (starts, like) in enumerate(pieces):
         paths = many_paths(model, starts, like, seed=seed + k)[..., :d]
         drawn.append((paths if model.inputs else paths[:, len(like) // 2 :]).reshape(-1, d))
@@ -264,39 +260,39 @@ def densities(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) ->
 
 
 def _anywhere(model: Equations, data: Sequence[Trajectory], seed: int) -> Iterator[tuple[Floats, Trajectory]]:
-    """Starts at random samples, and times to go on for."""
+    """States at random samples, and a trajectory whose times the paths from there take."""
     longest = max(data, key=len)
     states = np.concatenate([_states(model, trajectory) for trajectory in data])
     states = states[np.isfinite(states).all(axis=1)]
     if len(states):
-        chosen = np.random.default_rng(seed).choice(len(states), size=_PATHS_OF.long_paths)
-        yield states[chosen], longest.part(0, min(len(longest), _PATHS_OF.longest))
+        chosen = np.random.default_rng(seed).choice(len(states), size=_PATHS.long_paths)
+        yield states[chosen], longest.part(0, min(len(longest), _PATHS.longest))
 
 
 def _along_inputs(model: Equations, data: Sequence[Trajectory]) -> Iterator[tuple[Floats, Trajectory]]:
-    """The first states of each trajectory, and the trajectory."""
+    """The first states of each trajectory, and the trajectory from there."""
     for trajectory in data:
         states = _states(model, trajectory)
         finite = np.flatnonzero(np.isfinite(states).all(axis=1))
         if len(finite) and len(trajectory) - finite[0] > 1:
-            begin, count = int(finite[0]), max(_PATHS_OF.long_paths // len(data), 2)
+            begin, count = int(finite[0]), max(_PATHS.long_paths // len(data), 2)
             yield (
                 np.tile(states[begin], (count, 1)),
-                trajectory.part(begin, min(len(trajectory), begin + _PATHS_OF.longest)),
+                trajectory.part(begin, min(len(trajectory), begin + _PATHS.longest)),
             )
 
 
 def _states(model: Equations, trajectory: Trajectory) -> Floats:
-    """(samples, order · states) as measured, with rates by differences."""
+    """(samples, order · states): the measured states, and their rates by differences for order 2."""
     if model.order == 1:
         return trajectory.x
     return np.column_stack([trajectory.x, np.gradient(trajectory.x, trajectory.t, axis=0)])
 
 
 def _histograms(measured: Floats, simulated: Floats) -> Density:
-    ends = [np.nanquantile(values, [_PATHS_OF.tail, 1 - _PATHS_OF.tail]) for values in (measured, simulated)]
+    ends = [np.nanquantile(values, [_PATHS.tail, 1 - _PATHS.tail]) for values in (measured, simulated)]
     low, high = np.min(ends), np.max(ends)
-    edges = np.linspace(low, high if high > low else low + 1.0, _PATHS_OF.bins + 1)
+    edges = np.linspace(low, high if high > low else low + 1.0, _PATHS.bins + 1)
     data, model = (
         np.histogram(values[np.isfinite(values)], edges, density=True)[0] for values in (measured, simulated)
     )

@@ -1,4 +1,4 @@
-"""Equations: a right-hand side F(x) = Ξᵀ ψ(x), evaluated, compiled and written down."""
+"""Equations: a right-hand side F(x) = Ξᵀ ψ(x), to evaluate, differentiate, compile and export."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from cindy.states import Diffusion
 class Estimate(NamedTuple):
     """A value and its standard error, NaN where unknown.
 
-    >>> one = Estimate(0.37312, 0.0041)
-    >>> print(one, float(one))
+    >>> estimate = Estimate(0.37312, 0.0041)
+    >>> print(estimate, float(estimate))
     0.373(4) 0.37312
     """
 
@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
 
 
 class Equations:
-    """What a model is by its equations alone; `Model` describes the attributes, which are its fields."""
+    """The part of a `Model` that needs its equations alone; `Model` has the fields and describes them."""
 
     coef: Floats
     coef_error: Floats
@@ -74,7 +74,7 @@ class Equations:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """States that nobody measured: those without a noise of their own, where states were estimated."""
+        """States that were not measured: of a denoised model, those without a noise estimate."""
         if not self.denoised:
             return ()
         return tuple(s for s, noise in zip(self.states, self.noise, strict=True) if np.isnan(noise))
@@ -82,7 +82,7 @@ class Equations:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The sentences of the findings."""
-        return tuple(one.message for one in self.findings)
+        return tuple(finding.message for finding in self.findings)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Equations:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The terms as they are shown: E·S where ES is a state too, names that are no words in quotes."""
+        """The terms for readers: E·S if ES is a state too, and names that are not words in quotes."""
         return tuple(term_label(term, self.variables) for term in self.basis.terms(self.variables))
 
     @property
@@ -129,12 +129,12 @@ class Equations:
     def predict(
         self, x: ArrayLike | Trajectory, u: ArrayLike | None = None, *, t: ArrayLike | None = None
     ) -> Floats:
-        """F at the rows of x: (n, states) for (n, states), (states,) for one row; u alike, for the inputs.
+        """F at the rows of x: (n, states) for (n, states), (states,) for one row; u are the inputs there.
 
-        Where terms may hold rates, x holds them too: (n, 2 · states), the positions and then their rates.
+        If terms may hold rates, x holds them too: (n, 2 · states), the positions and then their rates.
         Columns of a frame, and states of a Trajectory, are found by their names.
 
-        t: (n,), or one number: the time, where terms hold it; those of a Trajectory are known
+        t: (n,), or one number: the time, if terms hold it; a Trajectory has its own
         """
         rows, single = self._rows(x, u, t, "predict")
         result: Floats = self.basis.evaluate(rows, self.variables) @ self.coef
@@ -145,8 +145,8 @@ class Equations:
     ) -> Floats:
         """∂F/∂x at the rows of x, given as in `predict`: (n, states, states), (states, states) for one row.
 
-        Where terms may hold rates, (…, states, 2 · states). Exact, except for terms that are Python
-        functions, whose slopes come from central differences.
+        If terms may hold rates, (…, states, 2 · states). Exact, except for terms that are Python functions,
+        whose derivatives are central differences.
         """
         slopes, single = self._slopes(x, u, t, "jacobian")
         by_states = slopes[..., : len(self.states) + len(self.rates)]
@@ -168,7 +168,7 @@ class Equations:
     def _slopes(self, x: Any, u: Any, t: Any, where: str) -> tuple[Floats, bool]:
         """(n, states, variables): the derivative of every equation by every variable."""
         rows, single = self._rows(x, u, t, where)
-        # Slopes of terms that are absent may be infinite, and zero times infinity is no number.
+        # Only terms with a coefficient: an infinite slope times a coefficient of zero would be NaN.
         used = np.flatnonzero(self.coef.any(axis=1))
         slopes = self.basis.derivative(rows, self.variables)[:, used]
         return np.einsum("nkv,kj->njv", slopes, self.coef[used]), single
@@ -184,8 +184,7 @@ class Equations:
         if isinstance(x, Trajectory) and u is None and not self.rates:
             own = tuple(name for name in self.inputs if name != TIME or name in x.inputs)
             t = x.t if len(own) < len(self.inputs) else t
-            # Columns are found by name, so that data with the states in another order, or with more of
-            # them, can be predicted.
+            # By name, so that data may have more states, or have them in another order.
             (x,) = reordered([x], self.states, own, where)
             u = x.u
         values = numbers(in_order(x, columns, f"{where}: x"), f"{where}: x")
@@ -203,7 +202,7 @@ class Equations:
         return rows, values.ndim == 1
 
     def _input_rows(self, u: ArrayLike | None, t: ArrayLike | None, rows: int, where: str) -> Floats:
-        """(rows, inputs), the time among them where it is given apart."""
+        """(rows, inputs), with the time in its place among them if it is given as `t`."""
         apart = t is not None and TIME in self.inputs
         expected = [name for name in self.inputs if not (apart and name == TIME)]
         names = ", ".join(expected)
@@ -212,7 +211,7 @@ class Equations:
             raise DataError(f"{where}: the model has the inputs {names}; pass their values as `u`{time}.")
         array = numbers(np.empty((rows, 0)) if u is None else u, f"{where}: u")
         if array.ndim < 2:
-            # One number for one row, or one input for many rows: both are meant by a flat array.
+            # A flat array is either all inputs of one row or one input of many rows.
             array = array.reshape(rows, -1) if array.size % rows == 0 else np.atleast_2d(array)
         if array.shape != (rows, len(expected)):
             raise DataError(
@@ -232,22 +231,22 @@ class Equations:
 
     @cached_property
     def rhs(self) -> Callable[..., list[float]]:
-        """F compiled, as (t, x) → a list, or (t, x, u) with inputs: ready for scipy.integrate.
+        """F compiled, as (t, x) → list, or (t, x, u) → list with inputs: ready for scipy.integrate.
 
-        An integrator calls it a million times, so that it checks nothing; `predict` does.
+        It does not check its arguments, since integrators call it a million times; `predict` does.
         """
-        # Rates are integrated with the states, and so belong to x; only what is measured beside them is u.
+        # Rates are integrated with the states and therefore belong to x, not to u.
         given = len(self.states) + len(self.rates)
         return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
 
     @cached_property
     def switches(self) -> Switches | None:
-        """The same with a symbol for every sign, abs, max, min and comparison; None where there is none."""
+        """F with a symbol for every sign, abs, max, min and comparison; None if it has none."""
         given = len(self.states) + len(self.rates)
         return Switches.of(self.basis.terms(self.variables), self.coef, self.variables, given)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Compiled functions cannot be pickled; they are made again when needed. The data stay where they are.
+        # Compiled functions cannot be pickled, and are compiled again when needed. The data are not copied.
         fields = {name: value for name, value in vars(self).items() if name not in ("rhs", "switches")}
         return {**fields, "fitted": None}
 
@@ -271,32 +270,32 @@ class Equations:
         return str(self._export("to_latex", errors=errors, parameters=self.parameters, diffusion=kicks))
 
     def to_sympy(self) -> Any:
-        """The equations as SymPy objects (extra: sympy).
+        """The equations as SymPy expressions (extra: sympy).
 
-        Where motion is kicked they are the drift, and `diffusion.to_sympy()` gives the variances of kicks.
+        With random kicks they are the drift, and `diffusion.to_sympy()` gives the variances of the kicks.
         """
         return self._export("to_sympy")
 
     def to_python(self) -> str:
         """Python source of the right-hand side, which runs without this library.
 
-        Where motion is kicked (`diffusion`), a function `noise` gives the standard deviations of the kicks.
+        With random kicks (`diffusion`), a function `noise` gives their standard deviations.
         """
         return str(self._export("to_python", variance=self._variance()))
 
     def to_c(self) -> str:
-        """C source of the right-hand side, and of the `noise` that kicks it, as in `to_python`."""
+        """C source of the right-hand side, and with random kicks of `noise`, as in `to_python`."""
         return str(self._export("to_c", variance=self._variance()))
 
     def to_julia(self) -> str:
         """Julia source: f!(du, u, p, t) for DifferentialEquations.jl, and its parameters.
 
-        Where motion is kicked (`diffusion`), g! is the noise of an SDEProblem.
+        With random kicks (`diffusion`), g! is the noise of an SDEProblem.
         """
         return str(self._export("to_julia", variance=self._variance()))
 
     def _variance(self, *, errors: bool = False) -> Any:
-        """The variance of kicks per unit of time as right-hand sides; None where motion is not kicked."""
+        """The variance of the kicks per unit of time as right-hand sides; None without kicks."""
         from cindy import export
 
         kicks = self.diffusion
@@ -306,7 +305,7 @@ class Equations:
         return export.RightHandSides.of(terms, kicks.coef, self.states, errors=spread, order=self.order)
 
     def to_modelica(self, name: str = "Cindy", *, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
-        """A Modelica model called `name`; random kicks are left out, and it says so.
+        """A Modelica model called `name`; random kicks are left out, as its description says.
 
         x0: values to start from, as for `simulate`; zero if not given
         """
@@ -316,9 +315,9 @@ class Equations:
     def to_casadi(self) -> Any:
         """A casadi.Function of states, inputs and time that gives xdot, for optimal control (extra: control).
 
-        It is of first order: for x'' = F both x and xdot hold positions and then rates. u is an argument
-        where the model has inputs, t where a term holds the time. A map gives x_next instead of xdot.
-        Random kicks are left out.
+        It is of first order: for x'' = F both x and xdot hold positions and then rates. u is an argument if
+        the model has inputs, and t if a term holds the time. A map gives x_next instead of xdot. Random
+        kicks are left out.
         """
         return self._export("to_casadi")
 
@@ -327,9 +326,9 @@ class Equations:
     ) -> pathlib.Path:
         """Write a functional mock-up unit, FMI 2.0, for model exchange and co-simulation; returns its path.
 
-        States are outputs, inputs inputs, coefficients and parameters tunable parameters. The FMU holds C
-        source, and where a C compiler is found the library made of it; a warning says where none is. Random
-        kicks are left out, and its description says so.
+        States are outputs, inputs are inputs, coefficients and parameters are tunable parameters. The FMU
+        holds C source and the library compiled from it; without a C compiler it holds the source alone, and
+        a warning says so. Random kicks are left out, as its description says.
 
         x0: values to start from, as for `simulate`; zero if not given
         """
@@ -347,7 +346,7 @@ class Equations:
         return str(self._export("to_sbml", initial=self._start(x0, "to_sbml")))
 
     def _start(self, x0: Any, where: str) -> Any:
-        """Where a solution starts, in the order of the states; rates after them where they are given."""
+        """The start of a solution in the order of the states, followed by the rates if these are given."""
         if x0 is None:
             return None
         rates = tuple(f"{state}'" for state in self.states) if self.order == 2 else ()
@@ -393,13 +392,13 @@ class Equations:
 
 
 def in_order(values: Any, names: Sequence[str], where: str) -> ArrayLike:
-    """One value, or column, for each name, of a dict, a Series, a frame or a Trajectory; else as it came.
+    """One value or column per name from a dict, a Series, a frame or a Trajectory; anything else unchanged.
 
-    Frames whose columns have no names, only numbers, are taken as arrays.
+    Frames whose columns have numbers for names are taken as arrays.
     """
     if isinstance(values, Trajectory):
-        (one,) = reordered([values], tuple(names), (), where)
-        return one.x
+        (trajectory,) = reordered([values], tuple(names), (), where)
+        return trajectory.x
     keys = _keys(values)
     if not keys or not all(isinstance(key, str) for key in keys):
         return values  # type: ignore[no-any-return]
@@ -420,7 +419,7 @@ def _keys(values: Any) -> list[Any]:
 def reordered(
     data: list[Trajectory], states: tuple[str, ...], inputs: tuple[str, ...], where: str
 ) -> list[Trajectory]:
-    """The trajectories with these states and inputs, in this order; what else they hold is left out."""
+    """The trajectories with these states and inputs, in this order, and no others."""
     matching = []
     for trajectory in data:
         if (trajectory.states, trajectory.inputs) != (states, inputs):
@@ -432,7 +431,7 @@ def reordered(
                 )
             place = {name: k for k, name in enumerate(trajectory.variables)}
             x, u = (trajectory.values[:, [place[name] for name in names]] for names in (states, inputs))
-            known = u if inputs else None
-            trajectory = replace(trajectory.aligned(), x=x, states=states, u=known, inputs=inputs)
+            measured = u if inputs else None
+            trajectory = replace(trajectory.aligned(), x=x, states=states, u=measured, inputs=inputs)
         matching.append(trajectory)
     return matching

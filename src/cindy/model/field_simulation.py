@@ -1,8 +1,13 @@
 """Solutions of the partial differential equations of a model, from a first field and times.
 
-Periodic axes are solved by exponential time differencing (`spectral`). On any other grid the method of lines
-is used: derivatives in space are those of local polynomials, and what is left is a stiff system of ordinary
-equations with a sparse Jacobian, for the backward differentiation formulas of scipy.
+Evenly spaced periodic axes are solved by exponential time differencing (`spectral`), any other grid by the
+method of lines:
+
+1. Derivatives in space are those of local polynomials, which are sparse matrices. On a grid of several axes
+   they are Kronecker products.
+2. Values at the cells are then the states of a stiff system of ordinary differential equations. Its sparse
+   Jacobian follows from the terms by the chain and product rules.
+3. Solve it by the backward differentiation formulas of scipy.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ from cindy.model.spectral import Spectral, Summand, spectral_solution, values_of
 
 Boundary = Literal["reflecting", "held"]
 
-_HALF = 3
+_HALF_WIDTH = 3
 """Half-width of the local polynomials, of degree 6: exact to sixth order inside."""
 
 
@@ -38,7 +43,7 @@ class Lines:
     """Right-hand sides on a grid, with sparse derivatives.
 
     summands: (function, orders of its derivative by axis, coefficients (states,))
-    coordinates, periods: one an axis; a period is None where the axis ends
+    coordinates, periods: one per axis; the period of an axis that is not periodic is None
     boundary: "reflecting": nothing flows through the ends; "held": values there stay as they are
     known: inputs as a function of time, by name
     """
@@ -62,8 +67,7 @@ class Lines:
         return int(np.prod(self.shape))
 
     def derivative(self, orders: Sequence[int]) -> scipy.sparse.csr_array:
-        """(cells, cells): a derivative as a matrix."""
-        # A derivative on a product grid is the Kronecker product of those along its axes.
+        """(cells, cells): a derivative as a matrix (step 1)."""
         total = scipy.sparse.csr_array(np.ones((1, 1)))
         for x, period, order in zip(self.coordinates, self.periods, orders, strict=True):
             along = (
@@ -89,7 +93,7 @@ class Lines:
 
     @cached_property
     def moving(self) -> Floats:
-        """(cells,): 0 where a value is held."""
+        """(cells,): 0 where a value is held at the boundary, 1 elsewhere."""
         free = np.ones(self.shape)
         for k, period in enumerate(self.periods):
             if period is None and self.boundary == "held":
@@ -100,7 +104,7 @@ class Lines:
         return free.ravel()
 
     def rates(self, t: float, y: Floats) -> Floats:
-        """(states · order · cells,) the derivative by time."""
+        """(states · order · cells,) the derivatives by time."""
         values = self._values(t, y)
         out = np.zeros((len(self.states), self.cells))
         for term, operator, coef in self._operators:
@@ -108,14 +112,11 @@ class Lines:
             for i in np.flatnonzero(coef):
                 out[i] += coef[i] * moved
         out *= self.moving
-        return (
-            np.concatenate([y[self.cells * len(self.states) :], out.ravel()])
-            if self.order == 2
-            else out.ravel()
-        )
+        first = y[self.cells * len(self.states) :]
+        return np.concatenate([first, out.ravel()]) if self.order == 2 else out.ravel()
 
     def jacobian(self, t: float, y: Floats) -> scipy.sparse.csc_array:
-        """∂ rates / ∂ y, sparse."""
+        """∂ rates / ∂ y, sparse (step 2)."""
         values = self._values(t, y)
         d, n = len(self.states), self.cells
         blocks: list[list[Any]] = [[scipy.sparse.csr_array((n, n)) for _ in range(d)] for _ in range(d)]
@@ -130,11 +131,11 @@ class Lines:
         inner = scipy.sparse.block_array(blocks, format="csc")
         if self.order == 1:
             return scipy.sparse.csc_array(inner)
-        one, none = scipy.sparse.eye_array(d * n), scipy.sparse.csr_array((d * n, d * n))
-        return scipy.sparse.csc_array(scipy.sparse.block_array([[none, one], [inner, none]], format="csc"))
+        same, zero = scipy.sparse.eye_array(d * n), scipy.sparse.csr_array((d * n, d * n))
+        return scipy.sparse.csc_array(scipy.sparse.block_array([[zero, same], [inner, zero]], format="csc"))
 
     def _slope_of(self, term: Term, state: str, values: Mapping[str, Floats]) -> Any:
-        """∂ term / ∂ state as a matrix, or None where the term does not depend on it."""
+        """∂ term / ∂ state as a matrix, or None if the term does not depend on it."""
         total: Any = None
         plain = tuple(f for f in term if f.kind != "derivative")
         curved = [f for f in term if f.kind == "derivative"]
@@ -148,7 +149,7 @@ class Lines:
             for coefficient, inner in differentiate(f.of, state, self.variables):
                 scale = scipy.sparse.diags_array(coefficient * self._evaluated(inner, values))
                 left = scipy.sparse.diags_array(before * self._evaluated(others, values))
-                # d(D^a g(u)) = D^a (g'(u) du), times the other factors: chain and product rule as matrices.
+                # d(D^a g(u)) = D^a (g'(u) du), times the other factors.
                 part = left @ self._slopes[f.by] @ scale
                 total = part if total is None else total + part
         return total
@@ -167,14 +168,14 @@ class Lines:
 
 
 def _along(x: Floats, order: int, period: float | None, boundary: Boundary) -> scipy.sparse.csr_array:
-    """(n, n): the derivative along an axis; beyond its ends values are periodic, or their mirror image."""
-    half = min(_HALF + order // 2, (len(x) - 1) // 2)
+    """(n, n): the derivative along an axis; beyond its ends values are periodic, or mirror images."""
+    half = min(_HALF_WIDTH + order // 2, (len(x) - 1) // 2)
     if period is None and boundary == "held":
         return scipy.sparse.csr_array(derivative_weights(x, order=order, degree=2 * half, half_width=half))
     n = len(x)
     if period is None:
-        # Mirror images of the samples beyond the ends: even about the boundary, so that no first derivative
-        # is left there and nothing flows through.
+        # Mirror images are even about the boundary, so that the first derivative vanishes there and nothing
+        # flows through.
         places = np.concatenate([np.arange(half, 0, -1), np.arange(n), np.arange(n - 2, n - 2 - half, -1)])
         wide = np.concatenate([2 * x[0] - x[half:0:-1], x, 2 * x[-1] - x[-2 : -2 - half : -1]])
     else:
@@ -208,13 +209,13 @@ def _lines_solution(
         warnings.simplefilter("ignore")
         # Values near zero need no relative accuracy of their own.
         atol = rtol * 1e-3 * (float(np.abs(start).max()) or 1.0)
-        # Diffusion on a fine grid is stiff: an explicit method would need steps of the square of the cells.
+        # Step 3. Diffusion on a fine grid is stiff: an explicit method would need very short steps.
         solver = BDF(system.rates, t[0], y, t[-1], rtol=rtol, atol=atol, jac=system.jacobian)
         while len(out) < len(t):
             try:
                 failed = solver.status == "running" and solver.step() is not None
             except (ValueError, RuntimeError):
-                # scipy's sparse factorisation refuses what is not finite.
+                # The sparse factorisation of scipy refuses values that are not finite.
                 failed = True
             if failed or not np.isfinite(solver.y).all() or np.abs(solver.y).max() > bound:
                 return out, f"the solution blows up after t = {t[len(out) - 1]:g}"
@@ -226,10 +227,10 @@ def _lines_solution(
     return out, None
 
 
-_RATE = 7
-"""Times by which the first rate of an equation of second order is estimated, where they are given."""
-_STEP = 1e-5
-"""Relative tolerance of a solution, unless the limits ask for less: data are seldom better."""
+_RATE_TIMES = 7
+"""Times from which the first rate of an equation of second order is estimated, if there are as many."""
+_LEAST_RTOL = 1e-5
+"""Smallest relative tolerance of a solution; data are seldom better."""
 
 
 @one_thread()
@@ -260,7 +261,8 @@ def simulate_field(
     known = _known(start, model.inputs)
     terms = summands(model, start.axes)
     periods = tuple(start.period(axis) for axis in start.axes)
-    rtol = max(limits.rtol, _STEP)
+    # Data are seldom better than the tolerance that is enforced here.
+    rtol = max(limits.rtol, _LEAST_RTOL)
     uniform = all(start.uniform(axis) for axis in start.axes)
     solution: Callable[..., tuple[list[Floats], str | None]]
     if uniform and all(p is not None for p in periods):
@@ -281,7 +283,7 @@ def simulate_field(
 
 
 def summands(model: Equations, axes: tuple[str, ...]) -> list[Summand]:
-    """The terms that are present: functions of the fields, orders of their derivatives, coefficients."""
+    """The terms with a coefficient: functions of the fields, orders of their derivatives, coefficients."""
     terms: list[Summand] = []
     for term, coef in zip(model.basis.terms(model.variables), model.coef, strict=True):
         if coef.any():
@@ -295,7 +297,7 @@ def _first(start: Field, order: int) -> Floats:
     """(states · order, space …): the fields at the first time, and their rates for order 2."""
     values = [start.slab(state, 0, 1)[..., 0] for state in start.states]
     if order == 2:
-        count = min(_RATE, len(start))
+        count = min(_RATE_TIMES, len(start))
         if count > 1:
             weights = derivative_weights(start.t[:count], order=1, degree=min(3, count - 1), half_width=count)
             row = weights.toarray()[0]
@@ -309,7 +311,7 @@ def _first(start: Field, order: int) -> Floats:
 
 
 def _known(start: Field, inputs: tuple[str, ...]) -> Callable[[float], dict[str, Floats]]:
-    """The inputs as a function of time, joined by straight lines."""
+    """The inputs as a function of time, interpolated linearly."""
     missing = [name for name in inputs if name not in start.inputs]
     if missing:
         raise DataError(f"simulate: the field to start from lacks the input {missing[0]!r} of the model.")

@@ -2,22 +2,22 @@
 
 Read-outs are sensors that measure combinations of states, y = H x with H known, of any rank.
 
-1. The formulas of `observe` are read as linear combinations of states: H has a column for each state, and a
-   row for each column of the data. A column without a formula is a state itself.
-2. Coordinates c = Z x of what the data tell: every state that the rows of H determine, and then columns of
-   the data until all rows are combinations of them, H = A Z. Z is the identity where H determines all.
-3. The coordinates of a sample follow from the read-outs that it has, c = A⁺ y with the rows of A that are
-   there: two sensors of one state are averaged, and which sensors report may differ from sample to sample. A
-   coordinate that these do not determine is missing there. Where sensors report at times of their own few
-   samples determine anything but what a sensor measures; then c are columns, and states follow from them.
-4. Directions of x that no row sees are hidden states: for each a state is named whose unit vector completes Z
-   to an invertible matrix. With S + ES and P measured, the law is that of total = S + ES, P and a hidden ES;
-   S = total − ES follows. What data leave open of a hidden state is said in `pipeline/hidden.py`.
+1. Read the formulas of `observe` as linear combinations of states. H has a column for each state and a row
+   for each column of the data; a column without a formula is a state itself.
+2. Choose coordinates c = Z x that the data determine: every state that the rows of H determine, then columns
+   of the data until all rows are combinations of them, H = A Z. Z is the identity if H determines all states.
+3. Compute the coordinates of a sample from its read-outs, c = A⁺ y with the rows of A for these. Two sensors
+   of one state are averaged, samples may have different sensors, and a coordinate that these do not determine
+   is missing. If sensors report at different times, few samples determine more than what one sensor
+   measures; then c are the columns, and the states follow from them.
+4. Directions of x that no row sees are hidden states. For each, name a state whose unit vector completes Z
+   to an invertible matrix. If S + ES and P are measured, the equations are those of total = S + ES, P and a
+   hidden ES, and S = total − ES follows; `pipeline/hidden.py` says what stays open about a hidden state.
 
-A model remembers H. Data in the columns that it was identified from are turned into states wherever it meets
-data again, and `score` compares read-outs. The noise of states that share a read-out is correlated, and the
-rows of fitted states know by how much (`Record.correlation`). Where states are not fitted errors take the
-noise for independent; a finding says so.
+A model remembers H: data in the columns that it was identified from are turned into states wherever they are
+used, and `score` compares read-outs. The noise of states that share a read-out is correlated, which the
+rows at denoised states account for (`Record.correlation`). Without denoising the standard errors assume
+independent noise, and a finding says so.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from cindy.model.equations import Equations
 _NAME = re.compile(r"[^\W\d]\w*")
 _MEAN = re.compile(r"\s*mean\((.*?)(?:,([^,()]*))?\)\s*")
 _NUMBER = re.compile(r"\b\d+(\.\d*)?([eE][-+]?\d+)?")
-_TOGETHER = 0.5
-"""Of the samples in which a read-out of a state reports: below, sensors have clocks of their own."""
+_JOINT_SHARE = 0.5
+"""Share of the samples with read-outs of a state that determine it: below, sensors report separately."""
 _DETERMINED = 1e-9
-"""Of a state: what rounding may leave of it in H⁺ H."""
+"""Rounding error of H⁺ H, relative to a state."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,10 @@ class Readouts:
     """What the columns of data measure.
 
     formulas: by column, of all columns; named: the states that formulas name
-    states: the coordinates that the data tell; coordinates: Z, (coordinates, named states)
+    states: the coordinates that the data determine; coordinates: Z, (coordinates, named states)
     matrix: A, (columns, coordinates)
-    hidden: states that stand for the directions that no read-out sees; none where H determines all states
-    exposure: of each column, the time over which it reports the mean, up to its instant; 0 for a value
+    hidden: states for the directions that no read-out sees; none if H determines all states
+    exposure: of each column, the time before a sample over which it is a mean; 0 for a value
     """
 
     formulas: Mapping[str, str]
@@ -68,9 +68,9 @@ class Readouts:
 
     @classmethod
     def of(cls, observe: Any, columns: tuple[str, ...], wanted: Sequence[str] = ()) -> Readouts:
-        """From the argument of `identify`, for data with these columns; an error says what cannot be.
+        """From the argument of `identify`, for data with these columns.
 
-        wanted: states that a user calls hidden, which are the first to be taken for such
+        wanted: states that the user calls hidden, which are tried first as hidden states
         """
         if not isinstance(observe, Mapping) or not all(isinstance(v, str) for v in observe.values()):
             raise DataError(
@@ -93,47 +93,42 @@ class Readouts:
         exposure = tuple(seconds for _, seconds in parsed.values())
         _check_names(formulas, named, matrix, exposure)
         # Step 2.
-        states, coordinates = _told(columns, named, matrix)
-        parts = matrix
-        if len(states) < len(named):
-            parts = np.linalg.lstsq(coordinates.T, matrix.T, rcond=None)[0].T
-            parts[np.abs(parts) < _DETERMINED * np.abs(parts).max()] = 0.0
-        # Step 4: those that a user calls hidden first, then the last named, which are often products of a
-        # reaction.
+        states, coordinates = _determined(columns, named, matrix)
+        parts = matrix if len(states) == len(named) else _combinations(matrix, coordinates)
+        # Step 4. After the states that the user calls hidden come the last named, often reaction products.
         rest = [name for name in (*wanted, *named[::-1]) if name in named and name not in states]
         hidden = _completing(coordinates, named, dict.fromkeys(rest))
         return cls(formulas, named, states, coordinates, parts, hidden, exposure)
 
     @property
     def derived(self) -> dict[str, str]:
-        """Formulas of the named states that are neither told nor called hidden, in terms of both."""
+        """Formulas of the named states that are neither determined nor hidden, in terms of those that are."""
         units = np.eye(len(self.named))[[self.named.index(name) for name in self.hidden]]
         inverse = np.linalg.inv(np.concatenate([self.coordinates, units]))
-        every = (*self.states, *self.hidden)
+        known = (*self.states, *self.hidden)
         return {
-            name: _sum(every, row) for name, row in zip(self.named, inverse, strict=True) if name not in every
+            name: _sum(known, row) for name, row in zip(self.named, inverse, strict=True) if name not in known
         }
 
     def apart(self, data: Sequence[Trajectory]) -> bool:
-        """Whether sensors report at times of their own, so that few samples determine a state.
+        """Whether sensors report at different times, so that few samples determine a state.
 
         data: columns at the middle of their exposures
         """
-        seen = np.concatenate([np.isfinite(one.x) for one in data])
-        told = np.concatenate([np.isfinite(self._states(one.x)) for one in data])
+        seen = np.concatenate([np.isfinite(trajectory.x) for trajectory in data])
+        determined = np.concatenate([np.isfinite(self._states(trajectory.x)) for trajectory in data])
         reported = np.stack([seen[:, row != 0].any(axis=1) for row in self.matrix.T], axis=1)
-        return bool(np.any(told.sum(axis=0) < _TOGETHER * reported.sum(axis=0)))
+        return bool(np.any(determined.sum(axis=0) < _JOINT_SHARE * reported.sum(axis=0)))
 
     def in_columns(self) -> Readouts:
-        """The same with columns as the states: what each sensor measures has a clock of its own.
+        """The same read-outs with columns as the states, for sensors that report at different times.
 
-        A law of the states is one of the columns, in other coordinates.
+        Equations of the states are equations of the columns in other coordinates.
         """
         columns = tuple(self.formulas)
         rows = self.matrix @ self.coordinates
         states, coordinates = _independent(columns, rows, (), np.zeros((0, len(self.named))))
-        parts: Floats = np.linalg.lstsq(coordinates.T, rows.T, rcond=None)[0].T.astype(np.float64)
-        parts[np.abs(parts) < _DETERMINED * np.abs(parts).max()] = 0.0
+        parts = _combinations(rows, coordinates)
         formulas = {}
         for column, row, seconds in zip(columns, parts, self.exposure, strict=True):
             inner = _sum(states, row)
@@ -141,7 +136,7 @@ class Readouts:
         return replace(self, formulas=formulas, states=states, coordinates=coordinates, matrix=parts)
 
     def findings(self) -> Iterator[Finding]:
-        """What to say of a model that was identified from these columns."""
+        """The findings about a model that was identified from these columns."""
         if not self.hidden and self.derived:
             follow = ", ".join(f"{state} is {formula}" for state, formula in self.derived.items())
             message = (
@@ -161,9 +156,9 @@ class Readouts:
             yield Finding("partial-readouts", message, values)
 
     def correlation(self, noise: Floats) -> Floats | None:
-        """(states, states) of the noise of states, from that of the columns (columns,); None if independent.
+        """(states, states) correlation of the noise of states; None if independent.
 
-        States follow from the columns as A⁺ y, so that their noise has the covariance A⁺ diag(noise²) A⁺ᵀ.
+        States are A⁺ y, so that their noise has the covariance A⁺ diag(noise²) A⁺ᵀ with that of the columns.
         """
         shares = _inverse(self.matrix)[0] * noise
         shares = shares / np.linalg.norm(shares, axis=1, keepdims=True)
@@ -172,7 +167,7 @@ class Readouts:
         return correlation if np.any(np.abs(correlation - np.eye(len(correlation))) > _DETERMINED) else None
 
     def shared_noise(self) -> Finding:
-        """That states share noise, and the errors do not know of it."""
+        """The finding that states share noise, which the standard errors do not account for."""
         message = (
             "States were computed from several read-outs and share their noise, but the standard errors "
             "assume independent noise."
@@ -180,18 +175,20 @@ class Readouts:
         return Finding("shared-readouts", message, {"observe": dict(self.formulas)})
 
     def aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
-        """The columns at the middle of their exposures; where these differ, each at instants of its own."""
-        return [self._aligned(one) for one in data] if any(self.exposure) else list(data)
+        """The columns at the middle of their exposures, each at times of its own if these differ."""
+        return [self._aligned(trajectory) for trajectory in data] if any(self.exposure) else list(data)
 
-    def _aligned(self, one: Trajectory) -> Trajectory:
-        signal, sensors = one.signal(), []
+    def _aligned(self, trajectory: Trajectory) -> Trajectory:
+        signal, sensors = trajectory.signal(), []
         for exposure in dict.fromkeys(self.exposure):
             own = [j for j, seconds in enumerate(self.exposure) if seconds == exposure]
-            t = one.t - exposure / 2
+            t = trajectory.t - exposure / 2
             u = None if signal is None else signal.at(t)
-            sensors.append(replace(one, t=t, x=one.x[:, own], states=tuple(one.states[j] for j in own), u=u))
+            states = tuple(trajectory.states[j] for j in own)
+            sensors.append(replace(trajectory, t=t, x=trajectory.x[:, own], states=states, u=u))
         both = Trajectory.merged(sensors) if len(sensors) > 1 else sensors[0]
-        return replace(both, x=both.x[:, [both.states.index(name) for name in one.states]], states=one.states)
+        order = [both.states.index(name) for name in trajectory.states]
+        return replace(both, x=both.x[:, order], states=trajectory.states)
 
     def of_data(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The trajectories of the states."""
@@ -199,35 +196,38 @@ class Readouts:
 
     def of_aligned(self, data: Sequence[Trajectory]) -> list[Trajectory]:
         """The same from columns at the middle of their exposures."""
-        made = [replace(one, x=self._states(one.x), states=self.states) for one in data]
+        trajectories = [
+            replace(trajectory, x=self._states(trajectory.x), states=self.states) for trajectory in data
+        ]
         for j, state in enumerate(self.states):
-            if all(np.isnan(one.x[:, j]).all() for one in made):
+            if all(np.isnan(trajectory.x[:, j]).all() for trajectory in trajectories):
                 columns = [name for name, row in zip(self.formulas, self.matrix, strict=True) if row[j]]
                 raise DataError(
                     f"identify: no sample has the read-outs that determine the state {state}: "
                     f"{', '.join(columns)} and those of the states in their formulas are needed at one time. "
                     "Put them on common times."
                 )
-        return made
+        return trajectories
 
     def _states(self, y: Floats) -> Floats:
-        """(samples, states): H⁺ y by the read-outs that are there; NaN where these do not tell a state."""
+        """(samples, states): A⁺ y by the read-outs of each sample; NaN if these do not determine a state."""
         x = np.full((len(y), len(self.states)), np.nan)
-        there = np.isfinite(y)
-        for pattern in np.unique(there, axis=0):
+        # Step 3, once for every combination of sensors that report together.
+        reported = np.isfinite(y)
+        for pattern in np.unique(reported, axis=0):
             if pattern.any():
-                rows = (there == pattern).all(axis=1)
+                rows = (reported == pattern).all(axis=1)
                 inverse, determined = _inverse(self.matrix[pattern])
                 x[rows] = np.where(determined, y[np.ix_(rows, pattern)] @ inverse.T, np.nan)
         return x
 
     def columns_of(self, states: tuple[str, ...], values: Floats) -> Floats:
-        """(samples, columns) that states of a model would be measured as."""
+        """(samples, columns) read-outs of the states of a model."""
         return np.asarray(values[:, [states.index(name) for name in self.states]] @ self.matrix.T)
 
 
 def _inverse(matrix: Floats) -> tuple[Floats, Any]:
-    """H⁺, and which states it determines."""
+    """The pseudo-inverse of a matrix, and which states it determines."""
     rows, states = matrix.shape
     square = rows == states and np.linalg.matrix_rank(matrix) == states
     inverse = np.asarray(np.linalg.inv(matrix) if square else np.linalg.pinv(matrix), dtype=np.float64)
@@ -235,13 +235,20 @@ def _inverse(matrix: Floats) -> tuple[Floats, Any]:
     return np.asarray(inverse, dtype=np.float64), np.abs(np.diagonal(inverse @ matrix) - 1.0) < _DETERMINED
 
 
+def _combinations(rows: Floats, coordinates: Floats) -> Floats:
+    """The matrix A by which rows are combinations of the coordinates, rows = A Z; rounding becomes zero."""
+    parts: Floats = np.linalg.lstsq(coordinates.T, rows.T, rcond=None)[0].T.astype(np.float64)
+    parts[np.abs(parts) < _DETERMINED * np.abs(parts).max()] = 0.0
+    return parts
+
+
 def _averaged(column: str, text: str) -> tuple[str, float]:
-    """The formula inside a mean, and its exposure; 0 where there is no mean."""
-    found = _MEAN.fullmatch(text)
-    if found is None:
+    """The formula inside a mean, and its exposure; 0 without a mean."""
+    mean = _MEAN.fullmatch(text)
+    if mean is None:
         return text, 0.0
     try:
-        exposure = float(found[2] or "nan")
+        exposure = float(mean[2] or "nan")
     except ValueError:
         exposure = np.nan
     if not 0 < exposure < np.inf:
@@ -249,13 +256,13 @@ def _averaged(column: str, text: str) -> tuple[str, float]:
             f'identify: the mean in the read-out {column!r} needs a time, as in "mean(x, 0.4)", but it is '
             f"{text!r}."
         )
-    return found[1], exposure
+    return mean[1], exposure
 
 
 def _check_names(
     formulas: Mapping[str, str], named: tuple[str, ...], matrix: Floats, exposure: Sequence[float]
 ) -> None:
-    """Refuse columns that measure nothing, and names that mean both a column and another state."""
+    """Refuse columns that measure nothing, and names of columns that formulas use for another state."""
     for (column, text), row, seconds in zip(formulas.items(), matrix, exposure, strict=True):
         if not row.any():
             raise DataError(f"identify: the read-out {column!r} is {text!r}, which is zero for all states.")
@@ -266,17 +273,19 @@ def _check_names(
             )
 
 
-def _told(columns: tuple[str, ...], named: tuple[str, ...], matrix: Floats) -> tuple[tuple[str, ...], Floats]:
-    """Names of the coordinates that read-outs tell, and Z: states first, columns for what else there is."""
+def _determined(
+    columns: tuple[str, ...], named: tuple[str, ...], matrix: Floats
+) -> tuple[tuple[str, ...], Floats]:
+    """Names of the coordinates that the data determine, and Z: states first, then columns."""
     unit = np.eye(len(named))
-    told = np.flatnonzero(np.linalg.norm(unit - np.linalg.pinv(matrix) @ matrix, axis=0) < _DETERMINED)
-    return _independent(columns, matrix, tuple(named[j] for j in told), unit[told])
+    determined = np.flatnonzero(np.linalg.norm(unit - np.linalg.pinv(matrix) @ matrix, axis=0) < _DETERMINED)
+    return _independent(columns, matrix, tuple(named[j] for j in determined), unit[determined])
 
 
 def _independent(
     columns: tuple[str, ...], matrix: Floats, names: tuple[str, ...], rows: Floats
 ) -> tuple[tuple[str, ...], Floats]:
-    """The rows and their names with those of a matrix that are no combinations of the ones before."""
+    """The rows and their names, with those rows of a matrix that are no combinations of the rows before."""
     for column, row in zip(columns, matrix, strict=True):
         longer = np.concatenate([rows, row[None]])
         if np.linalg.matrix_rank(longer) > len(rows):
@@ -327,14 +336,14 @@ def _weights(name: str, text: str, states: tuple[str, ...]) -> Floats:
 
 
 def as_states(model: Equations, data: list[Trajectory]) -> tuple[list[Trajectory], Readouts | None]:
-    """The data as trajectories of states, and what their columns are where they are a model's read-outs."""
+    """The data as trajectories of states, and the read-outs if their columns are those of the model."""
     names = data[0].states
     readouts = None if set(names) <= set(model.states) else _readouts(model, names)
     return (data, None) if readouts is None else (readouts.of_data(data), readouts)
 
 
 def shared_noise(model: Equations) -> Floats | None:
-    """The correlation of the noise of the states that read-outs tell; None where it is independent."""
+    """The correlation of the noise of states that follow from read-outs; None if it is independent."""
     columns = model.settings.get("column_noise")
     if not isinstance(columns, Mapping):
         return None
@@ -343,7 +352,7 @@ def shared_noise(model: Equations) -> Floats | None:
 
 
 def _readouts(model: Equations, columns: tuple[str, ...]) -> Readouts | None:
-    """What columns measure, where they are those that a model was identified from."""
+    """The read-outs of a model, if the columns are those that it was identified from."""
     observe = model.settings.get("observe")
     if not isinstance(observe, Mapping) or set(columns) != set(observe):
         return None
@@ -351,104 +360,105 @@ def _readouts(model: Equations, columns: tuple[str, ...]) -> Readouts | None:
 
 
 def unmeasured(name: str) -> bool:
-    """Whether an input follows from the trajectory itself."""
+    """Whether an input is the time or a run, which follow from the trajectory itself."""
     return name == TIME or is_run(name)
 
 
 def run_names(data: Sequence[Trajectory]) -> tuple[str, ...]:
-    """An input for every trajectory, called as it is where all have names, and by number otherwise."""
-    names = [one.name for one in data]
+    """The input of every trajectory, called by its name if all have different names, else by its number."""
+    names = [trajectory.name for trajectory in data]
     if not all(names) or len(set(names)) < len(names):
         names = [f"run {k}" for k in range(1, len(data) + 1)]
     return tuple(f"[{name}]" for name in names)
 
 
 def with_inputs(data: Sequence[Trajectory], inputs: Sequence[str]) -> list[Trajectory]:
-    """The trajectories with what is missing of `inputs`, as far as nobody measures it: the time and the runs.
+    """The trajectories with the time and the runs as inputs, as far as `inputs` names them.
 
-    A trajectory belongs to the run that is called as it is, or else to the one in its place.
+    A trajectory belongs to the run of its name, or else to the run of its number.
     """
-    known = data[0].inputs
-    missing = [name for name in inputs if name not in known and unmeasured(name)]
+    present = data[0].inputs
+    missing = [name for name in inputs if name not in present and unmeasured(name)]
     if not missing:
         return list(data)
     runs = [name for name in inputs if is_run(name)]
     own = run_names(data)
-    # A run that the model has no coefficients for cannot be predicted, and another's coefficients would be
-    # wrong.
+    # The model cannot predict a run that it has no coefficients for.
     if runs and not set(own) <= set(runs):
-        shown = ", ".join(sorted(set(own) - set(runs))[:3])
+        unknown = ", ".join(sorted(set(own) - set(runs))[:3])
         raise DataError(
             f"The model has coefficients for {', '.join(runs[:6])}{', …' if len(runs) > 6 else ''}, "
-            f"but not for {shown}. Give the trajectories the names of those runs."
+            f"but not for {unknown}. Give the trajectories the names of those runs."
         )
-    return [_with(one, missing, run) for one, run in zip(data, own, strict=True)]
+    return [_with(trajectory, missing, run) for trajectory, run in zip(data, own, strict=True)]
 
 
-def _with(one: Trajectory, missing: Sequence[str], run: str) -> Trajectory:
+def _with(trajectory: Trajectory, missing: Sequence[str], run: str) -> Trajectory:
     def column(name: str) -> Floats:
-        return np.asarray(one.t) if name == TIME else np.full(len(one), float(name == run))
+        return np.asarray(trajectory.t) if name == TIME else np.full(len(trajectory), float(name == run))
 
-    known = [] if one.u is None else [one.u]
-    u = np.column_stack([*known, *(column(name) for name in missing)])
-    return replace(one, u=u, inputs=(*one.inputs, *missing))
+    measured = [] if trajectory.u is None else [trajectory.u]
+    u = np.column_stack([*measured, *(column(name) for name in missing)])
+    return replace(trajectory, u=u, inputs=(*trajectory.inputs, *missing))
 
 
 Mask = NDArray[np.bool_]
 
-_FEW = 0.05
-"""Share of the samples that noise may be blamed for. Where more are outside, the range of a parameter is."""
-_VALUES = 5
-"""Values of an unknown parameter at which its terms are looked at, from end to end."""
+_MOST_OUTSIDE = 0.05
+"""Largest share of samples that noise may push out of the domain of a term; for more, a parameter does."""
+_GRID_VALUES = 5
+"""Values of an unknown parameter, from end to end of its range, at which its terms are evaluated."""
 
 
 def inside_domain(model: Equations, data: Sequence[Trajectory]) -> tuple[list[Trajectory], int]:
-    """The data with the few samples at which terms are undefined moved in between their neighbours in time,
-    and how many these are."""
+    """The data with the few samples at which terms are undefined replaced by interpolation, and how many.
+
+    Noise can push a concentration below zero, where √x has no value.
+    """
     if not model.basis.parameter_names() or model.rates:
         return list(data), 0
-    # Noise can push a concentration below zero, where √x has no value; few such samples are noise, many a
-    # wrong range of a parameter.
-    points = np.concatenate([one.values for one in data])
+    points = np.concatenate([trajectory.values for trajectory in data])
     outside = outside_domain(model.basis, model.variables, points)
     if not outside.any():
         return list(data), 0
-    # Back to trajectory by trajectory.
-    masks = np.split(outside, np.cumsum([len(one) for one in data])[:-1])
-    moved = [replace(one, x=between(one.t, one.x, mask)) for one, mask in zip(data, masks, strict=True)]
+    masks = np.split(outside, np.cumsum([len(trajectory) for trajectory in data])[:-1])
+    moved = [
+        replace(trajectory, x=between(trajectory.t, trajectory.x, mask))
+        for trajectory, mask in zip(data, masks, strict=True)
+    ]
     return moved, int(outside.sum())
 
 
 def outside_domain(basis: Basis, variables: tuple[str, ...], points: Floats) -> Mask:
-    """(n,) where a term with parameters has no value although everything was measured."""
+    """(n,) points at which a term with parameters has no value although every variable was measured."""
     columns = dict(zip(variables, points.T, strict=True))
-    every = np.zeros(len(points), dtype=bool)
+    outside = np.zeros(len(points), dtype=bool)
     measured = np.isfinite(points).all(axis=1)
     for placed in _placed(basis):
-        here = np.zeros(len(points), dtype=bool)
+        undefined = np.zeros(len(points), dtype=bool)
         with np.errstate(all="ignore"):
             for term in placed.terms(variables):
                 for factor in term if term_parameters(term) else ():
                     if factor.expression is not None:
-                        here |= measured & ~np.isfinite(factor.expression.evaluate(columns))
-        if here.mean() <= _FEW:
-            every |= here
-    return every
+                        undefined |= measured & ~np.isfinite(factor.expression.evaluate(columns))
+        if undefined.mean() <= _MOST_OUTSIDE:
+            outside |= undefined
+    return outside
 
 
 def _placed(basis: Basis) -> Iterator[Basis]:
-    """The basis as it is, or with each unknown parameter at a few values, the others in mid-range."""
+    """The basis itself, or with each unknown parameter at a few values and the others in mid-range."""
     unknown = basis.unknowns()
-    middle = {one.name: one.middle for one in unknown}
+    middle = {parameter.name: parameter.middle for parameter in unknown}
     if not unknown:
         yield basis
-    for one in unknown:
-        for value in one.grid(_VALUES):
-            yield basis.at({**middle, one.name: float(value)})
+    for parameter in unknown:
+        for value in parameter.grid(_GRID_VALUES):
+            yield basis.at({**middle, parameter.name: float(value)})
 
 
 def between(t: Floats, x: Floats, outside: Mask) -> Floats:
-    """(samples, states): straight lines through the measurements around."""
+    """(samples, states): the marked samples replaced by linear interpolation between the others."""
     filled = np.array(x)
     for column in filled.T:
         known = ~outside & np.isfinite(column)

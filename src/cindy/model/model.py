@@ -1,4 +1,4 @@
-"""Model: identified equations, with their errors, their certificate and what can be done with them."""
+"""Model: identified equations with standard errors and an optimality gap, to simulate, score and save."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cindy.model.ensemble import RandomPath
 from cindy.model.equations import Equations, Estimate
 from cindy.model.field_simulation import Boundary, simulate_field
 from cindy.model.simulation import Limits, simulate
-from cindy.model.story import difference, facts, shown, shown_models, told
+from cindy.model.story import as_html, difference, facts, models_as_html, summary
 from cindy.solver import Run
 from cindy.states import Diffusion
 
@@ -37,16 +37,16 @@ VERSION = 1
 class Path(Sequence["Model"]):
     """The models that were compared, from few terms to many, and the score of each.
 
-    scores: one per model, the lower the better
-    criterion: what the scores are
-    chosen: the place of the model that was picked, or None
+    scores: one per model; lower is better
+    criterion: what the scores measure, in words
+    chosen: the index of the model that was chosen, or None
 
     >>> import numpy as np
     >>> import cindy
     >>> t = np.linspace(0, 6, 200)
     >>> swing = cindy.Trajectory(t, np.stack([np.cos(t), -np.sin(t)], axis=1), ("x", "v"))
     >>> model = cindy.identify(swing, "poly:2", passes=1)
-    >>> [one.size for one in model.path][:4], model.path.chosen
+    >>> [candidate.size for candidate in model.path][:4], model.path.chosen
     ([1, 2, 3, 4], 1)
     """
 
@@ -85,7 +85,7 @@ class Path(Sequence["Model"]):
 
     def _repr_html_(self) -> str:
         """The scores, numbers of terms and differences as a table: for notebooks."""
-        return shown_models(self.models, self.scores, self.chosen, self.criterion)
+        return models_as_html(self.models, self.scores, self.chosen, self.criterion)
 
     def to_dict(self) -> dict[str, Any]:
         """The models as plain values."""
@@ -107,7 +107,7 @@ class Model(Equations):
     noise_memory: (states,) autocorrelation time of that noise in samples: 1 for white noise, more behind a
         filter, an average or a drifting sensor; NaN where unknown
     model_error: (states,) unexplained forcing, standard deviation per √time; NaN where unknown
-    diffusion: variance of random kicks per unit of time, with its terms; None where motion is not kicked
+    diffusion: variance of random kicks per unit of time, with its terms; None if no kicks were identified
     inclusion: (terms, states) probability that the term is in the equations, from the models compared;
         NaN where unknown
     parameters: numbers inside terms by name, each (value, error); empty where terms hold none
@@ -115,20 +115,20 @@ class Model(Equations):
         parameters in their order; or None
     near: models of almost equal criterion, best first, scores relative to the best
     scale: (states,) size of the states in the data; NaN where unknown
-    gap: no coefficients in the region fit better by more than this
-    radius: of the weighted l1 ball in which coefficients were sought
-    violation: by how much a constraint is missed at most, in its own units
+    gap: the optimality gap: no coefficients in the region fit better by more than this
+    radius: of the weighted l1 ball that the search was confined to
+    violation: the largest violation of a constraint, in its own units
     result: the record of the solver's run
     path: the smaller and larger models that were compared
-    constraints: those that were imposed, as sentences
-    findings: what to beware of, each with a code; `warnings` are their sentences
+    constraints: the imposed constraints, as sentences
+    findings: warnings and notes, each with a code; `warnings` are their sentences
     denoised: whether the noise-free states were estimated together with the equations
     explained: R² on the data that the model was identified from, by name: of the "equations"; of the
         "solutions", which last a "span" of time; of solutions that run "through" to the end. If not all runs
         were compared, "runs" says how many "of" all. Empty where unknown
-    settings: what the run was asked for
-    fitted: the estimated states and the white rows at them, in memory only: a file does not hold them, and
-        copies in other processes do not either; None where there are none
+    settings: the options of `identify`
+    fitted: the denoised states and the whitened rows of the regression at them; they stay in memory, and are
+        neither saved nor copied to other processes; None if there are none
 
     >>> from cindy.basis import Polynomial
     >>> model = Model(np.zeros((3, 2)), Polynomial(1), ("x", "v"))
@@ -199,12 +199,12 @@ class Model(Equations):
         return self.to_text()
 
     def summary(self) -> str:
-        """The whole story as text: equations, how much they explain, how sure they are, what to beware of."""
-        return told(self)
+        """The model as text: equations, how much they explain, how certain they are, and warnings."""
+        return summary(self)
 
     def _repr_html_(self) -> str:
-        """The equations, typeset by the browser itself, and what to beware of: for notebooks."""
-        return shown(self, facts(self)[:3])
+        """The equations, the main facts and the warnings as HTML: for notebooks."""
+        return as_html(self, facts(self)[:3])
 
     def _repr_latex_(self) -> str:
         return f"$${self.to_latex()}$$"
@@ -252,31 +252,31 @@ class Model(Equations):
     ) -> Any:
         """The solution at the times t from x0 at t[0]; for `Discrete`, one step per time.
 
-        A solution that blows up ends there: the trajectory holds the samples before, and `stopped` says
-        where and why.
+        If the solution blows up, the trajectory holds the samples before the blow-up, and `stopped` says
+        where and why it ended.
 
         x0: (states,), or by name, as {"x": 1, "y": 0}; for order 2 the positions, or positions and velocities
-            (2 · states,). For equations of fields a Field, such as field.first; it also gives the inputs, and
-            by its first times the rates for order 2
+            (2 · states,). Equations of fields start from a Field, such as field.first; it also gives the
+            inputs, and for order 2 its first times give the rates
         u: the inputs as a function of time, or (len(t), inputs)
-        hold: what sampled inputs do between the times: "zero", "linear" or "band", see `Trajectory`; as in
-            the data that the model was identified from, if not given
-        u_t: (m,) times of sampled inputs that have times of their own, or their step; u is (m, inputs) then
+        hold: how sampled inputs continue between their times: "zero", "linear" or "band", see `Trajectory`;
+            by default as in the data that the model was identified from
+        u_t: times of the samples in u if they are not t: (m,), or their step; u is then (m, inputs)
         v0: (states,) velocities for order 2; at rest if not given
-        run: the trajectory whose coefficients count, where terms have one for each (`PerRun`)
-        boundary: of fields on axes that are not periodic: "reflecting", nothing flows through the ends, or
-            "held", values there stay as they are
-        progress: for fields, called with the times done so far and their number
-        noise: whether random kicks of the size of `diffusion` drive the states, not of the measurements
-        seed: of the kicks; another one gives another path
+        run: the trajectory whose coefficients are used, if terms have one per trajectory (`PerRun`)
+        boundary: of fields, on axes that are not periodic: "reflecting" lets nothing flow through the ends,
+            "held" keeps the values there as they are
+        progress: for fields, called with the number of times done and of all times
+        noise: whether random kicks of the size of `diffusion` drive the states; no measurement noise is added
+        seed: of the kicks; another seed gives another path
         """
-        known = Limits() if limits is None else limits
-        instance(known, Limits, "simulate: `limits`", "Limits such as Limits(rtol=1e-6)")
+        limits = Limits() if limits is None else limits
+        instance(limits, Limits, "simulate: `limits`", "Limits such as Limits(rtol=1e-6)")
         if self.formulation.for_fields:
-            return simulate_field(self, x0, t, boundary=boundary, limits=known, progress=progress)
-        between = self.settings.get("hold", "linear") if hold is None else hold
+            return simulate_field(self, x0, t, boundary=boundary, limits=limits, progress=progress)
+        hold = self.settings.get("hold", "linear") if hold is None else hold
         path = RandomPath.of(self, seed) if flag(noise, "simulate: `noise`") else None
-        return simulate(self, x0, t, u, hold=between, u_t=u_t, v0=v0, run=run, limits=known, path=path)
+        return simulate(self, x0, t, u, hold=hold, u_t=u_t, v0=v0, run=run, limits=limits, path=path)
 
     def score(
         self,
@@ -287,24 +287,24 @@ class Model(Equations):
     ) -> float:
         """How much of the data the model explains: R², the mean over the states; 1 is perfect.
 
-        "equation": the data against the equations in the form the model was fitted in. For the integral
-        form that compares states with integrals of F, so noise is not magnified, and chaos does not matter.
-        "trajectory": the data against solutions started from the first sample, afresh every `window` samples
-        if given; where a solution blows up the score is −∞.
-        "derivative": derivatives estimated from the data against F; noisy data make them noisy too.
-        For fields the equations are compared in the weak form, and solutions start from the smoothed field.
+        "equation": the data against the equations, in the form that the model was fitted in. The integral
+        form compares states with integrals of F, which neither magnifies noise nor suffers from chaos.
+        "trajectory": the data against solutions from the first sample, restarted every `window` samples if
+        that is given; the score is −∞ if a solution blows up.
+        "derivative": derivatives estimated from the data against F; noise in the data makes them noisy.
+        For fields, equations are compared in the weak form, and solutions start from the smoothed field.
         """
         return score(self, trajectories, kind, window=window)
 
     @property
     def smoothed(self) -> tuple[Trajectory, ...]:
-        """The data of the model with the estimated states, as long as they are in memory; empty otherwise."""
+        """The denoised states of the data that the model was identified from; empty if not in memory."""
         if self.fitted is None or not self.fitted.complete:
             return ()
         return tuple(smooth(self, self.fitted.measured))
 
     def smooth(self, trajectories: Any) -> list[Trajectory]:
-        """The trajectories with the states that the equations and the measurements agree on."""
+        """The trajectories with denoised states, estimated from the equations and the measurements."""
         return smooth(self, trajectories)
 
     def with_coef(
@@ -312,16 +312,14 @@ class Model(Equations):
     ) -> Model:
         """The model with other coefficients: all of them, or only those named by (state, term).
 
-        Gap, run and path speak of the old coefficients and are left behind, and so are the errors of what
-        changed, unless new ones are given.
+        The gap, the run and the path belong to the old coefficients and are dropped. So are the standard
+        errors of the coefficients that change, unless new ones are given.
         """
         if isinstance(coef, Mapping):
             new, error = np.array(self.coef), np.array(self.coef_error)
             for key, value in coef.items():
                 if not isinstance(key, tuple) or len(key) != 2:
-                    raise DataError(
-                        f"with_coef: coefficients are named by (state, term), but one is by {key!r}."
-                    )
+                    raise DataError(f"with_coef: name each coefficient by (state, term), not by {key!r}.")
                 place = self.place(*key)
                 # The error of a coefficient that was set by hand is not known.
                 new[place], error[place] = floats(value, f"with_coef: {key}", ndim=0), np.nan
@@ -344,15 +342,15 @@ class Model(Equations):
         )
 
     def sample(self, n: int, *, seed: int = 0) -> list[Model]:
-        """Models that the data allow, drawn at random, for bands around whatever is computed from a model.
+        """Models that the data allow, drawn at random, for bands around any result of a model.
 
-        The terms are those of the model or of one that is near, with the probability exp(−Δ/2) of its
-        criterion; the coefficients and parameters are normal about their estimates, with their covariance.
-        Under constraints, near models keep their coefficients, which satisfy them.
+        The terms are those of the model or of a near model, with a probability proportional to exp(−Δ/2)
+        for a criterion that is Δ higher. Coefficients and parameters are normal about their estimates, with
+        their covariance. Under constraints, near models keep their estimates, which satisfy them.
 
         >>> from cindy.basis import Polynomial
         >>> model = Model([[0.0], [-2.0]], Polynomial(1), ("x",), covariance=[[0.01]])
-        >>> ends = [one.simulate([1.0], [0.0, 1.0]).x[1, 0] for one in model.sample(200)]
+        >>> ends = [drawn.simulate([1.0], [0.0, 1.0]).x[1, 0] for drawn in model.sample(200)]
         >>> np.quantile(ends, [0.16, 0.84]).round(2).tolist()
         [0.12, 0.15]
         """
@@ -362,7 +360,7 @@ class Model(Equations):
         others = self.near.models[1:]
         # The model itself has Δ = 0.
         above = np.array([0.0, *self.near.scores[1:]])
-        # Akaike weights: the criterion is −2 log of a likelihood with a price, so that exp(−Δ/2) is a
+        # Akaike weights: the criterion is −2 log-likelihood plus a price per term, so that exp(−Δ/2) is a
         # relative probability.
         weights = np.exp(-0.5 * above) / np.sum(np.exp(-0.5 * above))
         chosen = random.choice(len(weights), size=n, p=weights)
@@ -385,21 +383,25 @@ class Model(Equations):
             "basis": self.basis.to_dict(),
             "formulation": self.formulation.to_dict(),
             "coefficients": _by_name(self),
-            "parameters": {name: [json_number(v) for v in one] for name, one in self.parameters.items()},
-            "noise": [json_number(v) for v in self.noise],
-            "noise_memory": [json_number(v) for v in self.noise_memory],
-            "model_error": [json_number(v) for v in self.model_error],
+            "parameters": {
+                name: [json_number(v) for v in estimate] for name, estimate in self.parameters.items()
+            },
+            "noise": json_value(self.noise.tolist()),
+            "noise_memory": json_value(self.noise_memory.tolist()),
+            "model_error": json_value(self.model_error.tolist()),
             "diffusion": None if self.diffusion is None else self.diffusion.to_dict(),
             "inclusion": _inclusion(self),
-            "covariance": None if self.covariance is None else _rows(self.covariance),
-            "scale": [json_number(v) for v in self.scale],
+            "covariance": None
+            if self.covariance is None
+            else json_value(np.asarray(self.covariance).tolist()),
+            "scale": json_value(self.scale.tolist()),
             "gap": json_number(self.gap),
             "radius": json_number(self.radius),
             "violation": json_number(self.violation),
             "constraints": list(self.constraints),
             "findings": [
-                {"code": one.code, "message": one.message, "values": json_value(one.values)}
-                for one in self.findings
+                {"code": finding.code, "message": finding.message, "values": json_value(finding.values)}
+                for finding in self.findings
             ],
             "denoised": self.denoised,
             "explained": {name: json_number(value) for name, value in self.explained.items()},
@@ -411,7 +413,7 @@ class Model(Equations):
 
 
 def _drawn(model: Model, random: np.random.Generator) -> Model:
-    """The model with coefficients and parameters drawn from their covariance, or errors where it has none."""
+    """The model with coefficients and parameters drawn from their covariance, or else from their errors."""
     places, names = np.flatnonzero(model.coef), list(model.parameters)
     draw = np.concatenate([model.coef.ravel()[places], [model.parameters[name].value for name in names]])
     covariance = model.covariance
@@ -426,20 +428,20 @@ def _drawn(model: Model, random: np.random.Generator) -> Model:
 
 
 def _drawn_near(model: Model, other: Model, random: np.random.Generator) -> Model:
-    """A near model with coefficients drawn by its errors, which the rows at the states correlate."""
+    """A near model with coefficients drawn from its standard errors, correlated as the white rows say."""
     places = np.flatnonzero(other.coef)
-    found, error = other.coef.ravel()[places], other.coef_error.ravel()[places]
-    white = None if model.fitted is None else model.fitted.correlations(places)
+    coef, error = other.coef.ravel()[places], other.coef_error.ravel()[places]
+    root = None if model.fitted is None else model.fitted.correlations(places)
     if not model.constraints and np.all(np.isfinite(error)):
-        root = np.eye(len(places)) if white is None else white
-        found = found + error * (root @ random.standard_normal(len(places)))
+        normal = random.standard_normal(len(places))
+        coef = coef + error * (normal if root is None else root @ normal)
     names = list(other.parameters)
     values = np.array([other.parameters[name].value for name in names])
-    return _with_numbers(model, other, places, np.concatenate([found, values]), names)
+    return _with_numbers(model, other, places, np.concatenate([coef, values]), names)
 
 
 def _with_numbers(model: Model, like: Model, places: Ints, numbers: Floats, names: list[str]) -> Model:
-    """A model with these coefficients and then parameters, without what belongs to an estimate."""
+    """`model` with the terms of `like` and these coefficients and parameters, as a model given by hand."""
     coef = np.zeros(like.coef.size)
     coef[places] = numbers[: len(places)]
     values = dict(zip(names, numbers[len(places) :].tolist(), strict=True))
@@ -451,7 +453,7 @@ def _with_numbers(model: Model, like: Model, places: Ints, numbers: Floats, name
 
 
 def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allow_nan: bool = True) -> Floats:
-    """A read-only copy of the shape that is due; NaN throughout where nothing is given."""
+    """A read-only copy, checked to have this shape; NaN throughout if nothing is given."""
     if values is None:
         array = np.full(shape, np.nan)
     else:
@@ -462,12 +464,8 @@ def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allo
     return array
 
 
-def _rows(matrix: Floats) -> list[list[float | str | None]]:
-    return [[json_number(v) for v in row] for row in matrix]
-
-
 def _inclusion(model: Model) -> dict[str, dict[str, float | str | None]] | None:
-    """For every state, the terms that any of the models compared has; None where nothing is known."""
+    """For every state, the terms of any of the compared models and their probability; None if unknown."""
     if np.isnan(model.inclusion).all():
         return None
     return {

@@ -48,8 +48,8 @@ def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any
     try:
         return from_dict(json.loads(text, parse_constant=no_constant), functions=functions)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        said = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise DataError(f"{file} is not a model file, or is damaged: {said}.") from error
+        reason = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise DataError(f"{file} is not a model file, or is damaged: {reason}.") from error
     except (RecursionError, OverflowError) as error:
         raise DataError(f"{file} is not a model file: {type(error).__name__} on reading it.") from error
 
@@ -63,8 +63,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
     states, inputs = to_names(data["states"], "states"), to_names(data["inputs"], "inputs")
     basis = Basis.from_dict(data["basis"], functions)
     formulation = formulation_from_dict(to_mapping(data["formulation"], "formulation"))
-    # Coefficients stand in the file by name, so that a basis that lists its terms in another order still
-    # reads it.
+    # Coefficients are stored by name, so that the order of the terms may differ between versions.
     row = {name: i for i, name in enumerate(basis.names(formulation.variables(states, inputs)))}
 
     def model(part: Mapping[str, Any], **more: Any) -> Model:
@@ -117,7 +116,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
 
 
 def _findings(data: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Files written before 0.3 have sentences without a code."""
+    """The findings; files from before version 0.3 hold sentences without a code."""
     if "findings" not in data:
         return tuple(Finding("uncoded", text) for text in to_names(data["warnings"], "warnings"))
     parts = [to_mapping(part, "findings") for part in data["findings"]]
@@ -127,7 +126,7 @@ def _findings(data: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 
 def _numbers(value: Any, what: str) -> Floats | None:
-    """An array of numbers, or of lists of numbers; None where there is none."""
+    """A list of numbers, or of lists of numbers, as an array; None if there is none."""
     if value is None:
         return None
     if not isinstance(value, list):
@@ -157,6 +156,7 @@ def _parameters(data: Any) -> dict[str, Estimate]:
 
 
 def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Floats | None:
+    """(terms, states) inclusion probabilities from their names; zero where the file has none."""
     if data is None:
         return None
     table = np.zeros((len(row), len(states)))
@@ -169,6 +169,7 @@ def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Fl
 
 
 def _matrices(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> tuple[Floats, Floats]:
+    """The coefficients and their standard errors, (terms, states) each, from their names."""
     coef, error = np.zeros((len(row), len(states))), np.zeros((len(row), len(states)))
     by_state = to_mapping(data, "coefficients")
     if set(by_state) != set(states):
@@ -187,7 +188,7 @@ def _matrices(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> tup
 
 def _run_from_dict(data: Mapping[str, Any]) -> Run:
     columns = to_mapping(data["history"], "history")
-    # A file of an earlier version lacks the columns that have been added since; those have a default.
+    # Files of earlier versions lack columns that were added later, which have defaults.
     names = [name for name in Step._fields if name in columns or name not in Step._field_defaults]
     rows = zip(*([to_float(v, "history") for v in columns[name]] for name in names), strict=True)
     steps = (dict(zip(names, row, strict=True)) for row in rows)

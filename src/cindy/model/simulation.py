@@ -1,11 +1,11 @@
-"""Solutions of a model: from a start, times and inputs to a trajectory, stopped where it blows up.
+"""Simulation: the solution of x' = F(x, u, t), x'' = F or a map at given times, or up to a blow-up.
 
-1. Where inputs are held they jump; the times are cut there, and each stretch is smooth.
-2. All samples of a stretch are asked from LSODA at once (Petzold, SIAM J. Sci. Stat. Comput. 4, 1983), which
-   changes between an explicit and an implicit method as the equations need.
-3. Where that fails, sample by sample, to say at which time and why the solution ends.
+1. Inputs that are held jump at their samples. Cut the times there, so that each stretch is smooth.
+2. Ask LSODA for all samples of a stretch at once (Petzold, SIAM J. Sci. Stat. Comput. 4, 1983). It changes
+   between an explicit and an implicit method as the equations need.
+3. If that fails, go sample by sample, to find at which time and for what reason the solution ends.
 
-Equations with switches go another way (`switching`), maps are iterated, and random paths are `ensemble`'s.
+Equations with switches are solved in `switching`, random paths in `ensemble`; maps are iterated.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from cindy.data import Held, Hold, Trajectory, as_hold, with_turns
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, in_order
 from cindy.model.matching import unmeasured
-from cindy.model.switching import SwitchedMotion, Switches, longest_step, switched_flow
+from cindy.model.switching import Signal, SwitchedMotion, Switches, longest_step, switched_flow
 
 RightHandSide = Callable[[float, Any], Any]
 
 _EXCESS_WORK = -1
-"""What LSODA returns when it has used up its steps."""
+"""The return code of LSODA when it has used up its steps."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Limits:
 
     rtol: relative tolerance of one step
     atol: absolute tolerance of one step, in units of the scale of the states
-    growth: a state beyond this many times the scale counts as blown up
-    steps: how many steps the simulation may take, shared out evenly between its samples
+    growth: a state larger than this many times its scale has blown up
+    steps: the most steps of a simulation, shared evenly between its samples
 
     >>> from cindy.basis import Polynomial
     >>> from cindy.model import Model
@@ -63,7 +63,7 @@ class Limits:
         integer(self.steps, "Limits: `steps`", least=1)
 
     def steps_per_sample(self, samples: int) -> int:
-        """An even share of the steps, with room for a fast transient however many samples there are."""
+        """An even share of the steps, but enough for a fast transient however many samples there are."""
         return max(2000, self.steps // max(1, samples - 1))
 
 
@@ -87,17 +87,16 @@ def flow(
 
 
 def _at_once(rhs: RightHandSide, start: Floats, t: Floats, scale: Floats, limits: Limits) -> Floats | None:
-    """All samples in one call, or None where that failed.
+    """All samples in one call of LSODA, or None if that failed.
 
-    LSODA, because it turns to an implicit method by itself where the system is stiff; odeint, because it
-    spends 0.4 µs a step outside the right-hand side where solve_ivp spends 50. What it leaves after a
-    failure is not defined, so a failure is gone over again, sample by sample.
+    It is called through odeint, which spends 0.4 µs a step outside the right-hand side where solve_ivp
+    spends 50. The samples that odeint returns after a failure are undefined, hence None.
     """
     from scipy.integrate import odeint  # 40 ms to import, and most uses of a model never simulate
 
     if len(t) == 1:
         return start[None]
-    # The stubs know no tolerance per state; LSODA does.
+    # The type stubs lack a tolerance per state; LSODA has it.
     atol: Any = limits.atol * scale
     try:
         steps = limits.steps_per_sample(len(t))
@@ -114,22 +113,20 @@ def _at_once(rhs: RightHandSide, start: Floats, t: Floats, scale: Floats, limits
 def _one_by_one(
     rhs: RightHandSide, start: Floats, t: Floats, names: Sequence[str], scale: Floats, limits: Limits
 ) -> tuple[Floats, str | None]:
-    """The samples before the solution ends, and why it does.
+    """The samples before the solution ends, and why it ends.
 
-    LSODA steps beyond the next sample and may so leave the domain of the right-hand side too early;
-    only a second try that starts at the last good sample and does not overstep decides.
+    LSODA steps beyond the next sample, and there may leave the domain of the right-hand side although the
+    sample itself exists. A second try from the last good sample, which may not overstep, decides.
     """
     bound = limits.growth * scale
     solver = _solver(rhs, start, t[0], scale, limits, len(t))
     rows = [start]
     for before, upto in itertools.pairwise(t.tolist()):
         row = _advance(solver, upto)
-        # Out of steps but within bounds: stiff or oscillating too fast, which is another message than a
-        # blow-up.
+        # Out of steps but within bounds: the solution oscillates too fast, and does not blow up.
         if row is None and solver.get_return_code() == _EXCESS_WORK and np.all(np.abs(solver.y) <= bound):
             return np.array(rows), _too_fast(solver.y, solver.t, names)
         if row is None or not np.all(np.abs(row) <= bound):
-            # The second try starts at the last good sample and may not step beyond the next one.
             watch = _Watch(rhs, bound)
             solver = _solver(watch, rows[-1], before, scale, limits, len(t), longest=upto - before)
             row = _advance(solver, upto)
@@ -139,7 +136,7 @@ def _one_by_one(
     return np.array(rows), None
 
 
-def _step_through(
+def _iterates(
     step: RightHandSide, start: Floats, t: Floats, names: Sequence[str], *, scale: Floats, limits: Limits
 ) -> tuple[Floats, str | None]:
     """The iterates of x ← step(t, x), one per time, and why they ended early if they did."""
@@ -190,7 +187,7 @@ def _advance(solver: Any, upto: float) -> Floats | None:
 
 
 class _Watch:
-    """A right-hand side that remembers where it was asked, and stops the solver where things end."""
+    """A right-hand side that remembers its last argument, and stops the solver at the end of a solution."""
 
     def __init__(self, rhs: RightHandSide, bound: Floats) -> None:
         self.rhs, self.bound = rhs, bound
@@ -206,7 +203,7 @@ class _Watch:
         return self.slope
 
     def reason(self, names: Sequence[str], row: Floats, upto: float) -> str:
-        """Why the solution ends: at the last place that was asked about, or at `row` at the time `upto`."""
+        """Why the solution ends: at the last argument, or at `row`, its value at the time `upto`."""
         if not np.all(np.abs(self.where) <= self.bound):
             return _blown_up(self.where, self.when, names, self.bound)
         if not np.all(np.isfinite(self.slope)):
@@ -233,9 +230,6 @@ def _state(row: Floats, names: Sequence[str]) -> str:
     return ", ".join(shown[:4]) + (", …" if len(shown) > 4 else "")
 
 
-Signal = Callable[[float], Sequence[float]]
-
-
 @one_thread()
 def simulate(
     model: Equations,
@@ -252,70 +246,69 @@ def simulate(
 ) -> Trajectory:
     """The solution of a model at the times t; see `Model.simulate`.
 
-    path: what goes along in the place of `flow`, such as a `RandomPath`
+    path: a solver in place of `flow`, such as a `RandomPath`
     """
     d, names = len(model.states), model.states
-    given = numbers(t, "simulate: `t`")
-    if given.ndim != 1:
+    times = numbers(t, "simulate: `t`")
+    if times.ndim != 1:
         raise DataError("simulate: `t` must be the times of a solution, such as numpy.linspace(0, 10, 1001).")
-    # A trajectory checks times as it checks those of data.
-    times = Trajectory(given, np.zeros(np.shape(given))).t
+    # Times must be finite and increase, which the constructor of a trajectory checks.
+    times = Trajectory(times, np.zeros(np.shape(times))).t
     hold = as_hold(hold, "simulate: `hold`")
     if u_t is not None:
-        every, driven = _with_own_times(times, u, u_t, hold)
-        solved = simulate(model, x0, every, driven, hold=hold, v0=v0, run=run, limits=limits, path=path)
+        all_times, inputs = _with_own_times(times, u, u_t, hold)
+        solved = simulate(model, x0, all_times, inputs, hold=hold, v0=v0, run=run, limits=limits, path=path)
         wanted = np.isin(solved.t, times)
         u = None if solved.u is None else solved.u[wanted]
         return replace(solved, t=solved.t[wanted], x=solved.x[wanted], u=u)
     start = _start(model, x0, v0)
     u = without_time(model, u, times)
     signal = all_inputs(model, u, times, run, hold)
-    # A model written by hand does not know the usual size of its states; the start is the only hint.
+    # A model written by hand does not know the size of its states; the start is the only hint.
     largest = float(np.max(np.abs(start))) or 1.0
-    usual = np.where(model.scale > 0, model.scale, largest)
+    scale = np.where(model.scale > 0, model.scale, largest)
     if model.order == 2:
         names = (*names, *(f"{name}'" for name in names))
         # The size of rates is not known; a generous one only makes the bounds wider.
-        usual = np.concatenate([usual, np.full(d, max(largest, float(np.max(usual))))])
-    way = path or (_step_through if model.formulation.discrete else flow)
-    solve = partial(way, names=names, limits=limits)
-    scale = np.maximum(usual, np.abs(start))
+        scale = np.concatenate([scale, np.full(d, max(largest, float(np.max(scale))))])
+    scale = np.maximum(scale, np.abs(start))
+    solve = partial(path or (_iterates if model.formulation.discrete else flow), names=names, limits=limits)
     switches = None if model.formulation.discrete else model.switches
     rows, stopped = start[None], None
-    for first, last, known in _smooth_stretches(model, u, times, run, hold, signal):
-        here = times[first : last + 1]
+    for first, last, held in _smooth_stretches(model, u, times, run, hold, signal):
+        span = times[first : last + 1]
         if switches is None or path is not None:
-            more, stopped = solve(_right_hand_side(model, known), rows[-1], here, scale=scale)
+            more, stopped = solve(_right_hand_side(model, held), rows[-1], span, scale=scale)
         else:
             longest = longest_step(times)
-            more, stopped = _switched(model, switches, known, rows[-1], here, longest, names, scale, limits)
+            more, stopped = _switched(model, switches, held, rows[-1], span, longest, names, scale, limits)
         rows = np.concatenate([rows, more[1:]])
         if stopped is not None:
             break
     times = times[: len(rows)]
     values = None if signal is None else [signal(s) for s in times]
-    inputs = tuple(name for name in model.inputs if name != TIME) or None
-    return Trajectory(times, rows[:, :d], model.states, u=values, inputs=inputs, hold=hold, stopped=stopped)
+    given = tuple(name for name in model.inputs if name != TIME) or None
+    return Trajectory(times, rows[:, :d], model.states, u=values, inputs=given, hold=hold, stopped=stopped)
 
 
 def _with_own_times(
     t: Floats, u: Callable[[float], ArrayLike] | ArrayLike | None, u_t: ArrayLike, hold: Hold
 ) -> tuple[Floats, Callable[[float], ArrayLike] | Floats]:
-    """The times of a solution whose inputs were sampled at times of their own, and the inputs there.
+    """The times of a solution whose inputs were sampled at other times, and the inputs there.
 
-    Inputs jump or bend at their samples, so that these are times of the solution, too.
+    Inputs jump or bend at their samples, which therefore become times of the solution as well.
     """
     if u is None or callable(u):
         raise DataError("simulate: `u_t` gives the times of sampled inputs, so `u` must hold their values.")
     given = Trajectory(u_t, np.asarray(u))
-    known = np.isfinite(given.x).all(axis=1)
-    own, values = given.t[known], given.x[known]
+    measured = np.isfinite(given.x).all(axis=1)
+    own, values = given.t[measured], given.x[measured]
     if not len(own) or t[0] < own[0] or (t[-1] > own[-1] and hold != "zero"):
         span = f"known for t = {own[0]:g} … {own[-1]:g}" if len(own) else "missing at every sample"
         raise DataError(f"simulate: the inputs are {span}, but the times are {t[0]:g} … {t[-1]:g}.")
-    every, own = with_turns(t, own, values, hold)
+    all_times, own = with_turns(t, own, values, hold)
     signal = Held(own, values, hold)
-    return (t, signal) if hold == "band" else (every, signal.at(every))
+    return (t, signal) if hold == "band" else (all_times, signal.at(all_times))
 
 
 def _switched(
@@ -355,10 +348,10 @@ def _smooth_stretches(
     hold: Hold,
     signal: Signal | None,
 ) -> Iterator[tuple[int, int, Signal | None]]:
-    """Samples first … last over which the inputs are smooth, and the inputs there.
+    """First and last sample of the stretches over which inputs are smooth, and the inputs there (step 1).
 
-    Inputs that are held jump at their samples. An integrator that starts anew after each jump keeps its
-    order; one that steps across does not, and may miss a short pulse.
+    An integrator that starts anew after each jump of the inputs keeps its order. One that steps across does
+    not, and may miss a short pulse.
     """
     if hold != "zero" or u is None or callable(u) or model.formulation.discrete or len(t) < 2:
         yield 0, len(t) - 1, signal
@@ -377,12 +370,8 @@ def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike 
         names += tuple(f"{name}'" for name in names)
     start = floats(in_order(x0, names, "simulate: x0"), "simulate: x0", ndim=1)
     if model.order == 2 and len(start) == d:
-        velocity = (
-            np.zeros(d)
-            if v0 is None
-            else floats(in_order(v0, model.states, "simulate: v0"), "simulate: v0", ndim=1)
-        )
-        start = np.concatenate([start, velocity])
+        rest = np.zeros(d) if v0 is None else in_order(v0, model.states, "simulate: v0")
+        start = np.concatenate([start, floats(rest, "simulate: v0", ndim=1)])
     elif v0 is not None:
         why = "x0 holds velocities already" if model.order == 2 else "the equations are of first order"
         raise DataError(f"simulate: `v0` must be left out: {why}.")
@@ -396,7 +385,7 @@ def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike 
 
 
 def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
-    """The compiled equations as (t, array) → list, of first order whatever their own."""
+    """The compiled equations in first-order form, as (t, array) → list."""
     rhs, d, rates = model.rhs, len(model.states), bool(model.rates)
     if model.order == 1:
         if signal is None:
@@ -411,7 +400,7 @@ def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
 
 
 def _width(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats) -> int:
-    """How many inputs `u` gives."""
+    """The number of inputs in `u`."""
     if u is None:
         return 0
     return np.size(u(float(t[0]))) if callable(u) else np.size(u) // max(len(t), 1)
@@ -420,7 +409,7 @@ def _width(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats) -> int
 def without_time(
     model: Equations, u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats
 ) -> Callable[[float], ArrayLike] | ArrayLike | None:
-    """The inputs without the time, which trajectories that were matched with the model hold as a column."""
+    """The inputs without the time, which is a column of trajectories that were matched with the model."""
     if TIME not in model.inputs or _width(u, t) != len(model.inputs):
         return u
     if len(model.inputs) == 1:
@@ -439,7 +428,7 @@ def all_inputs(
     run: str | None,
     hold: Hold,
 ) -> Signal | None:
-    """The inputs as a function of time, with those that nobody measures; the time itself is none of them."""
+    """The inputs but the time as a function of time, those included that select the run (`PerRun`)."""
     inputs = [name for name in model.inputs if name != TIME]
     measured = [name for name in inputs if not unmeasured(name)]
     runs = [name for name in inputs if is_run(name)]
@@ -448,24 +437,24 @@ def all_inputs(
             raise DataError("simulate: `run` must be left out: no term has a coefficient for each run.")
         return _input_signal(u, t, len(inputs), hold)
     if runs and (run is None or f"[{run}]" not in runs):
-        known = ", ".join(repr(name[1:-1]) for name in runs[:12])
-        raise DataError(f"simulate: the model has coefficients for each run; say which with run=…: {known}.")
+        names = ", ".join(repr(name[1:-1]) for name in runs[:12])
+        raise DataError(f"simulate: the model has coefficients for each run; say which with run=…: {names}.")
     signal = _input_signal(u, t, len(measured), hold)
     place = {name: k for k, name in enumerate(measured)}
 
-    def every(s: float) -> Sequence[float]:
-        known = () if signal is None else signal(s)
-        return [known[place[n]] if n in place else float(n == f"[{run}]") for n in inputs]
+    def complete(s: float) -> Sequence[float]:
+        values = () if signal is None else signal(s)
+        return [values[place[n]] if n in place else float(n == f"[{run}]") for n in inputs]
 
-    return every
+    return complete
 
 
 def _input_signal(
     u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, count: int, hold: Hold
 ) -> Signal | None:
-    """The inputs as a function of time: a function as it is, samples on `t` as `hold` says.
+    """The inputs as a function of time: `u` itself, or its samples at the times `t`, continued by `hold`.
 
-    None where there are no inputs (count = 0).
+    None if there are no inputs (count = 0).
     """
     if u is None or count == 0:
         if u is None and count == 0:

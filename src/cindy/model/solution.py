@@ -1,4 +1,20 @@
-"""Data beside the solutions of a model that start where the data do."""
+"""Solutions of a model that start where the data start, one for every stretch of data without gaps.
+
+A solution is compared with data by its fit, so that it should start at the state x₀ that minimises
+
+    Σ_k ‖ (x(t_k; x₀) − y_k) / spread ‖²,   x₀ within the range of the data,
+
+with x(t; x₀) the solution and y_k the samples. A chaotic solution is a smooth function of x₀ over a short
+time only, and therefore the horizon grows (`_fitted_start`):
+
+1. Candidates for x₀ are the denoised state, the first sample, the least-squares start of the integrated
+   equations, and for order 2 a local cubic. Take the one whose solution misses the first samples least.
+2. Double the horizon as long as that solution follows the samples.
+3. Improve x₀ by Levenberg and Marquardt's method with differences, and double the horizon again, until the
+   whole stretch is covered or the solution no longer follows.
+
+Cost: a simulation per state and round, at most `MOST` samples long.
+"""
 
 from __future__ import annotations
 
@@ -20,57 +36,56 @@ from cindy.model.matching import inside_domain
 from cindy.model.simulation import Limits, simulate
 
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)
-"""Of the simulations along the way: far more accurate than data are, and given up soon."""
+"""For simulations during the fit of a start: far more accurate than data, and given up early."""
 
 
 @dataclass(frozen=True)
 class _Start:
-    """How the start of a solution is fitted to the samples ahead."""
+    """How the start of a solution is fitted to the samples ahead; errors are in spreads of a state."""
 
     difference: float = 1e-4
-    """Of a start, in spreads: far above the tolerance of the simulation, far below what bends it."""
+    """Step of the differences: far above the tolerance of the simulation, far below its curvature."""
     rounds: int = 6
-    """Of Levenberg and Marquardt, each some simulations; one that gains less than a thousandth is the
-    last."""
+    """Rounds of Levenberg and Marquardt. A round that gains less than a thousandth is the last."""
     follows: float = 0.5
-    """Of the spread: a solution that is further off than this in the root mean square no longer follows."""
+    """Root mean square error up to which a solution follows the samples."""
     beyond: float = 0.1
     """How far outside the range of the data a start may lie, in widths of that range."""
     exact: float = 1e-5
-    """Of the spread: a solution that misses no sample by more is not improved by one of limited tolerance."""
+    """Largest error that needs no improvement, in view of the tolerance of the simulation."""
     many: int = 12
-    """States beyond which differences are taken once per horizon and then brought up to date by Broyden's
-    rule: a round by differences takes a simulation for each state, which was 43 of 111 s for a model of 50
+    """States beyond which differences are taken once per horizon and then updated by Broyden's rule: they
+    take a simulation for each state in every round, which was 43 of 111 s for a model of 50 states
     (`python -m benchmarks large`). With the rule for fewer states, solutions of Paramecium lose 0.03 of R²
     (examples/paramecium.py)."""
     smooth_curve: int = 300
     """Points of a curve that looks smooth in a figure."""
     degree: int = 6
     half_width: int = 3
-    """Of the polynomials that are integrated to find where a solution starts."""
+    """Of the polynomials by which the right-hand side is integrated."""
     most_missed: float = 3.0
-    """In units of the noise; right equations miss by more than one where noise is integrated twice."""
+    """Largest error of the integrated equations, in units of the noise. Right equations have errors above 1
+    if noise is integrated twice."""
 
 
 _START = _Start()
 
 
 MOST = 400
-"""Samples that a start is fitted to; more of them change it little and cost as much again."""
+"""Samples that a start is fitted to at most: more change it little and cost as much again."""
 
 
 def _fitted_start(
     model: Equations, ahead: Trajectory, guesses: Sequence[Floats], *, first: int, driven: Trajectory
 ) -> Floats:
-    """The start whose solution misses the samples ahead least, within the range of the data.
+    """The start whose solution misses the samples ahead least, by the steps above.
 
-    Gauss-Newton with differences over a horizon that begins at `first` samples, or as far as the best guess
-    follows already, and doubles as long as the solution follows: a chaotic solution is a smooth function of
-    its start over a short time only. The result is never worse than the best guess on the samples it was
-    fitted to; where no solution follows, it is the best guess.
+    It is never worse than the best guess on the samples that it was fitted to, and is the best guess if no
+    solution follows them.
 
     guesses: starts, (states,) or (2 · states,) with rates for order 2
-    driven: the inputs over that time, maybe at more instants
+    first: samples of the first horizon
+    driven: the inputs over that time, possibly at more times
     """
     d = len(model.states)
     low, high = ahead.x.min(axis=0), ahead.x.max(axis=0)
@@ -89,7 +104,7 @@ def _fitted_start(
         return _off(_solved(model, np.frombuffer(start).copy(), piece, driven, _LIMITS), piece, spread)
 
     def missed(samples: int, start: Floats) -> Floats:
-        # Several questions are asked of one solution.
+        # Cached, since several decisions need the same solution.
         return beside(samples, start.tobytes())
 
     def improved(samples: int, start: Floats) -> Floats:
@@ -102,19 +117,20 @@ def _fitted_start(
 
     whole = min(len(ahead), MOST)
     horizon = min(max(first, 4 * model.order), whole)
+    # Step 1.
     starts = [np.clip(guess, lower, upper) for guess in guesses if np.all(np.isfinite(guess))]
-    # Fitted states, the first sample, and starts by equations or by a cubic: any may be the best guess.
     guess = min(starts, key=lambda start: float(np.sum(missed(horizon, start) ** 2)))
+    # Step 2.
     while horizon < whole and follows(min(2 * horizon, whole), guess):
         horizon = min(2 * horizon, whole)
+    # Step 3. Wrong equations that never follow would start anywhere, to be least wrong in the mean.
     best = improved(horizon, guess)
     if not follows(horizon, best):
-        # Equations that do not follow at all would start anywhere, to be least wrong in the mean.
         return guess
     while horizon < whole:
         horizon = min(2 * horizon, whole)
         further = improved(horizon, best)
-        # Where it follows only because it was fitted so far, it may have left the samples next to the start.
+        # A fit over a horizon that is too long may have left the samples next to the start.
         if not follows(horizon, further):
             return best
         best = further
@@ -122,8 +138,8 @@ def _fitted_start(
 
 
 def _off(solution: Trajectory, piece: Trajectory, spread: Floats) -> Floats:
-    """(samples · states,) in units of the spread; where the solution has ended, three of them."""
-    # A solution that blew up must be worse than any that follows, yet finite, or there were no slope.
+    """(samples · states,) errors of a solution in units of the spread; 3 after it has ended."""
+    # A solution that blew up must be worse than any that follows, yet finite to have a slope.
     result = np.full(piece.x.shape, 3.0)
     result[: len(solution)] = (solution.x - piece.x[: len(solution)]) / spread
     return np.ravel(np.clip(result, -1e3, 1e3))
@@ -132,7 +148,7 @@ def _off(solution: Trajectory, piece: Trajectory, spread: Floats) -> Floats:
 def _improved(
     start: Floats, missed: Callable[[Floats], Floats], scale: Floats, lower: Floats, upper: Floats
 ) -> Floats:
-    """Levenberg-Marquardt within bounds, a few rounds."""
+    """The start after a few rounds of Levenberg and Marquardt's method within bounds."""
     left = missed(start)
     damping, slope = 1e-3, np.zeros((len(left), 0))
     for _ in range(_START.rounds):
@@ -142,20 +158,20 @@ def _improved(
             return start
         before = float(left @ left)
         for _ in range(4):
-            # Marquardt's scaling by the diagonal; the small multiple of the trace keeps a direction that
-            # nothing depends on from being unbounded.
+            # Marquardt's scaling by the diagonal; the small multiple of the trace bounds directions that
+            # nothing depends on.
             normal = slope.T @ slope
             size = np.diag(normal) + 1e-12 * np.trace(normal) + 1e-300
             normal[np.diag_indices_from(normal)] += damping * size
             change = np.linalg.lstsq(normal, -slope.T @ left)[0]
             tried = np.clip(start + change * scale, lower, upper)
-            there = missed(tried)
-            # Broyden's rule: the slope that differs least and explains what was seen (Math. Comp. 19, 1965).
-            taken = (tried - start) / scale
-            if len(start) > _START.many and np.any(taken):
-                slope += np.outer(there - left - slope @ taken, taken / (taken @ taken))
-            if float(there @ there) < before:
-                start, left, damping = tried, there, damping / 10
+            tried_left = missed(tried)
+            # Broyden's rule: the smallest change of the slope that explains the step (Math. Comp. 19, 1965).
+            step = (tried - start) / scale
+            if len(start) > _START.many and np.any(step):
+                slope += np.outer(tried_left - left - slope @ step, step / (step @ step))
+            if float(tried_left @ tried_left) < before:
+                start, left, damping = tried, tried_left, damping / 10
                 break
             damping *= 10
         else:
@@ -168,7 +184,7 @@ def _improved(
 def _slope(
     start: Floats, left: Floats, missed: Callable[[Floats], Floats], scale: Floats, upper: Floats
 ) -> Floats:
-    """By differences: how what is missed changes with the start, in units of the scale."""
+    """Derivatives of the errors by the start, in units of the scale, by differences."""
     columns = []
     for k, unit in enumerate(scale):
         step = np.zeros(len(start))
@@ -181,8 +197,8 @@ def _slope(
 class Solution:
     """A stretch of data without gaps, and the solution that starts with it.
 
-    trajectory: the place of its trajectory in the data
-    simulated: fewer samples than measured where the solution blew up
+    trajectory: the index of its trajectory in the data
+    simulated: the solution; it has fewer samples than `measured` if it blew up
     start: the state that it starts from, with rates for order 2
     """
 
@@ -195,19 +211,19 @@ class Solution:
 def solutions(
     model: Equations, data: Sequence[Trajectory], *, window: int | None = None
 ) -> Iterator[Solution]:
-    """A solution for every stretch of the data, in order, and afresh every `window` samples if given.
+    """A solution for every stretch of the data, in order, restarted every `window` samples if given.
 
-    A solution that runs through starts where it follows the samples ahead best, within the range of the
-    data: see `_fitted_start`. Those that start afresh have too few samples ahead for that where noise is
-    large: they start at fitted states, which know of the samples before as well.
+    Without restarts it begins at the fitted start. With restarts it has too few samples ahead to fit one
+    under large noise, and begins at denoised states, which use the samples before as well.
     """
     yield from solved_along(model, stretches_of(data), window=window)
 
 
 class Stretch(NamedTuple):
-    """Samples without a gap between them, and the same with the instants at which inputs alone are known.
+    """Samples without a gap between them.
 
-    trajectory: the place of their trajectory in the data
+    trajectory: the index of their trajectory in the data
+    around: the same samples together with those at which only inputs are known
     """
 
     trajectory: int
@@ -217,19 +233,20 @@ class Stretch(NamedTuple):
 
 def stretches_of(data: Sequence[Trajectory]) -> list[Stretch]:
     """The stretches of all trajectories, in order."""
-    return [Stretch(i, part, _around(part, one)) for i, one in enumerate(data) for part in one.segments()]
+    return [Stretch(i, part, _around(part, run)) for i, run in enumerate(data) for part in run.segments()]
 
 
 def solved_along(
     model: Equations, stretches: Sequence[Stretch], *, window: int | None = None
 ) -> Iterator[Solution]:
-    """As `solutions`, of stretches that were cut before."""
-    # Over half a swing even a chaotic solution is a smooth function of its start, so that Gauss-Newton
-    # converges.
-    looked = spread_over(sorted({one.trajectory for one in stretches}), LOOK)
-    near = half_period([one.samples for one in stretches if one.trajectory in looked], least=model.order + 2)
-    known = _fitted(model, [(part, around) for _, part, around in stretches], window)
-    for (i, segment, driven), states in zip(stretches, known, strict=True):
+    """As `solutions`, of given stretches."""
+    # Over half an oscillation even a chaotic solution is a smooth function of its start.
+    looked = spread_over(sorted({stretch.trajectory for stretch in stretches}), LOOK)
+    near = half_period(
+        [stretch.samples for stretch in stretches if stretch.trajectory in looked], least=model.order + 2
+    )
+    denoised = _fitted(model, [(part, around) for _, part, around in stretches], window)
+    for (i, segment, driven), states in zip(stretches, denoised, strict=True):
         length = window or len(segment)
         noise = noise_level(segment)
         for begin in range(0, len(segment) - 1, length):
@@ -237,7 +254,7 @@ def solved_along(
             start = states[begin]
             if window is None or not np.all(np.isfinite(start)):
                 first = min(near or length, len(piece))
-                # Order 2 needs a rate to start from, which a sample does not have.
+                # A sample has no rate, which order 2 needs.
                 guesses = [start] if model.order == 2 else [start, np.asarray(piece.x[0])]
                 if not model.formulation.discrete:
                     guess = _start_of_equations(model, piece.part(0, first), noise)
@@ -250,10 +267,7 @@ def solved_along(
 
 
 def _around(segment: Trajectory, whole: Trajectory) -> Trajectory:
-    """The samples of a trajectory from the first to the last of a segment, with those at which states miss.
-
-    Those between tell what the inputs did; without inputs nobody asks for them.
-    """
+    """A segment together with the samples between its ends at which states are missing but inputs known."""
     begin, end = np.searchsorted(whole.t, [segment.t[0], segment.t[-1]])
     return segment if whole.u is None or end + 1 - begin == len(segment) else whole.part(begin, end + 1)
 
@@ -261,7 +275,7 @@ def _around(segment: Trajectory, whole: Trajectory) -> Trajectory:
 def _solved(
     model: Equations, start: Floats, piece: Trajectory, driven: Trajectory, limits: Limits
 ) -> Trajectory:
-    """The solution at the samples of a piece, with all that is known of the inputs between them."""
+    """The solution at the samples of a piece, with the inputs at all times at which they are known."""
     begin, end = np.searchsorted(driven.t, [piece.t[0], piece.t[-1]])
     if driven.u is None or end + 1 - begin == len(piece):
         return simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=limits)
@@ -269,40 +283,39 @@ def _solved(
     return simulate(model, start, piece.t, own.u, hold=own.hold, u_t=own.t, limits=limits)
 
 
-def drawn(model: Equations, one: Solution) -> Trajectory:
-    """The solution at enough times for a smooth curve; at the samples where inputs are known there only."""
-    times = one.simulated.t
+def fine_curve(model: Equations, solution: Solution) -> Trajectory:
+    """The solution at enough times for a smooth curve; with inputs, at the samples alone."""
+    times = solution.simulated.t
     if model.inputs or model.formulation.discrete or not 1 < len(times) < _START.smooth_curve:
-        return one.simulated
+        return solution.simulated
     between = np.linspace(times[0], times[-1], _START.smooth_curve)
-    return simulate(model, one.start, np.union1d(between, times), limits=Limits())
+    return simulate(model, solution.start, np.union1d(between, times), limits=Limits())
 
 
 def _fitted(
     model: Equations, stretches: list[tuple[Trajectory, Trajectory]], window: int | None
 ) -> list[Floats]:
-    """(samples, order · states): where solutions may start; NaN where states are not fitted.
+    """(samples, order · states) of each stretch: denoised states to start from; NaN if they are unknown.
 
-    stretches: the samples, and the same with the instants between at which inputs alone are known
+    stretches: `samples` and `around` of each `Stretch`
     """
     width = model.order * len(model.states)
-    # A solution that runs through is fitted to the beginning only: states beyond would be fitted in vain.
-    segments = [one if window else one.part(0, min(len(one), MOST)) for one, _ in stretches]
+    # Without restarts only the beginning is needed.
+    segments = [samples if window else samples.part(0, min(len(samples), MOST)) for samples, _ in stretches]
     ahead = [_around(segment, around) for segment, (_, around) in zip(segments, stretches, strict=True)]
     possible = ahead and width == len(model.states + model.rates)
     try:
         states = denoised_states(model, ahead) if possible else None
-    except DataError:
-        # On the way a state has left the domain of a term.
+    except DataError:  # an iterate has left the domain of a term
         states = None
-    return states or [np.full((len(one), width), np.nan) for one in ahead]
+    return states or [np.full((len(stretch), width), np.nan) for stretch in ahead]
 
 
 def _start_of_equations(model: Equations, ahead: Trajectory, noise: Floats) -> Floats | None:
-    """The initial state, and rate for order 2, from which the equations miss the samples ahead least.
+    """The initial state, and rate for order 2, from which the integrated equations fit the samples best.
 
-    It averages the noise of all of them, but only if the equations are right: None where they miss by much
-    more than noise, or where terms hold rates that nobody measured.
+    It averages the noise of all samples, but only if the equations are right: None if they miss by much more
+    than the noise, or if terms hold rates that were not measured.
     """
     if len(ahead) < 4 + 2 * model.order or model.rates:
         return None
@@ -329,7 +342,6 @@ def _start_of_data(segment: Trajectory, begin: int, order: int, near: int) -> Fl
     low = max(0, begin - 2 * half_width)
     around = segment.part(low, min(len(segment), begin + 2 * half_width + 1))
     degree = min(3, len(around) - 1)
-    # Where the equations do not tell, a local cubic gives state and rate.
     estimates = [
         (derivative_weights(around.t, order=k, degree=degree, half_width=half_width) @ around.x)[begin - low]
         for k in range(order)

@@ -1,9 +1,16 @@
-"""Solutions of partial differential equations on periodic axes, by exponential time differencing.
+"""Solutions of u_t = L u + N(u) on periodic axes of space, by exponential time differencing.
 
-The linear part is solved exactly, wavenumber by wavenumber; the rest by the Runge-Kutta scheme of fourth
-order of Cox and Matthews (J. Comput. Phys. 176, 2002). Its φ functions come from their series and repeated
-doubling, which needs no division by eigenvalues near zero (Kassam and Trefethen, SIAM J. Sci. Comput. 26,
-2005, on why that matters).
+L is the linear part, which is a small matrix for every wavenumber, and N the rest.
+
+1. Over a step h the linear part is solved exactly, by φ₀(h L) = e^{h L}, and N enters with the weights
+   φ₁ … φ₃ of the Runge-Kutta scheme ETDRK4 (Cox and Matthews, J. Comput. Phys. 176, 2002).
+2. The φ functions come from their series and repeated doubling. That avoids divisions by eigenvalues near
+   zero, which would lose all digits (Kassam and Trefethen, SIAM J. Sci. Comput. 26, 2005).
+3. Products are computed on the grid, without the modes that would fold back as aliases (Orszag's rule).
+4. Each stretch between two times is computed in n, 2 n, … steps and extrapolated to steps of length zero.
+   n is doubled until the last extrapolation changes less than the tolerance.
+
+A step costs a few Fourier transforms for each term.
 """
 
 from __future__ import annotations
@@ -24,11 +31,11 @@ Summand = tuple[Term, tuple[int, ...], Floats]
 
 _TAYLOR = 14
 """Highest power of the series for arguments up to 1/2: the next adds 0.5^15 / 15!, below rounding."""
-_LOOSE = 1e-7
-"""Tolerance from which two runs a stretch are cheaper than four of a higher order."""
-_FAR = 0.1
-"""Relative error at a sixteenth of the most steps from which more would not help: with fewer steps it may be
-these that are unstable, with all of them a blow-up would take a minute to tell."""
+_LOOSE_RTOL = 1e-7
+"""Tolerance from which two computations of a stretch are cheaper than four of a higher order."""
+_HOPELESS = 0.1
+"""Relative error, at a sixteenth of the most steps, from which the solution is given up. With fewer steps the
+error may be that of unstable steps; trying all of them would take a minute if the solution blows up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +69,7 @@ class Spectral:
         return waves
 
     def multiplier(self, orders: Sequence[int]) -> Complexes:
-        """What a derivative multiplies the modes with; odd ones leave out the fastest, which has no phase."""
+        """The factor of a derivative for every mode; 0 for the fastest at odd orders, as it has no phase."""
         total = np.ones([1] * len(self.shape), dtype=complex)
         for k, order in enumerate(orders):
             if order:
@@ -96,10 +103,10 @@ class Spectral:
 
     @cached_property
     def keep(self) -> Floats:
-        """Modes of products that are no aliases of others."""
+        """1 for modes that no alias of a product reaches, 0 for others (step 3)."""
         degree = max((sum(f.power for f in term) for term, _, _ in self._curved), default=1)
-        # A product of p fields has p times their wavenumbers, of which those beyond the grid fold back.
-        # Leaving out the fastest modes keeps the others clean (Orszag's rule, two thirds for squares).
+        # A product of p fields has p times their wavenumbers, of which those beyond the grid fold back. Two
+        # thirds of the modes stay clean for squares.
         share = 2.0 / (min(degree, 3) + 1.0)
         inside = np.ones(self.modes, dtype=bool)
         for k, wave in enumerate(self.waves):
@@ -118,29 +125,30 @@ class Spectral:
         return np.asarray(np.fft.irfftn(modes, s=self.shape, axes=range(1, modes.ndim)))
 
     def rest(self, t: float, modes: Complexes) -> Complexes:
-        """The part that is not linear, (D, modes …)."""
+        """N, the part that is not linear, (D, modes …)."""
         d = len(self.states)
         out = np.zeros_like(modes)
         if not self._curved:
             return out
+        # Step 3: products on the grid, and their modes without aliases.
         values = dict(zip(self.states, self.backward(modes[:d]), strict=True)) | self.known(t)
         where = dict(zip(self.states, modes[:d], strict=True))
-        for terms, made in self._operators:
+        for terms, multipliers in self._operators:
             modes_of = np.fft.rfftn(self._evaluated(terms, values, where))
-            for i, factor in made:
+            for i, factor in multipliers:
                 out[d * (self.order - 1) + i] += factor * modes_of
         return out
 
     @cached_property
     def _operators(self) -> list[tuple[Term, list[tuple[int, Complexes]]]]:
-        """Every function once, with what its modes are multiplied by in each equation."""
+        """Every function once, with the factors of its modes in each equation."""
         by_term: dict[Term, dict[int, Complexes]] = {}
         for term, orders, coef in self._curved:
-            into = by_term.setdefault(term, {})
-            for i in np.flatnonzero(coef):
-                part = coef[i] * self.keep * self.multiplier(orders)
-                into[int(i)] = into[int(i)] + part if int(i) in into else part
-        return [(term, list(into.items())) for term, into in by_term.items()]
+            factors = by_term.setdefault(term, {})
+            for i in map(int, np.flatnonzero(coef)):
+                factor = coef[i] * self.keep * self.multiplier(orders)
+                factors[i] = factors[i] + factor if i in factors else factor
+        return [(term, list(factors.items())) for term, factors in by_term.items()]
 
     def _evaluated(self, term: Term, values: dict[str, Floats], modes: dict[str, Complexes]) -> Floats:
         product = values_of(term, values, lambda factor: self._slope(factor, values, modes))
@@ -156,9 +164,7 @@ class Spectral:
         )
 
     def stepper(self, h: float) -> Callable[[float, Complexes], Complexes]:
-        """One step of length h."""
-        # ETDRK4: φ₀ = e^z carries the linear part over the step, φ₁ … φ₃ weigh the rest as Runge and Kutta
-        # do.
+        """One step of length h (step 1)."""
         half, whole = self._phi(0.5 * h), self._phi(h)
         e2, a = half[0], 0.5 * h * half[1]
         e1 = whole[0]
@@ -169,12 +175,12 @@ class Spectral:
         def step(t: float, u: Complexes) -> Complexes:
             n0 = self.rest(t, u)
             moved = self._times(e2, u)
-            one = moved + self._times(a, n0)
-            n1 = self.rest(t + 0.5 * h, one)
-            two = moved + self._times(a, n1)
-            n2 = self.rest(t + 0.5 * h, two)
-            three = self._times(e2, one) + self._times(a, 2.0 * n2 - n0)
-            n3 = self.rest(t + h, three)
+            first_stage = moved + self._times(a, n0)
+            n1 = self.rest(t + 0.5 * h, first_stage)
+            second_stage = moved + self._times(a, n1)
+            n2 = self.rest(t + 0.5 * h, second_stage)
+            third_stage = self._times(e2, first_stage) + self._times(a, 2.0 * n2 - n0)
+            n3 = self.rest(t + h, third_stage)
             return (
                 self._times(e1, u)
                 + self._times(first, n0)
@@ -204,8 +210,8 @@ class Spectral:
 
 
 def _phi_functions(z: Complexes, *, coupled: bool) -> list[Complexes]:
-    """φ_k(z) = Σ_j z^j / (j + k)!, k = 0 … 3, by the series of z / 2^s and φ_k(2z) from φ_j(z)."""
-    # Scaled until the series converges at once; doubled back afterwards.
+    """φ_k(z) = Σ_j z^j / (j + k)!, k = 0 … 3, by the series of z / 2^s, and φ_k(2z) from φ_j(z) (step 2)."""
+    # The scaling makes |z| / 2^s at most 1/2, where few terms of the series are enough.
     largest = float(np.abs(z).sum(axis=-1).max() if coupled else np.abs(z).max())
     doublings = max(0, int(np.ceil(np.log2(max(largest, 1e-300) / 0.5))))
     small = z / 2.0**doublings
@@ -213,16 +219,16 @@ def _phi_functions(z: Complexes, *, coupled: bool) -> list[Complexes]:
     def times(a: Complexes, b: Complexes) -> Complexes:
         return np.asarray(a @ b if coupled else a * b)
 
-    one = np.broadcast_to(np.eye(z.shape[-1], dtype=complex), z.shape) if coupled else np.ones_like(z)
+    unit = np.broadcast_to(np.eye(z.shape[-1], dtype=complex), z.shape) if coupled else np.ones_like(z)
     functions = []
     for k in range(4):
         total = np.zeros_like(z)
         for j in range(_TAYLOR, -1, -1):
             # Horner's rule.
-            total = times(total, small) + one / factorial(j + k)
+            total = times(total, small) + unit / factorial(j + k)
         functions.append(total)
     for k in range(doublings):
-        # Alone, the exponential is known; squared over and over, it would lose a digit every three times.
+        # Repeated squaring loses a digit every three times; a single number has its own exponential instead.
         e = functions[0] if coupled else np.exp(small * 2.0**k)
         functions = [times(e, e)] + [
             (times(e, functions[m]) + sum(functions[j] / factorial(m - j) for j in range(1, m + 1))) / 2.0**m
@@ -271,25 +277,21 @@ def spectral_solution(
     most: int = 1 << 14,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Floats], str | None]:
-    """The fields at the times t from `start` (D, space …), and why the solution ended early if it did.
-
-    Every stretch between two times is gone in n, 2 n, … steps, and the results are extrapolated to steps of
-    no length (the error of the scheme is h⁴, h⁵, …); where the last extrapolation changes more than the
-    tolerance, n is doubled.
-    """
-    rows = 2 if rtol >= _LOOSE else 4
+    """The fields at the times t from `start` (D, space …), and why they ended early if they did (step 4)."""
+    rows = 2 if rtol >= _LOOSE_RTOL else 4
     weights = [_extrapolation(rows - 1), _extrapolation(rows)]
     steppers = lru_cache(maxsize=24)(system.stepper)
-    every = tuple(range(1, start.ndim))
-    scale = np.maximum(np.sqrt(np.mean(start**2, axis=every)), 1e-300)
+    space = tuple(range(1, start.ndim))
+    scale = np.maximum(np.sqrt(np.mean(start**2, axis=space)), 1e-300)
     bound = growth * (float(np.max(np.abs(start))) or 1.0)
     u = system.forward(start)
     out, count = [start], 1
     with np.errstate(all="ignore"):
         for k in range(1, len(t)):
-            # Steps of an even grid differ by rounding; as one number they share one stepper, which is
-            # costly to make.
+            # Steps of an even grid differ by rounding. Rounded further they share one stepper, which is
+            # expensive to build.
             length = float(f"{t[k] - t[k - 1]:.12e}")
+            # Step 4.
             while True:
                 runs = [
                     _run(steppers(length / (j * count)), j * count, t[k - 1], length, u)
@@ -298,14 +300,14 @@ def spectral_solution(
                 modes = sum(w * run for w, run in zip(weights[1], runs, strict=True))
                 less = sum(w * run for w, run in zip(weights[0], runs[:-1], strict=True))
                 values = system.backward(modes)
-                # Two extrapolations of neighbouring order: their difference is the error of the worse one.
-                apart = np.sqrt(np.mean(system.backward(modes - less) ** 2, axis=every))
-                size = np.maximum(np.sqrt(np.mean(values**2, axis=every)), scale)
+                # The difference of extrapolations of neighbouring order is the error of the lower order.
+                apart = np.sqrt(np.mean(system.backward(modes - less) ** 2, axis=space))
+                size = np.maximum(np.sqrt(np.mean(values**2, axis=space)), scale)
                 error = float(np.max(apart / size))
                 if error <= rtol:
                     break
                 count *= 2
-                if count > most // 16 and not error < _FAR:
+                if count > most // 16 and not error < _HOPELESS:
                     where = f"t = {t[k - 1]:g} … {t[k]:g}"
                     return out, f"the solution blows up between {where}"
                 if count > most:
@@ -315,7 +317,7 @@ def spectral_solution(
                 return out, f"the solution exceeds {growth:g} times its first values after t = {t[k - 1]:g}"
             u = modes
             out.append(values)
-            # Half as many steps would do too: the difference is of order h^(rows + 2).
+            # Half as many steps are enough too, since the difference is of order h^(rows + 2).
             if error < rtol / 2.0 ** (rows + 4) and count > 1:
                 count //= 2
             if progress is not None:
@@ -324,9 +326,8 @@ def spectral_solution(
 
 
 def _extrapolation(rows: int) -> Floats:
-    """Weights of the results of 1, 2, …, rows times as many steps, which cancel errors h⁴ to h^(rows + 2)."""
+    """Richardson's weights of the results with 1, 2, …, rows times n steps: they cancel errors h⁴, h⁵, …"""
     h = 1.0 / np.arange(1, rows + 1)
-    # Richardson: weights that sum to one and cancel h⁴, h⁵, …
     powers = np.vstack([np.ones(rows), *(h ** (4 + j) for j in range(rows - 1))])
     return np.linalg.solve(powers, np.eye(rows)[0])
 

@@ -1,4 +1,4 @@
-"""A model in words: equations, how much they explain, how sure they are, what to beware of."""
+"""A model in words: its equations, how much of the data they explain, how certain they are, and warnings."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from html import escape
 
 import numpy as np
 
-from cindy.basis import Language, factor_code, pretty, variable_label
+from cindy.basis import Language, equation_label, factor_code, pretty, variable_label
 from cindy.model.equations import Equations
 
-_WRITTEN = Language(prefix="", end="", module="")
+_FORMULA = Language(prefix="", end="", module="")
 
 
 @dataclass(frozen=True)
@@ -21,38 +21,43 @@ class _Words:
     """How much a summary says, and when it calls models close."""
 
     width: int = 80
-    """Of a line, in characters."""
+    """Characters in a line."""
     close: float = 6.0
-    """Units of −2 log p: a model that is so much worse is twenty times less likely."""
+    """Difference of the criterion, in −2 log p, up to which models are close: 6 is 20 times less likely."""
     most: int = 5
     """Terms that are named one by one."""
     summands: int = 40
-    """Summands an equation; a notebook is no place for more."""
+    """Summands of an equation that a notebook shows."""
 
 
 _WORDS = _Words()
 
 
 SURE = 0.95
-"""Inclusion below which a term is called less sure. Chance adds a term in one data set of 20, and in 19 of 20
-such cases its inclusion is lower than this (benchmark: honesty, closed orbit)."""
+"""Inclusion probability below which a term is called less sure. Chance adds a term to one data set in 20, and
+in 19 of 20 such cases its probability is lower than this (benchmark: honesty, closed orbit)."""
 
 
-def told(model: Equations) -> str:
-    """Everything a model knows about itself."""
-    parts = ["Equations", *(f"  {line}" for line in model.to_text().splitlines())]
-    parts += [f"  where {line}" for line in definitions(model)]
-    parts += ["", "How sure"]
+def summary(model: Equations) -> str:
+    """Equations, facts, warnings and notes as text."""
+    lines = ["Equations", *(f"  {line}" for line in model.to_text().splitlines())]
+    lines += [f"  where {line}" for line in definitions(model)]
+    lines += ["", "How sure"]
     width = max(len(name) for name, _ in facts(model))
     for name, text in facts(model):
-        lines = textwrap.wrap(text, _WORDS.width - width - 4) or [""]
-        parts.append(f"  {name:<{width}}  {lines[0]}")
-        parts += [" " * (width + 4) + line for line in lines[1:]]
-    notes = [finding.message for finding in model.findings if finding.note]
-    warnings = [finding.message for finding in model.findings if not finding.note]
-    parts += ["", "Warnings" if warnings else "No warnings.", *_bullets(warnings)]
-    parts += ["", "Notes", *_bullets(notes)] if notes else []
-    return "\n".join(parts)
+        first, *rest = textwrap.wrap(text, _WORDS.width - width - 4) or [""]
+        lines.append(f"  {name:<{width}}  {first}")
+        lines += [" " * (width + 4) + line for line in rest]
+    warnings, notes = _messages(model)
+    lines += ["", "Warnings" if warnings else "No warnings.", *_bullets(warnings)]
+    lines += ["", "Notes", *_bullets(notes)] if notes else []
+    return "\n".join(lines)
+
+
+def _messages(model: Equations) -> tuple[list[str], list[str]]:
+    """The sentences of the warnings, and those of the notes."""
+    findings = model.findings
+    return [f.message for f in findings if not f.note], [f.message for f in findings if f.note]
 
 
 def _bullets(sentences: Sequence[str]) -> Iterator[str]:
@@ -61,57 +66,51 @@ def _bullets(sentences: Sequence[str]) -> Iterator[str]:
 
 
 def definitions(model: Equations) -> list[str]:
-    """What the terms that have names of their own mean, such as "uptake = S/(K + S)"."""
+    """The formulas of terms that have names of their own, such as "uptake = S/(K + S)"."""
     formulas = {}
     for i, term in enumerate(model.basis.terms(model.variables)):
         for factor in term if model.support[i].any() else ():
             formula = factor.symbolic or factor.expression
             if factor.kind == "call" and formula is not None and formula.symbols():
                 names = {name: name for name in formula.symbols()}
-                text = factor_code(replace(factor, expression=formula, power=1), names, _WRITTEN, {})
-                # A formula that is its own name needs no line.
+                text = factor_code(replace(factor, expression=formula, power=1), names, _FORMULA, {})
+                # A term that is called by its formula needs no definition.
                 if text.replace(" ", "") != factor.name.replace(" ", ""):
                     formulas[factor.name] = text
     return [f"{name} = {text}" for name, text in formulas.items()]
 
 
 def facts(model: Equations) -> list[tuple[str, str]]:
-    """(name, what is known), in the order in which a reader asks."""
-    return [*_explained(model), *_terms(model), *_noise(model), *_laws(model), *_search(model)]
+    """(name, text) of all that is known of a model: fit, terms, noise, constraints and search."""
+    return [*_explained(model), *_terms(model), *_noise(model), *_constraints(model), *_search(model)]
 
 
 def _explained(model: Equations) -> Iterator[tuple[str, str]]:
-    known = model.explained
+    explained = model.explained
     if model.diffusion is not None:  # no solution follows random kicks, so a low R² would mean nothing
         return
-    if "equations" in known:
-        yield (
-            "R² of equations",
-            f"{determination(known['equations'])} of the motion, step by step",
-        )
-    if not {"equations", "solutions", "span", "through"} <= set(known):
+    if "equations" in explained:
+        yield "R² of equations", f"{determination(explained['equations'])} of the motion, step by step"
+    if not {"equations", "solutions", "span", "through"} <= set(explained):
         return
-    solutions, through = known["solutions"], known["through"]
-    span = f"{known['span']:,.0f}" if known["span"] >= 1000 else f"{known['span']:.3g}"
+    solutions, through = explained["solutions"], explained["through"]
+    span = f"{explained['span']:,.0f}" if explained["span"] >= 1000 else f"{explained['span']:.3g}"
     if np.isnan(solutions):
         return
-    of = (
-        f" (checked on {known['runs']:.0f} of {known['of']:.0f} runs)" if {"runs", "of"} <= set(known) else ""
-    )
-    allowed = f" where noise allows {determination(known['allowed'])}" if "allowed" in known else ""
+    partial = {"runs", "of"} <= set(explained)
+    checked = f" (checked on {explained['runs']:.0f} of {explained['of']:.0f} runs)" if partial else ""
+    allowed = f" where noise allows {determination(explained['allowed'])}" if "allowed" in explained else ""
     if not np.isfinite(solutions):
-        yield "R² of solutions", f"none: the solutions blow up{of}"
-    # No restart was needed: one figure says it all.
-    elif solutions == through:
-        over = f"over up to {span} time units"
-        yield "R² of solutions", f"{determination(solutions)}{allowed}, {over}{of}"
+        text = "none: the solutions blow up"
+    elif solutions == through:  # no restart was needed
+        text = f"{determination(solutions)}{allowed}, over up to {span} time units"
     else:
         whole = f"R² is {determination(through)}" if np.isfinite(through) else "the solutions blow up"
-        yield (
-            "R² of solutions",
-            f"{determination(solutions)}{allowed}, started afresh every {span} time units; "
-            f"without that {whole}{of}",
+        text = (
+            f"{determination(solutions)}{allowed}, restarted from the data every {span} time units; "
+            f"without restarts {whole}"
         )
+    yield "R² of solutions", text + checked
 
 
 def _terms(model: Equations) -> Iterator[tuple[str, str]]:
@@ -127,54 +126,56 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
             if shown:
                 yield name, ", ".join(shown) + (f" and {more} more" if more else "")
     if len(model.near) > 1:
-        # The first is the model itself.
+        # The first near model is the model itself.
         above = np.sort(model.near.scores)[1:]
         count = int(np.sum(above <= _WORDS.close))
-        if count:
-            others = "1 other model explains" if count == 1 else f"{count} other models explain"
-            yield "near", f"{others} the data almost as well; see model.near"
-        else:
-            yield (
-                "near",
-                f"the criterion of the next best model is {above[0]:.1f} higher (10: clearly worse); "
-                "see model.near",
-            )
+        others = "1 other model explains" if count == 1 else f"{count} other models explain"
+        text = f"{others} the data almost as well"
+        if not count:
+            text = f"the criterion of the next best model is {above[0]:.1f} higher (10: clearly worse)"
+        yield "near", f"{text}; see model.near"
 
 
 def _probability(model: Equations, i: int, j: int) -> str:
     equation = variable_label(model.states[j]) + "'" * model.order
-    return f"{spoken(model.terms[i], model.labels[i])} in {equation} ({model.inclusion[i, j]:.0%})"
+    return f"{_in_sentence(model.terms[i], model.labels[i])} in {equation} ({model.inclusion[i, j]:.0%})"
 
 
-def spoken(term: str, label: str) -> str:
-    """The label of a term within a sentence, where a bare 1 would be taken for a number."""
+def _in_sentence(term: str, label: str) -> str:
+    """The label of a term for use in a sentence, where "1" would be read as a number."""
     return "the constant" if term == "1" else label
+
+
+def named_term(model: Equations, i: int) -> str:
+    """A term by its label in letters, for use in a sentence."""
+    return _in_sentence(model.terms[i], pretty(model.labels[i]))
+
+
+def equation_labels(model: Equations) -> list[str]:
+    """The left-hand sides of the equations as text, such as "x'" or "u_t"."""
+    form = model.formulation
+    return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
 
 
 def _noise(model: Equations) -> Iterator[tuple[str, str]]:
     if model.denoised:
         yield "states", "denoised: estimated together with the equations"
     elif model.result is not None and not model.formulation.for_fields:
-        yield (
-            "states",
-            "as measured, not denoised: noise inside the terms biases the coefficients",
-        )
+        yield "states", "as measured, not denoised: noise inside the terms biases the coefficients"
     if np.all(np.isfinite(model.noise)):
         yield "noise", _by_state(model, model.noise) + " (standard deviation)"
     if np.any(model.noise_memory > 1.0):
         yield "noise memory", _by_state(model, model.noise_memory) + " samples (1: white)"
     if np.any(np.isfinite(model.model_error)):
-        yield (
-            "unexplained",
-            _by_state(model, model.model_error) + " (forcing beyond the equations, per √time)",
-        )
+        forcing = _by_state(model, model.model_error)
+        yield "unexplained", forcing + " (forcing beyond the equations, per √time)"
 
 
 def _by_state(model: Equations, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
     return ", ".join(f"{variable_label(s)} {v:.2g}" for s, v in zip(model.states, values, strict=True))
 
 
-def _laws(model: Equations) -> Iterator[tuple[str, str]]:
+def _constraints(model: Equations) -> Iterator[tuple[str, str]]:
     for text in model.constraints:
         yield "constraint", text
     if model.constraints:
@@ -195,11 +196,10 @@ def _search(model: Equations) -> Iterator[tuple[str, str]]:
 
 
 def determination(value: float) -> str:
-    """R² with as many digits as tell it from 1."""
+    """R² as text, with enough digits to differ from 1."""
     if not np.isfinite(value) or value <= 0:
         return f"{value:.2g}"
-    # 0.9997 and 0.99997 differ by a factor of ten in what is left unexplained, and both would round to
-    # 1.00.
+    # 0.9997 and 0.99997 leave shares unexplained that differ by a factor of ten; both would round to 1.00.
     digits = int(np.clip(1 - np.floor(np.log10(max(1 - value, 1e-9))), 2, 6))
     return f"{value:.{digits}f}"
 
@@ -207,23 +207,23 @@ def determination(value: float) -> str:
 _CELL = "text-align: left; padding: 0.15em 0.4em; border: none; background: none"
 
 
-def shown(model: Equations, known: Sequence[tuple[str, str]]) -> str:
-    """The model as HTML without scripts or anything from elsewhere.
+def as_html(model: Equations, known: Sequence[tuple[str, str]]) -> str:
+    """The model as HTML, without scripts or anything to load; `known` are the facts to show.
 
-    Equations are letters and not MathML: notebooks that were not run here, and pages that show notebooks,
-    remove its marks, which leaves x2 of x² and "dharedt" of a rate.
+    Equations are plain letters and not MathML, because untrusted notebooks, and pages that show notebooks,
+    remove the tags of MathML and would leave x2 of x² and "dharedt" of a rate.
     """
     rows = [_equation(line, partial=model.formulation.for_fields) for line in model.to_text().splitlines()]
     rows += [("where", _letters(line)) for line in definitions(model)]
     known = known if model.warnings else [*known, ("warnings", "none")]
-    facts_told = [(f"<b>{escape(name)}</b>", escape(text)) for name, text in known]
-    warned = _listed("Warnings", [finding.message for finding in model.findings if not finding.note])
-    noted = _listed("Notes", [finding.message for finding in model.findings if finding.note])
-    return f"<div>{_table(rows, '115%')}{_table(facts_told, '90%')}{warned}{noted}</div>"
+    cells = [(f"<b>{escape(name)}</b>", escape(text)) for name, text in known]
+    warnings, notes = _messages(model)
+    lists = _listed("Warnings", warnings) + _listed("Notes", notes)
+    return f"<div>{_table(rows, '115%')}{_table(cells, '90%')}{lists}</div>"
 
 
 def _equation(line: str, *, partial: bool) -> tuple[str, str]:
-    """Both sides of an equation, the right one with as many summands as a notebook has room for."""
+    """Both sides of an equation as HTML; a long right-hand side is cut off."""
     left, _, right = line.partition(" = ")
     summands = re.split(r"(?= [+-] )", right.strip())
     more = f" … ({len(summands)} terms)" if len(summands) > _WORDS.summands else ""
@@ -244,8 +244,10 @@ def _listed(head: str, sentences: Sequence[str]) -> str:
     return f"<details open><summary>{head}</summary><ul>{items}</ul></details>" if items else ""
 
 
-def shown_models(models: Sequence[Equations], scores: Sequence[float], chosen: int | None, head: str) -> str:
-    """Models that were compared as an HTML table: score, number of terms, and how each differs."""
+def models_as_html(
+    models: Sequence[Equations], scores: Sequence[float], chosen: int | None, head: str
+) -> str:
+    """Compared models as an HTML table: score, number of terms, and difference from the chosen model."""
     reference = models[chosen or 0] if models else None
     rows: list[tuple[str, ...]] = [
         (f"<b>{escape(head)}</b>", "<b>terms</b>", "<b>compared with the chosen model</b>")
@@ -253,7 +255,7 @@ def shown_models(models: Sequence[Equations], scores: Sequence[float], chosen: i
     for k, (model, score) in enumerate(zip(models, scores, strict=True)):
         if k == (chosen or 0):
             rows.append((f"<b>{score:.4g}</b>", f"<b>{model.size}</b>", "<b>chosen</b>"))
-        elif k < 3 * _WORDS.most:  # a table as long as a page is not read
+        elif k < 3 * _WORDS.most:  # nobody reads a table as long as a page
             change = escape(difference(reference, model) or "the same terms")
             rows.append((f"{score:.4g}", str(model.size), change))
     left_out = len(models) + 1 - len(rows)
@@ -271,14 +273,14 @@ def difference(before: Equations | None, after: Equations, most: int = 4) -> str
         *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
     ]
     mark = "_" + "t" * after.order if after.formulation.for_fields else "'" * after.order
-    names = [spoken(after.terms[i], label) for i, label in enumerate(after.labels)]
+    names = [_in_sentence(term, label) for term, label in zip(after.terms, after.labels, strict=True)]
     states = [variable_label(state) for state in after.states]
-    told_changes = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:most]]
-    return ", ".join(told_changes) + (f", … ({len(changes)} in all)" if len(changes) > most else "")
+    listed = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:most]]
+    return ", ".join(listed) + (f", … ({len(changes)} in all)" if len(changes) > most else "")
 
 
 def _table(rows: Sequence[Sequence[str]], size: str) -> str:
-    """Cells as HTML; its looks are its own, since notebooks shrink tables and shade every second row."""
+    """Cells as an HTML table with a style of its own: notebooks shrink tables and shade every second row."""
     lines = (
         '<tr style="background: none">'
         + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in row)

@@ -39,17 +39,17 @@ class _Surface:
     """How crossings of a switching surface are located."""
 
     on_surface: float = 1e-10
-    """Of the size of g: a solution that is so near to a surface starts on it."""
+    """|g|, relative to its size, up to which a solution starts on the surface."""
     beyond: float = 1e-12
-    """Of the size of g, and of s: rounding that is no crossing."""
+    """Rounding that is no crossing: of g relative to its size, and of s."""
     looks: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
-    """Places within a step at which signs are looked at: a solution that grazes a surface may be back at the
-    end of a step."""
+    """Places within a step at which signs are tested: a solution that grazes a surface may have come back at
+    the end of the step."""
     least_steps: int = 200
-    """In a solution: at rest an integrator takes steps as long as it may, and a force that comes and goes
-    within one of them would go unnoticed."""
+    """Fewest steps of a solution: at rest an integrator takes steps as long as it may, and would miss a force
+    that comes and goes within one of them."""
     at_once: int = 100
-    """Switches without any progress in time, beyond which the solution is given up."""
+    """Switches without progress in time after which the solution is given up."""
 
 
 _SURFACE = _Surface()
@@ -57,10 +57,11 @@ _SURFACE = _Surface()
 
 @dataclass(frozen=True, eq=False)
 class Switches:
-    """Compiled equations whose switches are symbols.
+    """Compiled equations in which every switch is a symbol, its mode s.
 
-    rhs: (t, x, u + modes) → the right-hand sides; surfaces: likewise → g, one for each mode
-    slopes: likewise → ∂g/∂x and then ∂g/∂u for each, flat; width: how many of these for each
+    rhs: (t, x, u + modes) → the right-hand sides; surfaces: likewise → g of every mode
+    slopes: likewise → ∂g/∂x and then ∂g/∂u of every mode, flat
+    count: of the modes; width: number of slopes for each
     """
 
     count: int
@@ -73,7 +74,7 @@ class Switches:
     def of(
         cls, terms: Sequence[Term], coef: Floats, variables: tuple[str, ...], given: int
     ) -> Switches | None:
-        """None where no term that has a coefficient switches."""
+        """From the terms with a coefficient; None if none of them has a switch."""
         used = [i for i, row in enumerate(coef) if row.any()]
         surfaces: dict[Expression, int] = {}
         smooth = [tuple(_factor(factor, surfaces) for factor in terms[i]) for i in used]
@@ -83,7 +84,7 @@ class Switches:
         names = (*variables, *modes)
 
         def compiled(outputs: Sequence[Expression]) -> Compiled:
-            terms = [_as_term(one, names) for one in outputs]
+            terms = [_as_term(output, names) for output in outputs]
             return compile_rhs(terms, np.eye(len(terms)), names, given)
 
         slopes = [g.derivative(name) for g in surfaces for name in variables]
@@ -101,7 +102,7 @@ def _as_term(formula: Expression, names: tuple[str, ...]) -> Term:
 
 
 def _factor(factor: Factor, surfaces: dict[Expression, int]) -> Factor:
-    """The factor with symbols for its switches; their switching functions are added to `found`."""
+    """The factor with symbols for its switches, whose switching functions are added to `surfaces`."""
     if factor.expression is None:
         return factor
     smooth = _smooth(factor.expression, surfaces)
@@ -113,13 +114,14 @@ def _factor(factor: Factor, surfaces: dict[Expression, int]) -> Factor:
 
 
 def _smooth(node: Expression, surfaces: dict[Expression, int]) -> Expression:
+    """The formula with symbols for its switches, as in the table above."""
     operands = tuple(_smooth(operand, surfaces) for operand in node.operands)
     if node.operation == "sign":
         return _switch(operands[0], surfaces)
     if node.operation == "abs":
         return _times(_switch(operands[0], surfaces), operands[0])
     if node.operation in ("max", "min"):
-        # max(a, b, c) = max(max(a, b), c): every pair has a switching function of its own.
+        # max(a, b, c) = max(max(a, b), c), and each of the two has a switching function.
         best = operands[0]
         for other in operands[1:]:
             gap = _difference(best, other)
@@ -128,15 +130,14 @@ def _smooth(node: Expression, surfaces: dict[Expression, int]) -> Expression:
             best = Expression("+", (middle, _times(half, gap)))
         return best
     if node.operation in COMPARISONS:
-        if node.operation in ("==", "!="):  # these differ from a constant at single instants only
+        if node.operation in ("==", "!="):  # these differ from a constant at isolated times only
             return _number(float(node.operation == "!="))
         side = 0.5 if node.operation in (">", ">=") else -0.5
         mode = _switch(_difference(*operands), surfaces)
         return Expression("+", (_number(0.5), _times(_number(side), mode)))
     if node.operation == "where":
         condition, holds, else_ = operands
-        # where(x, …) tests x against zero exactly, which happens at single instants only: no surface is
-        # crossed.
+        # where(x, …) asks whether x is exactly zero, which it is at isolated times only: no switch.
         if node.operands[0].operation not in COMPARISONS:
             return Expression("where", operands)
         return Expression("+", (else_, _times(condition, _difference(holds, else_))))
@@ -163,10 +164,11 @@ def _difference(a: Expression, b: Expression) -> Expression:
 
 @dataclass(eq=False)
 class SwitchedMotion:
-    """The equations under modes, as y' = f(t, y) of first order, and what is watched along a solution.
+    """The equations in the present modes as y' = f(t, y), and the conditions for a mode to change.
 
-    order, states: of the equations; signal: the inputs; given: values of y that terms may hold
-    modes: s of every switch, ±1; sliding: the switches that are slid along
+    order, states: of the equations; signal: the inputs; given: how many values of y terms may depend on
+    time: the place of the time among the inputs, or None
+    modes: s of every switch, ±1; sliding: the switches along whose surfaces the solution slides
     """
 
     switches: Switches
@@ -196,7 +198,7 @@ class SwitchedMotion:
         by_inputs = table[:, self.given :]
         moving = np.zeros(self.switches.count)
         if by_inputs.any():
-            # Inputs may be any function of time, so that their rates are differences.
+            # Inputs may be any function of time, so that their rates are taken by differences.
             step = 1e-6 * max(abs(s), 1.0)
             rate = list((np.array(self._inputs(s + step)) - np.array(self._inputs(s))) / step)
             if self.time is not None:
@@ -208,7 +210,7 @@ class SwitchedMotion:
         return [] if self.signal is None else list(self.signal(s))
 
     def share(self, s: float, y: Floats) -> tuple[Floats, Floats]:
-        """f along the surfaces that are slid along, and the s of each there."""
+        """f along the surfaces of sliding, and the s of each there (step 3)."""
         slid = self.sliding
         if not slid:
             return self.value(s, y, self.modes), np.zeros(0)
@@ -216,14 +218,13 @@ class SwitchedMotion:
         for k in slid:
             modes = [0.0 if j in slid else mode for j, mode in enumerate(self.modes)]
             sides.append([self.value(s, y, [*modes[:k], side, *modes[k + 1 :]]) for side in (1.0, -1.0)])
-        # Step 3: f is linear in each mode, so that f(s) = base + Σ s_k push_k, and ġ = 0 on all surfaces
-        # slid along is a linear system for s.
+        # f is linear in each mode, f(s) = base + Σ s_k push_k, so that ġ = 0 is a linear system for s.
         base = np.mean(sides[0], axis=0)
         pushes = np.array([0.5 * (plus - minus) for plus, minus in sides])
         gradient, moving = self.slopes(s, y)
         normal = gradient[slid]
         drift = normal @ base[: self.given] + moving[slid]
-        # Least squares rather than a solve: two surfaces may coincide, as those of |x| and sign(x) do.
+        # By least squares, since two surfaces may coincide, as those of |x| and sign(x) do.
         matrix = normal @ pushes[:, : self.given].T
         modes_slid = np.linalg.lstsq(matrix, -drift, rcond=None)[0]
         return base + modes_slid @ pushes, modes_slid
@@ -232,14 +233,14 @@ class SwitchedMotion:
         return self.share(s, y)[0]
 
     def watched(self, s: float, y: Floats) -> Floats:
-        """Positive as long as nothing switches: s g of every switch; 1 − s and 1 + s of those slid along."""
+        """Positive as long as no mode changes: s g of every switch, 1 − s and 1 + s of those of sliding."""
         held = np.array(self.modes) * self.surfaces(s, y)
         held[self.sliding] = 1.0
         modes_slid = self.share(s, y)[1]
         return np.concatenate([held, 1.0 - modes_slid, 1.0 + modes_slid])
 
     def sizes(self, s: float, y: Floats, scale: Floats) -> Floats:
-        """What counts as nothing, of each that is watched."""
+        """The rounding of each value of `watched`, which is no crossing."""
         return np.concatenate(
             [_SURFACE.beyond * self.size(s, y, scale), np.full(2 * len(self.sliding), _SURFACE.beyond)]
         )
@@ -249,7 +250,7 @@ class SwitchedMotion:
         return np.asarray(np.abs(self.slopes(s, y)[0]) @ scale[: self.given] + np.abs(self.surfaces(s, y)))
 
     def begin(self, s: float, y: Floats, scale: Floats) -> None:
-        """Modes at the start; on a surface, as the equations on both sides say."""
+        """Set the modes at the start; on a surface the equations on both sides decide."""
         self.modes, self.sliding = [1.0] * self.switches.count, []
         for _ in range(2):  # surfaces may hold modes of switches inside them
             g, near = self.surfaces(s, y), _SURFACE.on_surface * self.size(s, y, scale)
@@ -265,27 +266,27 @@ class SwitchedMotion:
             self.modes[k] = side
             gradient, moving = self.slopes(s, y)
             rates.append(float(gradient[k] @ self(s, y)[: self.given] + moving[k]))
-        # The rates of g on either side of its surface: both up or both down is a crossing, towards each
-        # other is sliding. Away from each other either side is a solution; it goes on to the side that it
-        # did not come from.
+        # Step 3, from the rates of g on both sides: equal signs are a crossing, signs towards the surface are
+        # sliding. With signs away from it both sides are solutions; take the one it did not come from.
         plus, minus = rates
         self.modes[k] = 1.0 if plus >= 0 and minus >= 0 else -1.0 if plus <= 0 and minus <= 0 else -came
         if plus < 0 < minus:
             self.sliding = sorted([*self.sliding, k])
 
     def switch(self, place: int, s: float, y: Floats) -> None:
-        """What follows when something that is watched has reached zero."""
+        """Change a mode when the value of `watched` at this place has reached zero."""
         count, slid = self.switches.count, len(self.sliding)
         if place < count:
             self.decide(place, s, y)
             return
+        # Step 4: sliding ends on the side that s has reached.
         k = self.sliding[(place - count) % slid]
         self.sliding = [j for j in self.sliding if j != k]
         self.modes[k] = 1.0 if place < count + slid else -1.0
 
 
 def longest_step(t: Floats) -> float:
-    """Of an integrator along a solution at these times."""
+    """The longest step of the integrator for a solution at these times."""
     return min(float(np.max(np.diff(t), initial=0.0)), float(t[-1] - t[0]) / _SURFACE.least_steps) or np.inf
 
 
@@ -302,15 +303,14 @@ def switched_flow(
 ) -> tuple[Floats, str | None, tuple[float, Floats]]:
     """The solution at the first k ≥ 1 of the times, why it ended early if it did, and where.
 
-    longest: of a step, `longest_step` of the whole solution that these times may be a part of
+    longest: step of the integrator, by `longest_step` of the solution of which these times may be a part
     """
     from scipy.integrate import LSODA
 
     rows, now, y, idle = [start], float(t[0]), start, 0
     motion.begin(now, y, scale)
     while len(rows) < len(t):
-        # Begun anew after every switch, since the history of a multistep method does not hold beyond it
-        # (step 1).
+        # Step 1. Begin anew after every switch, beyond which the history of a multistep method is invalid.
         solver = LSODA(motion, now, y, float(t[-1]), rtol=rtol, atol=atol * scale, max_step=longest)
         before = now
         place: int | None = None
@@ -325,7 +325,7 @@ def switched_flow(
             while len(rows) < len(t) and t[len(rows)] <= now:
                 rows.append(curve(t[len(rows)]))
             y = curve(now)
-        # Several switches may act at one instant, but not a hundred without time passing.
+        # Several switches may act at one time, but not a hundred.
         idle = idle + 1 if now <= before else 0
         if idle > _SURFACE.at_once:
             return np.array(rows), "the equations switch too often to follow", (now, y)
@@ -337,19 +337,19 @@ def switched_flow(
 def _first_switch(
     motion: SwitchedMotion, curve: Callable[[float], Floats], begin: float, end: float, scale: Floats
 ) -> tuple[float, int | None]:
-    """When something that is watched first reaches zero within a step, and what; else the end and None."""
+    """When a value of `watched` first reaches zero within a step, and its place; else `end` and None."""
     from scipy.optimize import brentq
 
-    nothing = motion.sizes(begin, curve(begin), scale)
+    rounding = motion.sizes(begin, curve(begin), scale)
     last = begin
     for share in _SURFACE.looks:
-        here = begin + share * (end - begin)
-        crossed = np.flatnonzero(motion.watched(here, curve(here)) < -nothing)
+        time = begin + share * (end - begin)
+        crossed = np.flatnonzero(motion.watched(time, curve(time)) < -rounding)
         if len(crossed):
             # Step 2: Brent's method on the integrator's own polynomial, between the last look and this one.
             before = motion.watched(last, curve(last))
 
-            def when(k: int, low: float = last, high: float = here, before: Floats = before) -> float:
+            def when(k: int, low: float = last, high: float = time, before: Floats = before) -> float:
                 if before[k] <= 0:
                     return low
                 root = brentq(lambda s: motion.watched(s, curve(s))[k], low, high, xtol=1e-15, rtol=1e-14)
@@ -358,5 +358,5 @@ def _first_switch(
             times = [when(int(k)) for k in crossed]
             first = int(np.argmin(times))
             return times[first], int(crossed[first])
-        last = here
+        last = time
     return end, None

@@ -1,4 +1,4 @@
-"""One self-contained page about a model: equations, fit, path, residuals, certificate."""
+"""The report: one self-contained HTML page about a model and data."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["DIGITS", "plotly", "render", "write"]
 _PLAIN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _MEANT = {"&": ".", "<": ",", ">": ":", "`": "/", "$": "["}
 DIGITS = "".join(_MEANT.get(digit, digit) for digit in _PLAIN)
-"""Of numbers to the base 85, of which five are four bytes: base64 would pass 2 MB. None of them means
-anything to HTML or to a template of JavaScript."""
+"""Digits to the base 85, of which five encode four bytes; with base64 the page would be larger than 2 MB.
+None of them has a meaning in HTML or in template strings of JavaScript."""
 
 
 def write(
@@ -39,7 +39,7 @@ def write(
 ) -> None:
     """Write the page about a model on some data as one HTML file that needs no network.
 
-    trajectories: as for `identify`; mostly the data that the model was identified from
+    trajectories: as for `identify`; usually the data that the model was identified from
     title: by default the names of the states
     units: by name, of states and of "t", for the axes
     """
@@ -61,17 +61,17 @@ def render(
     page = environment.get_template("page.html.j2")
     if model.formulation.for_fields:
         fields = matched_fields(model, trajectories, "report")
-        found = field_contents(model, fields, title=title, units=units or {})
+        parts = field_contents(model, fields, title=title, units=units or {})
     else:
-        found = contents(model, matched(model, trajectories, "report"), title=title, units=units or {})
-    numbers, library = _json(found["drawn"]), plotly()
+        parts = contents(model, matched(model, trajectories, "report"), title=title, units=units or {})
+    numbers, library = _json(parts["drawn"]), plotly()
     size = f"{(len(numbers) + len(library.text)) / 1e6:.1f} MB"
-    text: str = page.render(**found, numbers=numbers, plotly=library, digits=DIGITS, size=size)
+    text: str = page.render(**parts, numbers=numbers, plotly=library, digits=DIGITS, size=size)
     return text
 
 
 def _json(value: Any) -> str:
-    """JSON that may stand inside a script element, whatever the names in it."""
+    """JSON that is safe inside a script element, whatever names it contains."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -80,7 +80,7 @@ def _json(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Packed:
-    """text: gzip in digits to the base 85; length: bytes of the gzip, before the zeros that fill it up."""
+    """text: gzip in digits to the base 85; length: bytes of the gzip, without the zeros that pad it."""
 
     text: str
     length: int

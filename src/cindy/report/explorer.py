@@ -1,17 +1,17 @@
-"""What the explorer of the page computes with: rows as triangles, terms as code, models to begin with.
+"""The explorer of the page: the numbers and the code by which it refits and simulates other models.
 
 The page refits a support S by itself. With [R | y], the triangle of the white rows, and the equalities
 A c = b among the constraints it solves
 
     min ‖R_S c − y‖²   subject to   A_S c = b,
 
-which is what the search did at the same states, so the coefficients agree. Steps here:
+as the search does at the same states, so that the coefficients agree. For that the page needs
 
-1. the candidate coefficients that the page may offer: those of the model, of its path and of the models near
-   it, then those whose columns explain most of what is left, until there are `_MOST_COLUMNS`;
-2. their rows as a triangle, in full precision;
-3. the terms as JavaScript, written by the same code as the exports, from numbers and places in arrays alone:
-   no name of the user's stands in it.
+1. the candidate coefficients on offer: those of the model, of its path and of the near models, then those
+   whose columns explain most of the residuals, until there are `_MOST_COLUMNS`;
+2. the triangle of their rows, in full precision;
+3. the terms as JavaScript. The code of the exports writes it from numbers and places in arrays alone, so that
+   no name of the user becomes part of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["explorer", "terms_as_code"]
 _MOST_COLUMNS = 120
 """Candidate coefficients on offer: their triangle takes 80 kB of the page."""
 _MOST_MODELS = 40
-"""Models of the path and near ones that can be picked from the list."""
+"""Near models and models of the path in the list of the page."""
 JAVASCRIPT = Language(
     prefix="const ",
     end=";",
@@ -51,20 +51,20 @@ JAVASCRIPT = Language(
 
 def explorer(
     model: Model,
-    found: Diagnostics,
+    diagnostics: Diagnostics,
     shown: Shown,
     data: Sequence[Trajectory],
     terms: Sequence[Term],
     *,
     dots: bool,
 ) -> dict[str, Any] | None:
-    """The numbers of the explorer; None where the model has too many coefficients for a page.
+    """The numbers of the explorer; None if the model has too many coefficients for a page.
 
-    terms: of the basis, with parameters by name; dots: products have a dot
+    terms: of the basis, with parameters by name; dots: whether products have a dot
     """
     if not 0 < model.size <= _MOST_COLUMNS:
         return None
-    blocks = _blocks(model, found)
+    blocks = _blocks(model, diagnostics)
     places = _offered(model, blocks)
     number = {int(place): k for k, place in enumerate(places)}
     rows = sorted({int(place) // len(model.states) for place in places})
@@ -76,7 +76,7 @@ def explorer(
         "labels": {i: model.labels[i] for i in rows},
         "names": {i: model.terms[i] for i in rows},
         "blocks": [_packed(columns, matrix, number) for columns, matrix in blocks],
-        "equalities": _equalities(found, number),
+        "equalities": _equalities(diagnostics, number),
         "own": [
             [number[int(k)], float(model.coef.ravel()[k]), _or_none(model.coef_error.ravel()[k])] for k in own
         ],
@@ -98,15 +98,16 @@ def explorer(
 
 
 def terms_as_code(model: Model, offered: dict[str, Any] | None, terms: Sequence[Term]) -> str:
-    """A function (v, p, o) that writes the terms on offer at the variables v and parameters p into o.
+    """JavaScript of a function (v, p, o) that writes the terms at variables v and parameters p into o.
 
-    A term that is a Python function has no source: o is left as it is there, and the page does not simulate
-    models that have it. Empty where nothing is on offer.
+    A term that is a Python function has no source. It is left out, and the page does not simulate models that
+    have it. Empty without an explorer.
     """
     if offered is None:
         return ""
     variables = [f"v[{k}]" for k in range(len(model.variables))]
     parameters = {name: f"p[{k}]" for k, name in enumerate(model.parameters)}
+    # Step 3. A term without source raises an error, and is found by writing each of them alone.
     writable = []
     for i in offered["terms"]:
         try:
@@ -129,9 +130,9 @@ def _code(
     return statements(plan, np.eye(len(terms)), JAVASCRIPT, variables, outputs, parameters=parameters)
 
 
-def _blocks(model: Model, found: Diagnostics) -> list[tuple[Ints, Floats]]:
+def _blocks(model: Model, diagnostics: Diagnostics) -> list[tuple[Ints, Floats]]:
     """(flat places, [design | target]) of rows with noise of size 1: one block, or one for each equation."""
-    rows, count = found.rows, len(model.states)
+    rows, count = diagnostics.rows, len(model.states)
     if isinstance(rows, Denoised):
         return [(rows.columns, np.hstack([rows.white.design, rows.white.target]))]
     blocks = []
@@ -139,77 +140,75 @@ def _blocks(model: Model, found: Diagnostics) -> list[tuple[Ints, Floats]]:
         own = rows.equation(j, model.coef)
         left = own.target - own.design @ model.coef[own.terms, j]
         free = max(own.rows - int(np.count_nonzero(model.coef[:, j])), 1)
-        # In units of the residual of the model: the page then compares models by χ² without knowing the
-        # data.
+        # In units of the residual of the model, so that the loss of the page is χ².
         noise = float(np.linalg.norm(left)) / np.sqrt(free) or 1.0
         blocks.append((own.terms * count + j, np.column_stack([own.design, own.target]) / noise))
     return blocks
 
 
 def _offered(model: Model, blocks: Sequence[tuple[Ints, Floats]]) -> Ints:
-    """Flat places of the coefficients that the page has, in their order."""
+    """Flat places of the coefficients on offer, in increasing order (step 1)."""
     flat, gain = model.coef.ravel(), np.full(model.coef.size, -1.0)
     for columns, matrix in blocks:
         design, target = matrix[:, :-1], matrix[:, -1]
         left = target - design @ flat[columns]
         length = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
-        # A first guess of what each term would explain, without refitting the others.
+        # An estimate of what each term would explain, without a refit of the others.
         gain[columns] = np.square(design.T @ left / length)
-    known = gain >= 0
-    # Models come first, in the order of a list that is cut off where the page is full.
-    wanted = [np.flatnonzero(one.coef) for one in (model, *model.near.models, *model.path.models)]
+    with_rows = gain >= 0
+    # Models come first; the list is cut off where the page is full.
+    wanted = [np.flatnonzero(candidate.coef) for candidate in (model, *model.near.models, *model.path.models)]
     order = np.concatenate([*wanted, np.argsort(-gain, kind="stable")])
-    first = list(dict.fromkeys(int(place) for place in order if known[place]))[:_MOST_COLUMNS]
+    first = list(dict.fromkeys(int(place) for place in order if with_rows[place]))[:_MOST_COLUMNS]
     return np.sort(np.array(first, dtype=np.intp))
 
 
 def _packed(columns: Ints, matrix: Floats, number: dict[int, int]) -> dict[str, Any]:
-    """The triangle of the columns on offer and the target, row by row, as base64 of float64."""
-    here = [k for k, place in enumerate(columns) if int(place) in number]
-    # The triangle is all that least squares on any of these columns needs; the browser solves it in
-    # milliseconds.
-    factor = np.linalg.qr(matrix[:, [*here, matrix.shape[1] - 1]], mode="r")
+    """The triangle of the columns on offer and the target, row by row, as base64 of float64 (step 2)."""
+    offered = [k for k, place in enumerate(columns) if int(place) in number]
+    # The triangle is all that least squares on any of these columns needs.
+    factor = np.linalg.qr(matrix[:, [*offered, matrix.shape[1] - 1]], mode="r")
     upper = np.concatenate([row[k:] for k, row in enumerate(factor)])
     return {
-        "columns": [number[int(columns[k])] for k in here],
+        "columns": [number[int(columns[k])] for k in offered],
         "rows": len(factor),
         "triangle": base64.b64encode(upper.astype("<f8").tobytes()).decode(),
     }
 
 
-def _equalities(found: Diagnostics, number: dict[int, int]) -> list[list[Any]]:
+def _equalities(diagnostics: Diagnostics, number: dict[int, int]) -> list[list[Any]]:
     """[[[column, weight], …], goal] for every equality among the constraints."""
-    rows = found.rows
+    rows = diagnostics.rows
     if not isinstance(rows, Denoised) or rows.constraints is None or not len(rows.constraints):
         return []
     equal = rows.constraints.equalities
     matrix = equal.matrix.tocsr()
-    every = []
+    equalities = []
     for k, goal in enumerate(equal.goal):
         part = slice(matrix.indptr[k], matrix.indptr[k + 1])
         places = rows.columns[matrix.indices[part]]
         weights = zip(places.tolist(), matrix.data[part].tolist(), strict=True)
-        every.append([[[number[p], w] for p, w in weights if p in number], float(goal)])
-    return [one for one in every if one[0]]
+        equalities.append([[[number[p], w] for p, w in weights if p in number], float(goal)])
+    return [equality for equality in equalities if equality[0]]
 
 
 def _others(model: Model, number: dict[int, int]) -> list[dict[str, Any]]:
-    """Models of the path and near ones, as far as all of their coefficients are on offer."""
+    """Near models and models of the path, if all of their coefficients are on offer."""
     near = [
-        (f"near, worse by {score:.1f}: {difference(model, one)}", k, one)
-        for k, (one, score) in enumerate(zip(model.near.models, model.near.scores, strict=True))
+        (f"near, worse by {score:.1f}: {difference(model, other)}", k, other)
+        for k, (other, score) in enumerate(zip(model.near.models, model.near.scores, strict=True))
     ]
-    path = [(f"path, {one.size} terms", None, one) for one in model.path.models]
+    path = [(f"path, {other.size} terms", None, other) for other in model.path.models]
     chosen, models = np.flatnonzero(model.coef).tolist(), []
-    for name, k, one in [*near, *path]:
-        places = np.flatnonzero(one.coef).tolist()
+    for name, k, other in [*near, *path]:
+        places = np.flatnonzero(other.coef).tolist()
         if set(places) <= set(number) and places != chosen:
             models.append({"name": name, "near": k, "places": [number[place] for place in places]})
     return models[:_MOST_MODELS]
 
 
 def _root(model: Model) -> list[list[float | None]] | None:
-    """A root of the covariance of coefficients and then parameters; None where it is unknown."""
+    """A root of the covariance of coefficients and then parameters; None if it is unknown."""
     if model.covariance is None or not np.isfinite(model.covariance).all():
         return None
     # Not Cholesky's factor, which fails where a constraint makes the covariance singular.
@@ -218,7 +217,7 @@ def _root(model: Model) -> list[list[float | None]] | None:
 
 
 def _file(model: Model) -> dict[str, Any] | None:
-    """The model as a file without coefficients, for the page to fill in; None where it cannot be saved."""
+    """The model as a file whose coefficients the page replaces; None if it cannot be saved."""
     try:
         return replace(model.with_coef(model.coef), findings=()).to_dict()
     except CindyError:

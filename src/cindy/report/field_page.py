@@ -1,4 +1,4 @@
-"""The page about equations of fields: pictures of data, solution and what is between them."""
+"""The page about equations of fields: pictures of the data, the solution and their difference."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cindy._arrays import Floats
 from cindy.basis import axis_label, pretty
 from cindy.data import Field
 from cindy.model import FieldComparison, Model, compare_fields, determination, diagnose_fields
-from cindy.report.figures import plain, thinned
-from cindy.report.page import certificate, common, counted, minus, percent, power, sentences
+from cindy.report.figures import minus, plain, thinned
+from cindy.report.page import certificate, common, counted, percent, power, sentences
 
 __all__ = ["field_contents"]
 
@@ -25,35 +25,37 @@ _MOST_SAMPLES = 120
 def field_contents(
     model: Model, fields: Sequence[Field], *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What the template needs, by name."""
-    found = diagnose_fields(model, fields)
-    some = thinned(len(fields), _MOST_FIELDS)
-    compared = [compare_fields(model, fields[k]) for k in some]
-    base = common(model, found, title=title, units=units)
-    said = [sentence for one in compared for sentence in one.said]
+    """The values of the template, by name."""
+    diagnostics = diagnose_fields(model, fields)
+    places = thinned(len(fields), _MOST_FIELDS)
+    comparisons = [compare_fields(model, fields[k]) for k in places]
+    base = common(model, diagnostics, title=title, units=units)
+    remarks = [sentence for comparison in comparisons for sentence in comparison.remarks]
     base["drawn"] |= {
         "trajectories": [],
         "residuals": [],
-        "fields": [_pictures(model, k, one, units) for k, one in zip(some, compared, strict=True)],
+        "fields": [
+            _pictures(model, k, comparison, units) for k, comparison in zip(places, comparisons, strict=True)
+        ],
     }
     return base | {
         "lead": _lead(model, fields),
-        "highlights": list(_highlights(model, found.loss, compared)),
-        "said": sentences(model.findings, said),
-        "solutions": _about(compared),
-        "names": [one.field.name or f"field {k}" for k, one in enumerate(compared, 1)],
+        "highlights": list(_highlights(model, diagnostics.loss, comparisons)),
+        "messages": sentences(model.findings, remarks),
+        "solutions": _about(comparisons),
+        "names": [comparison.field.name or f"field {k}" for k, comparison in enumerate(comparisons, 1)],
         "looked_at": "",
         "residual_of": "",
-        "noise": list(_noise(model, compared)),
+        "noise": list(_noise(model, comparisons)),
         "noise_caption": "Standard deviations of the measurement noise and of data less solution.",
     }
 
 
 def _lead(model: Model, fields: Sequence[Field]) -> str:
-    one = fields[0]
-    grid = " × ".join(f"{n:,}" for n in one.shape)
+    first = fields[0]
+    grid = " × ".join(f"{n:,}" for n in first.shape)
     several = f"{len(fields)} fields, the first" if len(fields) > 1 else "a field"
-    over = f"{', '.join(one.axes)} and {one.time}"
+    over = f"{', '.join(first.axes)} and {first.time}"
     return (
         f"Found in {several} of {grid} values over {over}: {counted(model.size, 'term')} "
         f"out of {model.coef.size:,} candidates."
@@ -69,7 +71,7 @@ def _highlights(
         "R² of the equations",
         "of the rates, averaged over test functions; noise lowers it",
     )
-    explained = np.array([one.explained for one in compared])
+    explained = np.array([comparison.explained for comparison in compared])
     if np.all(np.isfinite(explained)):
         yield (
             minus(determination(float(np.mean(explained)))),
@@ -79,7 +81,7 @@ def _highlights(
     if np.all(np.isfinite(model.noise)):
         spread = _spread(model, compared)
         share = float(np.median(model.noise / np.where(spread > 0, spread, np.inf)))
-        yield percent(share), "noise", "of the spread of a field, typically"
+        yield percent(share), "noise", "of the spread of a field, in the median"
     yield from certificate(model)
 
 
@@ -89,39 +91,40 @@ def _about(compared: Sequence[FieldComparison]) -> list[str]:
     if len(compared[0].field.axes) > 1:
         at = compared[0].field
         sentences.append(f"Shown at the last time, {at.time} = {at.t[-1]:.4g}.")
-    early = [one for one in compared if one.follows < one.field.t[-1]]
+    early = [comparison for comparison in compared if comparison.follows < comparison.field.t[-1]]
     if early:
-        one = early[0]
+        first = early[0]
         sentences.append(
-            f"The solution follows the data until about {one.field.time} = {one.follows:.3g}. After that "
-            "either the system is chaotic, or the equations are not quite right."
+            f"The solution follows the data until about {first.field.time} = {first.follows:.3g}. After that "
+            "either the system is chaotic, or the equations are not exactly right."
         )
     return sentences
 
 
-def _pictures(model: Model, number: int, one: FieldComparison, units: Mapping[str, str]) -> dict[str, Any]:
+def _pictures(
+    model: Model, number: int, comparison: FieldComparison, units: Mapping[str, str]
+) -> dict[str, Any]:
     """Coordinates, and for every state its pictures: data, model, difference, unexplained rest."""
-    data = one.field
+    data = comparison.field
     flat = len(data.axes) == 1
     across, up = (data.axes[0], data.time) if flat else data.axes[:2]
     columns, rows = (thinned(len(data.coordinate(a)), _MOST_SAMPLES) for a in (across, up))
     panels = []
     for state in model.states:
-        shown = data[state]
-        low, high = (float(v) for v in np.nanpercentile(shown, [0.5, 99.5]))
+        measured = data[state]
+        low, high = (float(v) for v in np.nanpercentile(measured, [0.5, 99.5]))
         name = pretty(state)
-        pictures = [(f"{name}, data", shown, low, high)]
-        if one.solved:
-            pictures.append((f"{name}, model", one.solved[state], low, high))
-            left = shown - one.solved[state]
-            # On the scale of the data a good model leaves an empty picture, and on its own a structure shows.
-            known = np.abs(left[np.isfinite(left)])
-            half = (float(np.percentile(known, 99.5)) if len(known) else 0.0) or 0.5 * (high - low)
+        pictures = [(f"{name}, data", measured, low, high)]
+        if comparison.solved:
+            pictures.append((f"{name}, model", comparison.solved[state], low, high))
+            left = measured - comparison.solved[state]
+            # On the scale of the data the picture of a good model would be empty; its own shows a structure.
+            sizes = np.abs(left[np.isfinite(left)])
+            half = (float(np.percentile(sizes, 99.5)) if len(sizes) else 0.0) or 0.5 * (high - low)
             pictures.append(("data less model, magnified", left, -half, half))
         for ratio in _unexplained(model, state, number, data):
-            pictures.append(
-                ("residuals, times their noise", ratio, 0.0, float(np.nanmax(ratio, initial=1.0)))
-            )
+            most = float(np.nanmax(ratio, initial=1.0))
+            pictures.append(("residuals in units of their noise", ratio, 0.0, most))
         panels.append(
             [
                 {
@@ -144,25 +147,25 @@ def _pictures(model: Model, number: int, one: FieldComparison, units: Mapping[st
 
 
 def _unexplained(model: Model, state: str, number: int, data: Field) -> Iterator[Floats]:
-    """The map of the finding about a state, on the grid of a field; empty for fields that it is not about."""
+    """The map of unexplained motion of a state on the grid of a field; NaN if it is about another field."""
     for finding in model.findings:
-        told = finding.values
-        if finding.code == "unexplained-motion" and told.get("state") == state and "map" in told:
+        values = finding.values
+        if finding.code == "unexplained-motion" and values.get("state") == state and "map" in values:
             ratio = np.full(data.shape, np.nan)
-            if told["field"] == number:
-                # Every sample belongs to the box whose middle is nearest.
+            if values["field"] == number:
+                # A sample takes the value of the box whose middle is nearest.
                 nearest = [
-                    np.abs(data.coordinate(axis)[:, None] - np.mean(told["boxes"][axis], axis=1)).argmin(
+                    np.abs(data.coordinate(axis)[:, None] - np.mean(values["boxes"][axis], axis=1)).argmin(
                         axis=1
                     )
                     for axis in (*data.axes, data.time)
                 ]
-                ratio = np.sqrt(np.array(told["map"])[np.ix_(*nearest)])
+                ratio = np.sqrt(np.array(values["map"])[np.ix_(*nearest)])
             yield ratio if len(data.axes) == 1 else ratio.mean(axis=-1, keepdims=True)
 
 
 def _table(values: Floats, rows: list[int], columns: list[int]) -> list[list[float | None]]:
-    """Some of the values, row by row upwards; of more than one axis of space at the last time."""
+    """Some of the values, row by row upwards; with several axes of space at the last time."""
     if values.ndim > 2:
         values = values[..., -1]
         while values.ndim > 2:
@@ -173,7 +176,9 @@ def _table(values: Floats, rows: list[int], columns: list[int]) -> list[list[flo
 def _noise(model: Model, compared: Sequence[FieldComparison]) -> Iterator[dict[str, str]]:
     for j, spread in enumerate(_spread(model, compared)):
         state, noise = model.states[j], model.noise[j]
-        left = [one.field[state] - one.solved[state] for one in compared if one.solved]
+        left = [
+            comparison.field[state] - comparison.solved[state] for comparison in compared if comparison.solved
+        ]
         rest = np.sqrt(np.nanmean(np.concatenate([v.ravel() for v in left]) ** 2)) if left else np.nan
         known = np.isfinite(noise)
         yield {

@@ -1,4 +1,4 @@
-"""The numbers behind each figure of the page, as plain lists that the page's script draws."""
+"""The numbers of each figure of the page, as plain lists that the script of the page draws."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cindy.model import (
     compare,
     completed,
     densities,
-    drawn,
+    fine_curve,
 )
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "coefficients",
     "density_series",
     "history",
+    "minus",
     "path",
     "residual_series",
     "thinned",
@@ -40,33 +41,33 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class _Most:
-    """What a figure draws: more would make the page heavy and no clearer."""
+class _Sizes:
+    """How much a figure draws: more would make the page larger and no clearer."""
 
     most_trajectories: int = 16
-    """Curves of a picture, spread over the data: more hide each other."""
+    """Trajectories, spread over the data."""
     most_samples: int = 600
-    """Of a curve: as many as a picture has pixels to a side."""
+    """Samples of a curve: as many as a figure has pixels to a side."""
     most_numbers: int = 40_000
-    """Of data and as many of solutions: they take about half a megabyte."""
+    """Numbers of the data, and as many of solutions: they take about half a megabyte."""
     most_residuals: int = 600
-    """Dots of a picture, drawn at random: they show the same cloud."""
+    """Residuals, drawn at random from all."""
     most_models: int = 60
-    """Bars of the path."""
+    """Models of the path."""
     most_summands: int = 8000
-    """Of the equations of all models on the path together: they stand as text in the page."""
+    """Summands of all these models, which are part of the page as text."""
 
 
-_MOST = _Most()
+_SIZES = _Sizes()
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Trajectories beside solutions that start where they do.
+    """Trajectories beside solutions from their starts.
 
-    compared: the solutions, and what they explain; series: what the page draws, one entry per trajectory
+    compared: the solutions and their R²; series: what the page draws, one entry per trajectory
     left_out: how many trajectories are not shown; cut: how many of those shown are not shown to their end
-    inside: share of the samples that lie in the bands of paths with kicks; NaN where there are none
+    inside: share of the samples that lie in the bands of paths with kicks; NaN without kicks
     """
 
     compared: Comparison
@@ -78,29 +79,29 @@ class Shown:
 
 def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     """Some trajectories, spread evenly over the data, and solutions for as long as the model can predict."""
-    places = thinned(len(data), _MOST.most_trajectories)
-    most = min(max(_MOST.most_numbers // (len(places) * len(model.states)), 60), _MOST.most_samples)
+    places = thinned(len(data), _SIZES.most_trajectories)
+    most = min(max(_SIZES.most_numbers // (len(places) * len(model.states)), 60), _SIZES.most_samples)
     whole = completed(model, data)
     shown = {k: beginning(whole[k], most) for k in places if whole[k].segments()}
     least = 4 if model.order == 2 else 2
-    shown = {k: one for k, one in shown.items() if min(len(part) for part in one.segments()) >= least}
+    shown = {k: run for k, run in shown.items() if min(len(part) for part in run.segments()) >= least}
     compared = compare(model, list(shown.values()))
-    # Points are drawn of what was measured, not of what was filled in to be compared.
-    shown = {k: beginning(data[k], most) if whole[k] is not data[k] else one for k, one in shown.items()}
-    bands = [_Band.of(model, one) for one in compared.solutions if model.diffusion is not None]
+    # The dots are measurements only, without values that were filled in for the comparison.
+    shown = {k: beginning(data[k], most) if whole[k] is not data[k] else run for k, run in shown.items()}
+    bands = [_Band.of(model, solution) for solution in compared.solutions if model.diffusion is not None]
     series = []
-    for i, (k, one) in enumerate(shown.items()):
-        mine = [n for n, s in enumerate(compared.solutions) if s.trajectory == i]
-        base = _series(model, one, [compared.solutions[n] for n in mine], k + 1)
-        series.append(base | {"band": _outlines([bands[n] for n in mine]) if bands else None})
-    inside = float(np.mean(np.concatenate([one.inside for one in bands]))) if bands else np.nan
-    cut = sum(one.t[-1] < data[k].t[-1] for k, one in shown.items())
+    for i, (k, run) in enumerate(shown.items()):
+        own = [n for n, s in enumerate(compared.solutions) if s.trajectory == i]
+        base = _series(model, run, [compared.solutions[n] for n in own], k + 1)
+        series.append(base | {"band": _outlines([bands[n] for n in own]) if bands else None})
+    inside = float(np.mean(np.concatenate([band.inside for band in bands]))) if bands else np.nan
+    cut = sum(run.t[-1] < data[k].t[-1] for k, run in shown.items())
     return Shown(compared, series, len(data) - len(shown), cut, inside)
 
 
 @dataclass(frozen=True, eq=False)
 class _Band:
-    """What 90 % of measurements lie between, of paths with kicks, and which of the data do."""
+    """The band of 90 % of the measurements of paths with kicks, and which samples of the data lie in it."""
 
     t: Floats
     low: Floats
@@ -108,19 +109,19 @@ class _Band:
     inside: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, model: Model, one: Solution) -> _Band:
-        low, high = band(model, one)
-        # The first sample is where the paths begin, and lies in the band by construction.
-        y = one.measured.x[1:]
+    def of(cls, model: Model, solution: Solution) -> _Band:
+        low, high = band(model, solution)
+        # The paths begin at the first sample, which lies in the band by construction.
+        y = solution.measured.x[1:]
         seen = np.isfinite(y) & np.isfinite(low[1:])
-        return cls(one.measured.t, low, high, ((low[1:] <= y) & (y <= high[1:]))[seen])
+        return cls(solution.measured.t, low, high, ((low[1:] <= y) & (y <= high[1:]))[seen])
 
 
 def _outlines(bands: Sequence[_Band]) -> dict[str, Any]:
-    """Around each band, there and back, one after the other: {"t": …, "x": a list for each state}."""
+    """The closed outlines of the bands, one after the other: {"t": …, "x": a list for each state}."""
     gap = np.full((1, bands[0].low.shape[1]), np.nan)
-    t = np.concatenate([[*one.t, *one.t[::-1], np.nan] for one in bands])
-    x = np.concatenate([part for one in bands for part in (one.high, one.low[::-1], gap)])
+    t = np.concatenate([[*band.t, *band.t[::-1], np.nan] for band in bands])
+    x = np.concatenate([part for band in bands for part in (band.high, band.low[::-1], gap)])
     return {"t": plain(t, 7), "x": [plain(column, 4) for column in x.T]}
 
 
@@ -130,27 +131,27 @@ def density_series(model: Model, data: Sequence[Trajectory]) -> list[dict[str, A
         return []
     return [
         {
-            "x": plain((one.edges[1:] + one.edges[:-1]) / 2),
-            "width": float(f"{one.edges[1] - one.edges[0]:.5g}"),
-            "data": plain(one.data, 4),
-            "model": plain(one.model, 4),
+            "x": plain((density.edges[1:] + density.edges[:-1]) / 2),
+            "width": float(f"{density.edges[1] - density.edges[0]:.5g}"),
+            "data": plain(density.data, 4),
+            "model": plain(density.model, 4),
         }
-        for one in densities(model, completed(model, data))
+        for density in densities(model, completed(model, data))
     ]
 
 
-def _series(model: Model, one: Trajectory, solved: Sequence[Solution], number: int) -> dict[str, Any]:
-    lines = [(curve.t, curve.x) for curve in (drawn(model, solution) for solution in solved)]
-    start = solved[0].start if solved else np.nan_to_num(one.x[0])
-    # A null between two solutions, so that no line is drawn from the end of one to the start of the next.
-    gap = np.full((1, one.dimension), np.nan)
+def _series(model: Model, run: Trajectory, solved: Sequence[Solution], number: int) -> dict[str, Any]:
+    lines = [(curve.t, curve.x) for curve in (fine_curve(model, solution) for solution in solved)]
+    start = solved[0].start if solved else np.nan_to_num(run.x[0])
+    # A null between two solutions interrupts the line.
+    gap = np.full((1, run.dimension), np.nan)
     t = np.concatenate([np.append(s, np.nan) for s, _ in lines]) if lines else np.zeros(0)
     x = np.vstack([np.vstack([rows, gap]) for _, rows in lines]) if lines else gap[:0]
     return {
-        "name": one.name or f"trajectory {number}",
-        "t": plain(one.t, 7),
-        "x": [plain(column) for column in one.x.T],
-        "u": [] if one.u is None else [plain(column) for column in one.u.T],
+        "name": run.name or f"trajectory {number}",
+        "t": plain(run.t, 7),
+        "x": [plain(column) for column in run.x.T],
+        "u": [] if run.u is None else [plain(column) for column in run.u.T],
         "start": plain(start, 7),
         "solved_t": plain(t, 7),
         "solved": [plain(column) for column in x.T],
@@ -158,20 +159,19 @@ def _series(model: Model, one: Trajectory, solved: Sequence[Solution], number: i
 
 
 def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]:
-    """For every equation: terms, values, half-widths of the intervals, and shares of the rate.
+    """For every equation: terms, values, half-widths of the intervals, and relative sizes.
 
-    The share is the size of a summand, over the data, beside that of the whole side: free of units.
+    The relative size of a summand is its norm over the data relative to that of the whole left-hand side.
+    Coefficients have units and may differ by orders of magnitude; relative sizes can be compared.
     """
-    found = []
+    equations = []
     for j, state in enumerate(model.states):
         rows = np.flatnonzero(model.coef[:, j])
         value, error = model.coef[rows, j], 1.96 * model.coef_error[rows, j]
         own = diagnostics.rows.equation(j, model.coef)
         size = dict(zip(own.terms.tolist(), np.linalg.norm(own.design, axis=0), strict=True))
-        # Coefficients have units and differ by orders of magnitude; shares of the right-hand side can be
-        # compared.
         weight = np.array([size[i] for i in rows.tolist()]) / (np.linalg.norm(own.target) or 1.0)
-        found.append(
+        equations.append(
             {
                 "state": pretty(state),
                 "terms": [pretty(model.labels[i]) for i in rows],
@@ -179,30 +179,30 @@ def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]
                 "half": plain(error),
                 "share": plain(value * weight),
                 "share_half": plain(error * weight),
-                "text": [_minus(format_value(model.coef[i, j], model.coef_error[i, j])) for i in rows],
+                "text": [minus(format_value(model.coef[i, j], model.coef_error[i, j])) for i in rows],
             }
         )
-    return found
+    return equations
 
 
 def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
-    """The models that were compared, each as [term, sign, number] by equation; None without any."""
+    """The models that were compared, each as [term, sign, number] by equation; None without a path."""
     if not len(model.path):
         return None
-    # Fewer models where they are large, so that the page stays small.
-    usual = int(np.mean([one.size for one in model.path])) or 1
-    most = min(_MOST.most_models, max(_MOST.most_summands // usual, 6))
-    kept = thinned(len(model.path), most, keep=model.path.chosen)
-    models = [model.path[k] for k in kept]
+    # Fewer models if they are large, so that the page stays small.
+    usual = int(np.mean([other.size for other in model.path])) or 1
+    most = min(_SIZES.most_models, max(_SIZES.most_summands // usual, 6))
+    places = thinned(len(model.path), most, keep=model.path.chosen)
+    models = [model.path[k] for k in places]
     chosen = model.path.chosen
     return {
-        "size": [one.size for one in models],
-        "score": plain(np.array([model.path.scores[k] for k in kept], dtype=float)),
-        "loss": plain(np.array([diagnostics.rows.relative_loss(one.coef) for one in models])),
+        "size": [other.size for other in models],
+        "score": plain(np.array([model.path.scores[k] for k in places], dtype=float)),
+        "loss": plain(np.array([diagnostics.rows.relative_loss(other.coef) for other in models])),
         "weighted": isinstance(diagnostics.rows, Denoised),
-        "chosen": kept.index(chosen) if chosen in kept else None,
-        "models": [[_numbers(one, j) for j in range(len(one.states))] for one in models],
-        "left_out": len(model.path) - len(kept),
+        "chosen": places.index(chosen) if chosen in places else None,
+        "models": [[_numbers(other, j) for j in range(len(other.states))] for other in models],
+        "left_out": len(model.path) - len(places),
     }
 
 
@@ -216,16 +216,16 @@ def _numbers(model: Model, equation: int) -> list[tuple[int, int, str]]:
 
 def residual_series(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]:
     """For every state that was measured: residuals against time, thinned, and their autocorrelation."""
-    t = np.concatenate([one.t for one in diagnostics.residuals])
-    values = np.vstack([one.values for one in diagnostics.residuals])
-    # A stride would meet the same place of every window; any spread of samples will do.
-    some = np.random.default_rng(0).permutation(len(t))[: _MOST.most_residuals]
-    some.sort()
+    t = np.concatenate([window.t for window in diagnostics.residuals])
+    values = np.vstack([window.values for window in diagnostics.residuals])
+    # At random: a stride could meet the same place of every window.
+    drawn_samples = np.random.default_rng(0).permutation(len(t))[: _SIZES.most_residuals]
+    drawn_samples.sort()
     return [
         {
             "state": j,
-            "t": plain(t[some]),
-            "value": plain(values[some, j], 4),
+            "t": plain(t[drawn_samples]),
+            "value": plain(values[drawn_samples, j], 4),
             "rms": float(diagnostics.rms[j]),
             "correlation": plain(diagnostics.correlation[:, j], 4),
             "band": diagnostics.band,
@@ -236,15 +236,15 @@ def residual_series(model: Model, diagnostics: Diagnostics) -> list[dict[str, An
 
 
 def history(model: Model) -> dict[str, Any] | None:
-    """The gap along the run; None where none was kept."""
+    """The gap and the objective along the run of the solver; None if they were not recorded."""
     if model.result is None or len(model.result.history) < 2:
         return None
     steps = model.result.history
-    kept = thinned(len(steps), 400)
+    places = thinned(len(steps), 400)
     return {
-        "iteration": [steps[k].iteration for k in kept],
-        "gap": plain(np.array([steps[k].gap for k in kept], dtype=float)),
-        "objective": plain(np.array([steps[k].objective for k in kept], dtype=float)),
+        "iteration": [steps[k].iteration for k in places],
+        "gap": plain(np.array([steps[k].gap for k in places], dtype=float)),
+        "objective": plain(np.array([steps[k].objective for k in places], dtype=float)),
     }
 
 
@@ -261,5 +261,6 @@ def plain(values: Floats, digits: int = 5) -> list[float | None]:
     return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in np.asarray(values).tolist()]
 
 
-def _minus(text: str) -> str:
+def minus(text: str) -> str:
+    """The text with true minus signs."""
     return text.replace("-", "−")

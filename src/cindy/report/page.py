@@ -1,4 +1,4 @@
-"""Everything the page says, gathered from model and data; the template only arranges it."""
+"""The content of the page about a model and trajectories, as values for the template to arrange."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from cindy.basis import Term, axis_label, equation_label, listed, pretty
+from cindy.basis import Term, axis_label, listed, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
 from cindy.export import (
@@ -33,13 +33,15 @@ from cindy.model import (
     definitions,
     determination,
     diagnose,
+    equation_labels,
     excerpt_of,
-    spoken,
+    named_term,
 )
 from cindy.report import figures
 from cindy.report.explorer import explorer, terms_as_code
+from cindy.report.figures import minus
 
-__all__ = ["certificate", "common", "contents", "counted", "minus", "percent", "power", "sentences"]
+__all__ = ["certificate", "common", "contents", "counted", "percent", "power", "sentences"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
@@ -49,40 +51,42 @@ _DENSE = 24
 def contents(
     model: Model, data: Sequence[Trajectory], *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What the template needs, by name."""
-    some = excerpt_of(data)
-    found = diagnose(model, some)
+    """The values of the template, by name."""
+    excerpt = excerpt_of(data)
+    diagnostics = diagnose(model, excerpt)
     shown = figures.trajectories(model, data)
-    base = common(model, found, title=title, units=units)
-    offered = explorer(model, found, shown, data, _terms(model), dots=_dots(model)) if shown.series else None
+    base = common(model, diagnostics, title=title, units=units)
+    offered = (
+        explorer(model, diagnostics, shown, data, _terms(model), dots=_dots(model)) if shown.series else None
+    )
     base["near"] = _near(model, offered)
     base["drawn"] |= {
         "explorer": offered,
         "trajectories": shown.series,
-        "residuals": figures.residual_series(model, found),
+        "residuals": figures.residual_series(model, diagnostics),
         "densities": figures.density_series(model, data),
         "fields": [],
     }
     return base | {
         "lead": _lead(model, data),
         "code": terms_as_code(model, offered, _terms(model)),
-        "highlights": list(_highlights(model, some, found, shown)),
-        "said": sentences(found.findings, _stopped(shown)),
+        "highlights": list(_highlights(model, excerpt, diagnostics, shown)),
+        "messages": sentences(diagnostics.findings, _stopped(shown)),
         "solutions": _solutions(model, data, shown),
         "names": [series["name"] for series in shown.series],
-        "looked_at": _looked_at(data, some),
+        "looked_at": _looked_at(data, excerpt),
         "residual_of": _residual_of(model),
-        "noise": list(_noise(model, some, found)),
+        "noise": list(_noise(model, excerpt, diagnostics)),
         "noise_caption": "Standard deviations of the measurement noise, of the residuals, and of the "
         "forcing that the equations do not explain (per root of time).",
     }
 
 
 def common(
-    model: Model, found: Diagnostics, *, title: str | None, units: Mapping[str, str]
+    model: Model, diagnostics: Diagnostics, *, title: str | None, units: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What pages about trajectories and fields both need."""
-    path = figures.path(model, found)
+    """The values that pages about trajectories and pages about fields share."""
+    path = figures.path(model, diagnostics)
     return {
         "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
         "equations": _equations(model),
@@ -92,24 +96,24 @@ def common(
         "has_path": path is not None,
         "path_left_out": path["left_out"] if path else 0,
         "rule": model.settings.get("selection"),
-        "certificate": list(_certificate(model, found)),
+        "certificate": list(_certificate(model, diagnostics)),
         "constraints": model.constraints,
         "violation": power(model.violation),
         "near": _near(model, None),
         "has_inputs": bool(model.inputs),
         "has_error": bool(np.any(np.isfinite(model.model_error))),
         "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
-        "settings": list(_settings(model, found)),
+        "settings": list(_settings(model, diagnostics)),
         "versions": _versions(),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M").lstrip("0"),
         "exports": list(_exports(model)),
         "drawn": {
             "states": [axis_label(state, units) for state in model.states],
-            "sides": _sides(model),
+            "sides": equation_labels(model),
             "time": axis_label("t", units),
             "left": _left(model),
             "terms": _typeset_terms(model) if path else {},
-            "coefficients": figures.coefficients(model, found),
+            "coefficients": figures.coefficients(model, diagnostics),
             "path": path,
             "history": figures.history(model),
             "explorer": None,
@@ -119,8 +123,8 @@ def common(
 
 
 def sentences(findings: Sequence[Finding], more: Sequence[str] = ()) -> dict[str, Any]:
-    """What the page says of the findings: the verdict, the warnings and the notes, with names in `code`."""
-    warnings = dict.fromkeys([*(one.message for one in findings if not one.note), *more])
+    """The verdict, the warnings and the notes of the findings, with names set as code."""
+    warnings = dict.fromkeys([*(finding.message for finding in findings if not finding.note), *more])
     verdict = ""
     if has_finding(findings, "not-explained", "not-significant"):
         verdict = "Do not use these equations: they do not explain the data."
@@ -129,24 +133,24 @@ def sentences(findings: Sequence[Finding], more: Sequence[str] = ()) -> dict[str
     return {
         "verdict": verdict,
         "warnings": [_with_code(sentence) for sentence in warnings],
-        "notes": [_with_code(one.message) for one in findings if one.note],
+        "notes": [_with_code(finding.message) for finding in findings if finding.note],
     }
 
 
 def _lowered(model: Model, text: str) -> str | Markup:
-    """A label as the page shows it: the derivatives of a field are subscripts."""
+    """A label; derivatives of a field become subscripts."""
     if not model.formulation.for_fields:
         return text
     return Markup(re.sub(r"_([^\W\d_]+)", r"<sub>\1</sub>", str(escape(text))))
 
 
 def _with_code(sentence: str) -> Markup:
-    """A sentence in which what stands between backticks is set as code."""
+    """A sentence with the text between backticks set as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
 
 
 def _lead(model: Model, data: Sequence[Trajectory]) -> str:
-    samples = sum(len(one) for one in data)
+    samples = sum(len(run) for run in data)
     several = f"{len(data):,} trajectories" if len(data) > 1 else "one trajectory"
     hidden = listed([pretty(state) for state in model.hidden])
     unseen = f" {hidden} was not measured: CINDy estimated it together with the equations." if hidden else ""
@@ -176,7 +180,7 @@ def _equations(model: Model) -> list[dict[str, Any]]:
 
 
 def _terms(model: Model) -> list[Term]:
-    """The terms; parameters that were found stand in them by name."""
+    """The terms, with identified parameters by name."""
     terms = model.basis.terms(model.variables)
     return [with_symbols(term) for term in terms] if model.parameters else list(terms)
 
@@ -186,44 +190,39 @@ def _left(model: Model) -> list[str]:
     return left_sides(model.states, model.order, discrete=form.discrete, partial=form.for_fields)
 
 
-def _sides(model: Model) -> list[str]:
-    form = model.formulation
-    return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
-
-
 def _typeset_terms(model: Model) -> dict[int, str]:
     terms, dots = _terms(model), _dots(model)
-    used = np.any([one.support.any(axis=1) for one in model.path], axis=0)
+    used = np.any([candidate.support.any(axis=1) for candidate in model.path], axis=0)
     return {int(i): term_markup(terms[i], dots=dots) if terms[i] else "" for i in np.flatnonzero(used)}
 
 
 def _dots(model: Model) -> bool:
-    """Whether names could be misread, so that products have a dot as in text."""
+    """Whether products need a dot, because names could be misread without it."""
     return any("·" in label for label in model.labels)
 
 
 def _highlights(
-    model: Model, data: Sequence[Trajectory], found: Diagnostics, shown: figures.Shown
+    model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics, shown: figures.Shown
 ) -> Iterator[tuple[str, str, str]]:
     """(value, name, what it means)."""
     if model.diffusion is None:
         yield (
-            minus(determination(float(np.mean(1 - found.loss)))),
+            minus(determination(float(np.mean(1 - diagnostics.loss)))),
             "R² of the equations",
             _step_by_step(model),
         )
         yield from _of_solutions(model, data, len(shown.series) + shown.left_out)
     else:
-        # No solution follows random kicks: how many of the data paths with kicks cover is what can be asked.
+        # No solution follows random kicks; the band of paths with kicks can be compared with the data.
         yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
         sizes = np.sqrt(model.diffusion.coef[0]) if model.diffusion.additive else model.model_error
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
-        yield shares, "size of the kicks", "standard deviation per root of time, in the mean"
+        yield shares, "size of the kicks", "standard deviation per root of time, on average"
     spread = _spread(data)
-    if np.all(np.isfinite(found.noise)):
-        # The median over the states: one that hardly moves would make the mean huge.
-        share = float(np.median(found.noise / np.where(spread > 0, spread, np.inf)))
-        yield percent(share), "noise", "of the spread of a state, typically"
+    if np.all(np.isfinite(diagnostics.noise)):
+        # The median, since one state that hardly moves would make a mean huge.
+        share = float(np.median(diagnostics.noise / np.where(spread > 0, spread, np.inf)))
+        yield percent(share), "noise", "of the spread of a state, in the median"
     if np.any(np.isfinite(model.inclusion)) and model.size:
         least = float(np.nanmin(np.where(model.support, model.inclusion, np.nan)))
         yield f"{100 * least:.0f} %", "least sure term", "inclusion probability among the models compared"
@@ -231,12 +230,12 @@ def _highlights(
 
 
 def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Iterator[tuple[str, str, str]]:
-    """R² of solutions on the data, `count` runs in all, by the comparison that a model's summary states."""
+    """R² of solutions on data of `count` runs, by the same comparison as the summary of the model."""
     compared, runs = compare_few(model, data)
     explained, allowed = float(np.mean(compared.explained)), float(np.mean(compared.allowed))
     of = f", checked on {runs} of {count} runs" if runs < count else ""
     if np.isfinite(explained):
-        how = "started afresh every" if compared.window else "over up to"
+        how = "restarted from the data every" if compared.window else "over up to"
         yield (
             minus(determination(explained)),
             "R² of the solutions",
@@ -248,7 +247,7 @@ def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Itera
 
 
 def _step_by_step(model: Model) -> str:
-    """What R² of the equations is measured at, since noise at the samples lowers it."""
+    """Which states R² of the equations compares, since noise of measured ones lowers it."""
     if model.denoised:
         return "from one denoised state to the next, so noise hardly lowers it"
     return "from one measured state to the next, where noise lowers it"
@@ -277,100 +276,89 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
         hidden = listed([pretty(state) for state in model.hidden])
         sentences.append(f"{hidden} was not measured: its dots are estimates.")
     if model.diffusion is not None:
-        afresh = (
-            "" if compared.window is None else f" Each is started afresh every {compared.window} samples."
-        )
+        restarts = f" They are restarted every {compared.window} samples." if compared.window else ""
         sentences.append(
-            f"They follow the drift alone.{afresh} The band holds 90 % of the measurements of paths with "
-            f"random kicks from the same start; {100 * shown.inside:.0f} % of the data lie in it."
+            f"These solutions follow the drift alone.{restarts} The band contains 90 % of the measurements "
+            f"of paths with random kicks from the same start, and {100 * shown.inside:.0f} % of the data."
         )
     elif compared.window is not None:
-        fit = np.min(compared.through)
-        whole = (
-            f"explain {100 * max(float(fit), 0):.0f} % of a state"
-            if np.isfinite(fit)
-            else "do not reach the end"
+        fit = float(np.min(compared.through))
+        share = (
+            f"explain {100 * max(fit, 0):.0f} % of a state" if np.isfinite(fit) else "do not reach the end"
         )
         sentences.append(
-            f"Each is started afresh every {compared.window} samples ({compared.span:.3g} units of time), "
-            f"which is how long this model predicts. Over the whole length they {whole}: the system is "
-            "chaotic, or the equations are not quite right."
+            f"They are restarted every {compared.window} samples ({compared.span:.3g} units of time), "
+            f"which is how long this model predicts. Without restarts they {share}: the system is "
+            "chaotic, or the equations are not exactly right."
         )
     if shown.left_out:
         sentences.append(
-            f"{len(shown.series)} of the {len(data)} trajectories are shown, spread evenly over the data: "
-            "the first, the last and every few in between."
+            f"{len(shown.series)} of the {len(data)} trajectories are shown, spread evenly over the data."
         )
     if shown.cut:
-        sentences.append("Of long trajectories the beginning is shown.")
+        sentences.append("Only the beginning of long trajectories is shown.")
     return sentences
 
 
-def _looked_at(data: Sequence[Trajectory], some: Sequence[Trajectory]) -> str:
-    seen, all_of_them = sum(len(one) for one in some), sum(len(one) for one in data)
-    if seen == all_of_them:
+def _looked_at(data: Sequence[Trajectory], excerpt: Sequence[Trajectory]) -> str:
+    """A sentence on the samples from which residuals and R² are computed; empty if these are all."""
+    used, total = sum(len(run) for run in excerpt), sum(len(run) for run in data)
+    if used == total:
         return ""
-    return (
-        f"Residuals and R² are those of {seen:,} of the {all_of_them:,} samples, spread evenly over the data."
-    )
+    return f"Residuals and R² are those of {used:,} of the {total:,} samples, spread evenly over the data."
 
 
 def _stopped(shown: figures.Shown) -> list[str]:
-    return [
-        f"A solution did not reach the end of the data: {reason}." for reason in shown.compared.stopped[:3]
-    ]
+    reasons = shown.compared.stopped[:3]
+    return [f"A solution did not reach the end of the data: {reason}." for reason in reasons]
 
 
 def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
+    """The rows of the table of coefficients, and after them of parameters."""
     rows = []
-    for j, side in enumerate(_sides(model)):
+    for j, side in enumerate(equation_labels(model)):
         for k, i in enumerate(np.flatnonzero(model.coef[:, j])):
-            value, error = float(model.coef[i, j]), float(model.coef_error[i, j])
-            known = np.isfinite(error) and error > 0
-            rows.append(
-                {
-                    "first": k == 0,
-                    "equation": _lowered(model, side),
-                    "term": _lowered(model, pretty(model.labels[i])),
-                    "value": minus(format_value(value, error)),
-                    "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
-                    "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
-                    "ratio": f"{abs(value) / error:,.0f}" if known else "",
-                    "belongs": f"{100 * model.inclusion[i, j]:.0f} %"
-                    if np.isfinite(model.inclusion[i, j])
-                    else "",
-                }
-            )
-    for k, (name, (value, error)) in enumerate(model.parameters.items()):
-        known = np.isfinite(error) and error > 0
-        rows.append(
-            {
+            names = {
                 "first": k == 0,
-                "equation": "parameters",
-                "term": name,
-                "value": minus(format_value(value, error)),
-                "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
-                "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
-                "ratio": f"{abs(value) / error:,.0f}" if known else "",
-                "belongs": "",
+                "equation": _lowered(model, side),
+                "term": _lowered(model, pretty(model.labels[i])),
             }
+            numbers = float(model.coef[i, j]), float(model.coef_error[i, j]), float(model.inclusion[i, j])
+            rows.append(names | _numbers(*numbers))
+    for k, (name, (value, error)) in enumerate(model.parameters.items()):
+        rows.append(
+            {"first": k == 0, "equation": "parameters", "term": name} | _numbers(value, error, np.nan)
         )
     return rows
 
 
+def _numbers(value: float, error: float, inclusion: float) -> dict[str, Any]:
+    """The cells of a coefficient: value, 95 % interval, value over error, and inclusion probability."""
+    known = np.isfinite(error) and error > 0
+    return {
+        "value": minus(format_value(value, error)),
+        "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
+        "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
+        "ratio": f"{abs(value) / error:,.0f}" if known else "",
+        "belongs": f"{100 * inclusion:.0f} %" if np.isfinite(inclusion) else "",
+    }
+
+
 def _residual_of(model: Model) -> str:
+    """What the residuals of the page are, for a sentence."""
     if model.denoised:
         return "the measurements less the denoised states"
     kinds = {
         "integral": "the states less the integral of the right-hand side, from the best initial state",
         "differential": "the derivatives, as estimated from the data, less the right-hand side",
-        "discrete": "each sample less what the one before it foretells",
+        "discrete": "each sample less its prediction from the one before",
     }
     return kinds[model.formulation.kind]
 
 
-def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
-    loss = float(np.mean(found.loss))
+def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str]:
+    """Sentences about how well the convex problem was solved."""
+    loss = float(np.mean(diagnostics.loss))
     if np.isfinite(model.gap):
         yield (
             "The certificate is about how well the optimisation was solved, not about whether the terms are "
@@ -378,11 +366,11 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
             "coefficients within the radius, for all candidate terms at once, could explain at most "
             f"{power(model.gap)} more."
         )
-        # A reader compares the two numbers, and would take this for a contradiction.
+        # Readers compare the two numbers, and would see a contradiction here.
         if model.gap >= loss:
             yield (
-                "That is no less than what the equations leave unexplained, because only few terms were kept "
-                "and these were fitted anew: a larger model would fit more closely, noise included."
+                "That is no less than what the equations leave unexplained, because few terms were selected "
+                "and then refitted. A larger model would fit more closely, noise included."
             )
         yield "R², the residuals and new data show whether the terms are right."
     if model.result is not None:
@@ -392,49 +380,47 @@ def _certificate(model: Model, found: Diagnostics) -> Iterator[str]:
 
 
 def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Models that fit almost as well: how much worse, what differs, and numbers in the explorer."""
-    known = {one["near"]: k for k, one in enumerate((offered or {"models": []})["models"])}
+    """Near models: how much worse they are, what differs, and their index in the explorer."""
+    index = {offer["near"]: k for k, offer in enumerate((offered or {"models": []})["models"])}
     rows = []
-    for k, one in enumerate(model.near):
-        added, dropped = one.support & ~model.support, model.support & ~one.support
+    for k, other in enumerate(model.near):
+        added, dropped = other.support & ~model.support, model.support & ~other.support
         if not added.any() and not dropped.any():
             continue
         changes = [
-            *(f"+ {_spoken(model, i)} in {_sides(model)[j]}" for i, j in np.argwhere(added)),
-            *(f"− {_spoken(model, i)} in {_sides(model)[j]}" for i, j in np.argwhere(dropped)),
+            *(f"+ {named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(added)),
+            *(f"− {named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(dropped)),
         ]
         worse = f"{model.near.scores[k]:.1f}"
         rows.append(
-            {"worse": worse, "changes": _lowered(model, listed(changes, most=6)), "number": known.get(k)}
+            {"worse": worse, "changes": _lowered(model, listed(changes, most=6)), "number": index.get(k)}
         )
     return rows[:8]
 
 
-def _spoken(model: Model, term: int) -> str:
-    return spoken(model.terms[term], pretty(model.labels[term]))
-
-
-def _noise(model: Model, data: Sequence[Trajectory], found: Diagnostics) -> Iterator[dict[str, str]]:
+def _noise(model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics) -> Iterator[dict[str, str]]:
+    """The rows of the table of noise."""
     for j, spread in enumerate(_spread(data)):
-        noise = found.noise[j]
+        noise = diagnostics.noise[j]
         hidden = model.states[j] in model.hidden
         known = np.isfinite(noise) and not hidden
         yield {
             "state": pretty(model.states[j]),
             "noise": "not measured" if hidden else power(noise) if known else "unknown",
             "share": percent(noise / spread) if known and spread > 0 else "",
-            "residual": "" if hidden else power(float(found.rms[j])),
+            "residual": "" if hidden else power(float(diagnostics.rms[j])),
             "error": power(float(model.model_error[j])) if np.isfinite(model.model_error[j]) else "",
         }
 
 
 def _spread(data: Sequence[Trajectory]) -> Any:
-    return np.nanstd(np.vstack([one.x for one in data]), axis=0)
+    return np.nanstd(np.vstack([run.x for run in data]), axis=0)
 
 
-def _settings(model: Model, found: Diagnostics) -> Iterator[tuple[str, str]]:
+def _settings(model: Model, diagnostics: Diagnostics) -> Iterator[tuple[str, str]]:
+    """(name, value) of the options of the run."""
     yield "basis", f"{model.basis!r}: {counted(len(model.terms), 'term')}"
-    yield "formulation", repr(found.formulation)
+    yield "formulation", repr(diagnostics.formulation)
     if np.isfinite(model.radius):
         yield "radius", f"{model.radius:.6g}"
     for name, value in model.settings.items():
@@ -443,14 +429,15 @@ def _settings(model: Model, found: Diagnostics) -> Iterator[tuple[str, str]]:
 
 
 def _versions() -> list[tuple[str, str]]:
-    found = []
+    """The versions of the packages on which the numbers of the page depend, and the system."""
+    versions = []
     for package in _PACKAGES:
         try:
-            found.append((package, version(package)))
+            versions.append((package, version(package)))
         except PackageNotFoundError:  # run from a source tree that was never installed
-            found.append((package, "not installed as a package"))
+            versions.append((package, "not installed as a package"))
     return [
-        *found,
+        *versions,
         ("python", platform.python_version()),
         ("system", f"{platform.system()} {platform.machine()}"),
     ]
@@ -467,7 +454,7 @@ def _exports(model: Model) -> Iterator[tuple[str, str, str]]:
 
 
 def power(value: float) -> str:
-    """A small number, as 2.3 × 10⁻⁵."""
+    """A number with two digits, as 2.3 × 10⁻⁵ if it is small or large."""
     if value == 0 or not np.isfinite(value):
         return f"{value:g}"
     mantissa, _, exponent = f"{value:.1e}".partition("e")
@@ -478,15 +465,10 @@ def power(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent with two digits, as 0.99 % and 1.0 %."""
+    """A share in per cent with two digits, such as 0.99 % and 1.0 %."""
     return f"{100 * share:#.2g}".removesuffix(".") + " %" if 100 * share < 100 else f"{100 * share:.0f} %"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things."""
+    """A number and its noun, in the plural if it is not 1."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def minus(text: str) -> str:
-    """With true minus signs."""
-    return text.replace("-", "−")

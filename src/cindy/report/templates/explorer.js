@@ -22,7 +22,7 @@ const explorer = (page) => {
     return { rows, place: new Map(block.columns.map((column, j) => [column, j])) };
   });
 
-  // All coefficients c with A c = b are offset + free z. Gauss-Jordan with pivots; null if there are none.
+  // The coefficients c with A c = b are offset + free z, by Gauss-Jordan elimination; null if there are none.
   const freedom = (support) => {
     const at = new Map(support.map((column, k) => [column, k]));
     const n = support.length;
@@ -56,7 +56,7 @@ const explorer = (page) => {
     };
   };
 
-  // Householder triangles of columns of unit length. Gives values, a root of their covariance, and chi squared.
+  // Least squares by Householder's triangle of columns of unit length: values, a root of their covariance, χ².
   const fit = (support) => {
     const shape = freedom(support);
     if (!shape) return null;
@@ -65,10 +65,10 @@ const explorer = (page) => {
       const columns = support.map((column) => place.get(column));
       return all.map((row) => {
         const own = columns.map((j) => (j === undefined ? 0 : row[j]));
-        const made = new Float64Array(count + 1);
-        own.forEach((value, j) => { if (value) free[j].forEach((weight, k) => { made[k] += value * weight; }); });
-        made[count] = row[row.length - 1] - own.reduce((sum, value, j) => sum + value * offset[j], 0);
-        return made;
+        const reduced = new Float64Array(count + 1);
+        own.forEach((value, j) => { if (value) free[j].forEach((weight, k) => { reduced[k] += value * weight; }); });
+        reduced[count] = row[row.length - 1] - own.reduce((sum, value, j) => sum + value * offset[j], 0);
+        return reduced;
       });
     });
     const length = Array.from({ length: count }, (_, k) => Math.sqrt(rows.reduce((s, row) => s + row[k] ** 2, 0)) || 1);
@@ -111,7 +111,7 @@ const explorer = (page) => {
 
   const own = data.own.map(([column]) => column);
   const first = fit(own);
-  // Errors of the model count blocks of rows as well; a refit has those of the rows, and the same factor.
+  // Standard errors of the model may be larger than the rows alone give; those of a refit grow by the same factor.
   const factor = new Map(data.own.map(([column, , error], k) => {
     const plain = first ? size(first.root[k]) : 0;
     return [column, error && plain ? error / plain : 1];
@@ -141,7 +141,7 @@ const explorer = (page) => {
     return true;
   };
 
-  // Constraints tie coefficients: those enter together.
+  // Coefficients that a constraint ties enter together.
   const tied = (column) => {
     const group = new Set([column]);
     for (let before = 0; before < group.size;) {
@@ -156,17 +156,17 @@ const explorer = (page) => {
 
   const run = () => numbers.trajectories[page.shown()];
   const o = [];
-  const inputsAt = (one, t) => {
+  const inputsAt = (series, t) => {
     let low = 0;
-    for (let high = one.t.length - 1; high - low > 1;) {
+    for (let high = series.t.length - 1; high - low > 1;) {
       const middle = (low + high) >> 1;
-      one.t[middle] <= t ? low = middle : high = middle;
+      series.t[middle] <= t ? low = middle : high = middle;
     }
-    const share = data.held ? 0 : Math.min(Math.max((t - one.t[low]) / ((one.t[low + 1] - one.t[low]) || 1), 0), 1);
-    return one.u.map((u, k) => (k === data.clock ? t : u[low] + (share ? share * ((u[low + 1] ?? u[low]) - u[low]) : 0)));
+    const share = data.held ? 0 : Math.min(Math.max((t - series.t[low]) / ((series.t[low + 1] - series.t[low]) || 1), 0), 1);
+    return series.u.map((u, k) => (k === data.clock ? t : u[low] + (share ? share * ((u[low + 1] ?? u[low]) - u[low]) : 0)));
   };
-  const side = (one, value, p) => (x, t) => {
-    const v = [...x.slice(0, states + data.rates), ...inputsAt(one, t)];
+  const side = (series, value, p) => (x, t) => {
+    const v = [...x.slice(0, states + data.rates), ...inputsAt(series, t)];
     cindyTerms(v, p, o);
     const out = new Array(width).fill(0);
     for (let j = 0; j < width - states; j++) out[j] = x[states + j];
@@ -177,18 +177,18 @@ const explorer = (page) => {
     return out;
   };
   const simulate = (value, p, points) => {
-    const one = run();
-    const f = side(one, value, p);
-    const step = (one.t[one.t.length - 1] - one.t[0]) / Math.max(one.t.length - 1, 1);
+    const series = run();
+    const f = side(series, value, p);
+    const step = (series.t[series.t.length - 1] - series.t[0]) / Math.max(series.t.length - 1, 1);
     const n = data.discrete ? Math.round(horizon / step) : Math.min(Math.max(Math.ceil(3 * horizon / step), 300), 6000);
     const h = horizon / n;
-    const bound = 100 * Math.max(...one.x.flat().map((v) => Math.abs(v ?? 0)));
+    const bound = 100 * Math.max(...series.x.flat().map((v) => Math.abs(v ?? 0)));
     const every = Math.max(Math.floor(n / points), 1);
-    const result = { t: [one.t[0]], x: start.map((v) => [v]), stopped: false };
+    const result = { t: [series.t[0]], x: start.map((v) => [v]), stopped: false };
     let x = [...start];
     const moved = (k, by) => x.map((v, j) => v + by * k[j]);
     for (let i = 0; i < n; i++) {
-      const t = one.t[0] + i * h;
+      const t = series.t[0] + i * h;
       if (data.discrete) x = f(x, t);
       else {
         const a = f(x, t), b = f(moved(a, h / 2), t + h / 2), c = f(moved(b, h / 2), t + h / 2), d = f(moved(c, h), t + h);
@@ -196,14 +196,14 @@ const explorer = (page) => {
       }
       if (!x.slice(0, states).every((v) => Math.abs(v) < bound)) { result.stopped = true; break; }
       if ((i + 1) % every === 0 || i === n - 1) {
-        result.t.push(one.t[0] + (i + 1) * h);
+        result.t.push(series.t[0] + (i + 1) * h);
         x.forEach((v, j) => result.x[j].push(v));
       }
     }
     return result;
   };
 
-  // Curves of models drawn from the covariance; at each time the middle 90 of 100 are the band.
+  // Solutions with coefficients drawn from their covariance; the middle 90 % at each time are the band.
   const normal = (() => {
     let seed = 1;
     const uniform = () => { seed = (seed * 1103515245 + 12345) % 2147483648; return (seed + 0.5) / 2147483648; };
@@ -236,15 +236,15 @@ const explorer = (page) => {
   const possible = () => model.support.every((column) => coded.has(data.columns[column][0]));
 
   const panel = (j) => () => {
-    const one = run(), { model: ink, data: grey, band: wash } = page.colours();
-    const traces = [{ x: one.t, y: one.x[j], mode: "markers", type: "scatter", name: "data",
+    const series = run(), { model: ink, data: grey, band: wash } = page.colours();
+    const traces = [{ x: series.t, y: series.x[j], mode: "markers", type: "scatter", name: "data",
       marker: { color: grey, size: 5, opacity: 0.6 } }];
     if (band) traces.push(
       { x: curve.t, y: band[j][0], mode: "lines", line: { width: 0 }, hoverinfo: "skip", type: "scatter" },
       { x: curve.t, y: band[j][1], mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: wash, hoverinfo: "skip", type: "scatter" });
     if (curve) traces.push({ x: curve.t, y: curve.x[j], mode: "lines", type: "scatter", name: "model", line: { color: ink, width: 1.8 } });
-    const end = one.t[0] + horizon, up = page.within(one.x[j], curve?.x[j] ?? [], ...(band?.[j] ?? []));
-    return { data: traces, layout: layout(axis(text(numbers.time), { range: [one.t[0], end] }), axis(text(numbers.states[j]), up)) };
+    const end = series.t[0] + horizon, up = page.within(series.x[j], curve?.x[j] ?? [], ...(band?.[j] ?? []));
+    return { data: traces, layout: layout(axis(text(numbers.time), { range: [series.t[0], end] }), axis(text(numbers.states[j]), up)) };
   };
   const redraw = () => {
     curve = possible() ? simulate(model.value, parameters, 600) : null;
@@ -328,12 +328,12 @@ const explorer = (page) => {
     find("explore-coefficients").replaceChildren(...coefficients, ...inside);
   };
   const showStart = () => {
-    const one = run(), last = one.t[one.t.length - 1] - one.t[0];
-    start = [...one.start, ...new Array(width).fill(0)].slice(0, width);
+    const series = run(), last = series.t[series.t.length - 1] - series.t[0];
+    start = [...series.start, ...new Array(width).fill(0)].slice(0, width);
     horizon = Math.min(data.span ?? last, last);
     const names = [...numbers.states, ...(data.order === 2 ? numbers.states.map((s) => s + "′") : [])];
     const sliders = names.map((name, j) => {
-      const seen = j < states ? one.x[j].filter((v) => v !== null) : [-Math.abs(start[j]) - 1, Math.abs(start[j]) + 1];
+      const seen = j < states ? series.x[j].filter((v) => v !== null) : [-Math.abs(start[j]) - 1, Math.abs(start[j]) + 1];
       const low = Math.min(...seen, start[j]), high = Math.max(...seen, start[j]), room = 0.1 * (high - low) || 1;
       return slider(text(name) + " at the start", start[j], low - room, high + room, (v) => { start[j] = v; redraw(); });
     });
@@ -381,7 +381,7 @@ const explorer = (page) => {
   const offer = (label, value) => picker.append(Object.assign(document.createElement("option"), { textContent: label, value }));
   offer("own choice", "");
   offer("the identified model", "own");
-  data.models.forEach((one, k) => offer(one.name, k));
+  data.models.forEach((other, k) => offer(other.name, k));
   const pick = (value) => {
     picker.value = value;
     if (value !== "") { take(value === "own" ? own : data.models[value].places); show(); }

@@ -10,7 +10,7 @@
   let colours = {};
   let paper = false;
 
-  // Plotly reads a little HTML in its texts; names come from data, so they are shown as they are.
+  // Plotly interprets some HTML in its texts, which must not happen to names from the data.
   const text = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   // Equations of fields have derivatives as subscripts: u_xx.
@@ -59,38 +59,38 @@
 
   const hover = (across, up) => text(across) + " = %{x:.4g}, " + text(up) + " = %{y:.4g}<extra>%{fullData.name}</extra>";
   const solution = (j) => () => {
-    const one = numbers.trajectories[shown];
+    const series = numbers.trajectories[shown];
     return {
       data: [
-        ...(one.band ? [{ x: one.band.t, y: one.band.x[j], mode: "lines", type: "scatter", fill: "toself", fillcolor: colours.band,
+        ...(series.band ? [{ x: series.band.t, y: series.band.x[j], mode: "lines", type: "scatter", fill: "toself", fillcolor: colours.band,
           line: { width: 0 }, hoverinfo: "skip" }] : []),
-        { x: one.t, y: one.x[j], mode: "markers", type: "scatter", name: "data", hovertemplate: hover(numbers.time, numbers.states[j]),
-          marker: { color: colours.data, size: one.t.length > 300 ? 5 : 6, opacity: 0.6 } },
-        { x: one.solved_t, y: one.solved[j], mode: "lines", type: "scatter", name: "model", hovertemplate: hover(numbers.time, numbers.states[j]),
+        { x: series.t, y: series.x[j], mode: "markers", type: "scatter", name: "data", hovertemplate: hover(numbers.time, numbers.states[j]),
+          marker: { color: colours.data, size: series.t.length > 300 ? 5 : 6, opacity: 0.6 } },
+        { x: series.solved_t, y: series.solved[j], mode: "lines", type: "scatter", name: "model", hovertemplate: hover(numbers.time, numbers.states[j]),
           line: { color: colours.model, width: 1.6 } },
       ],
-      layout: layout(axis(text(numbers.time)), axis(text(numbers.states[j]), within(one.x[j], one.solved[j]))),
+      layout: layout(axis(text(numbers.time)), axis(text(numbers.states[j]), within(series.x[j], series.solved[j]))),
     };
   };
 
-  const density = (one, j) => () => ({
+  const density = (histogram, j) => () => ({
     data: [
-      { x: one.x, y: one.data, type: "bar", width: one.width, name: "data", marker: { color: colours.data, opacity: 0.45, line: { width: 0 } },
+      { x: histogram.x, y: histogram.data, type: "bar", width: histogram.width, name: "data", marker: { color: colours.data, opacity: 0.45, line: { width: 0 } },
         hovertemplate: hover(numbers.states[j], "density") },
-      { x: one.x, y: one.model, type: "scatter", mode: "lines", name: "model", line: { color: colours.model, width: 2, shape: "spline" },
+      { x: histogram.x, y: histogram.model, type: "scatter", mode: "lines", name: "model", line: { color: colours.model, width: 2, shape: "spline" },
         hovertemplate: hover(numbers.states[j], "density") },
     ],
     layout: layout(axis(text(numbers.states[j])), axis("density", { rangemode: "tozero" })),
   });
 
   const phase = () => {
-    const one = numbers.trajectories[shown], i = Number(find("phase-x").value), j = Number(find("phase-y").value);
+    const series = numbers.trajectories[shown], i = Number(find("phase-x").value), j = Number(find("phase-y").value);
     const template = hover(numbers.states[i], numbers.states[j]);
     return {
       data: [
-        { x: one.x[i], y: one.x[j], mode: "markers", type: "scatter", name: "data", hovertemplate: template,
+        { x: series.x[i], y: series.x[j], mode: "markers", type: "scatter", name: "data", hovertemplate: template,
           marker: { color: colours.data, size: 4, opacity: 0.6 } },
-        { x: one.solved[i], y: one.solved[j], mode: "lines", type: "scatter", name: "model", hovertemplate: template,
+        { x: series.solved[i], y: series.solved[j], mode: "lines", type: "scatter", name: "model", hovertemplate: template,
           line: { color: colours.model, width: 1.4 } },
       ],
       layout: layout(axis(text(numbers.states[i])), axis(text(numbers.states[j]))),
@@ -98,53 +98,53 @@
   };
 
   const picture = (j, k) => () => {
-    const one = numbers.fields[shown];
-    const panel = one.panels[j][k];
+    const field = numbers.fields[shown];
+    const panel = field.panels[j][k];
     return {
-      data: [{ x: one.x, y: one.y, z: panel.z, type: "heatmap", zmin: panel.low, zmax: panel.high,
+      data: [{ x: field.x, y: field.y, z: panel.z, type: "heatmap", zmin: panel.low, zmax: panel.high,
         colorscale: panel.apart ? "RdBu" : "Viridis", hovertemplate: "%{z:.3g}<extra></extra>",
         colorbar: { thickness: 8, outlinewidth: 0, tickfont: { size: 10 }, nticks: 5, exponentformat: "power" } }],
-      layout: layout(axis(text(one.across), { showgrid: false }), axis(text(one.up), { showgrid: false }), {
+      layout: layout(axis(text(field.across), { showgrid: false }), axis(text(field.up), { showgrid: false }), {
         margin: { l: 12, r: 12, t: 34, b: 12 },
         title: { text: text(panel.title), x: 0.02, y: 1, yref: "container", yanchor: "top", pad: { t: 8 }, xanchor: "left",
           font: { size: 14, color: colours.ink } } }),
     };
   };
 
-  const coefficient = (one, j) => () => {
-    const half = scale === "value" ? one.half : one.share_half;
+  const coefficient = (equation, j) => () => {
+    const half = scale === "value" ? equation.half : equation.share_half;
     return {
       data: [{
-        x: one[scale], y: one.terms.map((_, k) => k), type: "scatter", mode: "markers",
-        marker: { color: colours.model, size: 8 }, customdata: one.terms.map((t, k) => [label(t), one.text[k]]),
+        x: equation[scale], y: equation.terms.map((_, k) => k), type: "scatter", mode: "markers",
+        marker: { color: colours.model, size: 8 }, customdata: equation.terms.map((t, k) => [label(t), equation.text[k]]),
         hovertemplate: "%{customdata[0]}: %{customdata[1]}<extra></extra>",
         error_x: { type: "data", array: half.map((v) => v ?? 0), color: colours.model, thickness: 2, width: 5 },
       }],
       layout: layout(
         axis(scale === "value" ? "coefficient" : "relative size", { zeroline: true, rangemode: "tozero", nticks: 5, tickangle: 0,
           zerolinecolor: colours.data, zerolinewidth: 1.2 }),
-        axis("", { tickvals: one.terms.map((_, k) => k), ticktext: one.terms.map(label), range: [one.terms.length - 0.4, -0.6],
+        axis("", { tickvals: equation.terms.map((_, k) => k), ticktext: equation.terms.map(label), range: [equation.terms.length - 0.4, -0.6],
           ticks: "", showgrid: false, tickfont: { color: colours.ink, size: 13 } }),
         { margin: { l: 12, r: 92, t: 40, b: 12 },
-          annotations: one.text.map((label, k) => ({ text: label, xref: "paper", x: 1.02, xanchor: "left", y: k,
+          annotations: equation.text.map((label, k) => ({ text: label, xref: "paper", x: 1.02, xanchor: "left", y: k,
             showarrow: false, font: { color: colours.ink, size: 12 } })), title: { text: label(numbers.sides[j]), x: 0.02, y: 1, yref: "container",
           yanchor: "top", pad: { t: 10 }, xanchor: "left", font: { size: 15, color: colours.ink } } }),
     };
   };
 
-  const residual = (one, j) => () => ({
-    data: [{ x: one.t, y: one.value, type: "scatter", mode: "markers", name: "residual",
+  const residual = (series, j) => () => ({
+    data: [{ x: series.t, y: series.value, type: "scatter", mode: "markers", name: "residual",
       marker: { color: colours.model, size: 4, opacity: 0.6 } }],
     layout: layout(axis(text(numbers.time)), axis("residual of " + text(numbers.states[j]), {
       zeroline: true, zerolinecolor: colours.data })),
   });
-  const correlation = (one, j) => () => ({
-    data: [{ x: one.correlation.map((_, k) => k).slice(1), y: one.correlation.slice(1), type: "bar", width: 0.55,
+  const correlation = (series, j) => () => ({
+    data: [{ x: series.correlation.map((_, k) => k).slice(1), y: series.correlation.slice(1), type: "bar", width: 0.55,
       marker: { color: colours.model }, hovertemplate: "lag %{x}: %{y:.2f}<extra></extra>" }],
     layout: layout(axis("lag (samples)"), axis("autocorrelation", {
       zeroline: true, zerolinecolor: colours.data,
-      range: [Math.min(-0.3, ...one.correlation.map((v) => 1.1 * (v ?? 0))), Math.max(0.5, ...one.correlation.slice(1).map((v) => 1.1 * (v ?? 0)))] }), {
-      shapes: [{ type: "rect", xref: "paper", x0: 0, x1: 1, y0: -one.band, y1: one.band, fillcolor: colours.band,
+      range: [Math.min(-0.3, ...series.correlation.map((v) => 1.1 * (v ?? 0))), Math.max(0.5, ...series.correlation.slice(1).map((v) => 1.1 * (v ?? 0)))] }), {
+      shapes: [{ type: "rect", xref: "paper", x0: 0, x1: 1, y0: -series.band, y1: series.band, fillcolor: colours.band,
         line: { width: 0 }, layer: "below" }] }),
   });
 
@@ -173,12 +173,12 @@
     return { data, layout: layout(axis("terms"), axis("score (lower is better)", wide ? { type: "log", dtick: 1 } : {})) };
   };
 
-  // The same marks as the Python side sets: value, error in parentheses, power of ten.
+  // The MathML of a number as export/markup.py writes it: value, error in parentheses, power of ten.
   const number = (shownAs) => {
-    const found = /^(-?[\d.]+)(\(\d+\))?(?:e(-?\d+))?$/.exec(shownAs);
-    if (!found) return "<mtext>" + text(shownAs) + "</mtext>";
-    return "<mn>" + found[1] + "</mn>" + (found[2] ? '<mn class="error">' + found[2] + "</mn>" : "") +
-      (found[3] ? "<mo>×</mo><msup><mn>10</mn><mn>" + found[3].replace("-", "−") + "</mn></msup>" : "");
+    const parts = /^(-?[\d.]+)(\(\d+\))?(?:e(-?\d+))?$/.exec(shownAs);
+    if (!parts) return "<mtext>" + text(shownAs) + "</mtext>";
+    return "<mn>" + parts[1] + "</mn>" + (parts[2] ? '<mn class="error">' + parts[2] + "</mn>" : "") +
+      (parts[3] ? "<mo>×</mo><msup><mn>10</mn><mn>" + parts[3].replace("-", "−") + "</mn></msup>" : "");
   };
   const summand = ([row, sign, shownAs], first, extra) => {
     const mark = sign < 0 ? "−" : first ? "" : "+";
@@ -199,14 +199,14 @@
     find("model-caption").textContent = loss + hint;
     find("model-equations").innerHTML = path.models[at].map((side, j) => {
       const known = chosen && new Set(chosen[j].map(([row]) => row));
-      const sum = side.map((one, k) => summand(one, k === 0, known && !known.has(one[0]))).join(" ");
+      const sum = side.map((term, k) => summand(term, k === 0, known && !known.has(term[0]))).join(" ");
       return '<div class="left">' + numbers.left[j] + '</div><div class="right">' +
         (sum || "<math><mn>0</mn></math>") + "</div>";
     }).join("");
   };
   const percent = (share) => share >= 0.0001 ? Number((100 * share).toPrecision(2)) + " %" : share.toExponential(1);
 
-  // The library is packed: five digits to the base 85 are four bytes of gzip.
+  // The library is packed: five digits to the base 85 encode four bytes of gzip.
   const unpack = async () => {
     const { textContent: packed, dataset } = find("plotly");
     const worth = new Uint8Array(128);
@@ -226,13 +226,13 @@
 
   const draw = (plot) => {
     if (!window.Plotly) return;
-    const made = figures.get(plot)();
-    if (paper) Object.assign(made.layout, { width: plot.clientWidth, height: plot.clientHeight });
-    return Plotly.react(plot, made.data, made.layout, settings);
+    const figure = figures.get(plot)();
+    if (paper) Object.assign(figure.layout, { width: plot.clientWidth, height: plot.clientHeight });
+    return Plotly.react(plot, figure.data, figure.layout, settings);
   };
   const drawAll = () => { readColours(); figures.forEach((_, plot) => draw(plot)); };
 
-  const followers = []; // redraw what shows the trajectory picked
+  const followers = []; // functions that redraw figures of the chosen trajectory
   const solutions = find("solution-plots");
   if (solutions) numbers.states.forEach((s, j) => add(solutions, "data and solution of " + s, solution(j)));
   if (find("phase-plot")) {
@@ -240,13 +240,13 @@
     ["phase-x", "phase-y"].forEach((id) => find(id).addEventListener("change", () => draw(find("phase-plot"))));
     followers.push(() => draw(find("phase-plot")));
   }
-  numbers.densities.forEach((one, j) => add(find("density-plots"), "density of " + numbers.states[j], density(one, j)));
+  numbers.densities.forEach((histogram, j) => add(find("density-plots"), "density of " + numbers.states[j], density(histogram, j)));
   const pictures = find("field-plots");
   if (pictures) numbers.fields[0].panels.forEach((row, j) => row.forEach((panel, k) =>
     add(pictures, panel.title + " of " + numbers.states[j], picture(j, k))));
-  numbers.coefficients.forEach((one, j) => {
-    if (one.terms.length) add(find("coefficient-plots"), "coefficients of " + numbers.sides[j],
-      coefficient(one, j), 110 + 26 * one.terms.length);
+  numbers.coefficients.forEach((equation, j) => {
+    if (equation.terms.length) add(find("coefficient-plots"), "coefficients of " + numbers.sides[j],
+      coefficient(equation, j), 110 + 26 * equation.terms.length);
   });
   if (path) {
     figures.set(find("path-plot"), pathFigure);
@@ -255,10 +255,10 @@
     slider.addEventListener("input", () => { showModel(); draw(find("path-plot")); });
     showModel();
   }
-  numbers.residuals.forEach((one) => {
-    const j = one.state;
-    add(find("residual-plots"), "residuals of " + numbers.states[j], residual(one, j));
-    add(find("residual-plots"), "autocorrelation of the residuals of " + numbers.states[j], correlation(one, j));
+  numbers.residuals.forEach((series) => {
+    const j = series.state;
+    add(find("residual-plots"), "residuals of " + numbers.states[j], residual(series, j));
+    add(find("residual-plots"), "autocorrelation of the residuals of " + numbers.states[j], correlation(series, j));
   });
   if (numbers.history) figures.set(find("history-plot"), history);
 
@@ -273,7 +273,7 @@
     document.querySelectorAll("[data-for]").forEach((p) => { p.hidden = p.dataset.for !== scale; });
     find("coefficient-plots").querySelectorAll(".plot").forEach(draw);
   }));
-  // A page from a folder may not reach the clipboard: the words are then marked for the user to copy.
+  // A page that is opened from a folder may not use the clipboard; it then selects the text for the user.
   const copy = async (button, words, source) => {
     const label = button.textContent;
     try {
@@ -301,7 +301,7 @@
   };
   addEventListener("beforeprint", printing(true));
   addEventListener("afterprint", printing(false));
-  // What is in view first; the rest one at a time, so that the page answers meanwhile.
+  // Draw the figures in view first and the others one at a time, so that the page stays responsive.
   readColours();
   const waiting = [...figures.keys()];
   const next = () => {
