@@ -285,6 +285,10 @@ def test_errors_speak_of_options_and_not_of_arguments(cli, tmp_path):
     assert status == 2
     assert "--time" in err
     assert "`time`" not in err
+    assert as_typed("with formulation=Integral(order=2, rates=True).") == "with --formulation integral:2:rates."
+    assert as_typed("Try `Integral(order=2)`, or Discrete().") == (
+        "Try --formulation integral:2, or --formulation discrete."
+    )
     assert as_typed("Give `passes=1`, or passes=2; see model.near.") == (
         "Give --passes 1, or --passes 2; see cindy show --near."
     )

@@ -232,9 +232,17 @@ def _say(head: str, style: str, sentence: str) -> None:
     err.print(Text.assemble((head, style), as_typed(sentence)), soft_wrap=not err.is_terminal)
 
 
+_FORMULATION = re.compile(
+    r"(?:formulation=)?`?(Integral|Differential|Discrete|Weak)\((?:order=(\d))?(?:, (rates)=True)?\)`?"
+)
+
+
 def as_typed(sentence: str) -> str:
     """A sentence of the library in terms of options: --time for `time`, --passes 1 for passes=1."""
     names = "|".join((*(setting.name for setting in fields(FitSettings)), "x0", "t", "v0"))
+    sentence = _FORMULATION.sub(
+        lambda match: "--formulation " + ":".join(part.lower() for part in match.groups() if part), sentence
+    )
     sentence = re.sub(rf"`({names})(?:=([^`]*))?`", _option, sentence)
     sentence = re.sub(rf'\b({names})="?([\w.]+)"?', _option, sentence)
     sentence = re.sub(r"see (model\.near|`near`)", "see cindy show --near", sentence)
