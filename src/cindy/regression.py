@@ -90,8 +90,8 @@ class Regression:
 
     @cached_property
     def total(self) -> LeastSquares:
-        factor = stacked([b.factor for b in self.blocks])
-        return LeastSquares(factor, self.blocks[0].terms, sum(b.rows for b in self.blocks))
+        factor = stacked([block.factor for block in self.blocks])
+        return LeastSquares(factor, self.blocks[0].terms, sum(block.rows for block in self.blocks))
 
     @cached_property
     def _products(self) -> Floats:
@@ -167,28 +167,27 @@ class Regression:
         # Without equalities each target is a regression of its own.
         if not len(self.equal):
             columns, goal = self._rows_of(support, int(targets[0]))
-            x, spread, least = _solved(columns, goal)
-            return Fit(support, x, spread, least + self.unexplained(targets))
+            x, spread, loss = _solved(columns, goal)
+            return Fit(support, x, spread, loss + self.unexplained(targets))
         free = self._freedom(support, targets)
         owner = _owners(free.basis, support % self.shape[1])
         shared = np.flatnonzero(owner < 0)
         parts = [self._part(support, j, free, np.flatnonzero(owner == j), shared) for j in targets]
-        common, spread, least = _solved(
-            np.vstack([p.across for p in parts]), np.concatenate([p.left for p in parts])
-        )
+        across, left = [part.across for part in parts], [part.left for part in parts]
+        common, spread, loss = _solved(np.vstack(across), np.concatenate(left))
         theta = np.zeros(len(owner))
         theta[shared] = common
-        whole = np.zeros((len(owner), len(owner)))
-        whole[np.ix_(shared, shared)] = spread
+        root = np.zeros((len(owner), len(owner)))
+        root[np.ix_(shared, shared)] = spread
         for part in parts:
             # Back substitution: the own parameters of a target follow from those that it shares.
             theta[part.own] = part.spread @ (part.goal - part.link @ common)
-            whole[np.ix_(part.own, part.own)] = part.spread
+            root[np.ix_(part.own, part.own)] = part.spread
             if len(shared):
-                whole[np.ix_(part.own, shared)] = -part.spread @ (part.link @ spread)
+                root[np.ix_(part.own, shared)] = -part.spread @ (part.link @ spread)
         x = np.asarray(free.basis @ theta) + free.offset
-        spread = np.asarray(free.basis @ whole)
-        return Fit(support, x, spread, least + self.unexplained(targets), free.valued)
+        spread = np.asarray(free.basis @ root)
+        return Fit(support, x, spread, loss + self.unexplained(targets), free.valued)
 
     def _part(self, support: Ints, j: int, free: Freedom, own: Ints, shared: Ints) -> _Part:
         """The rows of target j, in units of its noise, without its own parameters."""

@@ -252,11 +252,12 @@ def _table(X: Any, time: str | None) -> tuple[Any, tuple[str, ...] | None, Any]:
     return values[:, rest], tuple(names[i] for i in rest), values[:, place]
 
 
-def _unbroken(whole: Trajectory) -> list[Trajectory]:
-    steps = np.diff(whole.t)
+def _unbroken(trajectory: Trajectory) -> list[Trajectory]:
+    """The parts of a trajectory between gaps in time."""
+    steps = np.diff(trajectory.t)
     limit = _BREAK * float(np.median(steps)) if len(steps) else np.inf
-    edges = [0, *(int(c) + 1 for c in np.flatnonzero(steps > limit)), len(whole)]
-    return [whole.part(a, b) for a, b in itertools.pairwise(edges)]
+    edges = [0, *(int(gap) + 1 for gap in np.flatnonzero(steps > limit)), len(trajectory)]
+    return [trajectory.part(begin, end) for begin, end in itertools.pairwise(edges)]
 
 
 def _common_step(data: list[Trajectory]) -> float | None:
@@ -333,9 +334,9 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
             # With a free constant the residuals have mean zero. Centring both sides eliminates it.
             middle_x, middle_y = weight @ X / weight.sum(), weight @ target / weight.sum()
         root = np.sqrt(weight)[:, None]
-        whole = LeastSquares.from_rows(root * (X - middle_x), root * (target - middle_y))
-        columns, targets = self._units(whole, float(weight.sum()))
-        objective = whole.scaled(columns, targets)
+        physical = LeastSquares.from_rows(root * (X - middle_x), root * (target - middle_y))
+        columns, targets = self._units(physical, float(weight.sum()))
+        objective = physical.scaled(columns, targets)
         region = self._region(objective, columns, targets)
         self.result_ = conditional_gradient(
             objective,
@@ -359,13 +360,13 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
 
-    def _units(self, whole: LeastSquares, total: float) -> tuple[Floats, Floats]:
-        """The units of the columns of X and y."""
+    def _units(self, objective: LeastSquares, weight: float) -> tuple[Floats, Floats]:
+        """The units of the columns of X and y; weight: the sum over the samples."""
         if not self.scale:
-            return np.ones(whole.terms), np.ones(whole.targets)
-        sizes = np.linalg.norm(whole.factor, axis=0) / np.sqrt(total)
+            return np.ones(objective.terms), np.ones(objective.targets)
+        sizes = np.linalg.norm(objective.factor, axis=0) / np.sqrt(weight)
         sizes[sizes == 0] = 1.0
-        return sizes[: whole.terms], sizes[whole.terms :]
+        return sizes[: objective.terms], sizes[objective.terms :]
 
     def _region(self, objective: LeastSquares, columns: Floats, targets: Floats) -> Region:
         size = objective.terms * objective.targets

@@ -133,14 +133,15 @@ class Conservation(Constraint):
         # rate is the value of the bracket of the term 1.
         for i, term in enumerate(names.terms):
             value = self.rate if term == "1" else 0.0
-            yield Row({i * len(names.states) + j: w for j, w in states}, value, value)
+            yield Row({i * len(names.states) + j: weight for j, weight in states}, value, value)
 
     def sample_weights(self, names: Names) -> dict[int, float]:
         """The weights by the index of the state, for the rows |Σ weight · ξᵀψ − rate| ≤ tolerance."""
         return {names.state(state): weight for state, weight in self.weights}
 
     def __str__(self) -> str:
-        total = " + ".join(s if w == 1 else f"{w:g} {s}" for s, w in self.weights).replace("+ -", "- ")
+        parts = (state if weight == 1 else f"{weight:g} {state}" for state, weight in self.weights)
+        total = " + ".join(parts).replace("+ -", "- ")
         law = f"{total} is conserved" if self.rate == 0 else f"{total} changes at the rate {self.rate:g}"
         return law if self.tolerance is None else f"{law} within {self.tolerance:g} at every sample"
 
@@ -354,10 +355,10 @@ def _name(name: str, where: str) -> str:
 
 def _several(names: Iterable[str], where: str) -> list[str]:
     try:
-        every = [names] if isinstance(names, str) else list(names)
+        listed = [names] if isinstance(names, str) else list(names)
     except TypeError:
         raise ConstraintError(f"{where} must be names, but is {short(names)}.") from None
-    return [_name(name, f"{where}, each,") for name in every]
+    return [_name(name, f"{where}, each,") for name in listed]
 
 
 def _limit(value: float, where: str) -> float:

@@ -152,7 +152,7 @@ class StandardForm:
     def regression(self) -> Regression:
         """The scaled blocks and rows."""
         floor = None if self.floor is None else self.floor / self.sizes[1]
-        return Regression(tuple(b.scaled(*self.sizes) for b in self.blocks), self.scaled_rows, floor)
+        return Regression(tuple(block.scaled(*self.sizes) for block in self.blocks), self.scaled_rows, floor)
 
     @property
     def objective(self) -> LeastSquares:
@@ -194,20 +194,15 @@ class StandardForm:
             return _region(weights, self.radius, rows)
         # At twice the norm of least squares the ball holds the unconstrained optimum and the path to it.
         norm = float(weights @ np.abs(self.pilot).ravel())
-        if self.regression.shape[0] > _LARGE and not len(rows) and self.weights.adapts:
+        terms = self.regression.shape[0]
+        if terms > _LARGE and not len(rows) and self.weights.adapts and self.regression.independent == terms:
             # With very many terms the pilot has many small coefficients and the weights differ widely, so
             # that least squares may lie far outside the ball. Inside it is the end of the run, found at once.
-            norm = max(norm, self._norm_of_least_squares(weights))
+            norm = max(norm, float(weights @ np.abs(_solved(self.objective)).ravel()))
         # The pilot obeys only the equalities. The ball must also hold what the inequalities need.
         if rows.violation(self.pilot) > 0.0:
             norm = max(norm, self._least_radius(weights))
         return _region(weights, 2.0 * max(norm, 1e-12), rows)
-
-    def _norm_of_least_squares(self, weights: Floats) -> float:
-        """The norm of the least-squares solution; 0 where the data do not determine it."""
-        if self.regression.independent < self.regression.shape[0]:
-            return 0.0
-        return float(weights @ np.abs(_solved(self.objective)).ravel())
 
     def _least_radius(self, weights: Floats) -> float:
         try:

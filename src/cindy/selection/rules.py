@@ -432,8 +432,8 @@ class Beyond(Selection):
         if not np.any(self.error):
             return support
         regression = binding(candidates.regression, support)
-        target = support % regression.shape[1]
-        parts = [self._reduced(regression, support[np.isin(target, g)], g) for g in regression.groups]
+        target, groups = support % regression.shape[1], regression.groups
+        parts = [self._reduced(regression, support[np.isin(target, group)], group) for group in groups]
         smaller = np.sort(np.concatenate(parts))
         return smaller if candidates.possible(smaller) is not None else support
 

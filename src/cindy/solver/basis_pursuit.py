@@ -133,9 +133,10 @@ def basis_pursuit(
         if inside and _hopeless(_root(line, epsilon), radius, result):
             raise _unreachable(epsilon, result)
         least = max(least, _root(line, epsilon))
+        # Where rounding stalls runs only a larger radius lowers the loss: the least growth doubles each time.
         stalled += result.status is Status.STALLED
-        further = max(_root(line, aim), (1.0 + _creep(result, stalled)) * radius)
-        radius = min(further, _SEARCH.furthest * radius)
+        growth = 1e-8 * 2.0**stalled if result.status is Status.STALLED else 1e-12
+        radius = min(max(_root(line, aim), (1.0 + growth) * radius), _SEARCH.furthest * radius)
     raise SolverError(
         f"basis_pursuit: after {max_radii} radii the loss is {result.objective:g}, still above "
         f"epsilon = {epsilon:g}. Raise `max_radii`, or loosen `tol`."
@@ -166,12 +167,6 @@ def _hopeless(root: float, radius: float, result: Result) -> bool:
     # A short column may need a far larger radius, so the line must exclude even that. If the run has stalled
     # and the line asks for no larger radius, only rounding hides the answer.
     return root > _SEARCH.beyond * radius or (result.status is Status.STALLED and root <= radius)
-
-
-def _creep(result: Result, stalled: int) -> float:
-    """By what part the radius grows at least. Where rounding stalls a run only a larger radius lowers the
-    loss, and the part doubles each time."""
-    return 1e-8 * 2.0**stalled if result.status is Status.STALLED else 1e-12
 
 
 def _unreachable(epsilon: float, result: Result) -> CindyError:

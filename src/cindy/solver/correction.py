@@ -262,7 +262,8 @@ def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
     base, slopes, costs = active.weights * scales, active.slopes() / scales, 1.0 / scales
     ends = np.cumsum([len(group.atoms) for group in groups])
     parts = [slice(end - len(group.atoms), end) for end, group in zip(ends, groups, strict=True)]
-    hessians = [2.0 * g.gram / np.outer(scales[p], scales[p]) for p, g in zip(parts, groups, strict=True)]
+    units = [np.outer(scales[part], scales[part]) for part in parts]
+    hessians = [2.0 * group.gram / unit for group, unit in zip(groups, units, strict=True)]
 
     def gradient(point: Floats) -> Floats:
         # At the base point the slopes come from the residual, with all digits. Only the change is computed

@@ -75,9 +75,9 @@ class GrowingQR:
         length, left = float(column @ column), float(rest @ rest)
         if left < 0.5 * length:
             # Two passes are enough: the second one removes what rounding left in the first.
-            again = rest @ q
-            rest -= q @ again
-            along += again
+            correction = rest @ q
+            rest -= q @ correction
+            along += correction
             left = float(rest @ rest)
         height = float(np.sqrt(left))
         if height <= DEPENDENT * np.sqrt(length):
@@ -446,7 +446,7 @@ class Corral(Iterate):
         the lost digits.
         """
         residual = self.residual()
-        parts = [g.factor.along(residual[:, g.targets].ravel(order="F")) for g in self._groups]
+        parts = [group.factor.along(residual[:, group.targets].ravel(order="F")) for group in self._groups]
         price = 0.0
         if self._price > 0.0:
             # Where the radius binds the correction must keep Σ λ = 1, so it has a price of its own.

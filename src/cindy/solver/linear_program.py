@@ -301,8 +301,8 @@ class LinearProgram(Oracle):
                 break
             # In units of the largest wrong reduced cost, what was below the tolerance of HiGHS in the round
             # before is of size one.
-            values, more = self._solved(self._cut(reduced / unit))
-            prices = prices + unit * more
+            values, change = self._solved(self._cut(reduced / unit))
+            prices = prices + unit * change
             line = lower_bound(region, gradient, self.origin, prices[:-1] * program.row_scale)
             trial = self._atom(values)
             if trial.slope(gradient) < atom.slope(gradient):

@@ -451,6 +451,6 @@ class DeviceRows(LeastSquares):
         if not isinstance(other, LeastSquares):
             return NotImplemented
         space: Space = self.design.space
-        theirs = other.design.values if isinstance(other, DeviceRows) else other.design
-        both = space.xp.concat([self.design.values, space.put(theirs)], axis=0)
-        return DeviceRows(both, np.vstack([self.target, other.target]), device=space)
+        below = other.design.values if isinstance(other, DeviceRows) else other.design
+        design = space.xp.concat([self.design.values, space.put(below)], axis=0)
+        return DeviceRows(design, np.vstack([self.target, other.target]), device=space)
