@@ -168,7 +168,7 @@ class Epochs:
         self._epoch += 1
 
     def _with_missed(self, sample: Floats, columns: Ints | None) -> Floats:
-        """The sample, and a row for each column that is zero in it but not in the data, of the same length."""
+        """The sample, and a row for each column that is zero in it but not in the data, of its length."""
         lengths = self._pass.lengths if columns is None else self._pass.lengths[columns]
         missed = np.flatnonzero(~sample[:, : len(lengths)].any(axis=0) & (lengths > 0.0))
         if not len(missed):

@@ -4,7 +4,7 @@ It solves min ‖A x − B‖² over x = origin + Σ λ_i d_i, λ ≥ 0, Σ λ �
 atoms, by an active-set method (Lawson and Hanson, Solving least squares problems, 1974, chapter 23; Wolfe,
 Finding the nearest point in a polytope, 1976):
 
-1. An atom enters: its product A d is taken into a QR factorisation of the products in use (`GrowingQR`). If
+1. An atom enters: its product A d is taken into a QR factorisation of the products in use (`_GrowingQR`). If
    the product depends on the others, the atom takes the place of one of them (`_exchange`).
 2. Compute the minimiser on the half-space Σ λ ≤ 1, whatever the signs of λ.
 3. If a weight is negative there, walk towards it until the first weight is zero, remove that atom, repeat 2.
@@ -30,7 +30,7 @@ STEEP = 1e3
 """Where weights are larger than this, the difference of two vectors of them loses three digits or more."""
 
 
-class GrowingQR:
+class _GrowingQR:
     """The columns D = Q R in use, and the least-squares solution with a price on the sum of the weights.
 
     The minimiser of ‖D λ − b‖² + 2 ν Σ λ is
@@ -219,7 +219,7 @@ class _FactorGroup(Group):
 
     def __init__(self, targets: Ints, goal: Floats) -> None:
         super().__init__(targets)
-        self.factor = GrowingQR(goal[:, targets].ravel(order="F"))
+        self.factor = _GrowingQR(goal[:, targets].ravel(order="F"))
         # Neighbouring targets are indexed by a slice, which gives a view and not a copy.
         span = slice(int(targets[0]), int(targets[-1]) + 1)
         self.columns: slice | Ints = span if len(targets) == span.stop - span.start else targets
