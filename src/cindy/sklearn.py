@@ -270,7 +270,7 @@ def _common_step(data: list[Trajectory]) -> float | None:
 
 
 class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Sparse regression: min ‖X x − y‖² over a weighted l1 ball and linear rows, with a certificate.
+    """Sparse regression, min ‖X x − y‖² over a weighted l1 ball and linear rows, with a certificate.
 
     Constraints are rows lower ≤ matrix x ≤ upper on the coefficients in the units of X and y; they hold
     exactly, also under scaling. The coefficient of feature i for target j is entry i · targets + j of the

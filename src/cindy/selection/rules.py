@@ -297,9 +297,10 @@ class Gap(Selection):
 
 @dataclass(frozen=True)
 class Discrepancy(Selection):
-    """The smallest model whose residual is no larger than the noise (Morozov, Sov. Math. Dokl. 7, 1966).
+    """The smallest model whose residual is no larger than the noise (Morozov's principle).
 
-    Σ residual² ≤ σ² (m + 2 √(2m)): the mean of χ² with m rows plus two of its standard deviations.
+    Σ residual² ≤ σ² (m + 2 √(2m)): the mean of χ² with m rows plus two of its standard deviations (Morozov,
+    Sov. Math. Dokl. 7, 1966).
 
     noise: standard deviation of the measurements, one number or one for each state, in physical units; None:
         the residual of the whole dictionary
