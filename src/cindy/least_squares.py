@@ -165,13 +165,11 @@ def orthogonalised(columns: Floats) -> tuple[Floats, Floats]:
 
 
 def stacked(factors: Sequence[Floats]) -> Floats:
-    """The triangle of factors on top of each other.
-
-    A QR factorisation of the whole stack also works on the zeros below the triangles. Wide triangles are
-    instead merged into the first one by one, in a third of the time.
-    """
+    """The triangle of factors on top of each other."""
     width = factors[0].shape[1]
-    # The merge needs a square triangle at the top, and triangles below it.
+    # A QR factorisation of the whole stack also works on the zeros below the triangles. Wide triangles are
+    # instead merged into the first one by one, in a third of the time. The merge needs a square triangle at
+    # the top, and triangles below it.
     if width < _WIDE or len(factors[0]) != width or any(np.tril(f, -1).any() for f in factors):
         return triangle(np.vstack(factors))
     r, panel = np.array(factors[0], order="F"), min(_PANEL, width)

@@ -159,16 +159,17 @@ class Regression:
     def fit(self, support: Ints, targets: Ints) -> Fit:
         """Least squares for the targets of a group, on a support within them.
 
-        Equalities are met by the null space, x = basis θ + offset: supports are small, equalities may depend
-        on each other there, and the spread of θ gives that of x. (The solver keeps all coefficients and meets
-        them by multipliers, `least_squares_within`.) Parameters of a single target are eliminated target by
-        target; those that equalities share between targets are then fitted to what is left of all targets.
+        Parameters of a single target are eliminated target by target; those that equalities share between
+        targets are then fitted to what is left of all targets.
         """
         # Without equalities each target is a regression of its own.
         if not len(self.equal):
             columns, goal = self._rows_of(support, int(targets[0]))
             x, spread, loss = _solved(columns, goal)
             return Fit(support, x, spread, loss + self.unexplained(targets))
+        # Step 2. The null space suits small supports: equalities may depend on each other there, and the
+        # spread of θ gives that of x. The solver keeps all coefficients and meets the equalities by
+        # multipliers (`least_squares_within`).
         free = self._freedom(support, targets)
         owner = _owners(free.basis, support % self.shape[1])
         shared = np.flatnonzero(owner < 0)
@@ -289,11 +290,9 @@ def _solved(design: Floats, goal: Floats) -> tuple[Floats, Floats, float]:
 
 
 def _surely_independent(r: Floats, size: Floats) -> bool:
-    """Whether an estimate of its condition proves that a triangle has full rank, without pivoting.
-
-    The last pivot is no smaller than the least singular value. The factor of ten allows for the estimate
-    (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 15), and `count` for its norm.
-    """
+    """Whether an estimate of its condition proves that a triangle has full rank, without pivoting."""
+    # The last pivot is no smaller than the least singular value. The factor of ten allows for the estimate
+    # (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 15), and `count` for its norm.
     count = r.shape[1]
     if len(r) < count or not count or not size.all() or np.tril(r[:count], -1).any() or r[count:].any():
         return False

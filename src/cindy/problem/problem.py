@@ -160,10 +160,8 @@ class StandardForm:
 
     @cached_property
     def pilot(self) -> Floats:
-        """(terms, targets): lightly ridged least squares under the equalities, scaled.
-
-        The ridge keeps coefficients small in directions that the data do not determine.
-        """
+        """(terms, targets): lightly ridged least squares under the equalities, scaled."""
+        # The ridge keeps coefficients small in directions that the data do not determine.
         total = self.objective
         terms, width = self.regression.shape
         if self.ridge is not None:

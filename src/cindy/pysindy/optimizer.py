@@ -292,12 +292,10 @@ def _check_constraints(self: ConditionalGradient) -> None:
 
 
 def _blocks(design: Floats, target: Floats, count: int) -> tuple[LeastSquares, ...]:
-    """Contiguous blocks of the rows, without rows of weight zero.
-
-    Neighbouring samples of pysindy's trajectories share the errors of their derivatives.
-    """
+    """Contiguous blocks of the rows, without rows of weight zero."""
     used = np.any(design, axis=1) | np.any(target, axis=1)
     design, target = design[used], target[used]
+    # Neighbouring samples of pysindy's trajectories share the errors of their derivatives.
     edges = np.linspace(0, len(design), min(count, max(len(design) // 2, 1)) + 1).astype(int)
     return tuple(LeastSquares.from_rows(design[a:b], target[a:b]) for a, b in itertools.pairwise(edges))
 

@@ -85,15 +85,13 @@ class Candidates:
             # The design effect is estimated from residuals, and therefore on a first choice.
             effect = self._design_effect(group, fit) if clustered else 1.0
             if effect > 1.0:
+                # Rows of a block depend on each other: they count for less, and the search begins anew.
                 fit = self._best(group, replace(supports, effect=effect))
             chosen.append(self.regression.coefficients(group)[fit.support])
         return self.with_needed(np.sort(np.concatenate(chosen)))
 
     def judged(self, group: Ints, price: Floats | float, support: Ints) -> Judged:
-        """The rows of a group in units of the residual on a support, and the fit on that support.
-
-        Of very many columns only those in the support and those of largest gain are kept.
-        """
+        """The rows of a group in units of the residual on a support, and the fit on that support."""
         supports = self.supports(group, price)
         columns = self.regression.coefficients(group)
         fit = supports.fit(np.flatnonzero(np.isin(columns, support)))
@@ -101,7 +99,8 @@ class Candidates:
             freedom = max(supports.rows - fit.free, 1)
             supports = supports.in_units_of(self._design_effect(group, fit) * fit.loss / freedom)
         if supports.size > EFFORT.orders_eliminated:
-            # Near models differ from the chosen one by few terms, which are among those of largest gain.
+            # Of very many columns only those in the support and those of largest gain are kept: near models
+            # differ from the chosen one by few terms, which are among these.
             likely = np.union1d(fit.support, np.argsort(-supports.gains(fit))[: EFFORT.candidates_likely])
             chosen = np.flatnonzero(np.isin(supports.group, supports.group[likely]))
             own = np.searchsorted(chosen, fit.support)

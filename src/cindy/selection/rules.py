@@ -85,12 +85,10 @@ class Selection(ABC):
     criterion: ClassVar[str] = "extended information criterion per row"
 
     def score(self, candidates: Candidates, fit: Refit) -> float:
-        """The criterion of a model on the path, the lower the better.
-
-        It is the same for all rules, so that the models can be compared.
-        """
+        """The criterion of a model on the path, the lower the better."""
         regression = candidates.regression
         rows = regression.total.rows * regression.shape[1]
+        # The criterion is the same for all rules, so that the models can be compared.
         price = BIC().price(rows, regression.shape[0])
         return float(np.log(max(fit.loss, 1e-300))) + price * fit.free / rows
 

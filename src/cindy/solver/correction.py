@@ -142,11 +142,13 @@ class Blended(Correction):
 
         def advance(atom: Atom, gap: float) -> Iterate:
             nonlocal accuracy
+            # Steps 1 and 2.
             if accuracy is None or gap <= accuracy:
                 accuracy = 0.5 * gap
-            # Step 2. Where the hull is minimised exactly already, only a new atom can help.
+            # Where the hull is minimised exactly already, only a new atom can help.
             if gap > accuracy or hull.exact:
                 hull.take(atom, gap)
+            # Step 3.
             hull.minimise(accuracy)
             return hull.iterate
 
@@ -308,26 +310,23 @@ def least_squares_within(objective: LeastSquares, region: Region) -> Floats | No
 
 
 def _least_squares(objective: LeastSquares) -> Floats:
-    """(terms, targets): least squares, by the triangle if its condition shows the columns to be independent.
-
-    Otherwise the solution of least norm, which is the most likely one to lie in the ball.
-    """
+    """(terms, targets): least squares, by the triangle if its condition proves the columns independent."""
     terms = objective.terms
     triangle = objective.design[:terms]
     square = len(triangle) == terms > 0 and not np.tril(objective.design, -1).any()
     if square and scipy.linalg.lapack.dtrcon(triangle)[0] > 1e-8:
         return np.asarray(scipy.linalg.solve_triangular(triangle, objective.target[:terms]), dtype=np.float64)
+    # Of many solutions the one of least norm is the most likely to lie in the ball.
     return np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0], dtype=np.float64)
 
 
 def _onto(objective: LeastSquares, x: Floats, rows: Floats, goal: Floats) -> Floats | None:
     """The point on {rows x = goal} nearest to x in the norm of the objective.
 
-        x − R⁻¹ T (TᵀT)⁻¹ (rows x − goal),   T = R⁻ᵀ rowsᵀ
-
-    The unknowns are the multipliers of the rows, of which there are few. The null space that
-    `Regression.fit` uses would have as many columns as all targets that rows connect have coefficients.
+    x − R⁻¹ T (TᵀT)⁻¹ (rows x − goal),   T = R⁻ᵀ rowsᵀ
     """
+    # The unknowns are the multipliers of the rows, of which there are few. The null space that
+    # `Regression.fit` uses would have as many columns as all targets that rows connect have coefficients.
     terms, targets = x.shape
     triangle = objective.design[:terms]
     diagonal = np.abs(np.diag(triangle))

@@ -321,6 +321,7 @@ class Corral(Iterate):
     def _enter(self, atom: Atom) -> None:
         number = int(self._label[atom.indices[0] % self.targets])
         group = self._groups[number]
+        # Step 1.
         column, begin, end = self._column(atom, group)
         coordinates = group.factor.append(column, begin, end)
         if coordinates is None:
@@ -358,13 +359,10 @@ class Corral(Iterate):
             group.stale_tilt = True
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
-        """Let an atom whose product depends on the others replace one of them; False if none can leave.
-
-        If the coordinates add up to more than 1, the swap keeps the product A x at a smaller Σ λ, which makes
-        room for progress. Otherwise the atom cannot help.
-        """
+        """Let an atom whose product depends on the others replace one of them; False if none can leave."""
         # With column = Σ c_i column_i, a weight t on the atom takes t c_i from the others and leaves A x
-        # unchanged. The first of them to reach zero leaves.
+        # unchanged. The first of them to reach zero leaves. If Σ c_i > 1 this makes Σ λ smaller, and so room
+        # for progress; otherwise the atom cannot help.
         falling = coordinates > 1e-9 * np.abs(coordinates).max(initial=0.0)
         if not falling.any() or coordinates.sum() <= 1.0 + 1e-12:
             return False
@@ -388,6 +386,7 @@ class Corral(Iterate):
             changed = [self._groups[number]] if price == before == 0.0 else self._groups
             # Step 2.
             goal = np.concatenate([group.factor.minimiser(price) for group in changed])
+            # Step 4. Rounding may leave Σ λ a little above 1.
             if goal.min(initial=0.0) >= 0.0:
                 total = float(goal.sum()) if price > 0.0 else 0.0
                 self._price = price
@@ -439,12 +438,10 @@ class Corral(Iterate):
         self.honest = False
 
     def refresh(self) -> None:
-        """Correct the point by a least-squares step on its own residual, and compute everything from it anew.
-
-        Atoms may be far longer than the point that they make up, and rounding of their weights then shows in
-        the point. The correction is small: added to the point itself, not only to the weights, it restores
-        the lost digits.
-        """
+        """Correct the point by a least-squares step on its own residual, and compute the rest from it."""
+        # Atoms may be far longer than the point that they make up, and rounding of their weights then shows
+        # in the point. The correction is small: added to the point itself, not only to the weights, it
+        # restores the lost digits.
         residual = self.residual()
         parts = [group.factor.along(residual[:, group.targets].ravel(order="F")) for group in self._groups]
         price = 0.0

@@ -385,10 +385,12 @@ def accelerated(
     point = ahead = start
     momentum = 1.0
     for step in range(1, steps + 1):
+        # Steps 1 and 2.
         following = projection(ahead - gradient(ahead) / smoothness)
         # The test costs as much as a step, so it is not made at every one.
         if step % every == 0 and done(following):
             return following
+        # Step 3.
         larger = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
         push = (1.0 - root) / (1.0 + root) if convexity > 0.0 else (momentum - 1.0) / larger
         ahead = following + push * (following - point)

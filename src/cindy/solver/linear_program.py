@@ -234,14 +234,12 @@ class _Program:
         self.highs.changeColsBounds(len(low), self._columns, low, high)
 
     def _optimum(self) -> tuple[Floats, Floats]:
-        """Columns and prices at the optimum.
-
-        Where bounds differ by ten orders of magnitude HiGHS may call a program unbounded, although the norm
-        bounds p and q. They then get the explicit bounds that follow from the norm, low + room.
-        """
+        """Columns and prices at the optimum."""
         status = self.status()
         if status not in _DOUBTFUL or not np.isfinite(self.high[-1]):
             return self._answer(status)
+        # Where bounds differ by ten orders of magnitude HiGHS may call a program unbounded, although the norm
+        # bounds p and q. They then get the explicit bounds that follow from the norm, low + room.
         program, halves = self.highs.getLp(), 2 * self._size
         low, high = np.array(program.col_lower_), np.array(program.col_upper_)
         share = np.concatenate([self.share, self.share])
@@ -299,10 +297,11 @@ class LinearProgram(Oracle):
         for _ in range(_PRECISION.rounds):
             if unit == 0.0:
                 break
-            # In units of the largest wrong reduced cost, what was below the tolerance of HiGHS in the round
-            # before is of size one.
+            # Step 1. In units of the largest wrong reduced cost, what was below the tolerance of HiGHS in the
+            # round before is of size one.
             values, change = self._solved(self._cut(reduced / unit))
             prices = prices + unit * change
+            # Step 2.
             line = lower_bound(region, gradient, self.origin, prices[:-1] * program.row_scale)
             trial = self._atom(values)
             if trial.slope(gradient) < atom.slope(gradient):
@@ -312,6 +311,7 @@ class LinearProgram(Oracle):
             value = atom.slope(gradient)
             if not better or value - best.at(region.radius) <= 1e-14 * abs(value):
                 break
+            # Step 3. A column at its upper bound may only fall, one at its lower bound only rise.
             reduced = cost - program.matrix.T @ prices
             may_rise, may_fall = values < program.high - 1e-9, values > program.low + 1e-9
             unit = float(np.max(np.maximum(-reduced * may_rise, reduced * may_fall), initial=0.0))

@@ -52,9 +52,8 @@ def conditional_gradient(
     """Minimise ‖A x − B‖² over the region of the oracle, from `start` or the oracle's origin.
 
     The run ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a limit, when the
-    callback returns False, or when rounding allows no further progress. The status says which of these it
-    was. Limits and rounding also give a ConvergenceWarning, unless `quiet`. In every case the final gap holds
-    for the whole region. With SampledRows the steps between two passes only have estimates of the gap.
+    callback returns False, or when rounding allows no further progress. Limits and rounding also give a
+    ConvergenceWarning, unless `quiet`. The final gap always holds for the whole region.
 
     >>> from cindy.solver import Region, oracle_for
     >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
@@ -68,6 +67,7 @@ def conditional_gradient(
     history, trace = list[Step](), Trace(max(_size(objective) // 2, 50_000))
     patience, unproved = _Patience(), np.inf
     while True:
+        # Steps 1 and 2.
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
         step = _step(iterate, len(history), gap, began)

@@ -383,11 +383,7 @@ def _contradiction(block: _Block) -> str:
 
 
 def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
-    """Step 3: directions in which the corners of the block lie; None if there are too many to try.
-
-    In the coordinates of the free subspace every coefficient and every sign row is a plane through zero. A
-    corner lies on one plane fewer than there are dimensions; parallel planes, as from ties, count once.
-    """
+    """Step 3: directions in which the corners of the block lie; None if there are too many to try."""
     free, unit = basis.shape[1], _units(block)
     if not free:
         return []
@@ -395,6 +391,8 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
         size = np.abs(basis[:, 0]) * unit
         corner = basis[:, 0] * (size > _CORNERS.rounding * size.max())
         return [corner, -corner]
+    # In the coordinates of the free subspace every coefficient and every sign row is a plane through zero. A
+    # corner lies on one plane fewer than there are dimensions; parallel planes, as from ties, count once.
     planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
     if comb(len(planes), free - 1) > _CORNERS.most_corners:
         return None

@@ -234,6 +234,7 @@ def certificate(
     doubt = -_rounding(oracle, x, gradient, sizes, np.float64).at(radius)
     if objective is None or gap + doubt <= aim or doubt <= 0.01 * gap or _too_large(objective):
         return atom, gap + doubt
+    # Step 4.
     precise, _ = _in_extended_precision(objective, x)
     atom, line = oracle.proved(precise)
     gap = max(-_relative_to(oracle, x, precise, line).at(radius), 0.0)

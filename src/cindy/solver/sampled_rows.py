@@ -234,12 +234,10 @@ def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:
 
 
 def _of_map(rows: np.memmap[Any, Any], which: slice | Ints) -> np.ndarray[Any, Any]:
-    """A copy of the given rows of a memory map; the pages of the map are given back to the system at once.
-
-    Every page that a map touches counts as memory of the process, and the system may map megabytes around
-    each: two thousand rows of 4 kB, drawn from 4 GB, took 2 GB (`python -m benchmarks sampled`). The pages
-    of a map that is private to the process (mode "c") are kept, because its changes exist nowhere else.
-    """
+    """A copy of the given rows of a memory map; the pages of the map are given back to the system at once."""
+    # Every page that a map touches counts as memory of the process, and the system may map megabytes around
+    # each: two thousand rows of 4 kB, drawn from 4 GB, took 2 GB (`python -m benchmarks sampled`). The pages
+    # of a map that is private to the process (mode "c") are kept, because its changes exist nowhere else.
     memory = getattr(rows, "_mmap", None)
     shared = (
         isinstance(memory, mmap.mmap) and hasattr(memory, "madvise") and getattr(rows, "mode", "c") != "c"
