@@ -1,7 +1,7 @@
-"""The waist: a least-squares objective that has forgotten how many rows it had, under linear constraints.
+"""Least squares in a size that does not depend on the number of samples, and linear constraints on it.
 
-`LeastSquares` holds ‖A x − B‖² by a triangular factor, `Rows` the constraints lower ≤ R x ≤ upper on the
-flattened coefficients, and `Freedom` the null space that equalities among them leave free.
+`LeastSquares` holds ‖A x − B‖² by the triangular factor of [A | B], `Rows` the constraints
+lower ≤ R x ≤ upper on the flattened coefficients, and `Freedom` what the equalities among them leave free.
 """
 
 from __future__ import annotations
@@ -35,20 +35,19 @@ __all__ = [
 ]
 
 _WIDE = 800
-"""Columns from which triangles on top of each other are worth a method of their own (benchmark: large)."""
+"""Columns from which stacked triangles have a faster method of their own (benchmark: large)."""
 _PANEL = 32
 """Columns that LAPACK eliminates at a time."""
 _MOST_COLUMNS = 2**40
-"""More have no address: a bound on what a wrong value may ask for."""
+"""No array has more columns; a larger number is a mistake of the caller."""
 
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
     """The objective ‖A x − B‖², summed over the columns of x, in square-root form.
 
-    Only the triangular factor of [A | B] is kept, so memory and time do not
-    depend on the number of rows, and two objectives add up: `a + b` is the
-    objective of the rows of both.
+    Only the triangular factor of [A | B] is kept, so memory and time do not depend on the number of rows.
+    `a + b` is the objective of the rows of both.
 
     factor: (k, terms + targets), k ≤ terms + targets, upper triangular
     terms: number of columns of A
@@ -106,7 +105,7 @@ class LeastSquares:
         x = x if isinstance(x, np.ndarray) else numbers(x, "LeastSquares: `x`")
         if x.shape != shape:
             raise DataError(f"LeastSquares: `x` must have shape {shape}, but has {x.shape}.")
-        # Of very many terms few are used, and only their columns are read.
+        # Of very many terms x uses only a few, and only their columns are read.
         used = np.flatnonzero(x.any(axis=1)) if self.terms >= _WIDE else slice(None)
         return self.design[:, used] @ x[used] - self.target
 
@@ -136,8 +135,8 @@ class LeastSquares:
 def triangle(matrix: Floats) -> Floats:
     """The upper-triangular R of a QR factorisation, with min(rows, columns) rows.
 
-    QR, not AᵀA: on clean data the loss is the difference of two numbers of the
-    size of ‖B‖², and the normal equations lose all of its digits.
+    QR, not AᵀA: on clean data the loss is the difference of two numbers of the size of ‖B‖², and the normal
+    equations lose all of its digits.
     """
     if len(matrix) == 0:
         return matrix
@@ -146,16 +145,16 @@ def triangle(matrix: Floats) -> Floats:
 
 
 def lengths(matrix: Floats) -> Floats:
-    """(columns,) lengths of the columns; 1 for one of zeros, so that all may be divided by them."""
+    """(columns,) lengths of the columns; 1 for a column of zeros, so that all may be divided by them."""
     size = np.sqrt(np.einsum("ij,ij->j", matrix, matrix))
     size[size == 0.0] = 1.0
     return np.asarray(size)
 
 
 def orthogonalised(columns: Floats) -> tuple[Floats, Floats]:
-    """Orthonormal directions Q and the triangle R of columns, as `numpy.linalg.qr` gives them.
+    """The orthonormal Q and the triangle R of columns, as `numpy.linalg.qr` gives them.
 
-    A search fits thousands of small supports, and NumPy's wrapper takes longer than their factors do.
+    A search factorises thousands of small supports, for which NumPy's wrapper takes longer than LAPACK.
     """
     rows, count = columns.shape
     if not 0 < count <= rows:
@@ -166,36 +165,28 @@ def orthogonalised(columns: Floats) -> tuple[Floats, Floats]:
 
 
 def stacked(factors: Sequence[Floats]) -> Floats:
-    """The triangle of factors on top of each other.
-
-    A QR factorisation of them all would work on the zeros of triangles too: of wide ones, where that
-    takes seconds, each is worked into the first by itself, in a third of the time.
-    """
+    """The triangle of factors on top of each other."""
     width = factors[0].shape[1]
-    # The other method needs a square triangle to work into, and triangles below it.
+    # A QR factorisation of the whole stack also works on the zeros below the triangles. Wide triangles are
+    # instead merged into the first one by one, in a third of the time. The merge needs a square triangle at
+    # the top, and triangles below it.
     if width < _WIDE or len(factors[0]) != width or any(np.tril(f, -1).any() for f in factors):
         return triangle(np.vstack(factors))
-    r = np.array(factors[0], order="F")
+    r, panel = np.array(factors[0], order="F"), min(_PANEL, width)
     for other in factors[1:]:
         if len(other):
-            r, _, _, _ = scipy.linalg.lapack.dtpqrt(
-                len(other),
-                min(_PANEL, width),
-                r,
-                np.array(other, order="F"),
-                overwrite_a=True,
-                overwrite_b=True,
-            )
+            below = np.array(other, order="F")
+            r = scipy.linalg.lapack.dtpqrt(len(other), panel, r, below, overwrite_a=True, overwrite_b=True)[0]
     return np.ascontiguousarray(r)
 
 
 def quick_triangle(matrix: Floats, apart: float = 1e-4) -> Floats:
-    """The same by Cholesky's factor of AᵀA, ten times as fast, where columns are far from dependent.
+    """As `triangle`, by the Cholesky factor of AᵀA where columns are far from dependent: ten times as fast.
 
-    The target is a column too: where little of it is left, as on clean data, QR is what serves. The matrix
-    is left as it is.
+    The target is a column too. On clean data it depends on the others, and QR is used. The matrix is not
+    changed.
 
-    apart: what must be left of every unit column beyond those before it; a share of 1e-16 / apart² is lost
+    apart: the least pivot of the unit columns; relative to the pivot the error is about 1e-16 / apart²
     """
     columns = matrix.shape[1]
     # With fewer rows than columns AᵀA is singular, whatever the data.
@@ -205,8 +196,8 @@ def quick_triangle(matrix: Floats, apart: float = 1e-4) -> Floats:
     size = np.sqrt(np.diagonal(gram))
     if not (np.isfinite(size).all() and size.all()):
         return triangle(matrix.copy())
-    # In units of the columns the pivots say what is left of each beyond those before it, so that `apart`
-    # means the same for terms of any size.
+    # The pivots of unit columns are their distances from the span of those before them, so that `apart` means
+    # the same for terms of any size.
     r, info = scipy.linalg.lapack.dpotrf(gram / size / size[:, None], lower=0, clean=1, overwrite_a=1)
     if info or np.diagonal(r).min(initial=1.0) < apart:
         return triangle(matrix.copy())
@@ -214,7 +205,7 @@ def quick_triangle(matrix: Floats, apart: float = 1e-4) -> Floats:
 
 
 _ROUNDING = 1e-11
-"""Of the largest singular value: directions of smaller ones are rounding of rows that repeat each other."""
+"""Singular values below this part of the largest are rounding of rows that depend on each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,31 +239,27 @@ class Rows:
         return Equalities(csr_array(self.matrix[self.equality]), self.lower[self.equality])
 
     def scaled(self, unit: Floats) -> Rows:
-        """The rows over x / unit, each divided by its largest weight; without those that say nothing.
-
-        A row that has no weight and must not be zero stays: nothing satisfies it.
-        """
+        """The rows over x / unit, each divided by its largest weight; without those that hold for every x."""
         matrix = csr_array(self.matrix.multiply(unit))
         matrix.eliminate_zeros()
-        # A row 0 ≤ 0 says nothing and would only disturb the rank. A row 0 = 1 says that nothing is
-        # possible.
-        says = (np.diff(matrix.indptr) > 0) | (self.lower > 0) | (self.upper < 0)
-        matrix, size = csr_array(matrix[says]), _largest(matrix)[says]
+        # A row 0 ≤ 0 would only disturb the rank. A row 0 = 1 stays, for its contradiction to be found.
+        needed = (np.diff(matrix.indptr) > 0) | (self.lower > 0) | (self.upper < 0)
+        matrix, size = csr_array(matrix[needed]), _largest(matrix)[needed]
         return Rows(
             csr_array(matrix.multiply(1.0 / size[:, None])),
-            self.lower[says] / size,
-            self.upper[says] / size,
-            self.owner[says],
+            self.lower[needed] / size,
+            self.upper[needed] / size,
+            self.owner[needed],
         )
 
     def bound(self, which: Ints, values: Floats) -> Rows:
-        """The same with the given rows as equalities."""
+        """The same rows, of which the given ones are equalities with these values."""
         lower, upper = self.lower.copy(), self.upper.copy()
         lower[which] = upper[which] = values
         return Rows(self.matrix, lower, upper, self.owner)
 
     def violation(self, x: Floats) -> float:
-        """By how much a row is missed, at most."""
+        """The largest amount by which x misses a row."""
         if not len(self):
             return 0.0
         values = self.matrix @ x.ravel()
@@ -280,6 +267,7 @@ class Rows:
 
 
 def _largest(matrix: csr_array) -> Floats:
+    """(rows,) largest absolute entries; 1 for a row of zeros."""
     if not matrix.shape[0]:
         return np.zeros(0)
     size = np.asarray(abs(matrix).max(axis=1).toarray(), dtype=np.float64).ravel()
@@ -289,7 +277,17 @@ def _largest(matrix: csr_array) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Equalities:
-    """matrix x = goal.
+    """The equalities matrix x = goal, and what they leave free on a support.
+
+    A support is a set of coefficients, all others being zero. What is left free is the null space of the
+    equalities on the support, x = basis θ + offset (`freedom`):
+
+    1. Rows that share coefficients form a part, which is treated by itself (`_parts`).
+    2. A part without the coefficients outside the support may fall apart further (`_Part.left`).
+    3. A singular value decomposition gives the null space of each piece, and the offset of least norm
+       (`affine`).
+
+    A search asks for thousands of supports that differ in a term or two, so each part remembers its answers.
 
     matrix: (rows, coefficients), sparse
     """
@@ -301,54 +299,54 @@ class Equalities:
         return len(self.goal)
 
     @cached_property
-    def _parts(self) -> list[_Tied]:
-        """Coefficients that no row connects do not know of each other."""
+    def _parts(self) -> list[_Part]:
+        """Step 1."""
         row_label, column_label = connected(self.matrix)
         columns = _members(column_label)
-        # Slicing sparse rows part by part costs more than all of it dense, as long as that fits in 8 MB.
+        # To slice sparse rows part by part takes longer than a dense copy of all, if that fits in 8 MB.
         small = self.matrix.shape[0] * self.matrix.shape[1] < 1_000_000
         dense = self.matrix.toarray() if small else None
         parts = []
         for label, rows in _members(row_label).items():
             inside = columns.get(label, np.zeros(0, dtype=np.intp))
             part = self.matrix[rows][:, inside].toarray() if dense is None else dense[np.ix_(rows, inside)]
-            parts.append(_Tied(rows, inside, part, self.goal[rows]))
+            parts.append(_Part(rows, inside, part, self.goal[rows]))
         return parts
 
     @cached_property
     def _tied(self) -> NDArray[np.bool_]:
-        """(coefficients,) which a row mentions."""
+        """(coefficients,) which a row names."""
         tied = np.zeros(self.matrix.shape[1], dtype=bool)
         tied[self.matrix.indices] = True
         return tied
 
     def freedom(self, support: Ints, *, also: NDArray[np.bool_] | None = None) -> Freedom | None:
-        """What they leave free on a support, all other coefficients being zero; None where they say nothing.
+        """What the equalities leave free on a support; None where none of them applies to it.
 
-        Raises InfeasibleError where nothing satisfies them.
+        An InfeasibleError says that nothing satisfies them.
 
-        also: (rows,) which count even where none of their coefficients is left
+        also: (rows,) which apply even if none of their coefficients is in the support
         """
         place = np.full(self.matrix.shape[1], -1, dtype=np.intp)
         place[support] = np.arange(len(support))
-        # Each connected part is worked out on its own; coefficients that no row mentions stay as they are.
+        # A coefficient that no row names is a parameter of its own.
         loose = np.flatnonzero(~self._tied[support])
         offset, valued = np.zeros(len(support)), np.zeros(len(support), dtype=bool)
-        at, column, value = [loose], [np.arange(len(loose))], [np.ones(len(loose))]
-        free, said = len(loose), False
+        row, column, value = [loose], [np.arange(len(loose))], [np.ones(len(loose))]
+        free, applies = len(loose), False
         for part in self._parts:
             inside = place[part.columns]
             left = part.left(inside >= 0, None if also is None else also[part.rows])
-            names = inside[inside >= 0]
-            said |= left.said
-            offset[names], valued[names] = left.offset, left.valued
-            at.append(names[left.at])
+            members = inside[inside >= 0]
+            applies |= left.applies
+            offset[members], valued[members] = left.offset, left.valued
+            row.append(members[left.row])
             column.append(free + left.column)
             value.append(left.value)
             free += left.free
-        if not said:
+        if not applies:
             return None
-        places = (np.concatenate(at), np.concatenate(column))
+        places = (np.concatenate(row), np.concatenate(column))
         return Freedom(csr_array((np.concatenate(value), places), shape=(len(support), free)), offset, valued)
 
 
@@ -356,25 +354,24 @@ class Equalities:
 class _Left:
     """What the equalities of one part leave free on some of its coefficients.
 
-    at, column, value: the entries of the basis; offset, valued: as in `Freedom`; said: whether any row counts
+    row, column, value: the entries of the basis; offset, valued: as in `Freedom`
+    applies: whether any equality of the part applies
     """
 
-    at: Ints
+    row: Ints
     column: Ints
     value: Floats
     free: int
     offset: Floats
     valued: NDArray[np.bool_]
-    said: bool
+    applies: bool
 
 
 @dataclass(frozen=True, eq=False)
-class _Tied:
+class _Part:
     """Equalities that share coefficients.
 
-    A search asks for thousands of supports that differ in a term or two: what most parts leave is known.
-
-    rows, columns: where they stand among all; matrix: dense
+    rows, columns: where they stand among all; matrix: dense; known: earlier answers of `left`
     """
 
     rows: Ints
@@ -392,34 +389,33 @@ class _Tied:
 
     def _left(self, inside: NDArray[np.bool_], also: NDArray[np.bool_] | None) -> _Left:
         part = self.matrix[:, inside]
-        # A row whose coefficients are all outside the support is 0 = goal: satisfied, or the caller's
-        # matter (`also`).
+        # A row without coefficients in the support is 0 = goal. It applies only if the caller says so.
         used = (part != 0).any(axis=1)
         if also is not None:
             used |= also
         count = part.shape[1]
         offset, valued = np.zeros(count), np.zeros(count, dtype=bool)
-        at, column, value, free = [], [], [], 0
+        row, column, value, free = [], [], [], 0
         if inside.all() and used.all():
             row_label, column_label = np.zeros(len(used), dtype=np.intp), np.zeros(count, dtype=np.intp)
         else:
-            # Without the coefficients outside, the rest may fall apart.
+            # Step 2.
             row_label, column_label = connected(csr_array(part[used]))
         columns = _members(column_label)
-        for label, own in _members(row_label).items():
-            here = columns.pop(label, np.zeros(0, dtype=np.intp))
-            goal = self.goal[used][own]
-            null, shift = _null_space(part[used][np.ix_(own, here)], goal)
-            offset[here], valued[here] = shift, bool(goal.any())
-            at.append(np.repeat(here, null.shape[1]))
-            column.append(np.tile(np.arange(free, free + null.shape[1]), len(here)))
+        for label, rows in _members(row_label).items():
+            piece = columns.pop(label, np.zeros(0, dtype=np.intp))
+            goal = self.goal[used][rows]
+            null, shift = _null_space(part[used][np.ix_(rows, piece)], goal)
+            offset[piece], valued[piece] = shift, bool(goal.any())
+            row.append(np.repeat(piece, null.shape[1]))
+            column.append(np.tile(np.arange(free, free + null.shape[1]), len(piece)))
             value.append(null.ravel())
             free += null.shape[1]
-        # Those that no row is left to mention stay as they are.
+        # A coefficient that no applying row names is a parameter of its own.
         loose = np.array([single for (single,) in columns.values()], dtype=np.intp)
         count = len(loose)
         return _Left(
-            np.concatenate([*at, loose]),
+            np.concatenate([*row, loose]),
             np.concatenate([*column, np.arange(free, free + count)]),
             np.concatenate([*value, np.ones(count)]),
             free + count,
@@ -431,11 +427,11 @@ class _Tied:
 
 @dataclass(frozen=True, eq=False)
 class Freedom:
-    """Coefficients that obey the equalities: basis θ + offset, for any θ.
+    """All coefficients that obey the equalities: basis θ + offset, for any θ.
 
-    basis: (coefficients, free), sparse; one entry a column where nothing is tied
+    basis: (coefficients, free), sparse; a coefficient that nothing ties has a column with one entry
     offset: (coefficients,)
-    valued: (coefficients,) which an equality that must not be zero holds, alone or through others
+    valued: (coefficients,) which an equality with a value other than zero holds, alone or through others
     """
 
     basis: csr_array
@@ -444,7 +440,7 @@ class Freedom:
 
     @classmethod
     def whole(cls, size: int) -> Freedom:
-        """No equality at all."""
+        """The freedom without any equality: each coefficient is a parameter."""
         at = np.arange(size)
         basis = csr_array((np.ones(size), at, np.arange(size + 1)), shape=(size, size))
         return cls(basis, np.zeros(size), np.zeros(size, dtype=bool))
@@ -453,7 +449,7 @@ class Freedom:
 def connected(matrix: csr_array) -> tuple[Ints, Ints]:
     """Labels of rows and of columns, equal for those that entries of the matrix connect."""
     rows, columns = matrix.shape
-    # Rows and columns are the nodes of one graph, and an entry is a link from its row to its column.
+    # Rows and columns are the nodes of one graph; an entry links its row to its column.
     ends = np.append(matrix.indptr, np.full(columns, matrix.indptr[-1]))
     links = csr_array((matrix.data, matrix.indices + rows, ends), shape=(rows + columns, rows + columns))
     labels = connected_components(links, directed=False)[1].astype(np.intp)
@@ -461,13 +457,14 @@ def connected(matrix: csr_array) -> tuple[Ints, Ints]:
 
 
 def _members(labels: Ints) -> dict[int, Ints]:
-    """Label: where it stands."""
+    """For each label the places where it stands."""
     order = np.argsort(labels, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
     return {int(labels[part[0]]): part for part in parts if len(part)}
 
 
 def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:
+    """Step 3: as `affine`, for rows of any units; raises InfeasibleError where they contradict each other."""
     if not rows.shape[1]:
         if np.abs(goal).max(initial=0.0) > 0:
             raise InfeasibleError("an equality that must not be zero has none of its coefficients left.")
@@ -478,23 +475,22 @@ def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:
     if solution is None:
         raise InfeasibleError("the equalities contradict each other on this support.")
     null, shift = solution
-    # Rounding would tie coefficients together that have nothing to do with each other.
+    # Entries of rounding would tie coefficients together that are independent of each other.
     null[np.abs(null) < 1e-15] = 0.0
     return null, shift
 
 
 def affine(rows: Floats, goal: Floats) -> tuple[Floats, Floats] | None:
-    """An orthonormal basis of what rows x = goal leave free, and their least solution.
+    """An orthonormal basis of what rows x = goal leave free, and the solution of least norm.
 
-    None where they contradict each other. rows: dense, of one unit
+    None where the rows contradict each other. rows: dense, in similar units
     """
-    # rows = U S Vᵀ: the last rows of Vᵀ span what the equalities leave free, V S⁻¹ Uᵀ goal is the solution
-    # of least norm. Rows that repeat each other have singular values at rounding and are left out by the
-    # rank.
+    # With rows = U S Vᵀ the last rows of Vᵀ span what the equalities leave free, and V S⁻¹ Uᵀ goal is the
+    # solution of least norm. The rank leaves out rows that depend on each other.
     u, s, vt = np.linalg.svd(rows)
     rank = int((s > _ROUNDING * s[0]).sum())
     least = vt[:rank].T @ ((u[:, :rank].T @ goal) / s[:rank])
-    # The least solution misses the goal only where rows contradict each other.
+    # The solution of least norm misses the goal only where rows contradict each other.
     if np.abs(rows @ least - goal).max() > 1e-9 * np.abs(goal).max(initial=1e-300):
         return None
     return vt[rank:].T, least

@@ -1,4 +1,4 @@
-"""Estimators in the manner of scikit-learn: identification, and constrained sparse regression."""
+"""Estimators with scikit-learn's interface: identification, and constrained sparse regression."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["CINDy", "ConditionalGradientRegressor"]
 
 
 _BREAK = 10.0
-"""A time step longer than this many median steps starts another trajectory: what a fold leaves out."""
+"""A time step longer than this many median steps starts another trajectory: a fold was left out there."""
 
 
 class CINDy(BaseEstimator):  # type: ignore[misc]
     """Sparse differential equations from time series, as a scikit-learn estimator.
 
-    Every setting is that of `cindy.identify`; None stands for its default. X is an array (n, states), a
-    DataFrame, a `Trajectory`, or a list of any of these, one per trajectory. To cross-validate, pass a
+    The settings are those of `cindy.identify`; None stands for its default. X is an array (n, states), a
+    DataFrame, a `Trajectory`, or a list of any of these, one per trajectory. For cross-validation pass a
     list: folds are then whole trajectories.
 
     basis: None for Polynomial(2)
@@ -133,7 +133,7 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         if _is_list(X):
             inputs = [None] * len(X) if u is None else list(u)
-            return [self.predict(one, known) for one, known in zip(X, inputs, strict=True)]
+            return [self.predict(data, given) for data, given in zip(X, inputs, strict=True)]
         if isinstance(X, Trajectory):
             return self.model_.predict(X, u)
         named = hasattr(X, "columns") and set(self.model_.states) <= set(X.columns)
@@ -157,11 +157,9 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """R² of the equations on X, at most 1; see `Model.score`. Without t, the time step of `fit` holds."""
         check_is_fitted(self, "model_")
+        columns, inputs = tuple(self.feature_names_in_), self.model_.inputs
         data = self._trajectories(X, t, u, step=self.step_)
-        model = self.model_
-        columns = tuple(self.feature_names_in_)
-        same = [replace(d, states=columns, inputs=model.inputs) for d in data]
-        return model.score(same, kind)
+        return self.model_.score([replace(part, states=columns, inputs=inputs) for part in data], kind)
 
     def equations(self) -> list[str]:
         """One line per state."""
@@ -174,13 +172,14 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         return np.array(self.model_.terms, dtype=object)
 
     def _trajectories(self, X: Any, t: Any, u: Any, *, step: float | None) -> list[Trajectory]:
-        many = list(X) if _is_list(X) else [X]
-        times = _each(t, len(many), _is_list(X), "t")
-        inputs = _each(u, len(many), _is_list(X), "u")
+        """The data as trajectories; `step` holds where neither t nor X has times."""
+        tables = list(X) if _is_list(X) else [X]
+        times = _each(t, len(tables), _is_list(X), "t")
+        inputs = _each(u, len(tables), _is_list(X), "u")
         trajectories = [
             part
-            for one, when, known in zip(many, times, inputs, strict=True)
-            for part in _trajectory(one, when, known, self.time, step, self.hold)
+            for table, when, given in zip(tables, times, inputs, strict=True)
+            for part in _trajectory(table, when, given, self.time, step, self.hold)
         ]
         if not trajectories:
             raise DataError("CINDy: X is an empty list. Pass at least one trajectory.")
@@ -188,7 +187,7 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
 
 
 def _dimensions(value: Any) -> int:
-    """As numpy has it; 1 for rows of different length, and for what is no array at all."""
+    """The number of dimensions; 1 for rows of different length."""
     try:
         return np.ndim(value)
     except ValueError:
@@ -210,7 +209,7 @@ def _each(value: Any, count: int, is_list: bool, name: str) -> list[Any]:
         if len(value) != count:
             raise DataError(f"CINDy: `{name}` must have one entry per trajectory, {count}, not {len(value)}.")
         return list(value)
-    # As many numbers as trajectories: a step for each, or times that all share? Neither is guessed.
+    # As many numbers as trajectories may be a step for each or times that all share. Neither is guessed.
     if name == "t" and _dimensions(value) == 1 and len(value) == count and count > 1:
         raise DataError("CINDy: `t` must be a list of arrays, one per trajectory, or one array for all.")
     return [value] * count
@@ -219,6 +218,7 @@ def _each(value: Any, count: int, is_list: bool, name: str) -> list[Any]:
 def _trajectory(
     X: Any, t: Any, u: Any, time: str | None, step: float | None, hold: Hold
 ) -> Iterable[Trajectory]:
+    """The trajectories of one table, which is divided at gaps in time."""
     if isinstance(X, Trajectory):
         return [X]
     values, names, column = _table(X, time)
@@ -238,7 +238,7 @@ def _trajectory(
 
 
 def _table(X: Any, time: str | None) -> tuple[Any, tuple[str, ...] | None, Any]:
-    """Values, names of the columns if they have any, and the times if a column holds them."""
+    """The values, the names of the columns if there are any, and the times if a column holds them."""
     if not hasattr(X, "columns"):
         return X, None, None
     names = [str(name) for name in X.columns]
@@ -252,16 +252,17 @@ def _table(X: Any, time: str | None) -> tuple[Any, tuple[str, ...] | None, Any]:
     return values[:, rest], tuple(names[i] for i in rest), values[:, place]
 
 
-def _unbroken(whole: Trajectory) -> list[Trajectory]:
-    steps = np.diff(whole.t)
+def _unbroken(trajectory: Trajectory) -> list[Trajectory]:
+    """The parts of a trajectory between gaps in time."""
+    steps = np.diff(trajectory.t)
     limit = _BREAK * float(np.median(steps)) if len(steps) else np.inf
-    edges = [0, *(int(c) + 1 for c in np.flatnonzero(steps > limit)), len(whole)]
-    return [whole.part(a, b) for a, b in itertools.pairwise(edges)]
+    edges = [0, *(int(gap) + 1 for gap in np.flatnonzero(steps > limit)), len(trajectory)]
+    return [trajectory.part(begin, end) for begin, end in itertools.pairwise(edges)]
 
 
 def _common_step(data: list[Trajectory]) -> float | None:
     """The time step that all samples share, or None."""
-    steps = np.concatenate([np.diff(one.t) for one in data])
+    steps = np.concatenate([np.diff(trajectory.t) for trajectory in data])
     if len(steps) == 0:
         return None
     middle = float(np.median(steps))
@@ -269,26 +270,24 @@ def _common_step(data: list[Trajectory]) -> float | None:
 
 
 class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """min ‖X x − y‖² over a weighted l1 ball and linear rows, with a certificate.
+    """Sparse regression, min ‖X x − y‖² over a weighted l1 ball and linear rows, with a certificate.
 
-    Constraints are rows lower ≤ matrix x ≤ upper on the coefficients in the
-    units of X and y; they hold exactly, also under scaling. The coefficient of
-    feature i for target j stands at i · targets + j of the flattened x.
+    Constraints are rows lower ≤ matrix x ≤ upper on the coefficients in the units of X and y; they hold
+    exactly, also under scaling. The coefficient of feature i for target j is entry i · targets + j of the
+    flattened x.
 
-    radius: of the ball; None: twice the norm of the least-squares solution (a
-        radius that the rows allow, if that is larger)
+    radius: of the ball; None: twice the norm of the least-squares solution, or twice the least radius that
+        the rows allow, if that is larger
     weights: (features · targets,), positive; None: ones
     matrix, lower, upper: the rows, as in `Region`
-    scale: whether columns of X and y are brought to unit root mean square
-        first, so that one radius means the same for all; the radius and the
-        weights are then in those units
-    fit_intercept: whether a constant, free of the ball and the rows, is fitted
-    correction: Direct(leap=True) when None; also Blended(), FullyCorrective(), Plain()
+    scale: whether columns of X and y are scaled to unit root mean square first, so that one radius means the
+        same for all; the radius and the weights are then in those units
+    fit_intercept: whether a constant is fitted, to which ball and rows do not apply
+    correction: None: Direct(leap=True); also Blended(), FullyCorrective(), Plain()
     tol: gap at which the run stops, relative to the loss of the zero model
 
-    Fitted: `coef_` (features,) or (targets, features), `intercept_`, `gap_`
-    (no feasible coefficients have a loss smaller by more, in units of y² — of
-    scaled y² under `scale`), `radius_`, `result_`, `n_iter_`.
+    Fitted: `coef_` (features,) or (targets, features), `intercept_`, `gap_` (no feasible coefficients have a
+    loss smaller by more, in units of y², or of scaled y² under `scale`), `radius_`, `result_`, `n_iter_`.
 
     >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> model = ConditionalGradientRegressor(radius=1.0, scale=False).fit(X, [2.0, 0.0, 2.0])
@@ -332,13 +331,12 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         middle_x, middle_y = np.zeros(X.shape[1]), np.zeros(target.shape[1])
         if self.fit_intercept:
-            # A free constant makes the residuals have mean zero, so that centring both sides leaves it out
-            # of the ball and the rows.
+            # With a free constant the residuals have mean zero. Centring both sides eliminates it.
             middle_x, middle_y = weight @ X / weight.sum(), weight @ target / weight.sum()
         root = np.sqrt(weight)[:, None]
-        whole = LeastSquares.from_rows(root * (X - middle_x), root * (target - middle_y))
-        columns, targets = self._units(whole, float(weight.sum()))
-        objective = whole.scaled(columns, targets)
+        physical = LeastSquares.from_rows(root * (X - middle_x), root * (target - middle_y))
+        columns, targets = self._units(physical, float(weight.sum()))
+        objective = physical.scaled(columns, targets)
         region = self._region(objective, columns, targets)
         self.result_ = conditional_gradient(
             objective,
@@ -362,25 +360,25 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
 
-    def _units(self, whole: LeastSquares, total: float) -> tuple[Floats, Floats]:
-        """What the columns of X and y are divided by."""
+    def _units(self, objective: LeastSquares, weight: float) -> tuple[Floats, Floats]:
+        """The units of the columns of X and y; weight: the sum over the samples."""
         if not self.scale:
-            return np.ones(whole.terms), np.ones(whole.targets)
-        sizes = np.linalg.norm(whole.factor, axis=0) / np.sqrt(total)
+            return np.ones(objective.terms), np.ones(objective.targets)
+        sizes = np.linalg.norm(objective.factor, axis=0) / np.sqrt(weight)
         sizes[sizes == 0] = 1.0
-        return sizes[: whole.terms], sizes[whole.terms :]
+        return sizes[: objective.terms], sizes[objective.terms :]
 
     def _region(self, objective: LeastSquares, columns: Floats, targets: Floats) -> Region:
         size = objective.terms * objective.targets
         unit = np.ravel(targets / columns[:, None])
         rows = Region(size, 1.0, self.weights, self.matrix, self.lower, self.upper)
-        # The rows speak of coefficients in the units of X and y, the solver of scaled ones.
+        # The rows hold for coefficients in the units of X and y, the solver has scaled ones.
         matrix = csr_array(rows.matrix @ diags_array(unit))
         radius = self.radius
         if radius is None:
             least = np.linalg.lstsq(objective.design, objective.target, rcond=None)[0]
             radius = rows.norm(least)
-            # Rows that exclude zero may need more room than least squares takes.
+            # Rows that exclude zero may need a larger radius than least squares.
             if (rows.lower > 0).any() or (rows.upper < 0).any():
                 allowed, _ = smallest_radius(Region(size, 1.0, rows.weights, matrix, rows.lower, rows.upper))
                 radius = max(radius, allowed)

@@ -1,4 +1,4 @@
-"""A summary, known physics and a radius: the scaled problem that the solver gets."""
+"""A summary of the data, known physics as constraints, and a radius: the scaled problem for the solver."""
 
 from cindy.problem.constraint import (
     Conservation,

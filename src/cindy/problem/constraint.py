@@ -2,10 +2,12 @@
 
     lower ≤ Σ weight · ξ_(term, state) ≤ upper
 
-A conserved sum Σ w_j x_j has Σ_j w_j ξ_ij = 0 for every term i, since terms are independent functions of the
-state. Two interchangeable states tie each coefficient to that of the renamed term. Quadratic terms that
-preserve an energy have a row for every cubic monomial of E'. Rows are scaled later, with the columns
-(`StandardForm`).
+- A conserved sum Σ w_j x_j gives Σ_j w_j ξ_ij = 0 for every term i, since the terms are linearly independent
+  functions of the state.
+- Two interchangeable states tie each coefficient to that of the renamed term.
+- Quadratic terms that preserve an energy E give one row for every cubic monomial of E'.
+
+Rows are scaled later, together with the columns (`StandardForm`).
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from cindy.errors import ConstraintError
 
 @dataclass(frozen=True)
 class Names:
-    """What constraints may speak of: the states, and the terms of a basis over states, rates and inputs.
+    """The names that constraints may use: the states, and the terms of a basis over states, rates and inputs.
 
-    rates: those of the states where terms may hold them
+    rates: names of the rates of the states, where terms may contain them
     """
 
     basis: Basis
@@ -60,7 +62,7 @@ class Names:
         return self.terms.index(name)
 
     def flat(self, state: str, term: str) -> int:
-        """Where the coefficient of the term in the equation of the state stands, flattened."""
+        """The flat index of the coefficient of the term in the equation of the state."""
         return self.term(term) * len(self.states) + self.state(state)
 
 
@@ -77,9 +79,9 @@ class Row:
 
 
 class Constraint(ABC):
-    """Linear rows on the coefficients; its text is how it was written.
+    """Linear rows on the coefficients. Its text is quoted in findings and errors.
 
-    What a constraint says is checked when it is made; `rows` is for a `Problem`, which knows the names.
+    Values are checked when a constraint is made; names are checked by `rows`, when a `Problem` has them.
 
     >>> import cindy
     >>> law = cindy.bound("x", "y", lower=0.0)
@@ -89,7 +91,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def rows(self, names: Names) -> Iterator[Row]:
-        """The rows over the coefficients that the names stand for."""
+        """The rows over the coefficients of a problem with these names."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ class _Linear(Constraint):
     def rows(self, names: Names) -> Iterator[Row]:
         weights: dict[int, float] = {}
         for (state, term), weight in self.weights:
-            place = names.flat(state, term)
-            weights[place] = weights.get(place, 0.0) + weight
+            index = names.flat(state, term)
+            weights[index] = weights.get(index, 0.0) + weight
         yield Row(weights, self.lower, self.upper)
 
     def __str__(self) -> str:
@@ -112,14 +114,14 @@ class _Linear(Constraint):
 
 @dataclass(frozen=True)
 class Conservation(Constraint):
-    """Σ weight · rate of the state is `rate`: exactly, or within `tolerance` at every sample."""
+    """Σ weight · (rate of the state) is `rate`: exactly, or within `tolerance` at every sample."""
 
     weights: tuple[tuple[str, float], ...]
     rate: float
     tolerance: float | None
 
     def rows(self, names: Names) -> Iterator[Row]:
-        """One row a term, unless a tolerance asks for one a sample (`sample_weights`)."""
+        """One row for each term; none with a tolerance, which needs rows for samples (`sample_weights`)."""
         states = [(names.state(state), weight) for state, weight in self.weights]
         if self.tolerance is not None:
             return
@@ -127,18 +129,19 @@ class Conservation(Constraint):
             raise ConstraintError(
                 f'{self}: a rate other than 0 needs the constant term "1", which {names.basis!r} lacks.'
             )
-        # Σ w_j x_j' = Σ_i (Σ_j w_j ξ_ij) ψ_i vanishes for all states only if each bracket does; a constant
-        # rate stands in that of the term 1.
+        # Σ w_j x_j' = Σ_i (Σ_j w_j ξ_ij) ψ_i is zero for all states only if each bracket is zero. A constant
+        # rate is the value of the bracket of the term 1.
         for i, term in enumerate(names.terms):
             value = self.rate if term == "1" else 0.0
-            yield Row({i * len(names.states) + j: w for j, w in states}, value, value)
+            yield Row({i * len(names.states) + j: weight for j, weight in states}, value, value)
 
     def sample_weights(self, names: Names) -> dict[int, float]:
-        """State index: weight, for the rows |Σ weight · ξᵀψ − rate| ≤ tolerance."""
+        """The weights by the index of the state, for the rows |Σ weight · ξᵀψ − rate| ≤ tolerance."""
         return {names.state(state): weight for state, weight in self.weights}
 
     def __str__(self) -> str:
-        total = " + ".join(s if w == 1 else f"{w:g} {s}" for s, w in self.weights).replace("+ -", "- ")
+        parts = (state if weight == 1 else f"{weight:g} {state}" for state, weight in self.weights)
+        total = " + ".join(parts).replace("+ -", "- ")
         law = f"{total} is conserved" if self.rate == 0 else f"{total} changes at the rate {self.rate:g}"
         return law if self.tolerance is None else f"{law} within {self.tolerance:g} at every sample"
 
@@ -153,17 +156,17 @@ class Exchange(Constraint):
     terms: tuple[str, ...] | None
 
     def rows(self, names: Names) -> Iterator[Row]:
-        one, two, width = names.state(self.first), names.state(self.second), len(names.states)
-        variables, both = names.variables, {self.first: self.second, self.second: self.first}
-        # Where rates are variables, those of the two change places with them.
-        both |= {f"{a}'": f"{b}'" for a, b in both.items() if f"{a}'" in variables and f"{b}'" in variables}
-        images = names.basis.renamed(variables, both)
+        first, second, width = names.state(self.first), names.state(self.second), len(names.states)
+        variables, swap = names.variables, {self.first: self.second, self.second: self.first}
+        # Where rates are variables, the rates of the two states are swapped too.
+        swap |= {f"{a}'": f"{b}'" for a, b in swap.items() if f"{a}'" in variables and f"{b}'" in variables}
+        images = names.basis.renamed(variables, swap)
         wanted = None if self.terms is None else {names.term(t) for t in self.terms}
         for i, term in enumerate(names.basis.terms(variables)):
             inside = set(term_variables(term))
             if wanted is not None and i not in wanted:
                 continue
-            if self.scope == "pair" and not (inside and inside <= set(both)):
+            if self.scope == "pair" and not (inside and inside <= set(swap)):
                 continue
             image = int(images[i])
             if image < 0:
@@ -171,13 +174,13 @@ class Exchange(Constraint):
                     f'{self}: the term "{names.terms[i]}" has no image in {names.basis!r}. '
                     "Add the renamed term to the basis, or name the terms that it holds for with terms=(…)."
                 )
-            yield from _equal(i * width + one, image * width + two)
-            if self.scope == "all":
+            yield from _equal(i * width + first, image * width + second)
+            if self.scope == "all" and i < image:
                 # Every other equation is its own image: its coefficients of a term and of the renamed term
-                # are equal. Once for each pair.
-                others = (k for k in range(width) if k not in (one, two) and i < image)
-                for k in others:
-                    yield from _equal(i * width + k, image * width + k)
+                # are equal. Each pair of terms needs this once.
+                for k in range(width):
+                    if k not in (first, second):
+                        yield from _equal(i * width + k, image * width + k)
 
     def __str__(self) -> str:
         which = "" if self.terms is None else f" in {', '.join(self.terms)}"
@@ -186,13 +189,14 @@ class Exchange(Constraint):
 
 
 def at_samples(constraint: Constraint) -> TypeGuard[Conservation]:
-    """Whether it is a law that holds within a tolerance at every sample, and so needs the samples."""
+    """Whether a constraint holds within a tolerance at every sample, and therefore needs the samples."""
     return isinstance(constraint, Conservation) and constraint.tolerance is not None
 
 
-def _equal(a: int, b: int) -> Iterator[Row]:
-    if a != b:
-        yield Row({a: 1.0, b: -1.0}, 0.0, 0.0)
+def _equal(first: int, second: int) -> Iterator[Row]:
+    """The row that ties two coefficients, given by flat index; none if they are the same."""
+    if first != second:
+        yield Row({first: 1.0, second: -1.0}, 0.0, 0.0)
 
 
 def fix(state: str, term: str, value: float) -> Constraint:
@@ -234,10 +238,10 @@ def tie(first: Place, second: Place, ratio: float = 1.0) -> Constraint:
     >>> model.coef[[2, 1], [0, 1]].round(6).tolist()
     [1.0, -1.0]
     """
-    one, two = _place(first, "tie"), _place(second, "tie")
+    left, right = _place(first, "tie"), _place(second, "tie")
     number = _finite(ratio, "tie: `ratio`")
-    text = f"[{one[0]}: {one[1]}] = {'' if number == 1 else f'{number:g} '}[{two[0]}: {two[1]}]"
-    return _Linear(((one, 1.0), (two, -number)), 0.0, 0.0, text)
+    text = f"[{left[0]}: {left[1]}] = {'' if number == 1 else f'{number:g} '}[{right[0]}: {right[1]}]"
+    return _Linear(((left, 1.0), (right, -number)), 0.0, 0.0, text)
 
 
 def linear(weights: Mapping[Place, float], lower: float = -np.inf, upper: float = np.inf) -> Constraint:
@@ -260,8 +264,8 @@ def conserve(
 ) -> Conservation:
     """Σ weight · state is conserved, or changes at a constant rate.
 
-    weights: {state: weight}, or states that count once each
-    tolerance: None: exact, term by term; a number: within it at every sample
+    weights: {state: weight}, or a sequence of states with weight 1
+    tolerance: None: the law holds exactly, term by term; a number: within it at every sample
 
     >>> print(conserve({"S": 1, "ES": 1, "P": 1}))
     S + ES + P is conserved
@@ -292,9 +296,9 @@ def exchange(
 ) -> Exchange:
     """Two states are interchangeable: swapping them maps the first equation onto the second.
 
-    scope: "pair": for terms made of the two alone, the constant excepted; "all": for every
-        term, and every other equation stays as it is under the swap
-    terms: only for these
+    scope: "pair": for terms made of the two states alone, without the constant; "all": for every term, and
+        every other equation stays the same under the swap
+    terms: names of the only terms that this holds for
 
     >>> import numpy as np
     >>> import cindy
@@ -309,8 +313,8 @@ def exchange(
     first, second = _name(first, "exchange: `first`"), _name(second, "exchange: `second`")
     if first == second:
         raise ConstraintError(f"exchange: two different states are needed, but both are {first!r}.")
-    only = None if terms is None else tuple(_several(terms, "exchange: `terms`"))
-    return Exchange(first, second, scope, only)
+    chosen = None if terms is None else tuple(_several(terms, "exchange: `terms`"))
+    return Exchange(first, second, scope, chosen)
 
 
 def _between(weights: Mapping[Place, float], lower: float, upper: float, where: str) -> Constraint:
@@ -328,16 +332,10 @@ def _between(weights: Mapping[Place, float], lower: float, upper: float, where: 
         raise ConstraintError(
             f"{where}: give `lower`, `upper` or both; without either there is no constraint."
         )
-    # The text is what findings and errors quote, so that it is written as the user wrote it.
+    # Findings and errors quote the text, so it shows what the user wrote.
     total = " + ".join(f"{'' if w == 1 else f'{w:g} '}[{s}: {t}]" for (s, t), w in pairs)
-    if low == high:
-        text = f"{total} = {low:g}"
-    else:
-        text = (
-            (f"{low:g} ≤ " if np.isfinite(low) else "")
-            + total
-            + (f" ≤ {high:g}" if np.isfinite(high) else "")
-        )
+    below, above = f"{low:g} ≤ " if np.isfinite(low) else "", f" ≤ {high:g}" if np.isfinite(high) else ""
+    text = f"{total} = {low:g}" if low == high else below + total + above
     return _Linear(pairs, low, high, text)
 
 
@@ -357,10 +355,10 @@ def _name(name: str, where: str) -> str:
 
 def _several(names: Iterable[str], where: str) -> list[str]:
     try:
-        every = [names] if isinstance(names, str) else list(names)
+        listed = [names] if isinstance(names, str) else list(names)
     except TypeError:
         raise ConstraintError(f"{where} must be names, but is {short(names)}.") from None
-    return [_name(name, f"{where}, each,") for name in every]
+    return [_name(name, f"{where}, each,") for name in listed]
 
 
 def _limit(value: float, where: str) -> float:
@@ -390,7 +388,7 @@ class _EnergyPreserving(Constraint):
     weights: tuple[tuple[str, float], ...] | None
 
     def rows(self, names: Names) -> Iterator[Row]:
-        """One row a cubic monomial."""
+        """One row for each cubic monomial of E'."""
         given = dict.fromkeys(names.states, 1.0) if self.weights is None else dict(self.weights)
         columns = {names.state(state): (state, weight) for state, weight in given.items()}
         sums: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
@@ -417,9 +415,9 @@ def preserve_energy(states: Iterable[str] | Mapping[str, float] | None = None) -
     """The quadratic terms neither make nor lose energy: they conserve Σ weight · x²/2.
 
     Linear and constant terms may still feed and damp it, as in the Navier-Stokes equations, where convection
-    moves energy between modes and nothing else.
+    only moves energy between modes.
 
-    states: names, or names with weights; all states with weight 1 by default
+    states: names, or {name: weight}; None: all states with weight 1
 
     >>> import numpy as np, cindy
     >>> runs = cindy.systems.lorenz().simulate(seed=0, noise=0.05, trajectories=2, points=2000, horizon=10.0)

@@ -1,6 +1,12 @@
-"""Problem: a summary, a radius and constraints, all in names and physical units.
+"""The problem that is solved: a summary, constraints and a radius, in names and physical units.
 
-Its `StandardForm` is least squares under linear rows, in units in which one radius means the same everywhere.
+`StandardForm` brings it to the form that the solver takes,
+
+    minimise ‖A x − B‖²   over Σ weights_i |x_i| ≤ radius, lower ≤ R x ≤ upper,
+
+1. Columns of A and B are scaled to unit root mean square, so that one radius means the same for all terms.
+2. A pilot estimate by lightly ridged least squares under the equalities gives the weights (`Adaptive`).
+3. Without a given radius, it is twice the norm of least squares, or of what the rows need if that is more.
 """
 
 from __future__ import annotations
@@ -28,11 +34,11 @@ from cindy.solver import Oracle, Region, Result, contradictory, gap_at, oracle_f
 from cindy.summary import Summary
 
 _STEEPEST = 1e6
-"""Ratio of the largest weight to the smallest: beyond it a term is as good as forbidden."""
+"""Largest ratio of two weights: a larger one would practically forbid a term."""
 
 
 class Weights(ABC):
-    """How the weights follow from a pilot estimate of the scaled coefficients, which a `Problem` makes.
+    """The rule by which the weights follow from a pilot estimate of the scaled coefficients.
 
     adapts: whether terms that are large in the pilot come first on the path
 
@@ -45,12 +51,12 @@ class Weights(ABC):
 
     @abstractmethod
     def of(self, pilot: Floats) -> Floats:
-        """(terms, targets), positive."""
+        """(terms, targets): positive weights."""
 
 
 @dataclass(frozen=True)
 class Uniform(Weights):
-    """All coefficients cost the same: the plain l1 ball.
+    """All coefficients have the same weight: the plain l1 ball.
 
     >>> import numpy as np
     >>> Uniform().of(np.array([[2.0], [1.0]])).ravel().tolist()
@@ -63,7 +69,7 @@ class Uniform(Weights):
 
 @dataclass(frozen=True)
 class Adaptive(Weights):
-    """A coefficient costs the less, the larger it is in the pilot: 1 / |pilot| ** power.
+    """A coefficient has the weight 1 / |pilot| ** power: terms that are large in the pilot cost little.
 
     >>> import numpy as np
     >>> Adaptive().of(np.array([[2.0], [1.0]])).ravel().tolist()
@@ -81,29 +87,28 @@ class Adaptive(Weights):
         top = float(size.max(initial=0.0))
         if top == 0.0:
             return np.ones_like(pilot)
-        # The adaptive lasso of Zou (J. Am. Stat. Assoc. 101, 2006): what least squares finds large is
-        # cheap, so that the path reaches it first.
+        # The adaptive lasso (Zou, J. Am. Stat. Assoc. 101, 2006): the path reaches terms of small weight
+        # first.
         return np.asarray(np.maximum(size / top, 1.0 / _STEEPEST) ** -self.power)
 
 
 _RIDGE = 1e-6
-"""Of the pilot, in units of the largest singular value: what is below is noise, not information."""
+"""Ridge of the pilot, in units of the largest singular value: directions below it are noise."""
 _LARGE = 800
 """Terms beyond which all equations are solved with one factor, and not each with its own."""
 
 
 @dataclass(frozen=True, eq=False)
 class StandardForm:
-    """Blocks and rows in physical units, and the same problem with terms and targets of unit size.
+    """Blocks and rows in physical units, and the same problem in scaled units.
 
-    Inside, columns and targets have unit root mean square, so that one radius and one
-    arg-max mean the same for every coefficient; `physical` undoes it.
+    In scaled units columns and targets have unit root mean square; `physical` undoes the scaling.
 
     blocks: the objective, in parts; rows: constraints over the flattened coefficients (terms, targets)
     radius: of the weighted l1 ball, in scaled units; None: twice what least squares or the rows need
-    texts: what the constraints say, by `Rows.owner`; errors quote them
-    floor: (targets,) error of the blocks' rows themselves, in physical units
-    ridge: of the pilot, in units of a column; None: next to none, in units of the largest singular value
+    texts: the constraints in words, by `Rows.owner`; errors quote them
+    floor: (targets,) error of the rows of the blocks themselves, in physical units
+    ridge: of the pilot, in units of a column; None: a very small part of the largest singular value
     """
 
     blocks: tuple[LeastSquares, ...]
@@ -118,12 +123,11 @@ class StandardForm:
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
         """Root mean square of the terms, (terms,), and of the targets, (targets,); 1 where it is 0."""
-        # A factor has the same column norms as the rows that it stands for, so that the mean square needs
-        # their number.
-        rows = max(sum(b.rows for b in self.blocks), 1)
-        whole = np.sqrt(sum(np.sum(b.factor**2, axis=0) for b in self.blocks) / rows)
-        whole[whole == 0.0] = 1.0
-        return whole[: self.blocks[0].terms], whole[self.blocks[0].terms :]
+        # A factor has the column norms of the rows that it stands for.
+        rows = max(sum(block.rows for block in self.blocks), 1)
+        sizes = np.sqrt(sum(np.sum(block.factor**2, axis=0) for block in self.blocks) / rows)
+        sizes[sizes == 0.0] = 1.0
+        return sizes[: self.blocks[0].terms], sizes[self.blocks[0].terms :]
 
     @cached_property
     def unit(self) -> Floats:
@@ -148,7 +152,7 @@ class StandardForm:
     def regression(self) -> Regression:
         """The scaled blocks and rows."""
         floor = None if self.floor is None else self.floor / self.sizes[1]
-        return Regression(tuple(b.scaled(*self.sizes) for b in self.blocks), self.scaled_rows, floor)
+        return Regression(tuple(block.scaled(*self.sizes) for block in self.blocks), self.scaled_rows, floor)
 
     @property
     def objective(self) -> LeastSquares:
@@ -156,26 +160,24 @@ class StandardForm:
 
     @cached_property
     def pilot(self) -> Floats:
-        """(terms, targets): lightly ridged least squares under the equalities, scaled.
-
-        The ridge keeps directions that the data do not determine from swelling the weights.
-        """
+        """(terms, targets): lightly ridged least squares under the equalities, scaled."""
+        # The ridge keeps coefficients small in directions that the data do not determine.
         total = self.objective
         terms, width = self.regression.shape
         if self.ridge is not None:
             ridge = self.ridge * float(np.sqrt(total.rows))
         else:
-            # Small beside every direction that data determine, and much larger than rounding.
+            # Small beside every direction that the data determine, and much larger than rounding.
             ridge = _RIDGE * _largest(total.design)
-        # A ridge is a further block of rows, √λ ξ = 0, so that the same fit serves.
-        extra = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
-        eased = Regression((total, extra), self.scaled_rows)
-        if terms > _LARGE and not len(eased.equal):
-            return _solved(eased.total)
+        # A ridge is a further block of rows, √λ ξ = 0.
+        block = LeastSquares(np.hstack([ridge * np.eye(terms), np.zeros((terms, width))]), terms, 0)
+        ridged = Regression((total, block), self.scaled_rows)
+        if terms > _LARGE and not len(ridged.equal):
+            return _solved(ridged.total)
         x = np.zeros(terms * width)
         try:
-            for group in eased.groups:
-                fit = eased.fit(eased.coefficients(group), group)
+            for group in ridged.groups:
+                fit = ridged.fit(ridged.coefficients(group), group)
                 x[fit.support] = fit.x
         except InfeasibleError as error:
             raise self.named(error) from error
@@ -188,24 +190,17 @@ class StandardForm:
         rows = self.scaled_rows
         if self.radius is not None:
             return _region(weights, self.radius, rows)
-        # Twice the norm of least squares: the ball then holds the unconstrained optimum, and the path that
-        # leads to it.
+        # At twice the norm of least squares the ball holds the unconstrained optimum and the path to it.
         norm = float(weights @ np.abs(self.pilot).ravel())
-        if self.regression.shape[0] > _LARGE and not len(rows) and self.weights.adapts:
-            # So many small numbers in the pilot make steep weights: least squares may be far outside. Inside,
-            # it is the end of the run, which thousands of steps would not reach.
-            norm = max(norm, self._norm_of_least_squares(weights))
-        # The pilot obeys equalities only. Where inequalities ask for larger coefficients, the ball must
-        # hold those too.
+        terms = self.regression.shape[0]
+        if terms > _LARGE and not len(rows) and self.weights.adapts and self.regression.independent == terms:
+            # With very many terms the pilot has many small coefficients and the weights differ widely, so
+            # that least squares may lie far outside the ball. Inside it is the end of the run, found at once.
+            norm = max(norm, float(weights @ np.abs(_solved(self.objective)).ravel()))
+        # The pilot obeys only the equalities. The ball must also hold what the inequalities need.
         if rows.violation(self.pilot) > 0.0:
             norm = max(norm, self._least_radius(weights))
         return _region(weights, 2.0 * max(norm, 1e-12), rows)
-
-    def _norm_of_least_squares(self, weights: Floats) -> float:
-        """0 where the data do not determine it."""
-        if self.regression.independent < self.regression.shape[0]:
-            return 0.0
-        return float(weights @ np.abs(_solved(self.objective)).ravel())
 
     def _least_radius(self, weights: Floats) -> float:
         try:
@@ -215,37 +210,35 @@ class StandardForm:
 
     @cached_property
     def oracle(self) -> Oracle:
-        """Of the region; a region without a point is told in the texts of the constraints."""
+        """The oracle of the region; the error of an empty region quotes the texts of the constraints."""
         try:
             return oracle_for(self.region)
         except InfeasibleError as error:
             raise self.named(error) from error
 
     def named(self, error: InfeasibleError, support: Ints | None = None) -> InfeasibleError:
-        """The error in the texts of the constraints that exclude each other, as few as possible.
+        """The error in the texts of the constraints that contradict each other, as few as possible.
 
-        Where the constraints are possible together it is the radius that is too small, and the error says so.
+        If the constraints can be satisfied together, the radius is too small, and the error stays as it is.
 
         support: the coefficients that may differ from zero; None: all
         """
         return _conflict(self.texts, self.rows, error, support)
 
     def gap(self, x: Floats, run: Result) -> float:
-        """No coefficients in the region fit better than x by more than this share of the loss of zero.
+        """No coefficients in the region fit better than x by more than this share of the loss at zero.
 
-        By the Frank-Wolfe gap at x itself, or by what the run says of the least loss that there can
-        be, whichever is the tighter.
+        Two bounds hold, and this is the smaller one: the Frank-Wolfe gap at x, and the loss at x less the
+        lower bound on the loss that the run has proved.
         """
-        # Both bounds hold, so the tighter one does: the gap at x, and the loss of x over the least loss
-        # that the run has proved to be possible.
         at_zero = float(np.sum(self.objective.target**2))
-        below = self.objective.value(x) - (run.objective - run.gap)
-        gap = min(gap_at(self.objective, self.oracle, x), max(below, 0.0))
+        above = self.objective.value(x) - (run.objective - run.gap)
+        gap = min(gap_at(self.objective, self.oracle, x), max(above, 0.0))
         return gap / (at_zero if at_zero > 0 else 1.0)
 
 
 def _solved(objective: LeastSquares) -> Floats:
-    """(terms, targets): least squares with all terms, which must be independent."""
+    """(terms, targets): least squares with all terms, which must be linearly independent."""
     terms = objective.terms
     return np.asarray(
         scipy.linalg.solve_triangular(objective.design[:terms], objective.target[:terms], check_finite=False)
@@ -253,7 +246,7 @@ def _solved(objective: LeastSquares) -> Floats:
 
 
 def _largest(design: Floats) -> float:
-    """The largest singular value; of many columns by Lanczos' method, without the others."""
+    """The largest singular value; of many columns by Lanczos' method, which computes no others."""
     if design.shape[1] <= _LARGE:
         return float(np.linalg.norm(design, 2))
     start = np.full(min(design.shape), 1.0)
@@ -267,12 +260,12 @@ def _region(weights: Floats, radius: float, rows: Rows) -> Region:
 def _conflict(
     constraints: Sequence[object], rows: Rows, error: InfeasibleError, support: Ints | None
 ) -> InfeasibleError:
-    """The error again, in the texts of the constraints that exclude each other."""
+    """The error in the texts of the constraints that contradict each other; see `StandardForm.named`."""
     rows = rows.scaled(np.ones(rows.matrix.shape[1]))
-    # Radius and data play no part in a contradiction between constraints, so that the rows alone are asked.
     columns = np.arange(rows.matrix.shape[1]) if support is None else support
     if not (len(rows) and len(columns)):
         return error
+    # A contradiction between constraints does not depend on radius and data, only on the rows.
     region = Region(len(columns), 1.0, None, rows.matrix[:, columns], rows.lower, rows.upper)
     texts = [f'"{constraints[i]}"' for i in contradictory(region, rows.owner)]
     if not texts:
@@ -294,13 +287,12 @@ def _conflict(
 class Problem:
     """The rows of a summary, to be explained by few coefficients that obey the constraints.
 
-    What is solved is its standard form, in which one radius and one arg-max mean the same
-    in every equation; `physical` undoes the scaling.
+    The solver gets its standard form (`StandardForm`); `physical` undoes the scaling.
 
     radius: of the weighted l1 ball, in scaled units; None: twice what least squares or the rows need
-    samples: (m, terms) the basis at the samples where a conservation law with a tolerance
-        must hold; `identify` fills it in
-    floor: (states,) error of the rows themselves, in physical units; likewise
+    samples: (m, terms), the basis at the samples where a conservation law with a tolerance must hold;
+        `identify` fills it in
+    floor: (states,) error of the rows themselves, in physical units; `identify` fills it in
 
     >>> import numpy as np
     >>> import cindy
@@ -340,17 +332,18 @@ class Problem:
 
     @cached_property
     def names(self) -> Names:
+        """The names that constraints may use."""
         summary = self.summary
-        every = summary.formulation.variables(summary.states, summary.inputs)
-        rates = every[len(summary.states) : len(every) - len(summary.inputs)]
+        variables = summary.formulation.variables(summary.states, summary.inputs)
+        rates = variables[len(summary.states) : len(variables) - len(summary.inputs)]
         return Names(summary.basis, summary.states, summary.inputs, rates)
 
     @cached_property
     def form(self) -> StandardForm:
-        """The same without names, and scaled."""
-        moved = np.any([block.target.any(axis=0) for block in self.summary.blocks], axis=0)
-        for state, moves in zip(self.summary.states, moved, strict=True):
-            if not moves:
+        """The same problem without names, scaled."""
+        changes = np.any([block.target.any(axis=0) for block in self.summary.blocks], axis=0)
+        for state, changed in zip(self.summary.states, changes, strict=True):
+            if not changed:
                 raise DataError(
                     f'Problem: the state "{state}" does not change in the data, so nothing can be learnt '
                     "about it. Leave it out, or pass it as an input."
@@ -366,7 +359,7 @@ class Problem:
 
     @property
     def size(self) -> Floats:
-        """(states,): the size of the targets, which is one when scaled."""
+        """(states,): the physical size of the targets; their scaled size is one."""
         return self.form.sizes[1]
 
     @property
@@ -386,7 +379,7 @@ class Problem:
 
     @property
     def oracle(self) -> Oracle:
-        """Of the region; a region without a point is told in the names of the constraints."""
+        """The oracle of the region; the error of an empty region quotes the constraints."""
         return self.form.oracle
 
     def physical(self, x: Floats) -> Floats:
@@ -404,27 +397,26 @@ class Problem:
         owner: list[int] = []
         for k, constraint in enumerate(self.constraints):
             for row in constraint.rows(self.names):
-                # Physical coefficients: rows are scaled later, together with the columns.
-                entries += [(len(lower), i, w) for i, w in row.weights.items()]
+                entries += [(len(lower), i, weight) for i, weight in row.weights.items()]
                 lower.append(row.lower)
                 upper.append(row.upper)
                 owner.append(k)
             if at_samples(constraint):
                 weights = constraint.sample_weights(self.names)
-                # d/dt Σ w_j x_j = Σ_j w_j Σ_i ψ_i(sample) ξ_ij must stay within the tolerance at this
-                # sample: one row.
+                # One row for each sample: d/dt Σ w_j x_j = Σ_j w_j Σ_i ψ_i(sample) ξ_ij stays within the
+                # tolerance.
                 for sample in self._samples(constraint):
                     entries += [
-                        (len(lower), i * width + j, w * v)
-                        for i, v in enumerate(sample)
-                        for j, w in weights.items()
+                        (len(lower), i * width + j, weight * value)
+                        for i, value in enumerate(sample)
+                        for j, weight in weights.items()
                     ]
                     lower.append(constraint.rate - (constraint.tolerance or 0.0))
                     upper.append(constraint.rate + (constraint.tolerance or 0.0))
                     owner.append(k)
-        at, column, value = (np.array([e[i] for e in entries]) for i in range(3))
-        places = (at.astype(np.intp), column.astype(np.intp))
-        matrix = csr_array(coo_array((value.astype(np.float64), places), shape=(len(lower), size)))
+        row_number, column, weight = (np.array([entry[i] for entry in entries]) for i in range(3))
+        places = (row_number.astype(np.intp), column.astype(np.intp))
+        matrix = csr_array(coo_array((weight.astype(np.float64), places), shape=(len(lower), size)))
         return Rows(matrix, np.array(lower), np.array(upper), np.array(owner, dtype=np.intp))
 
     def _samples(self, constraint: Conservation) -> Floats:
@@ -436,23 +428,23 @@ class Problem:
         return self.samples
 
     def require_feasible(self) -> None:
-        """Raise InfeasibleError, in the names of the constraints, where no coefficients satisfy them."""
+        """Raise an InfeasibleError that quotes the constraints where no coefficients satisfy them."""
         self.oracle.origin  # noqa: B018
 
     def violation(self, coef: Floats) -> float:
-        """By how much physical coefficients miss a constraint at most, in its own units."""
+        """The largest amount by which physical coefficients miss a constraint, in its own units."""
         return self.rows.violation(coef)
 
 
 def _all_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    every: tuple[Any, ...] = (constraints,)
+    listed: tuple[Any, ...] = (constraints,)
     if not isinstance(constraints, (Constraint, str)):
         with suppress(TypeError):
-            every = tuple(constraints)
-    for one in every:
-        if not isinstance(one, Constraint):
+            listed = tuple(constraints)
+    for constraint in listed:
+        if not isinstance(constraint, Constraint):
             raise ConstraintError(
                 "Problem: constraints are made by cindy.fix, bound, tie, conserve, exchange or linear, "
-                f"but one is {short(one)}."
+                f"but one is {short(constraint)}."
             )
-    return every
+    return listed

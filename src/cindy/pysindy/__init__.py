@@ -1,4 +1,4 @@
-"""The bridge to pysindy: our solver as its optimizer, its models and libraries as ours."""
+"""The bridge to pysindy: CINDy's solver as an optimizer, and pysindy's models and libraries as CINDy's."""
 
 from cindy.pysindy.libraries import Library, constraint_matrices
 from cindy.pysindy.optimizer import ConditionalGradient, from_pysindy

@@ -26,12 +26,12 @@ Variables = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Library(Basis):
-    """A feature library of pysindy as a basis, its features in their order, a repeated one once.
+    """A feature library of pysindy as a basis: its features in their order, a repeated feature once.
 
-    Monomials, sines and cosines become terms like those of `Polynomial` and `Fourier`: named alike,
-    differentiated exactly, exported. Functions of a `CustomLibrary` and libraries of one's own are called as
-    they are. A file keeps only a description; after `import cindy.pysindy`, read it with
-    `cindy.load(path, functions={description: library})`.
+    Monomials, sines and cosines become terms like those of `Polynomial` and `Fourier`: they have the same
+    names, exact derivatives, and are exported. Functions of a `CustomLibrary` and libraries of the user are
+    called as they are. A file keeps only a description of the library; after `import cindy.pysindy`, read it
+    with `cindy.load(path, functions={description: library})`.
 
     >>> import pysindy
     >>> Library(pysindy.PolynomialLibrary(degree=2, interaction_only=True)).names(("x", "y"))
@@ -49,7 +49,7 @@ class Library(Basis):
 
     @property
     def description(self) -> str:
-        """What a file keeps, and `load` asks for."""
+        """The text that a file keeps, and `load` asks for."""
         return _described(self.library)
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,24 +57,24 @@ class Library(Basis):
 
     @classmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        wanted = data["library"]
-        if wanted not in functions:
+        description = data["library"]
+        if description not in functions:
             raise DataError(
-                f"basis: {wanted} is a feature library of pysindy, which a file cannot hold. "
-                f"Pass it along: functions={{{wanted!r}: …}}."
+                f"basis: {description} is a feature library of pysindy, which a file cannot hold. "
+                f"Pass it along: functions={{{description!r}: …}}."
             )
-        return cls(functions[wanted])
+        return cls(functions[description])
 
     def __repr__(self) -> str:
         return f"Library({self.description})"
 
 
 def terms_of(library: Any, variables: Variables) -> list[Term]:
-    """The features of a library over the variables, in its order, a repeated one as often."""
+    """The features of a library over the variables as terms, in its order and with repetitions."""
     if isinstance(library, theirs.PolynomialLibrary):
-        every = _polynomial(library).terms(variables)
-        alone = library.interaction_only
-        return [t for t in every if not alone or all(factor.power == 1 for factor in t)]
+        monomials = _polynomial(library).terms(variables)
+        products_only = library.interaction_only
+        return [t for t in monomials if not products_only or all(factor.power == 1 for factor in t)]
     if isinstance(library, theirs.FourierLibrary):
         return list(_waves(library, variables))
     if isinstance(library, theirs.CustomLibrary):
@@ -88,7 +88,7 @@ def terms_of(library: Any, variables: Variables) -> list[Term]:
         return [(factor,) for factor in _columns(library, variables)]
     terms: list[Term] = []
     for factors in parts:
-        listed = [terms_of(one, names) for one, names in factors]
+        listed = [terms_of(part, names) for part, names in factors]
         terms += [
             product([f for term in combination for f in term], variables)
             for combination in itertools.product(*listed)
@@ -97,7 +97,7 @@ def terms_of(library: Any, variables: Variables) -> list[Term]:
 
 
 def basis_of(library: Any, variables: Variables) -> Basis:
-    """A basis of this library's own families that has all features of a pysindy library, maybe more."""
+    """A basis of CINDy's own families that has all features of a pysindy library, and possibly more."""
     if isinstance(library, theirs.PolynomialLibrary):
         return _polynomial(library)
     if isinstance(library, theirs.FourierLibrary):
@@ -115,10 +115,12 @@ def basis_of(library: Any, variables: Variables) -> Basis:
     parts = _parts(library, variables)
     if parts is None:
         return Library(library)
-    return reduce(add, [reduce(mul, [_on(one, names, variables) for one, names in p]) for p in parts])
+    products = [[_on(part, names, variables) for part, names in factors] for factors in parts]
+    return reduce(add, [reduce(mul, factors) for factors in products])
 
 
 def _on(library: Any, names: Variables, variables: Variables) -> Basis:
+    """The basis of a library over some of the variables."""
     basis = basis_of(library, names)
     return basis if names == variables else basis.on(*names)
 
@@ -138,7 +140,7 @@ def _waves(library: Any, variables: Variables) -> Iterator[Term]:
 
 @dataclass(frozen=True)
 class _Positional:
-    """A function that goes by position, whatever its parameters are called; a variable may come twice."""
+    """A function called by position, whatever the names of its parameters; a variable may come twice."""
 
     function: Callable[..., Any]
     positions: tuple[int, ...]
@@ -154,16 +156,16 @@ def _calls(library: Any, variables: Variables) -> Iterator[Factor | None]:
     choices = itertools.combinations if library.interaction_only else itertools.combinations_with_replacement
     for i, function in enumerate(library.functions):
         for chosen in choices(variables, function.__code__.co_argcount):
-            named = library.function_names[i] if library.function_names else None
-            name = named(*chosen) if named else f"f{i}({','.join(chosen)})"
+            naming = library.function_names[i] if library.function_names else None
+            name = naming(*chosen) if naming else f"f{i}({','.join(chosen)})"
             # f(x, x) is a function of x alone: an argument that comes twice is one variable.
-            once = tuple(dict.fromkeys(chosen))
-            call = _Positional(function, tuple(once.index(v) for v in chosen))
-            yield Factor("call", once, function=call, name=name)
+            distinct = tuple(dict.fromkeys(chosen))
+            call = _Positional(function, tuple(distinct.index(variable) for variable in chosen))
+            yield Factor("call", distinct, function=call, name=name)
 
 
 def _pointwise(library: Any) -> Any:
-    """What a PDE or weak library applies to the states at each point; None for other libraries."""
+    """The library that a PDE or weak library applies at each point; None for other libraries."""
     if isinstance(library, theirs.SINDyPILibrary):
         raise DataError("Library: a library with derivatives among its features makes implicit equations.")
     if not isinstance(library, (theirs.PDELibrary, theirs.WeakPDELibrary)):
@@ -179,20 +181,21 @@ def _pointwise(library: Any) -> Any:
 def _parts(library: Any, variables: Variables) -> list[list[tuple[Any, Variables]]] | None:
     """A library as a sum of products of libraries, each over some of the variables; None if it is neither."""
     if isinstance(library, theirs.ConcatLibrary):
-        return [[(one, variables)] for one in library.libraries]
-    inputs = getattr(library, "inputs_per_library", None)
-    if isinstance(library, theirs.TensoredLibrary):
-        return [[(one, _some(inputs, i, variables)) for i, one in enumerate(library.libraries)]]
-    if not isinstance(library, theirs.GeneralizedLibrary):
+        return [[(part, variables)] for part in library.libraries]
+    if not isinstance(library, (theirs.TensoredLibrary, theirs.GeneralizedLibrary)):
         return None
-    each = [(one, _some(inputs, i, variables)) for i, one in enumerate(library.libraries)]
-    # What is left out of the sum may still stand in products.
-    sums = [[one] for i, one in enumerate(each) if i not in library.exclude_libraries]
+    inputs = getattr(library, "inputs_per_library", None)
+    parts = [(part, _some(inputs, i, variables)) for i, part in enumerate(library.libraries)]
+    if isinstance(library, theirs.TensoredLibrary):
+        return [parts]
+    # Libraries that are left out of the sum may still be factors of products.
+    sums = [[part] for i, part in enumerate(parts) if i not in library.exclude_libraries]
     chosen = [np.flatnonzero(row) for row in library.tensor_array or ()]
-    return sums + [[each[i] for i in row] for row in chosen]
+    return sums + [[parts[i] for i in row] for row in chosen]
 
 
 def _some(inputs: Sequence[Sequence[int]] | None, number: int, variables: Variables) -> Variables:
+    """The variables of a part of a library, by their indices; all where none are given."""
     if inputs is None:
         return variables
     return tuple(variables[i] for i in dict.fromkeys(inputs[number]))
@@ -200,7 +203,7 @@ def _some(inputs: Sequence[Sequence[int]] | None, number: int, variables: Variab
 
 @dataclass(frozen=True)
 class _Column:
-    """One feature of a library that is known only by what it computes."""
+    """One feature of a library whose formulas are not known."""
 
     library: Any
     index: int
@@ -210,6 +213,7 @@ class _Column:
 
 
 def _columns(library: Any, variables: Variables) -> Iterator[Factor]:
+    """The features of a library whose formulas are not known, each as a function of all variables."""
     fitted = _fitted(library, len(variables))
     for i, name in enumerate(fitted.get_feature_names(list(variables))):
         yield Factor("call", variables, function=_Column(fitted, i), name=name)
@@ -217,7 +221,7 @@ def _columns(library: Any, variables: Variables) -> Iterator[Factor]:
 
 @lru_cache(maxsize=64)
 def _fitted(library: Any, variables: int) -> Any:
-    """A copy, fitted to so many variables: the one that was given stays as it is."""
+    """A copy that is fitted to so many variables; the given library is not changed."""
     return deepcopy(library).fit(np.zeros((2, variables)))
 
 
@@ -233,11 +237,11 @@ def _described(library: Any) -> str:
 Order = Literal["target", "feature"]
 
 _MOST_NAMED = 4
-"""Coefficients of a row that its text names one by one."""
+"""Coefficients of a row that its text names at most."""
 
 
 def constraint_rows(lhs: Any, rhs: Any, inequalities: int, *, order: Order, terms: int, targets: int) -> Rows:
-    """The rows lhs w ≤ rhs, the first `inequalities` of them, and lhs w = rhs, the rest.
+    """The rows lhs w ≤ rhs for the first `inequalities` of them, and lhs w = rhs for the others.
 
     lhs: (rows, terms · targets), dense or sparse; in the order "feature" the coefficient of term i
         for target j stands at i · targets + j, in the order "target" at j · terms + i
@@ -259,10 +263,10 @@ def constraint_rows(lhs: Any, rhs: Any, inequalities: int, *, order: Order, term
             f"{matrix.shape[0]} rows of `constraint_lhs`, but has {len(goal)}."
         )
     if order == "target":
-        # pysindy's order "target" runs through the features of one target after the other; ours through the
-        # targets of one feature.
-        where = np.arange(terms * targets).reshape(targets, terms).T.ravel()
-        matrix = csr_array(matrix[:, where])
+        # pysindy's order "target" lists all features of one target after the other, CINDy all targets of one
+        # feature after the other.
+        columns = np.arange(terms * targets).reshape(targets, terms).T.ravel()
+        matrix = csr_array(matrix[:, columns])
     lower = goal.copy()
     lower[:inequalities] = -np.inf
     return Rows(matrix, lower, goal, np.arange(len(goal), dtype=np.intp))
@@ -302,9 +306,8 @@ def constraint_matrices(
     # A feature that stands in the library twice is one term: its coefficient is the sum of both.
     spread = np.zeros((len(place), len(features)))
     spread[[place[term] for term in features], np.arange(len(features))] = 1.0
-    rows = [row for one in constraints for row in _rows_of(one, names)]
-    # pysindy has rows a·ξ ≤ b and a·ξ = b: a range becomes two of the first kind, and inequalities come
-    # first.
+    rows = [row for constraint in constraints for row in _rows_of(constraint, names)]
+    # pysindy has rows a·ξ ≤ b and a·ξ = b, inequalities first. A range becomes two inequalities.
     upper = [(r, 1.0, r.upper) for r in rows if r.lower < r.upper and np.isfinite(r.upper)]
     lower = [(r, -1.0, -r.lower) for r in rows if r.lower < r.upper and np.isfinite(r.lower)]
     equal = [(r, 1.0, r.upper) for r in rows if r.lower == r.upper]

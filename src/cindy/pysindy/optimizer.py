@@ -33,33 +33,34 @@ from cindy.solver import Correction, Run, Step
 
 @dataclass(frozen=True)
 class _Noise:
-    """How the error of differentiated data is estimated."""
+    """Settings of the estimate of the error of differentiated data, and the accuracy of constraints."""
 
     exact: float = 1e-9
     """Constraints hold on `coef_` to this, relative to the right-hand side where that is above 1."""
     fewest: int = 20
-    """Rows below which products of differences average over too few pairs to tell anything."""
+    """With fewer rows, products of differences average over too few pairs."""
     apart: int = 5
     """Steps at which second differences of centred differences have no sample in common."""
     smooth: float = 0.5
-    """Second differences in units of the signal; of rows in no order they are larger by a factor of 5."""
+    """Largest second differences, in units of the signal; where rows are in no order they are 5 times as
+    large."""
     tail: float = 0.02
-    """Share of the samples left aside on either side: where one trajectory ends and the next begins."""
+    """Share of the products trimmed on either side: jumps from one trajectory to the next are there."""
 
 
 _NOISE = _Noise()
 
 
 class _NotConverged(errors.ConvergenceWarning, LearnWarning):  # type: ignore[misc]
-    """A run that stopped early, as scikit-learn and as this library warn of it."""
+    """The warning of a run that stopped early, for users of scikit-learn and of CINDy alike."""
 
 
 class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
     """Sparse regression without a threshold, under exact linear constraints, for `pysindy.SINDy`.
 
-    The convex problem over a weighted l1 ball is solved to a certified gap; a rule then picks which
-    terms stay, and those are refitted by least squares under the constraints. Columns and targets are
-    brought to unit size inside, so units do not matter, with or without `normalize_columns`.
+    The convex problem over a weighted l1 ball is solved to a certified gap. A rule then picks the terms that
+    stay, and those are refitted by least squares under the constraints. Columns and targets are scaled to
+    unit size inside, so units do not matter, with or without `normalize_columns`.
 
     selection: how terms are picked: Significance(), BIC(), Terms(k), Gap(tol), …; None: Significance(),
         less the terms that explain no more than the error of centred differences between the rows
@@ -67,11 +68,11 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
     blocks: contiguous stretches of rows whose scatter gives the standard errors
     constraint_lhs, constraint_rhs: rows lhs w ≤ rhs or lhs w = rhs on the coefficients, dense or sparse
     constraint_order: "target": first all features of target 0; "feature": first all targets of feature 0
-    equality_constraints, inequality_constraints, constraint_separation_index: which rows are which, as
-        in pysindy's `ConstrainedSR3`: inequalities first, up to the index, where there are both
+    equality_constraints, inequality_constraints, constraint_separation_index: the kind of the rows, as in
+        pysindy's `ConstrainedSR3`; with both kinds, inequalities come first, up to the index
     initial_guess: (targets, features), the first entry of `history_`; the optimum does not depend on it
     verbose: whether the steps of the solver are shown
-    unbias: refit without constraints by pysindy; of use only with a rule that does not refit
+    unbias: whether pysindy refits without constraints; useful only with a rule that does not refit
 
     Fitted: `coef_` (targets, features), `coef_error_` (standard errors, alike), `gap_` (no coefficients in
     the region fit better by more than this share of the loss of zero), `radius_`, `violation_` (of the
@@ -133,7 +134,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         integer(max_iter, "ConditionalGradient: `max_iter`", least=1)
 
     def set_params(self, **params: Any) -> Self:
-        # pysindy's own returns None, which breaks a grid search over the optimizer.
+        # The method of pysindy returns None, which breaks a grid search over the optimizer.
         super().set_params(**params)
         return self
 
@@ -167,7 +168,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         return int(np.count_nonzero(self.coef_))
 
     def _reduce(self, x: Floats, y: Any) -> None:
-        """pysindy calls this with normalised columns; constraints and units are those of the others."""
+        """Fit `coef_`. pysindy passes normalised columns, but constraints hold for the original ones."""
         design, target = np.asarray(self.Theta_, dtype=np.float64), np.asarray(y, dtype=np.float64)
         self._rows_ = self._constraint_rows(design.shape[1], target.shape[1])
         form = StandardForm(
@@ -178,8 +179,8 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             texts=constraint_texts(self._rows_, target.shape[1]),
         )
         self.constraints_ = tuple(str(text) for text in form.texts)
-        # pysindy's derivatives are differences, whose error is systematic; terms that only explain it are
-        # left out.
+        # pysindy's derivatives are differences with a systematic error; terms that only explain it are left
+        # out.
         rule = self.selection or Beyond(Significance(), _difference_error(target) / form.sizes[1])
         if rule.refits and form.objective.rows < design.shape[1]:
             warnings.warn(
@@ -194,11 +195,11 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
             # pysindy divides the coefficients by these lengths afterwards.
             length = np.linalg.norm(design, axis=0)
             self.coef_ = self.coef_ * length
-            self.history_ = [self.history_[0], *(one * length for one in self.history_[1:])]
+            self.history_ = [self.history_[0], *(coef * length for coef in self.history_[1:])]
 
     def _choose(self, form: StandardForm, rule: Selection) -> Choice:
         with warnings.catch_warnings(), _shown(self.verbose) as show:
-            # Told below, in the words of scikit-learn too.
+            # The warning below replaces this one, as a class that scikit-learn knows too.
             warnings.simplefilter("ignore", errors.ConvergenceWarning)
             choice = choose(form, rule, self.correction, tol=self.tol, max_iter=self.max_iter, callback=show)
         result = choice.result
@@ -291,11 +292,10 @@ def _check_constraints(self: ConditionalGradient) -> None:
 
 
 def _blocks(design: Floats, target: Floats, count: int) -> tuple[LeastSquares, ...]:
-    """Contiguous stretches of the rows; those of weight zero do not count."""
+    """Contiguous blocks of the rows, without rows of weight zero."""
     used = np.any(design, axis=1) | np.any(target, axis=1)
     design, target = design[used], target[used]
-    # Contiguous, since neighbouring samples of pysindy's trajectories share the errors of their
-    # derivatives.
+    # Neighbouring samples of pysindy's trajectories share the errors of their derivatives.
     edges = np.linspace(0, len(design), min(count, max(len(design) // 2, 1)) + 1).astype(int)
     return tuple(LeastSquares.from_rows(design[a:b], target[a:b]) for a, b in itertools.pairwise(edges))
 
@@ -324,26 +324,26 @@ def _shown(verbose: bool) -> Iterator[Callable[[Step], bool | None] | None]:
 
 
 def from_pysindy(model: Any) -> Model:
-    """A fitted `pysindy.SINDy` or `DiscreteSINDy` as a `Model`: to simulate, export, save.
+    """A fitted `pysindy.SINDy` or `DiscreteSINDy` as a `Model`, which can be simulated, exported and saved.
 
-    Coefficients, names and inputs are taken over, a feature that stands in the library twice as one term.
+    Coefficients, names and inputs are taken over; a feature that the library has twice becomes one term.
     Errors, gap and violation are those of `ConditionalGradient`, and unknown for other optimizers.
     """
     if not isinstance(model, (pysindy.SINDy, pysindy.DiscreteSINDy)):
         raise DataError(f"from_pysindy: expected a fitted pysindy.SINDy or DiscreteSINDy, but got {model!r}.")
     check_is_fitted(model)
-    theirs = np.asarray(model.coefficients(), dtype=np.float64)
+    coef = np.asarray(model.coefficients(), dtype=np.float64)
     names = tuple(model.feature_names)
     states = names[: len(names) - model.n_control_features_]
-    if len(theirs) != len(states):
+    if len(coef) != len(states):
         raise DataError(
-            f"from_pysindy: the model has {len(theirs)} equations for {len(states)} states, so its "
+            f"from_pysindy: the model has {len(coef)} equations for {len(states)} states, so its "
             "equations are not those of the states. Implicit models cannot be taken over."
         )
     terms = terms_of(model.feature_library, names)
-    if len(terms) != theirs.shape[1]:
+    if len(terms) != coef.shape[1]:
         raise DataError(
-            f"from_pysindy: the library has {len(terms)} features, but the coefficients {theirs.shape[1]}."
+            f"from_pysindy: the library has {len(terms)} features, but the coefficients {coef.shape[1]}."
         )
     basis = basis_of(model.feature_library, names)
     place = {term: i for i, term in enumerate(basis.terms(names))}
@@ -351,11 +351,11 @@ def from_pysindy(model: Any) -> Model:
     optimizer = model.optimizer
     ours = isinstance(optimizer, ConditionalGradient)
     return Model(
-        _gathered(theirs, rows, len(place)),
+        _gathered(coef, rows, len(place)),
         basis,
         states,
         inputs=names[len(states) :],
-        # Of a feature that stands there twice at most one is kept: the data cannot tell the two apart.
+        # Of a feature that the library has twice at most one is kept: the data cannot tell the two apart.
         coef_error=_gathered(optimizer.coef_error_, rows, len(place)) if ours else None,  # type: ignore[arg-type]
         formulation=Discrete() if isinstance(model, pysindy.DiscreteSINDy) else Differential(),
         gap=optimizer.gap_ if ours else np.nan,
@@ -368,7 +368,7 @@ def from_pysindy(model: Any) -> Model:
 
 
 def _gathered(values: Floats, rows: NDArray[np.intp], terms: int) -> Floats:
-    """(targets, features) as (terms, targets), features of the same term added up."""
+    """A table (targets, features) as (terms, targets), where features of the same term are added up."""
     table = np.zeros((terms, len(values)))
     np.add.at(table, rows, values.T)
     return table
@@ -377,11 +377,10 @@ def _gathered(values: Floats, rows: NDArray[np.intp], terms: int) -> Floats:
 def _difference_error(target: Floats) -> Floats:
     """(targets,) root mean square error of derivatives by centred differences, from the derivatives.
 
-    The leading error, step² x''' / 6, is a sixth of the second difference of x'. Noise has
-    second differences too, but at samples next to each other they have opposite signs, and at
-    samples some steps apart nothing in common: what the products of such pairs agree on is
-    not noise. Rows that do not follow each other in time, or that are coarse or noisy beyond
-    use, tell nothing, and the error is then taken as 0.
+    The leading error, step² x''' / 6, is a sixth of the second difference of x'. Noise has second differences
+    too, but those of neighbouring samples have opposite signs, and those of samples some steps apart are
+    independent. The mean product of such pairs is therefore free of noise: its root over 6 is the estimate.
+    It is 0 where rows do not follow each other in time, or are too few, too coarse or too noisy.
 
     >>> t = 0.01 * np.arange(500)
     >>> x = np.sin(3 * t)
@@ -393,16 +392,16 @@ def _difference_error(target: Floats) -> Floats:
     if len(target) < _NOISE.fewest:
         return np.zeros(target.shape[1])
     second = np.diff(target, n=2, axis=0)
-    # Without the extremes: a few glitches would dominate a mean of fourth powers.
-    near, _ = _middle(second[1:] * second[:-1])
-    far, doubt = _middle(second[_NOISE.apart :] * second[: -_NOISE.apart])
-    agreed = np.maximum(near, far - 2.0 * doubt)
-    agreed[np.mean(second**2, axis=0) > _NOISE.smooth**2 * np.mean(target**2, axis=0)] = 0.0
-    return np.asarray(np.sqrt(np.maximum(agreed, 0.0)) / 6.0)
+    near, _ = _trimmed_mean(second[1:] * second[:-1])
+    far, error = _trimmed_mean(second[_NOISE.apart :] * second[: -_NOISE.apart])
+    squares = np.maximum(near, far - 2.0 * error)
+    squares[np.mean(second**2, axis=0) > _NOISE.smooth**2 * np.mean(target**2, axis=0)] = 0.0
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)) / 6.0)
 
 
-def _middle(products: Floats) -> tuple[Floats, Floats]:
-    """Mean of all but the extremes, and its standard error."""
-    aside = int(_NOISE.tail * len(products))
-    middle = np.sort(products, axis=0)[aside : len(products) - aside]
+def _trimmed_mean(products: Floats) -> tuple[Floats, Floats]:
+    """The mean without the extremes, and its standard error."""
+    # Without trimming a few glitches would dominate a mean of fourth powers.
+    trimmed = int(_NOISE.tail * len(products))
+    middle = np.sort(products, axis=0)[trimmed : len(products) - trimmed]
     return np.mean(middle, axis=0), np.std(middle, axis=0) / np.sqrt(len(middle))

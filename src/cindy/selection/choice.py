@@ -1,4 +1,9 @@
-"""choose: from a problem in standard form to the support that a rule picks."""
+"""The choice of terms for a problem in standard form, at fixed rows.
+
+1. The conditional gradient solves the convex problem: a certificate and a path of supports (`choose`).
+2. The rule picks a support from the candidates on the path and beside it (`candidates.py`, `rules.py`).
+3. Coefficients are fitted on the support under all constraints, within the radius if the user gave one.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ __all__ = ["Choice", "choose", "within_radius"]
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What a rule picked, and the run of the solver it picked from.
+    """The support that a rule picked, the fit on it, and the run of the solver before it.
 
     correction: of that run
     support: flat indices of the coefficients kept; fit: scaled coefficients on them, with errors
@@ -35,7 +40,7 @@ class Choice:
     fit: Refit
 
     def on(self, form: StandardForm, support: Ints) -> Choice:
-        """The same run with another support, and what constraints need beside it."""
+        """The same run with another support, enlarged by the terms that constraints need."""
         larger = self.candidates.with_needed(support)
         return replace(self, support=larger, fit=_fitted(form, self.candidates, larger))
 
@@ -51,11 +56,11 @@ def choose(
 ) -> Choice:
     """Solve the convex problem for its certificate and its path, and let the rule pick."""
     if correction is None:
-        # Of a long run only the end is wanted, unless someone watches; with dependent terms it also
-        # tells which of them serve best, and that takes the whole way.
+        # Of a large problem only the last iterate is needed, so the run may leap to it. The whole path is
+        # needed where a callback watches it, or where terms depend on each other and it tells which serve.
         size, terms = form.region.size, form.regression.shape[0]
-        short = callback is None and size > EFFORT.choice_large and form.regression.independent == terms
-        correction = Direct(leap=rule.refits and short)
+        large = callback is None and size > EFFORT.choice_large and form.regression.independent == terms
+        correction = Direct(leap=rule.refits and large)
     result = conditional_gradient(
         form.objective,
         form.oracle,
@@ -85,19 +90,18 @@ def _fitted(form: StandardForm, candidates: Candidates, support: Ints) -> Refit:
 
 
 def within_radius(form: StandardForm, support: Ints) -> Floats:
-    """Least squares on the support inside the ball, where the user gave one that binds."""
+    """Least squares on the support inside the ball, for a radius of the user that binds."""
     region = form.region
-    # Coefficients outside the support are held at zero by equalities, so that the same solver finds the
-    # least squares inside the ball.
+    # Equalities hold the coefficients outside the support at zero, so that the same solver can be used.
     absent = np.setdiff1d(np.arange(region.size), support)
-    zeros = csr_array(eye_array(region.size, format="csr")[absent])
-    nought = np.zeros(len(absent))
+    rows = csr_array(eye_array(region.size, format="csr")[absent])
+    zeros = np.zeros(len(absent))
     inside = Region(
         region.size,
         region.radius,
         region.weights,
-        csr_array(vstack([region.matrix, zeros])),
-        np.concatenate([region.lower, nought]),
-        np.concatenate([region.upper, nought]),
+        csr_array(vstack([region.matrix, rows])),
+        np.concatenate([region.lower, zeros]),
+        np.concatenate([region.upper, zeros]),
     )
     return conditional_gradient(form.objective, oracle_for(inside), tol=1e-10).x

@@ -1,8 +1,10 @@
-"""How one model is picked: rules over the candidates.
+"""Rules that pick one model from the candidates.
 
-A rule is a price that every parameter must be worth (`Significance`, `BIC`), or a choice on the order of
-importance that a price gives (`Terms`, `Discrepancy`, `CrossValidation`), or the solver's iterate (`Gap`).
-Every rule works on any rows: those of a summary, and the white rows at fitted states.
+- By a price: every parameter must lower −2 log p by at least that much (`Significance`, `BIC`).
+- By an order of importance, which a price gives (`Terms`, `Discrepancy`, `CrossValidation`).
+- The solver's own iterate (`Gap`).
+
+Every rule works on any rows: those of a summary, and the white rows at denoised states.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ __all__ = [
 
 
 class Selection(ABC):
-    """A rule that picks a support out of the candidates.
+    """A rule that picks a support from the candidates.
 
-    The search calls the methods of a rule with what it made itself; they do not check what they are given.
+    Only the search calls the methods of a rule, so they do not check their arguments.
 
-    refits: whether the coefficients are fitted anew on the support, or kept as the solver left them
-    by_price: whether a price says all: the search itself then goes by it
-    repeats: whether a rule without one picks again at the states that belong to what it picked
+    refits: whether the coefficients are fitted anew on the support, or stay those of the solver
+    by_price: whether the rule is a price; the search then uses that price itself
+    repeats: whether a rule without a price picks again at the states that belong to its model
 
     >>> import cindy
     >>> isinstance(cindy.Terms(4), cindy.Selection)
@@ -55,26 +57,26 @@ class Selection(ABC):
         """Flat indices of the coefficients to keep."""
 
     def tolerance(self, asked: float) -> float:
-        """Of the solver's relative gap: what was asked for, unless the rule is about the gap itself."""
+        """The tolerance of the solver's relative gap: the given one, unless the rule has its own."""
         return asked
 
     by_price: ClassVar[bool] = False
     repeats: ClassVar[bool] = True
 
     def price(self, rows: int, candidates: int) -> float:
-        """What a parameter must lower −2 log p by; for a rule that has none, what orders the candidates."""
+        """The amount by which a parameter must lower −2 log p; a rule without a price orders terms by it."""
         return Significance().price(rows, candidates)
 
     def prices(self, rows: int, factors: Ints, information: float) -> Floats:
-        """(candidates,) what each must lower −2 log p by.
+        """(candidates,): the price of each.
 
-        factors: how many factors each term is a product of
+        factors: the number of factors of each term
         information: squares of the signal in units of the noise, summed over the samples
         """
         return np.full(len(factors), self.price(rows, len(factors)))
 
     def nothing_kept(self, where: str) -> NoModelError:
-        """What to raise where no term is left."""
+        """The error to raise where no term is left."""
         return NoModelError(
             f"{where}: {self!r} keeps no term at all: nothing in the basis explains the data better than "
             'chance. Try another basis, a looser selection, or more data; least="best" gives a model anyway.'
@@ -83,45 +85,44 @@ class Selection(ABC):
     criterion: ClassVar[str] = "extended information criterion per row"
 
     def score(self, candidates: Candidates, fit: Refit) -> float:
-        """What the path shows for a model, the lower the better: `criterion`."""
+        """The criterion of a model on the path, the lower the better."""
         regression = candidates.regression
         rows = regression.total.rows * regression.shape[1]
-        # The path shows one criterion whatever the rule is, so that models along it can be compared.
+        # The criterion is the same for all rules, so that the models can be compared.
         price = BIC().price(rows, regression.shape[0])
         return float(np.log(max(fit.loss, 1e-300))) + price * fit.free / rows
 
     def priced(self, candidates: Candidates) -> float:
-        """What a parameter must lower the criterion of these candidates by."""
+        """The price of a parameter for these candidates."""
         regression = candidates.regression
         return self.price(regression.total.rows, int(np.prod(regression.shape)))
 
 
 @dataclass(frozen=True)
 class Significance(Selection):
-    """Every term that stays is significant at `level`, Bonferroni's correction over all candidates.
+    """Every term that stays is significant at `level`, with Bonferroni's correction over all candidates.
 
-    A term must lower −2 log p by the square of the quantile z*, and so must its loss raise it. Where the
-    noise of the rows is not known beforehand their blocks have the last word: terms leave, the weakest first,
-    until the least |t| exceeds Student's quantile with (blocks − 1) degrees of freedom (Cameron and Miller,
-    J. Hum. Resour. 50, 2015, for errors clustered by few blocks):
+    1. A term stays if it lowers −2 log p by at least its price, z*², the square of the quantile.
+    2. Where the noise of the rows is not known beforehand, the errors clustered by block decide in the end:
+       terms leave, the weakest first, until the least |t| exceeds Student's quantile with (blocks − 1)
+       degrees of freedom (Cameron and Miller, J. Hum. Resour. 50, 2015),
 
-        |ξ_i| / error_i > t_{G−1}(1 − level / 2N),   G blocks, N candidates over all equations
+           |ξ_i| / error_i > t_{G−1}(1 − level / 2N),   G blocks, N candidates over all equations.
 
-    A product of m factors is less likely beforehand than one of fewer, of which there are not so many: with
-    denoised states it must be worth q + per_factor · (m − 1). The price q of a single factor spends the level
-    over all N candidates (a weighted Bonferroni correction: Genovese, Roeder and Wasserman, Biometrika 93,
-    2006):
+    3. With denoised states a term with m factors costs q + per_factor · (m − 1), since there are more terms
+       with more factors. The price q of a single factor spends the level over all candidates (a weighted
+       Bonferroni correction: Genovese, Roeder and Wasserman, Biometrika 93, 2006):
 
-        Σ_i P(z² > q + per_factor · (m_i − 1)) = level
+           Σ_i P(z² > q + per_factor · (m_i − 1)) = level
 
-    Where data are many or accurate, false terms would keep coming in at that rate, while true ones are far
-    above any price. There q is log I, which Laplace's approximation of the evidence asks for (Kashyap, IEEE
-    Trans. Pattern Anal. Mach. Intell. 4, 1982), I the squares of the signal in units of the noise, summed
-    over the samples; at most it is z*², the price at equal shares of the level. None of this has units, so
-    that rescaled data give the same terms. `python -m benchmarks lorenz_map` shows what it does at much
-    noise, and `python -m benchmarks chaotic` at little.
+    4. With many or accurate data false terms would still come in at that rate, while true ones are far above
+       any price. There q is log I, from Laplace's approximation of the evidence (Kashyap, IEEE Trans. Pattern
+       Anal. Mach. Intell. 4, 1982), where I is the sum over the samples of the squared signal in units of
+       the noise; q is at most z*². None of this has units, so rescaled data give the same terms.
 
-    level: probability that any false term is kept; per_factor: 0 for the same price for every term
+    `python -m benchmarks lorenz_map` shows the effect at much noise, and `chaotic` at little.
+
+    level: probability that any false term is kept; per_factor: 0 gives every term the same price
 
     >>> import numpy as np
     >>> import cindy
@@ -147,13 +148,13 @@ class Significance(Selection):
         if candidates.known:
             return support
         least = self.quantile(candidates)
-        # Coefficients that a constraint cannot do without stay, however weak they are.
+        # Coefficients that a constraint needs stay, however weak they are.
         needed: set[int] = set()
         while len(support):
             fit = candidates.refit(support)
             x, error = fit.x.ravel()[support], fit.error.ravel()[support]
             t = np.where(error > 0, np.abs(x) / np.where(error > 0, error, 1.0), np.inf)
-            # A coefficient that a bound holds at zero has no error either; it goes first.
+            # A coefficient that a bound holds at zero has no error either; it leaves first.
             t[x == 0] = 0.0
             t[np.isin(support, list(needed))] = np.inf
             weak = int(np.argmin(t))
@@ -164,7 +165,7 @@ class Significance(Selection):
             if rest is None:
                 needed.add(int(support[weak]))
             else:
-                # What was tied to it has gone with it.
+                # Coefficients that were tied to it are zero now, and leave with it.
                 support = smaller[rest.x.ravel()[smaller] != 0]
         return support
 
@@ -172,7 +173,7 @@ class Significance(Selection):
         price = super().priced(candidates)
         if candidates.known:
             return price
-        # Models that are compared each by its own residual need the price of having been picked, too.
+        # Where each model is judged by its own residual, the price must also count the models.
         regression = candidates.regression
         return max(price, BIC().price(regression.total.rows, regression.shape[0]))
 
@@ -180,8 +181,7 @@ class Significance(Selection):
         """The square of the |z| that a term must exceed."""
         from scipy.special import stdtrit
 
-        # Two sides, and Bonferroni over all candidates. With many rows Student's quantile is the normal
-        # one.
+        # Two-sided, with Bonferroni's correction. With many rows Student's quantile is the normal one.
         return float(stdtrit(max(rows, 2), 1.0 - self.level / (2 * candidates)) ** 2)
 
     def prices(self, rows: int, factors: Ints, information: float) -> Floats:
@@ -189,13 +189,13 @@ class Significance(Selection):
         from scipy.special import stdtr
 
         surcharge = self.per_factor * np.maximum(factors - 1, 0)
-        more, count = np.unique(surcharge, return_counts=True)
+        distinct, count = np.unique(surcharge, return_counts=True)
         equal = self.price(rows, len(factors))
 
         def unspent(price: float) -> float:
-            return self.level - float(count @ (2.0 * stdtr(max(rows, 2), -np.sqrt(price + more))))
+            return self.level - float(count @ (2.0 * stdtr(max(rows, 2), -np.sqrt(price + distinct))))
 
-        # Equal shares spend the level where all terms cost the same, and leave some of it elsewhere.
+        # At equal prices Bonferroni's correction spends the whole level; surcharges leave some of it.
         single = float(brentq(unspent, 0.0, equal)) if unspent(0.0) < 0 < unspent(equal) else equal
         return min(max(single, float(np.log(max(information, 1.0)))), equal) + surcharge
 
@@ -205,18 +205,18 @@ class Significance(Selection):
 
         regression = candidates.regression
         blocks, rows = len(regression.blocks), regression.total.rows
-        # Errors by few blocks are poor; below the limit rows are taken as independent instead.
+        # Few blocks give poor errors. Below the limit rows are taken as independent instead.
         freedom = blocks - 1 if blocks >= EFFORT.rules_few_blocks else max(rows - regression.independent, 1)
         return float(stdtrit(freedom, 1.0 - self.level / (2 * np.prod(regression.shape))))
 
 
 @dataclass(frozen=True)
 class BIC(Selection):
-    """Least information criterion, m log(loss / m) + k log m, and 2 k log n more if `extended`.
+    """The least Bayesian information criterion, m log(loss / m) + k log m, plus 2 k log n if `extended`.
 
-    m rows, k parameters, n candidates an equation. Schwarz, Ann. Stat. 6 (1978); the
-    extension is that of Chen and Chen, Biometrika 95 (2008): log C(n, k) ≤ k log n models
-    of that size were there to choose from.
+    Here m is the number of rows, k of parameters, and n of candidates in an equation (Schwarz, Ann. Stat. 6,
+    1978). The extension counts the models of k terms to choose from, log C(n, k) ≤ k log n (Chen and Chen,
+    Biometrika 95, 2008).
 
     >>> import numpy as np
     >>> import cindy
@@ -233,7 +233,7 @@ class BIC(Selection):
         return candidates.by_price(self.priced(candidates), clustered=False)
 
     def priced(self, candidates: Candidates) -> float:
-        # The extension counts the models of one equation, as its terms were chosen.
+        # The extension counts the models of one equation, unless all equations were searched together.
         regression = candidates.regression
         terms = regression.shape[0] if not candidates.known else int(np.prod(regression.shape))
         return self.price(regression.total.rows, terms)
@@ -260,8 +260,8 @@ class Terms(Selection):
         integer(self.k, "Terms: `k`", least=1)
 
     def pick(self, candidates: Candidates) -> Ints:
-        # Through the support of least criterion: below it terms leave by significance, above it they enter
-        # by gain.
+        # The order leads through the support of least criterion: below it terms leave by significance, above
+        # it they enter by gain.
         ranking = candidates.ranking(candidates.by_price(self.priced(candidates)), self.k)
         if self.k > len(ranking):
             raise DataError(f"Terms: `k` is {self.k}, but there are only {len(ranking)} coefficients.")
@@ -270,7 +270,7 @@ class Terms(Selection):
 
 @dataclass(frozen=True)
 class Gap(Selection):
-    """The solver's own iterate, when its relative gap falls below `tol`: nothing is refitted.
+    """The solver's own iterate once its relative gap is below `tol`; coefficients are not refitted.
 
     >>> Gap(1e-6)
     Gap(tol=1e-06)
@@ -297,11 +297,11 @@ class Gap(Selection):
 class Discrepancy(Selection):
     """The smallest model whose residual is no larger than the noise (Morozov's principle).
 
-    Σ residual² ≤ σ² (m + 2 √(2m)): the mean of χ² with m rows and two of its standard
-    deviations. Morozov, Sov. Math. Dokl. 7 (1966).
+    Σ residual² ≤ σ² (m + 2 √(2m)): the mean of χ² with m rows plus two of its standard deviations (Morozov,
+    Sov. Math. Dokl. 7, 1966).
 
-    noise: standard deviation of the measurements, one number or one a state, in physical
-        units; None: what the whole dictionary cannot explain
+    noise: standard deviation of the measurements, one number or one for each state, in physical units; None:
+        the residual of the whole dictionary
 
     >>> import numpy as np
     >>> import cindy
@@ -311,7 +311,7 @@ class Discrepancy(Selection):
     2
     """
 
-    # States of a smaller model leave more unexplained, so that less and less would have to be explained.
+    # The states of a smaller model leave larger residuals, so that each repetition would pick fewer terms.
     repeats: ClassVar[bool] = False
     noise: ArrayLike | None = None
 
@@ -352,10 +352,10 @@ class Discrepancy(Selection):
 class CrossValidation(Selection):
     """The smallest model within one standard error of the best on blocks left out.
 
-    The error is that of the paired differences, model by model on the same block (Breiman
-    et al., Classification and Regression Trees, 1984, for the rule of one standard error).
+    The standard error is that of the differences between models on the same block (Breiman et al.,
+    Classification and Regression Trees, 1984, for the rule of one standard error).
 
-    folds: how many times a share of the blocks, contiguous, is left out
+    folds: the number of parts of contiguous blocks, each of which is left out once
 
     >>> import cindy
     >>> runs = cindy.systems.lotka_volterra().simulate(seed=0, noise=0.01, trajectories=4, points=400)
@@ -380,11 +380,11 @@ class CrossValidation(Selection):
         most = len(through) + EFFORT.rules_beyond
         ranking = candidates.ranking(through, most)
         losses = _fold_losses(candidates, price, self.folds, min(most, len(ranking)))
-        # Sizes at which a fold cannot meet the constraints are none to choose from.
+        # A size at which some fold cannot meet the constraints is left out.
         sizes = np.flatnonzero(np.isfinite(losses).all(axis=0))
         losses = losses[:, sizes]
         best = int(np.argmin(losses.mean(axis=0)))
-        # Paired: what matters is how surely a smaller model is worse than the best on the same blocks.
+        # Paired differences show how surely a smaller model is worse than the best on the same blocks.
         above = losses - losses[:, best : best + 1]
         error = above.std(axis=0, ddof=1) / np.sqrt(len(losses))
         size = int(sizes[np.flatnonzero(above.mean(axis=0) <= error)[0]])
@@ -400,13 +400,13 @@ def _fold_losses(candidates: Candidates, price: float, folds: int, most: int) ->
     regression = candidates.regression
     blocks = regression.blocks
     losses = np.zeros((len(blocks), most + 1))
-    for held in np.array_split(np.arange(len(blocks)), folds):
-        rest = tuple(block for k, block in enumerate(blocks) if k not in set(held))
+    for fold in np.array_split(np.arange(len(blocks)), folds):
+        rest = tuple(block for k, block in enumerate(blocks) if k not in set(fold))
         part = replace(candidates, regression=replace(regression, blocks=rest))
         ranking = part.ranking(part.by_price(price), most)
         for size in range(most + 1):
             fit = part.possible(np.sort(ranking[:size])) if size <= len(ranking) else None
-            for k in held:
+            for k in fold:
                 residual = np.inf if fit is None else blocks[k].residual(fit.x) / regression.noise
                 losses[k, size] = np.sum(residual**2) / max(blocks[k].rows, 1)
     return losses
@@ -414,34 +414,30 @@ def _fold_losses(candidates: Candidates, price: float, folds: int, most: int) ->
 
 @dataclass(frozen=True, eq=False)
 class Beyond(Selection):
-    """What a rule picks, less the terms that together explain no more than an error of the rows.
+    """The support of another rule, less the terms that together explain no more than an error of the rows.
+
+    A small systematic error does not average out as noise does: with enough rows, terms that mimic it are
+    significant. As many terms leave, the weakest first, as together raise χ² by no more than the error may
+    have added.
 
     error: (targets,) root mean square, in the units of the regression
-
-    A small error that is not noise does not average out: with enough rows, terms that
-    mimic it are significant.
     """
 
     rule: Selection
     error: Floats
 
     def pick(self, candidates: Candidates) -> Ints:
-        # As many terms leave, the weakest first, as together raise χ² by no more than the error may have
-        # put there.
         support = self.rule.pick(candidates)
         if not np.any(self.error):
             return support
         regression = binding(candidates.regression, support)
-        width = regression.shape[1]
-        parts = [
-            self._lessened(regression, support[np.isin(support % width, g)], g) for g in regression.groups
-        ]
+        target, groups = support % regression.shape[1], regression.groups
+        parts = [self._reduced(regression, support[np.isin(target, group)], group) for group in groups]
         smaller = np.sort(np.concatenate(parts))
         return smaller if candidates.possible(smaller) is not None else support
 
-    def _lessened(self, regression: Regression, support: Ints, targets: Ints) -> Ints:
-        # A systematic error of root mean square e adds up to m e² over m rows, which terms may not be
-        # credited for.
+    def _reduced(self, regression: Regression, support: Ints, targets: Ints) -> Ints:
+        # A systematic error of root mean square e adds up to m e² over m rows.
         share = self.error[targets] / regression.noise[targets]
         fit = regression.fit(support, targets)
         most = fit.loss + regression.total.rows * float(np.sum(share**2))

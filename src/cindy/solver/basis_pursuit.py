@@ -1,15 +1,18 @@
-"""The other form of the problem: the smallest radius at which the residual meets a bound.
+"""Basis pursuit: the smallest radius at which the loss ‖A x − B‖² is at most epsilon.
 
-The least loss φ(r) within radius r falls convexly, and the gradient at any point x bounds it from below
-for every radius at once: φ(r) ≥ level − slope · r (`floor`). Newton's method climbs to the root of
-φ(r) = epsilon from below:
+The least loss φ(r) within radius r is convex and falls with r. The gradient at any point x gives a line below
+it for every radius at once, φ(r) ≥ level − slope · r (`floor`). Newton's method finds the root of
+φ(r) = epsilon with these lines, from below (van den Berg and Friedlander, Probing the Pareto frontier for
+basis pursuit solutions, 2008):
 
 1. Begin at the least radius that the rows allow.
-2. Minimise the loss within the radius, no more accurately than the distance to epsilon asks for. If the
-   bound is met, this is the answer.
-3. No radius below (level − epsilon) / slope meets the bound. Go on from there.
-4. If the minimiser lies inside the ball, a larger ball changes nothing: minimise to the end, and if the
+2. Minimise the loss within the radius, no more accurately than the distance to epsilon asks for. If the loss
+   is at most epsilon, this point is the answer.
+3. No radius below (level − epsilon) / slope meets the bound, so this is the next radius.
+4. If the minimiser lies inside the ball, a larger ball changes nothing: minimise to full accuracy, and if the
    loss is still above epsilon, no coefficients meet the bound.
+
+Each radius costs one run of the conditional gradient, which starts at the point of the radius before.
 """
 
 from dataclasses import dataclass
@@ -31,22 +34,23 @@ from cindy.solver.result import Result, Status, Step, floor
 
 @dataclass(frozen=True)
 class _Search:
-    """How the smallest feasible radius is bracketed."""
+    """Tolerances of the search for the smallest radius."""
 
     room: float = 1e-9
-    """Part of the least radius by which the first is larger: a region of a single point has no slope."""
+    """The first radius exceeds the least one by this part: a region of a single point has no slope."""
     inside: float = 0.99
     """A minimiser whose norm is below this part of the radius does not touch the ball."""
     furthest: float = 100.0
-    """Factor by which a radius may exceed the one before. Where the rows allow a single point the slope is
-    rounding, and the radius that it asks for may be 1e16, where no row holds in its own units."""
+    """Factor by which a radius may exceed the one before. Where the rows allow only a single point, the slope
+    is rounding. It may then ask for a radius of 1e16, at which no row holds in its own units."""
     beyond: float = 1e9
-    """Factor by which the least radius that may meet the bound must exceed one whose ball does not bind, for
-    no radius to do: what remains of the slope there is rounding."""
+    """If the ball does not bind and the bound asks for a radius larger by this factor, no radius meets it:
+    what is left of the slope is rounding."""
     outside: float = 1e-9
     """By how much a point may leave a row, in units of the sizes of its terms: rounding of products."""
     finest: float = 1e-15
-    """Relative gap of a run to the end. A short column that takes no part at 1e-8 may need a large radius."""
+    """Relative gap of a run to full accuracy. A short column that is not used at 1e-8 may need a large
+    radius."""
 
 
 _SEARCH = _Search()
@@ -58,14 +62,12 @@ _ROUNDING = 8 * float(np.finfo(float).eps)
 
 @dataclass(frozen=True, eq=False)
 class Pursuit:
-    """A point of least radius with ‖A x − B‖² ≤ epsilon, and the certificate of both.
+    """A point of least radius with ‖A x − B‖² ≤ epsilon, with certificates of its loss and of its radius.
 
     result: the run at `radius`; its gap certifies the objective there
-    radius: at which the bound is met
+    radius: at which the bound is met; the LASSO over the ball of this radius has the same solution
     least_radius: no radius below this one meets the bound
     epsilon: the bound
-
-    The radius is the α with which the LASSO form has the same solution.
     """
 
     result: Result
@@ -91,7 +93,7 @@ def basis_pursuit(
 ) -> Pursuit:
     """The smallest radius, and a point, with ‖A x − B‖² ≤ epsilon under the rows of the region.
 
-    Both ends hold to `tol` times the loss at zero.
+    The loss may exceed epsilon by `tol` times the loss at zero.
 
     region: weights and rows; its radius plays no part
     epsilon: bound on the loss: the paper's bound on the norm of the residual, squared
@@ -111,30 +113,30 @@ def basis_pursuit(
         if objective.value(point) <= epsilon:
             return Pursuit(_at_zero(objective, point, scale), 0.0, 0.0, epsilon)
         radius = least = _first_radius(objective, region, epsilon)
-    # Newton's method only approaches a root, from below: it aims a little beneath the bound to cross it.
+    # Newton's method approaches a root from below and never crosses it. It therefore aims a little below the
+    # bound.
     aim = max(epsilon - 0.5 * tol * scale, 0.0)
     run = partial(_solve, objective, correction=correction, tol=0.25 * tol, max_iter=max_iter)
     stalled = 0
     for _ in range(max_radii):
         oracle = oracle_for(region.with_radius(radius))
         result = run(oracle, point, aim)
-        # Step 4: the ball does not bind, so that only the accuracy of the run stands between it and the
-        # least loss.
+        # Step 4. The ball does not bind: only the accuracy of the run separates it from the least loss.
         if region.norm(result.x) < _SEARCH.inside * radius and result.objective > epsilon:
             result = run(oracle, result.x, None)
         point, inside = result.x, region.norm(result.x) < _SEARCH.inside * radius
         last = inside or result.status is Status.STALLED
         if result.objective <= (epsilon + tol * scale if last else max(epsilon, tol * scale)):
             return _checked(Pursuit(result, radius, min(least, radius), epsilon), region)
-        # Step 3, by a bound that holds in spite of rounding: no radius below the root of this line meets
-        # epsilon.
+        # Step 3. The line counts rounding in: no radius below its root meets epsilon.
         line = floor(objective, oracle, point)
         if inside and _hopeless(_root(line, epsilon), radius, result):
             raise _unreachable(epsilon, result)
         least = max(least, _root(line, epsilon))
+        # Where rounding stalls runs only a larger radius lowers the loss: the least growth doubles each time.
         stalled += result.status is Status.STALLED
-        further = max(_root(line, aim), (1.0 + _creep(result, stalled)) * radius)
-        radius = min(further, _SEARCH.furthest * radius)
+        growth = 1e-8 * 2.0**stalled if result.status is Status.STALLED else 1e-12
+        radius = min(max(_root(line, aim), (1.0 + growth) * radius), _SEARCH.furthest * radius)
     raise SolverError(
         f"basis_pursuit: after {max_radii} radii the loss is {result.objective:g}, still above "
         f"epsilon = {epsilon:g}. Raise `max_radii`, or loosen `tol`."
@@ -142,7 +144,7 @@ def basis_pursuit(
 
 
 def _checked(pursuit: Pursuit, region: Region) -> Pursuit:
-    """The answer, if it obeys the rows in their own units."""
+    """Return the answer if it obeys the rows in their own units."""
     worst = region.outside(pursuit.x)
     if worst > _SEARCH.outside:
         raise SolverError(
@@ -153,25 +155,22 @@ def _checked(pursuit: Pursuit, region: Region) -> Pursuit:
 
 
 def _root(line: Line, epsilon: float) -> float:
-    """The radius at which a line falls to epsilon, or a little less."""
+    """The radius at which a line falls to epsilon, less what rounding of the quotient may add."""
     return (line.level - epsilon) / line.slope * (1.0 - _ROUNDING) if line.slope > 0.0 else 0.0
 
 
 def _hopeless(root: float, radius: float, result: Result) -> bool:
-    """Whether no larger radius will help a minimiser that does not touch the ball; root: of its bound."""
-    # A short column may need a far larger radius, so that the bound on every radius must exclude that too.
-    # Where it does not even ask for more than this radius, rounding is all that hides the answer.
+    """Whether no larger radius helps a minimiser that does not touch the ball.
+
+    root: the radius at which the line below the loss falls to epsilon
+    """
+    # A short column may need a far larger radius, so the line must exclude even that. If the run has stalled
+    # and the line asks for no larger radius, only rounding hides the answer.
     return root > _SEARCH.beyond * radius or (result.status is Status.STALLED and root <= radius)
 
 
-def _creep(result: Result, stalled: int) -> float:
-    """By what part a radius must grow. Where rounding has the upper hand more room is what brings the loss
-    down: twice as much each time."""
-    return 1e-8 * 2.0**stalled if result.status is Status.STALLED else 1e-12
-
-
 def _unreachable(epsilon: float, result: Result) -> CindyError:
-    """The minimiser whatever the radius is known, and it does not meet the bound; or rounding hides it."""
+    """The error where the least loss over all radii exceeds epsilon, or rounding hides whether it does."""
     if result.objective - result.gap > epsilon:
         return InfeasibleError(
             f"basis_pursuit: no coefficients bring the loss down to epsilon = {epsilon:g}, whatever the "
@@ -194,11 +193,11 @@ def _solve(
     tol: float,
     max_iter: int,
 ) -> Result:
-    """A run at one radius, no more accurate than the distance to the aim makes worth while."""
+    """Step 2: a run at one radius, to a tenth of its distance to the aim; to full accuracy without an aim."""
 
-    # A gap of a tenth of the distance moves Newton's next radius by a tenth at most, which costs less than
+    # A gap of a tenth of the distance changes Newton's next radius by a tenth at most. That costs less than
     # an exact run.
-    def go_on(step: Step) -> bool:
+    def inaccurate(step: Step) -> bool:
         return aim is None or step.gap > 0.1 * abs(step.objective - aim)
 
     outside = oracle.region.violation(start) > 1e-10 * oracle.region.radius
@@ -208,14 +207,14 @@ def _solve(
         correction,
         tol=_SEARCH.finest if aim is None else tol,
         max_iter=max_iter,
-        callback=go_on,
+        callback=inaccurate,
         start=None if outside else start,
         quiet=True,
     )
 
 
 def _begin(objective: LeastSquares, region: Region, correction: Correction | None) -> tuple[float, Floats]:
-    """A radius that the rows do not allow any point to be below, and a point about there."""
+    """Step 1: a radius below which no point obeys the rows, and a point near that radius."""
     instance(objective, LeastSquares, "basis_pursuit: `objective`", "LeastSquares.from_rows(design, target)")
     instance(region, Region, "basis_pursuit: `region`", "a Region, such as Region(size, radius)")
     check_problem(objective, Ball(region), correction, "basis_pursuit")
@@ -227,7 +226,7 @@ def _begin(objective: LeastSquares, region: Region, correction: Correction | Non
 
 
 def _first_radius(objective: LeastSquares, region: Region, epsilon: float) -> float:
-    """Newton's step from radius zero without the rows: below the root, for rows only raise the loss."""
+    """Newton's step from radius zero without the rows. It stays below the root: rows only raise the loss."""
     zero = np.zeros((objective.terms, objective.targets))
     line = floor(objective, oracle_for(Region(region.size, 1.0, region.weights)), zero)
     if not line.slope > 0.0:
@@ -239,7 +238,7 @@ def _first_radius(objective: LeastSquares, region: Region, epsilon: float) -> fl
 
 
 def _at_zero(objective: LeastSquares, point: Floats, scale: float) -> Result:
-    """The ball of radius zero has one point, so there is no gap."""
+    """The result at radius zero: the ball has one point, so the gap is zero."""
     return Result(
         x=point,
         objective=objective.value(point),

@@ -1,4 +1,10 @@
-"""What happens between two calls of the oracle: the variants of the conditional gradient method."""
+"""Corrections: how the iterate moves between two calls of the oracle.
+
+- `Plain`: a step towards the new atom (Frank and Wolfe, 1956).
+- `FullyCorrective`: minimise over the hull of all atoms so far (Lacoste-Julien and Jaggi, 2015).
+- `Blended`: minimise over the hull only while that pays (Braun, Pokutta, Tu and Wright, 2019).
+- `Direct`: minimise over the hull exactly, by an active-set method (Wolfe, 1976; `hull.py`).
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,20 +24,21 @@ from cindy.solver.sampled_rows import LocalModel
 
 # Takes the atom that the oracle found and the gap, and gives the iterate to go on with.
 Advance = Callable[[Atom, float], Iterate]
+# Atoms with their weights.
 Start = list[tuple[Atom, float]]
 
 
 class Correction(ABC):
-    """A variant of the method: how an iterate is kept and what is done with a new atom.
+    """A variant of the method: how the iterate is stored, and how it moves once the oracle has found an atom.
 
-    `conditional_gradient` checks what it is given and calls `begin`, which does not check it again.
+    `conditional_gradient` checks the arguments before it calls `begin`, which does not check them again.
     """
 
     @abstractmethod
     def begin(
         self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
     ) -> tuple[Iterate, Advance]:
-        """A fresh iterate, and the move that follows each oracle call.
+        """The first iterate, and the function that moves it after each oracle call.
 
         target: the gap at which the run will stop
         start: atoms and weights to begin with; none means the oracle's origin
@@ -40,9 +47,9 @@ class Correction(ABC):
 
 @dataclass(frozen=True)
 class Plain(Correction):
-    """The conditional gradient method itself: step towards the atom, exact line search.
+    """The conditional gradient method itself: a step towards the atom with exact line search.
 
-    Cheap steps, many of them: the gap falls like 1/k.
+    Steps are cheap, but there are many of them: after k steps the gap has only fallen like 1/k.
 
     >>> import numpy as np
     >>> from cindy.least_squares import LeastSquares
@@ -71,8 +78,7 @@ class FullyCorrective(Correction):
     """After each new atom, minimise over the hull of all atoms so far to a fixed accuracy.
 
     accuracy: gap over the hull to reach, as a part of the gap at which the run stops
-    inner_steps: accelerated gradient steps allowed for it; once they do not
-        suffice, the run goes on with exact minimisers, as `Direct` does
+    inner_steps: accelerated gradient steps allowed for it; where they are too few, `Direct` takes over
 
     >>> import numpy as np
     >>> from cindy.least_squares import LeastSquares
@@ -107,12 +113,12 @@ class FullyCorrective(Correction):
 class Blended(Correction):
     """Blended conditional gradients, the paper's method.
 
-    The hull of the atoms is minimised over no more accurately than Φ. While the
-    gap of the region exceeds Φ a new atom is worth more than a better hull; once
-    it does not, Φ becomes half of the gap.
+    1. Φ begins as half of the first gap over the region.
+    2. While the gap over the region exceeds Φ, a new atom lowers the objective more than further steps over
+       the hull: take it in. Otherwise halve the gap to get the next Φ.
+    3. Minimise over the hull of the atoms until the gap over the hull is at most Φ.
 
-    inner_steps: accelerated gradient steps allowed to reach Φ; once they do
-        not suffice, the run goes on with exact minimisers, as `Direct` does
+    inner_steps: accelerated gradient steps allowed in step 3; where they are too few, `Direct` takes over
 
     >>> import numpy as np
     >>> from cindy.least_squares import LeastSquares
@@ -136,15 +142,13 @@ class Blended(Correction):
 
         def advance(atom: Atom, gap: float) -> Iterate:
             nonlocal accuracy
-            if accuracy is None:
-                # The paper's Φ begins at half of the first gap and is halved whenever the region offers no
-                # more than it.
+            # Steps 1 and 2.
+            if accuracy is None or gap <= accuracy:
                 accuracy = 0.5 * gap
-            if gap <= accuracy:
-                accuracy = 0.5 * gap
-            # An exact hull has no accuracy left to gain, so that a new atom is the only way forward.
+            # Where the hull is minimised exactly already, only a new atom can help.
             if gap > accuracy or hull.exact:
                 hull.take(atom, gap)
+            # Step 3.
             hull.minimise(accuracy)
             return hull.iterate
 
@@ -155,11 +159,11 @@ class Blended(Correction):
 class Direct(Correction):
     """Minimise exactly over the hull of the atoms after each oracle call; the default.
 
-    Where zero is feasible it counts as an atom, so that as long as the radius
-    does not bind the run is orthogonal matching pursuit with exact refits.
+    Where zero is feasible it counts as an atom. As long as the radius does not bind, the run is then
+    orthogonal matching pursuit with exact refits.
 
-    leap: try least squares under the equalities first; if it lies in the region
-        that is the answer, certified at once, but there is no path that leads to it
+    leap: try least squares under the equalities first. If it lies in the region it is the answer and is
+        certified at once, but there is no path that leads to it.
 
     >>> import numpy as np
     >>> from cindy.least_squares import LeastSquares
@@ -176,14 +180,14 @@ class Direct(Correction):
         self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
     ) -> tuple[Iterate, Advance]:
         if isinstance(objective, LocalModel):
-            # A sample knows less of the curvature than an exact minimiser would make of it.
+            # A sample gives only an estimate of the curvature, which does not deserve an exact minimiser.
             return Blended().begin(objective, oracle, target, start)
         landed = _leap(objective, oracle, target) if self.leap else None
         if landed is not None:
             return landed
         corral = Corral(objective, oracle)
-        # A start is given as atoms alone: their best weights are found exactly, which is never worse than
-        # those given.
+        # The weights of the start are not needed: the best weights of its atoms are computed exactly, and are
+        # no worse.
         corral.gather([atom for atom, _ in start], 0.5 * target)
 
         def advance(atom: Atom, gap: float) -> Iterate:
@@ -194,21 +198,21 @@ class Direct(Correction):
 
 
 def _leap(objective: LeastSquares, oracle: Oracle, target: float) -> tuple[Iterate, Advance] | None:
-    """An iterate at the least-squares solution, if that solves the problem."""
+    """An iterate at the least-squares solution; None where that does not solve the problem."""
     solution = least_squares_within(objective, oracle.region)
     if solution is None:
         return None
     walk = Walk(objective, oracle.origin)
     walk.jump(solution)
-    # A column that depends on others makes least squares ambiguous, and rounding may then leave a gap: the
-    # walk is only taken where it is proved to be the answer.
+    # Columns that depend on each other make least squares ambiguous, and rounding may then leave a gap. The
+    # solution is taken only if its own gap proves it.
     if walk.gap(oracle.minimise(walk.gradient)) > target:
         return None
     return walk, lambda atom, gap: walk
 
 
 class _Hull:
-    """The hull of the atoms so far; minimised over exactly once accelerated gradients are too slow."""
+    """The hull of the atoms so far. Once accelerated gradients are too slow it is minimised over exactly."""
 
     def __init__(self, objective: LeastSquares, oracle: Oracle, start: Start, steps: int) -> None:
         self._objective = objective
@@ -237,7 +241,7 @@ class _Hull:
         if _gap(active.slopes(), active.weights) <= accuracy:
             return
         _accelerate(active, accuracy, self._steps)
-        # The exact minimiser of a sampled model would follow the sample's noise, for nothing.
+        # The exact minimiser of a sampled model would only follow the noise of the sample.
         if isinstance(self._objective, LocalModel):
             return
         if active.count and _gap(active.slopes(), active.weights) > accuracy:
@@ -260,11 +264,12 @@ def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
     base, slopes, costs = active.weights * scales, active.slopes() / scales, 1.0 / scales
     ends = np.cumsum([len(group.atoms) for group in groups])
     parts = [slice(end - len(group.atoms), end) for end, group in zip(ends, groups, strict=True)]
-    hessians = [2.0 * g.gram / np.outer(scales[p], scales[p]) for p, g in zip(parts, groups, strict=True)]
+    units = [np.outer(scales[part], scales[part]) for part in parts]
+    hessians = [2.0 * group.gram / unit for group, unit in zip(groups, units, strict=True)]
 
     def gradient(point: Floats) -> Floats:
-        # Relative to the base point, where the residual gave the slopes to full
-        # precision; gram · weights − constant would lose digits near the end.
+        # At the base point the slopes come from the residual, with all digits. Only the change is computed
+        # by the Gram matrix: gram · weights − constant would lose digits near the optimum.
         change = point - base
         result: Floats = slopes.copy()
         for part, hessian in zip(parts, hessians, strict=True):
@@ -279,8 +284,7 @@ def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
 
     smoothness = 2.0 * max(group.largest for group in groups)
     convexity = 2.0 * min(group.smallest for group in groups)
-    # Below that the bound on the least curvature is rounding, and the rate that it promises is worth
-    # nothing.
+    # A smaller bound on the least curvature is rounding, and the convergence rate from it would be wrong.
     convexity = convexity if convexity > 1e-12 * smoothness else 0.0
     point = accelerated(
         gradient, projection, base, smoothness=smoothness, convexity=convexity, steps=steps, done=done
@@ -291,7 +295,7 @@ def _accelerate(active: ActiveSet, accuracy: float, steps: int) -> None:
 def least_squares_within(objective: LeastSquares, region: Region) -> Floats | None:
     """(size,): the minimiser under the equality rows if it lies in the region; None otherwise.
 
-    Without rows any data will do; with rows the terms must be independent.
+    With equality rows the terms must be linearly independent; without them they need not be.
     """
     rows = region.matrix[np.flatnonzero(region.equality)]
     goal = region.lower[region.equality]
@@ -306,28 +310,27 @@ def least_squares_within(objective: LeastSquares, region: Region) -> Floats | No
 
 
 def _least_squares(objective: LeastSquares) -> Floats:
-    """(terms, targets): by the triangle where its columns are surely independent.
-
-    Otherwise the solution of least norm, which is the likeliest to fit into the ball.
-    """
+    """(terms, targets): least squares, by the triangle if its condition proves the columns independent."""
     terms = objective.terms
     triangle = objective.design[:terms]
     square = len(triangle) == terms > 0 and not np.tril(objective.design, -1).any()
     if square and scipy.linalg.lapack.dtrcon(triangle)[0] > 1e-8:
         return np.asarray(scipy.linalg.solve_triangular(triangle, objective.target[:terms]), dtype=np.float64)
+    # Of many solutions the one of least norm is the most likely to lie in the ball.
     return np.asarray(np.linalg.lstsq(objective.design, objective.target, rcond=None)[0], dtype=np.float64)
 
 
 def _onto(objective: LeastSquares, x: Floats, rows: Floats, goal: Floats) -> Floats | None:
     """The point on {rows x = goal} nearest to x in the norm of the objective.
 
-    x − R⁻¹ T (TᵀT)⁻¹ (rows x − goal), T = R⁻ᵀ rowsᵀ: by prices of the rows, of which there are few. A null
-    space, as `Regression.fit` has it, would join the targets that rows connect, thousands of coefficients.
+    x − R⁻¹ T (TᵀT)⁻¹ (rows x − goal),   T = R⁻ᵀ rowsᵀ
     """
+    # The unknowns are the multipliers of the rows, of which there are few. The null space that
+    # `Regression.fit` uses would have as many columns as all targets that rows connect have coefficients.
     terms, targets = x.shape
     triangle = objective.design[:terms]
     diagonal = np.abs(np.diag(triangle))
-    # A singular triangle has no unique solution to correct; the loop handles such data, this shortcut does
+    # A singular triangle has no unique solution to correct. The loop handles such data, this shortcut does
     # not.
     if len(triangle) < terms or objective.design[terms:].any() or diagonal.min() <= 1e-10 * diagonal.max():
         return None
@@ -339,7 +342,7 @@ def _onto(objective: LeastSquares, x: Floats, rows: Floats, goal: Floats) -> Flo
     )
     turned = turned.reshape(terms, len(rows), targets).transpose(0, 2, 1).reshape(-1, len(rows))
     for _ in range(2):
-        # The second pass takes off the rounding of the first.
+        # The second pass corrects the rounding of the first.
         miss = rows @ x.ravel() - goal
         shift = scipy.linalg.lstsq(turned.T, miss, cond=1e-10)[0].reshape(terms, targets)
         x = x - scipy.linalg.solve_triangular(triangle, shift)

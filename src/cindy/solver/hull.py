@@ -1,4 +1,17 @@
-"""The exact minimiser over the hull of an origin and a few atoms, updated as atoms come and go."""
+"""The exact minimiser over the hull of an origin and a few atoms, updated as atoms come and go.
+
+It solves min ‖A x − B‖² over x = origin + Σ λ_i d_i, λ ≥ 0, Σ λ ≤ 1, where d_i are the displacements of the
+atoms, by an active-set method (Lawson and Hanson, Solving least squares problems, 1974, chapter 23; Wolfe,
+Finding the nearest point in a polytope, 1976):
+
+1. An atom enters: its product A d is taken into a QR factorisation of the products in use (`_GrowingQR`). If
+   the product depends on the others, the atom takes the place of one of them (`_exchange`).
+2. Compute the minimiser on the half-space Σ λ ≤ 1, whatever the signs of λ.
+3. If a weight is negative there, walk towards it until the first weight is zero, remove that atom, repeat 2.
+4. Otherwise the minimiser is the new point. Its gradient comes from the factors.
+
+A step with k atoms and m rows costs O(m k), beside the gradient.
+"""
 
 import numpy as np
 from scipy.linalg import qr_delete
@@ -11,27 +24,28 @@ from cindy.solver.oracle import Atom, Oracle
 from cindy.solver.result import Nonzeros, Snapshot, way_back
 
 DEPENDENT = 1e-12
-"""A column that lies in the span of the others up to this part of its length is taken to lie in it: what is
-left of it is rounding."""
+"""A column whose distance from the span of the others is below this part of its length counts as dependent:
+the distance is rounding."""
 STEEP = 1e3
-"""Size of weights beyond which the difference of two vectors of them would lose three digits."""
+"""Where weights are larger than this, the difference of two vectors of them loses three digits or more."""
 
 
-class GrowingQR:
-    """The columns D = Q R in use, and what least squares on a half-space needs of them.
+class _GrowingQR:
+    """The columns D = Q R in use, and the least-squares solution with a price on the sum of the weights.
 
-    The minimiser of ‖D λ − b‖² under the price ν on Σ λ is R⁻¹ (Qᵀ b − ν R⁻ᵀ 1) =
-    `free` − ν lean, with residual D λ − b = −(`rest` + ν `tilt`), and factors
-    that share a price add up: the step of `least_squares_within` for the one row
-    Σ λ = 1, brought up to date as columns come and go. QR, not DᵀD: near the end of a run the residual
-    is far smaller than b.
+    The minimiser of ‖D λ − b‖² + 2 ν Σ λ is
+
+        λ = R⁻¹ (Qᵀ b − ν R⁻ᵀ 1) = free − ν lean,    D λ − b = −(rest + ν tilt).
+
+    The price ν is the multiplier of Σ λ ≤ 1. All of it is updated as columns come and go. QR, not DᵀD: near
+    the end of a run the residual is far smaller than b.
 
     size: number of columns
-    free: (size,)
+    free: (size,), the minimiser at the price 0
+    rest, tilt: (rows,), b less its projection on the columns, and Q R⁻ᵀ 1
     rest_squared, spread: ‖D λ − b‖² is `rest_squared` + ν² `spread`
-    rest, tilt: (rows,); `rest` is b less its projection on the columns, `tilt` is Q R⁻ᵀ 1
-    newest: (rows,), the last column of Q; share, one: what it took of `rest` and added to `tilt`
     total: Σ λ at the price 0, which a unit of ν lowers by `spread`
+    newest: (rows,), the last column of Q; `rest` lost `from_rest` times it, `tilt` gained `to_tilt` times it
     """
 
     def __init__(self, target: Floats) -> None:
@@ -46,26 +60,24 @@ class GrowingQR:
         self.rest = target.copy()
         self.tilt = np.zeros(len(target))
         self.newest = self.tilt
-        self.share = self.one = 0.0
-        self.total = 0.0
-        self.spread = 0.0
+        self.from_rest = self.to_tilt = self.total = self.spread = 0.0
 
     def append(self, column: Floats, begin: int = 0, end: int | None = None) -> Floats | None:
-        """Take in a column; if it depends on the others, leave it and return its coordinates in them.
+        """Take in a column. If it depends on the others, leave it out and return its coordinates in them.
 
-        begin, end: the rows outside which the column is zero
+        begin, end: the column is zero outside these rows
         """
         k = self.size
         q = self._q[:, :k]
-        # Gram-Schmidt: what of the column lies in the span of Q, and what is left.
+        # Gram-Schmidt: the coordinates of the column in the span of Q, and the rest.
         along = column[begin:end] @ q[begin:end]
         rest = column - q @ along
         length, left = float(column @ column), float(rest @ rest)
         if left < 0.5 * length:
-            # Twice is enough: the second pass removes what rounding left of the first.
-            again = rest @ q
-            rest -= q @ again
-            along += again
+            # Two passes are enough: the second one removes what rounding left in the first.
+            correction = rest @ q
+            rest -= q @ correction
+            along += correction
             left = float(rest @ rest)
         height = float(np.sqrt(left))
         if height <= DEPENDENT * np.sqrt(length):
@@ -75,37 +87,30 @@ class GrowingQR:
         self._q[:, k] = self.newest = rest
         self._r[:k, k] = along
         self._r[k, k] = height
-        self.share = float(rest @ self.rest)
-        self.one = (1.0 - float(along @ self._sides[:k, 1])) / height
-        self._sides[k] = self.share, self.one
-        self.rest -= self.share * rest
-        self.tilt += self.one * rest
+        self.from_rest = float(rest @ self.rest)
+        self.to_tilt = (1.0 - float(along @ self._sides[:k, 1])) / height
+        self._sides[k] = self.from_rest, self.to_tilt
+        self.rest -= self.from_rest * rest
+        self.tilt += self.to_tilt * rest
         self.size = k + 1
-        self.total += self.share * self.one
-        self.spread += self.one**2
+        self.total += self.from_rest * self.to_tilt
+        self.spread += self.to_tilt**2
         self._solve_sides()
         return None
 
     def delete(self, position: int) -> None:
-        """Let the column at `position` go; those behind it move up."""
+        """Remove the column at `position`; those behind it move up."""
         k = self.size - 1
-        # Givens rotations restore the triangle in O(k rows) instead of a new factorisation in O(k² rows).
-        whole = self._q[:, : k + 1]
-        q, r = qr_delete(
-            whole,
-            self._r[: k + 1, : k + 1],
-            position,
-            which="col",
-            overwrite_qr=True,
-            check_finite=False,
-        )
+        # Givens rotations restore the triangle in O(k rows); a new factorisation would take O(k² rows).
+        whole, triangle = self._q[:, : k + 1], self._r[: k + 1, : k + 1]
+        q, r = qr_delete(whole, triangle, position, which="col", overwrite_qr=True, check_finite=False)
         if not np.may_share_memory(q, whole):
             self._q[:, :k] = q[:, :k]
         if not np.may_share_memory(r, self._r):
             self._r[:k, :k] = r[:k]
         self.size = k
-        # Columns of Q before `position` are as they were; sums are computed anew so that errors do not
-        # accumulate.
+        # Columns of Q before `position` have not changed. The sums are computed anew, so that rounding does
+        # not accumulate.
         self._sides[position:k, 0] = self._target @ self._q[:, position:k]
         self._sides[:k, 1] = self._solve(np.ones(k), transposed=True)
         self.rest = self._target - self._q[:, :k] @ self._sides[:k, 0]
@@ -115,27 +120,27 @@ class GrowingQR:
         self._solve_sides()
 
     def minimiser(self, price: float) -> Floats:
-        """(size,): λ under a price on its sum."""
+        """(size,): the minimiser λ at a price on its sum."""
         if price == 0.0:
             return self.free
         if self._lean is None:
             self._lean = self._solve(self._sides[: self.size, 1])
-        # Weights are at most 1: where these are far larger, their difference loses digits.
+        # The weights are at most 1: where the two vectors are far larger, their difference loses digits.
         if not self.size or float(np.abs(self.free).max()) <= STEEP:
             return self.free - price * self._lean
         sides = self._sides[: self.size]
         return self._solve(sides[:, 0] - price * sides[:, 1])
 
     def along(self, residual: Floats) -> Floats:
-        """(size,): what of a residual lies in the columns, in the coordinates of Q."""
+        """(size,): the projection of a residual on the columns, in the coordinates of Q."""
         return np.asarray(residual @ self._q[:, : self.size])
 
     def correction(self, along: Floats, price: float) -> Floats:
-        """(size,): the change of λ that a residual D λ − b asks for, under a price on its sum."""
+        """(size,): the change of λ that a residual D λ − b calls for, at a price on its sum."""
         return self._solve(price * self._sides[: self.size, 1] - along)
 
     def overlap(self, along: Floats) -> float:
-        """By how much the correction for a residual would lower Σ λ without a price."""
+        """By how much the correction for a residual lowers Σ λ at the price 0."""
         return float(along @ self._sides[: self.size, 1])
 
     def _solve_sides(self) -> None:
@@ -153,7 +158,7 @@ class GrowingQR:
         k, room = self.size, len(self._r)
         if columns <= room:
             return
-        # In small steps: to copy costs little beside the products of every append, and room is memory.
+        # Room grows in small steps: it is memory, and a copy costs little beside the products of an append.
         room = max(columns, room + room // 16, room + 4)
         q, r, sides = self._q, self._r, self._sides
         self._q = np.empty((len(self._target), room), order="F")
@@ -165,10 +170,10 @@ class GrowingQR:
 
 
 class Pool:
-    """Atoms, each once; with more nonzeros than `room` together the oldest are forgotten.
+    """Atoms found earlier, each once. When they have more than `room` nonzeros, the oldest are forgotten.
 
-    A linear program costs far more than a look through what it found before,
-    and an atom that has left is often wanted again.
+    An atom that has left is often needed again, and a look through the pool costs far less than a linear
+    program.
     """
 
     def __init__(self, room: float = np.inf) -> None:
@@ -191,7 +196,7 @@ class Pool:
             self._keys = {atom.key for atom in self._group.atoms}
 
     def best(self, gradient: Floats) -> tuple[Atom | None, float]:
-        """The atom with the least inner product with a flat gradient, and that product; (None, 0) if none."""
+        """The atom of least inner product with a flat gradient, and that product; (None, 0) without atoms."""
         if not len(self):
             return None, 0.0
         slopes = self._group.gather(gradient)
@@ -200,27 +205,29 @@ class Pool:
 
 
 WORTHWHILE = 0.1
-"""Atoms found earlier come before the oracle while one promises this part of what its last atom did."""
+"""Atoms of the pool enter before the oracle is called again, while the gap over the pool is at least this
+part of the gap that the oracle's last atom had."""
 
 
 class _FactorGroup(Group):
     """A group with the QR factorisation of its atoms' products.
 
+    columns: its targets, as an index of columns
     stale, stale_tilt: whether the images of the factor's `rest` and `tilt` are out of date
-    record: its part of the last snapshot, shared by all snapshots until its weights change
+    record: the group's part of the last snapshot, shared by all snapshots until its weights change
     """
 
     def __init__(self, targets: Ints, goal: Floats) -> None:
         super().__init__(targets)
-        self.factor = GrowingQR(goal[:, targets].ravel(order="F"))
-        # A slice where it will do: indexing by it is a view.
-        whole = slice(int(targets[0]), int(targets[-1]) + 1)
-        self.columns: slice | Ints = whole if len(targets) == whole.stop - whole.start else targets
+        self.factor = _GrowingQR(goal[:, targets].ravel(order="F"))
+        # Neighbouring targets are indexed by a slice, which gives a view and not a copy.
+        span = slice(int(targets[0]), int(targets[-1]) + 1)
+        self.columns: slice | Ints = span if len(targets) == span.stop - span.start else targets
         self.stale = self.stale_tilt = True
         self.record: Nonzeros | None = None
 
     def by_target(self, stacked: Floats) -> Floats:
-        """(k, targets of the group), from one target after another."""
+        """(k, targets of the group) of a vector that holds one target after the other."""
         return stacked.reshape(-1, len(self.targets), order="F")
 
     def delete(self, position: int) -> None:
@@ -232,20 +239,16 @@ class _FactorGroup(Group):
 
 
 class Corral(Iterate):
-    """min ‖A x − B‖² over x = origin + Σ λ_i displacement_i, λ ≥ 0, Σ λ ≤ 1, at every moment.
+    """An iterate that is the exact minimiser over the hull of its atoms, as the head of this file describes.
 
-    An active-set method in the manner of Lawson and Hanson, and of Wolfe's
-    minimum-norm point: an atom enters, the minimiser over the half-space
-    Σ λ ≤ 1 is computed without regard to signs, and the walk towards it sheds
-    every atom whose weight would turn negative. The products of the atoms stay
-    linearly independent. They are factorised separately for sets of targets
-    that no atom connects; only the price ν of Σ λ ≤ 1 couples those.
+    The products of the atoms are linearly independent at all times. They are factorised separately for sets
+    of targets that no atom connects (groups); only the price ν of Σ λ ≤ 1 couples the groups.
 
-    The gradient is taken from the factors, −2 Aᵀ(rest + ν tilt): of the images
-    only those of a changed group are computed again.
+    The gradient is computed from the factors as −2 Aᵀ(rest + ν tilt). The products Aᵀ rest and Aᵀ tilt, the
+    images, are computed again only for groups that have changed.
 
-    Where calls of the oracle are costly, atoms that leave are remembered: in a
-    thin region thousands of calls would find the same few hundred atoms again.
+    Where calls of the oracle are costly, a pool remembers the atoms that leave: in a thin region thousands of
+    calls would find the same few hundred atoms again.
     """
 
     def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:
@@ -273,7 +276,7 @@ class Corral(Iterate):
             return way_back(
                 self.origin, [self.nonzeros(np.concatenate([group.indices for group in self._groups]))]
             )
-        # At no price a step changes one group; of the others the snapshots share what they hold.
+        # At the price 0 a step changes only one group. Snapshots share the records of the other groups.
         for group in self._groups:
             if group.record is None:
                 group.record = self.nonzeros(group.indices)
@@ -284,22 +287,22 @@ class Corral(Iterate):
         if self._pool is None:
             self._take(atom)
             return
-        promise = self.gap(atom)
+        gap = self.gap(atom)
         self._take(atom)
-        self._draw(self._pool, WORTHWHILE * promise)
-        # The hull can be so thin that the factors give the loss to ten digits only.
+        self._draw(self._pool, WORTHWHILE * gap)
+        # The hull can be so thin that the factors give only ten digits of the loss.
         if len(self._pool) and not self.honest:
             self.refresh()
 
     def gather(self, atoms: list[Atom], accuracy: float) -> None:
-        """Minimise over the hull of the given atoms, to a gap over it of `accuracy` or to rounding."""
+        """Minimise over the hull of the given atoms until the gap over it is `accuracy` or rounding."""
         pool = Pool() if self._pool is None else self._pool
         for atom in atoms:
             pool.add(atom)
         self._draw(pool, accuracy)
 
     def _draw(self, pool: Pool, accuracy: float) -> None:
-        """Take in atoms of a pool until the gap over it is `accuracy` or rounding prevails."""
+        """Take in atoms of a pool until the gap over it is `accuracy`, or rounding stops the descent."""
         atom, slope = pool.best(self.gradient)
         while atom is not None and self.slope() - slope > accuracy:
             before = self.objective
@@ -318,6 +321,7 @@ class Corral(Iterate):
     def _enter(self, atom: Atom) -> None:
         number = int(self._label[atom.indices[0] % self.targets])
         group = self._groups[number]
+        # Step 1.
         column, begin, end = self._column(atom, group)
         coordinates = group.factor.append(column, begin, end)
         if coordinates is None:
@@ -328,7 +332,7 @@ class Corral(Iterate):
         self._settle(number)
 
     def _column(self, atom: Atom, group: Group) -> tuple[Floats, int, int]:
-        """The product of an atom, target after target of its group, and where in it the nonzeros are."""
+        """The product of an atom, one target of its group after the other, and the span of its nonzeros."""
         rows = len(self.design)
         if len(group.targets) == len(atom.indices) == 1:
             return atom.values[0] * self.design[:, atom.indices[0] // self.targets], 0, rows
@@ -348,20 +352,17 @@ class Corral(Iterate):
         if group.stale:
             return
         image = self.design.T @ group.by_target(group.factor.newest)
-        self._images[0][:, group.columns] -= group.factor.share * image
+        self._images[0][:, group.columns] -= group.factor.from_rest * image
         if self._price > 0.0 and not group.stale_tilt:
-            self._images[1][:, group.columns] += group.factor.one * image
+            self._images[1][:, group.columns] += group.factor.to_tilt * image
         else:
             group.stale_tilt = True
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
-        """Let an atom whose product depends on the others take the place of one of them.
-
-        With Σ coordinates > 1 the swap keeps the product A x and frees radius,
-        which is what makes progress possible; otherwise there is none to make.
-        """
-        # With column = Σ c_i column_i, moving a weight t onto the atom takes t c_i from the others without
-        # changing A x; the first of them to reach zero is the one that leaves.
+        """Let an atom whose product depends on the others replace one of them; False if none can leave."""
+        # With column = Σ c_i column_i, a weight t on the atom takes t c_i from the others and leaves A x
+        # unchanged. The first of them to reach zero leaves. If Σ c_i > 1 this makes Σ λ smaller, and so room
+        # for progress; otherwise the atom cannot help.
         falling = coordinates > 1e-9 * np.abs(coordinates).max(initial=0.0)
         if not falling.any() or coordinates.sum() <= 1.0 + 1e-12:
             return False
@@ -377,26 +378,26 @@ class Corral(Iterate):
         return True
 
     def _settle(self, number: int) -> None:
-        """Walk to the minimiser over the half-space, shedding atoms on the way."""
+        """Walk to the minimiser over the half-space; atoms whose weight reaches zero on the way leave."""
         before = self._price
         while True:
-            # Without a price if Σ λ ≤ 1 holds by itself.
-            price = self._fair_price()
-            # At no price the groups are independent, and only this one has changed.
+            price = self._multiplier()
+            # At the price 0 the groups are independent, and only this one has changed.
             changed = [self._groups[number]] if price == before == 0.0 else self._groups
-            # The minimiser on the half-space Σ λ ≤ 1, whatever its signs; it is the answer if no weight is
-            # negative.
+            # Step 2.
             goal = np.concatenate([group.factor.minimiser(price) for group in changed])
+            # Step 4. Rounding may leave Σ λ a little above 1.
             if goal.min(initial=0.0) >= 0.0:
                 total = float(goal.sum()) if price > 0.0 else 0.0
                 self._price = price
                 self._place(changed, goal / total if total > 1.0 else goal)
                 return
+            # Step 3.
             weights = np.concatenate([group.weights for group in changed])
             share, leaver = _first_to_leave(weights, goal)
             _hand_out(changed, np.maximum(weights + share * (goal - weights), 0.0))
             if len(changed) > 1:
-                # Stopped half-way: every group is off its minimiser now.
+                # The walk has stopped half-way: no group is at its minimiser now.
                 before = np.nan
             for group in changed:
                 if leaver < len(group.atoms):
@@ -404,13 +405,13 @@ class Corral(Iterate):
                     break
                 leaver -= len(group.atoms)
 
-    def _fair_price(self) -> float:
-        """The ν at which Σ λ ≤ 1 holds."""
+    def _multiplier(self) -> float:
+        """The price ν at which Σ λ = 1; 0 where Σ λ ≤ 1 holds without one."""
         excess = sum([group.factor.total for group in self._groups]) - 1.0
         return excess / sum([group.factor.spread for group in self._groups]) if excess > 0.0 else 0.0
 
     def _place(self, changed: list[_FactorGroup], weights: Floats) -> None:
-        """Write weights into the point, and bring gradient and objective up to date."""
+        """Step 4: write weights into the point, and bring gradient and objective up to date."""
         _hand_out(changed, weights)
         indices = np.concatenate([group.indices for group in changed])
         nonzeros = np.concatenate([group.weights[group.owner] * group.values for group in changed])
@@ -437,17 +438,15 @@ class Corral(Iterate):
         self.honest = False
 
     def refresh(self) -> None:
-        """Correct the point by what its own residual shows to be missing, and start afresh from it.
-
-        Atoms may be far longer than the point they make up, and rounding of
-        their weights then shows in it. The correction is small, so adding it to
-        the point, not to the weights alone, brings the lost digits back.
-        """
+        """Correct the point by a least-squares step on its own residual, and compute the rest from it."""
+        # Atoms may be far longer than the point that they make up, and rounding of their weights then shows
+        # in the point. The correction is small: added to the point itself, not only to the weights, it
+        # restores the lost digits.
         residual = self.residual()
-        parts = [g.factor.along(residual[:, g.targets].ravel(order="F")) for g in self._groups]
+        parts = [group.factor.along(residual[:, group.targets].ravel(order="F")) for group in self._groups]
         price = 0.0
         if self._price > 0.0:
-            # The correction must keep Σ λ = 1 where the radius binds, so that it has a price of its own.
+            # Where the radius binds the correction must keep Σ λ = 1, so it has a price of its own.
             excess = 1.0 - sum(float(group.weights.sum()) for group in self._groups)
             excess += sum(g.factor.overlap(part) for g, part in zip(self._groups, parts, strict=True))
             price = excess / sum(group.factor.spread for group in self._groups)
@@ -459,7 +458,7 @@ class Corral(Iterate):
         super().refresh()
 
     def _dismiss(self, group: _FactorGroup, position: int) -> None:
-        """Let an atom go; the point gets its share of the group back when the weights are placed."""
+        """Remove an atom. The point is without its group until `_place` writes the weights of the others."""
         if self._pool is not None:
             self._pool.add(group.atoms[position])
         self.flat[group.indices] = self.origin[group.indices]
@@ -467,7 +466,7 @@ class Corral(Iterate):
 
 
 def _first_to_leave(weights: Floats, goal: Floats) -> tuple[float, int]:
-    """How far the walk from weights to a partly negative goal goes before one is zero, and which."""
+    """The share of the walk from weights to a goal at which the first of them is zero, and its place."""
     falling = np.flatnonzero(goal < 0.0)
     shares = weights[falling] / (weights[falling] - goal[falling])
     first = int(np.argmin(shares))
@@ -475,6 +474,7 @@ def _first_to_leave(weights: Floats, goal: Floats) -> tuple[float, int]:
 
 
 def _hand_out(groups: list[_FactorGroup], weights: Floats) -> None:
+    """Give each group its part of the weights."""
     end = 0
     for group in groups:
         begin, end = end, end + len(group.atoms)

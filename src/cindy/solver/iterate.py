@@ -1,11 +1,11 @@
-"""The point of a run with its gradient and objective: a walk that forgets its atoms, or a mixture of them.
+"""Iterates: the point of a run with its gradient and objective, alone (`Walk`) or as a mixture (`ActiveSet`).
 
-A mixture x = origin + Σ λ_i d_i, λ ≥ 0, Σ λ ≤ 1, is minimised over its weights λ by accelerated projected
-gradients (Nesterov, Introductory lectures on convex optimization, 2004, section 2.2):
+A mixture x = origin + Σ λ_i d_i of atoms, λ ≥ 0, Σ λ ≤ 1, is minimised over its weights λ by accelerated
+projected gradients (Nesterov, Introductory lectures on convex optimization, 2004, section 2.2):
 
-1. Step from the extrapolated point against the gradient by 1/L, L the largest curvature.
+1. Step from the extrapolated point against the gradient by 1/L, where L is the largest curvature.
 2. Project onto {λ ≥ 0, Σ λ ≤ 1} (`project`; Held, Wolfe and Crowder, 1974).
-3. Extrapolate by the momentum; with a bound μ > 0 on the least curvature the momentum is constant.
+3. Extrapolate by the momentum. With a bound μ > 0 on the least curvature the momentum is constant.
 
 A step costs a product with the Gram matrix of the atoms in use, whatever the number of rows.
 """
@@ -30,7 +30,7 @@ class Iterate(ABC):
     gradient: (size,)
     honest: whether gradient and objective were computed from x itself
     estimated: whether the objective is that of a sample
-    passes: over data that lie elsewhere
+    passes: data read so far, in units of the whole; 0 where the objective holds its data
     """
 
     honest = True
@@ -38,13 +38,13 @@ class Iterate(ABC):
     passes = 0.0
 
     def __init__(self, objective: LeastSquares, origin: Floats) -> None:
-        # Below its triangle the factor holds what no coefficients can change.
+        # Rows below the triangle of the design add a constant to the objective, `beyond`, and need not be
+        # multiplied at every step.
         used = objective.terms if not objective.design[objective.terms :].any() else len(objective.design)
         self.design = objective.design[:used]
         self.target = objective.target[:used]
-        # Their share of the objective is a constant, so they need not be multiplied at every step.
         self.beyond = float(np.sum(objective.target[used:] ** 2))
-        # A local model adds a tilt and a level to the squares of its rows.
+        # A local model adds a linear part to the squares of its rows.
         self._model = objective if isinstance(objective, LocalModel) else None
         self.targets = objective.targets
         self.origin = origin
@@ -65,7 +65,7 @@ class Iterate(ABC):
         return [(atom, 1.0)] if len(atom.indices) else []
 
     def snapshot(self) -> Snapshot:
-        """A way back to this iterate that takes little memory."""
+        """A function that restores this iterate, and takes little memory."""
         return way_back(self.origin, [self.nonzeros(np.flatnonzero(self.flat != self.origin))])
 
     def nonzeros(self, indices: Ints) -> Nonzeros:
@@ -73,7 +73,7 @@ class Iterate(ABC):
         return indices.astype(np.int32), self.flat[indices]
 
     def residual(self) -> Floats:
-        """(k, targets): A x − B, less rows that no coefficients can change."""
+        """(k, targets): A x − B, without the rows that no coefficients can change."""
         return np.asarray(self.design @ self.x - self.target)
 
     def refresh(self) -> None:
@@ -105,8 +105,8 @@ class Iterate(ABC):
 
     def line_search(self, atom: Atom, gap: float) -> float:
         """The share of the way to an atom that lowers the objective most; 0 if none does."""
-        # f is quadratic along x + s (atom − x): f(s) = f(0) − gap s + curvature s², least at gap / (2
-        # curvature).
+        # Along x + s (atom − x) the objective is f(s) = f(0) − gap s + curvature s², with its minimum at
+        # gap / (2 curvature).
         displacement = -(self.flat - self.origin)
         displacement[atom.indices] += atom.values
         direction = self.design @ displacement.reshape(self.x.shape)
@@ -154,7 +154,7 @@ class Group:
     """The atoms that touch one set of targets, with their weights.
 
     weights: (atoms,)
-    indices, values, owner: of every nonzero of the atoms, end to end; `owner` is the atom's number
+    indices, values, owner: of every nonzero of the atoms, one atom after the other; `owner` is its number
     """
 
     def __init__(self, targets: Ints) -> None:
@@ -174,13 +174,13 @@ class Group:
         self.atoms.append(atom)
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Let the atoms outside the mask go."""
+        """Remove the atoms outside the mask."""
         nonzeros = mask[self.owner]
         renumbered = np.cumsum(mask) - 1
         self.indices, self.values = self.indices[nonzeros], self.values[nonzeros]
         self.owner = renumbered[self.owner[nonzeros]]
         self.weights = self.weights[mask]
-        self.atoms = [atom for atom, kept in zip(self.atoms, mask, strict=True) if kept]
+        self.atoms = [atom for atom, stays in zip(self.atoms, mask, strict=True) if stays]
 
     def write(self, flat: Floats, weights: Floats | None = None) -> None:
         """Add the displacements to a flat point, weighted by their weights or by others."""
@@ -194,11 +194,11 @@ class Group:
 
 
 class _GramGroup(Group):
-    """A group with the inner products of its atoms' products, and bounds on their spectrum.
+    """A group with the Gram matrix of its atoms' products, and bounds on its eigenvalues.
 
     gram: (atoms, atoms)
-    largest, smallest: bounds on the eigenvalues of the gram matrix with unit diagonal;
-        `smallest` may be too large by what a few recent atoms changed
+    largest, smallest: bounds on the eigenvalues of the Gram matrix scaled to unit diagonal; after a few new
+        atoms `smallest` may be too large
     """
 
     def __init__(self, targets: Ints) -> None:
@@ -210,7 +210,7 @@ class _GramGroup(Group):
 
     @property
     def lengths(self) -> Floats:
-        """(atoms,) of the products; 1 where the product is zero, as for an atom that no row sees."""
+        """(atoms,) of the products; 1 where the product is zero."""
         squares = np.diag(self.gram)
         return np.sqrt(np.where(squares > 0.0, squares, 1.0))
 
@@ -223,9 +223,9 @@ class _GramGroup(Group):
         gram[: n - 1, : n - 1] = self.gram
         gram[n - 1] = gram[:, n - 1] = row
         self.gram = gram
-        # Eigenvalues cost n³, so that they are computed once in a while. In between a border of norm β raises
-        # the largest by at most β; the smallest may be too large, which can cost steps but no accuracy, since
-        # `propose` refuses what is worse.
+        # Eigenvalues cost n³, so they are computed only once in a while. In between, a border of norm β
+        # raises the largest by at most β. The smallest may be too large, which can cost steps but no
+        # accuracy, since `propose` refuses weights that raise the objective.
         self._stale += 1
         if self._stale > n // 20:
             lengths = self.lengths
@@ -245,9 +245,8 @@ class _GramGroup(Group):
 class ActiveSet(Iterate):
     """x = origin + Σ weights_i displacement_i with weights ≥ 0 and Σ weights ≤ 1.
 
-    Products of the atoms with the design are never stored, only their inner
-    products, and those separately for sets of targets that no atom connects.
-    Arrays over all atoms run group by group.
+    Of the products of the atoms with the design only the inner products are stored, separately for sets of
+    targets that no atom connects (groups). Arrays over all atoms hold one group after the other.
     """
 
     def __init__(self, objective: LeastSquares, oracle: Oracle) -> None:
@@ -283,7 +282,8 @@ class ActiveSet(Iterate):
         for atom, weight in start:
             group, position = self._find(atom)
             group.weights[position] += weight
-        self.propose(self.weights, whatever=True)
+        self._write()
+        self._drop()
 
     def step(self, atom: Atom, share: float) -> None:
         """Move the given share of the way to an atom."""
@@ -292,32 +292,34 @@ class ActiveSet(Iterate):
         if len(atom.indices):
             group, position = self._find(atom)
             group.weights[position] += share
-        self.propose(self.weights, whatever=True)
-
-    def propose(self, weights: Floats, *, whatever: bool = False) -> None:
-        """Give the atoms new weights unless the objective would rise; those with none leave."""
-        before = self.objective
-        old = [group.weights for group in self.groups]
-        ends = np.cumsum([len(w) for w in old])
-        for group, new in zip(self.groups, np.split(weights, ends[:-1]), strict=True):
-            group.weights = new
         self._write()
-        # Rounding in the Gram matrix can make a proposal worse than what was there; then nothing is
-        # changed.
-        if self.objective > before and not whatever:
-            for group, w in zip(self.groups, old, strict=True):
-                group.weights = w
+        self._drop()
+
+    def propose(self, weights: Floats) -> None:
+        """Give the atoms new weights, unless they raise the objective."""
+        before, old = self.objective, [group.weights for group in self.groups]
+        ends = np.cumsum([len(part) for part in old])
+        for group, part in zip(self.groups, np.split(weights, ends[:-1]), strict=True):
+            group.weights = part
+        self._write()
+        # Rounding in the Gram matrix can make a proposal worse than the weights before it.
+        if self.objective > before:
+            for group, part in zip(self.groups, old, strict=True):
+                group.weights = part
             self._write()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Remove atoms without weight: the fewer atoms, the better conditioned their Gram matrix."""
         for group in self.groups:
             keep = group.weights > 0.0
             if not keep.all():
-                # An atom without weight leaves at once: the fewer atoms, the better conditioned their Gram
-                # matrix.
                 for i in np.flatnonzero(~keep):
                     del self._known[group.atoms[i].key]
                 group.keep(keep)
 
     def _write(self) -> None:
+        """Compute the point, its gradient and its objective from the weights."""
         self.flat[:] = self.origin
         for group in self.groups:
             group.write(self.flat)
@@ -351,8 +353,8 @@ def project(point: Floats, *, costs: Floats | None = None, below: bool = False) 
         clipped = np.maximum(point, 0.0)
         if price @ clipped <= 1.0:
             return clipped
-    # The projection subtracts the same multiple of the costs from every coordinate that stays positive
-    # (Lagrange); which ones those are follows from sorting by ratio.
+    # The projection subtracts the same multiple of the costs, the multiplier, from every coordinate that
+    # stays positive. Which ones stay positive follows from sorting by ratio.
     ratio = point / price
     order = np.argsort(-ratio)
     spent = np.cumsum(price[order] * point[order]) - 1.0
@@ -376,18 +378,19 @@ def accelerated(
     """Accelerated projected gradient for a convex function: error ≤ 2 L ‖x₀ − x*‖² / (k + 1)² after k steps.
 
     smoothness: L, an upper bound on the curvature
-    convexity: μ, a lower one; where it is above zero the error falls at the rate 1 − √(μ / L) a step
-    done: asked every few steps whether a point is good enough; the run ends
-        there, or after `steps`
+    convexity: μ, a lower bound; if it is above zero, a step multiplies the error by 1 − √(μ / L)
+    done: whether a point is accurate enough; asked once in `every` steps
     """
     root = np.sqrt(convexity / smoothness)
     point = ahead = start
     momentum = 1.0
     for step in range(1, steps + 1):
+        # Steps 1 and 2.
         following = projection(ahead - gradient(ahead) / smoothness)
         # The test costs as much as a step, so it is not made at every one.
         if step % every == 0 and done(following):
             return following
+        # Step 3.
         larger = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
         push = (1.0 - root) / (1.0 + root) if convexity > 0.0 else (momentum - 1.0) / larger
         ahead = following + push * (following - point)

@@ -1,4 +1,7 @@
-"""Linear minimisation over a region by HiGHS, and the choice of the cheapest oracle for a region."""
+"""Linear programs over a region by HiGHS: the oracle of general regions, smallest radii, contradictory rows.
+
+`oracle_for` chooses the cheapest oracle for a region.
+"""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -21,32 +24,33 @@ class _Precision:
     """Tolerances and codes of HiGHS, and when its answer is refined."""
 
     tolerance: float = 1e-10
-    """HiGHS's tightest. Columns and rows are scaled to one beforehand, so it holds in relative terms."""
+    """HiGHS's tightest. Columns and rows are scaled to one beforehand, so it is relative."""
     smallest: float = 1e-12
-    """Entries below it HiGHS drops, and solves another program: 1e-9 unless told, and this is its least."""
+    """HiGHS drops smaller entries, and so solves another program. Its default is 1e-9; it allows no less than
+    this."""
     uneven: float = 1e-5
-    """Where the entries of a row differ by more, coefficients get units in which they do not (`_balance`)."""
+    """Where the entries of a row differ by more, the units of the coefficients are balanced (`_balance`)."""
     dual: int = 1
     primal: int = 4
     most_steps: int = 1_000
-    """Steps of the simplex method for each row and column: some three of them are usual, so that a run that
-    reaches the limit goes round in circles."""
+    """Steps of the simplex method for each row and column. About three are usual, so a run that reaches the
+    limit is cycling."""
     nothing: float = 1e-14
-    """Coefficients below it, in units of what the ball allows, are rounding of the basis."""
+    """Smaller coefficients, in units of what the ball allows, are rounding of the basis."""
     exact: float = 1e-12
-    """What a row may miss its bound by, in units of its own terms; more is corrected."""
+    """By how much a row may miss its bound, in units of its own terms; a larger miss is corrected."""
     rounds: int = 8
-    """Of refinement. Each brings nine or ten digits, so that costs and bounds from 1e-30 to 1 all count."""
+    """Rounds of refinement. Each adds nine or ten digits, so that costs and bounds from 1e-30 to 1 count."""
     largest: float = 1e15
-    """Factor of the bounds of a correction: what HiGHS takes for infinite, 1e20, is far beyond."""
+    """Largest factor for the bounds of a correction, far below 1e20, which HiGHS takes for infinite."""
     steepest: float = 1e7
-    """Costs beyond this many times the one that matters are cut: their columns stay out of the basis."""
+    """Reduced costs are cut at this multiple of the one that matters: their columns stay out of the basis."""
 
 
 _PRECISION = _Precision()
 
 
-# Answers that an ill-conditioned last basis gives to programs that have an optimum.
+# HiGHS may answer these for programs that have an optimum, where the last basis is ill conditioned.
 _DOUBTFUL = (
     highspy.HighsModelStatus.kUnknown,
     highspy.HighsModelStatus.kUnbounded,
@@ -56,7 +60,7 @@ _DOUBTFUL = (
 
 
 def _quiet_model(rows: scipy.sparse.csr_array, low: Floats, high: Floats) -> highspy.Highs:
-    """HiGHS without costs, quiet, on one thread and as tight as it goes: low ≤ x ≤ high, rows x = 0."""
+    """The program low ≤ x ≤ high, rows x = 0 without costs, on one thread and to the tightest tolerance."""
     model = highspy.HighsLp()
     model.num_row_, model.num_col_ = rows.shape
     model.col_cost_ = np.zeros(rows.shape[1])
@@ -84,17 +88,18 @@ def _quiet_model(rows: scipy.sparse.csr_array, low: Floats, high: Floats) -> hig
 
 
 def _balance(matrix: scipy.sparse.csr_array) -> Floats:
-    """(columns,) at most one: what to multiply columns by for the entries of each row to be alike.
+    """(columns,), at most one: factors of the columns that make the entries of each row similar in size.
 
-    By turns rows and columns are divided by the geometric mean of their least and largest entries, as
-    Curtis and Reid (On the automatic scaling of matrices for Gaussian elimination, 1972) have it with all
-    entries; rounded to powers of two, which change no digit. All ones where the rows are alike already.
+    Rows and columns in turn are divided by the geometric mean of their least and largest entries (Curtis and
+    Reid, On the automatic scaling of matrices for Gaussian elimination, 1972, use all entries). The factors
+    are rounded to powers of two, which change no digit; they are ones where the rows are even already.
     """
     entries = scipy.sparse.coo_array(abs(matrix))
     row, column = entries.row.astype(np.intp), entries.col.astype(np.intp)
     size = np.log2(entries.data)
 
     def middle(place: Ints, count: int, values: Floats) -> Floats:
+        """(count,): for each place the mean of the least and the largest value there."""
         low, high = np.full(count, np.inf), np.full(count, -np.inf)
         np.minimum.at(low, place, values)
         np.maximum.at(high, place, values)
@@ -118,21 +123,21 @@ class _Program:
         half p − half q − rows = 0,   Σ share · (p + q) − norm = 0,   low ≤ v ≤ high
 
     A unit is share_i · radius / weights_i, with a share of one unless rows have entries of very different
-    size (`_balance`). `half` is the matrix over these units, each row with a largest entry of one. Rows have
-    columns of their own, so that these may have costs and bounds as the others do. The last basis starts the
-    next call: with only the costs changed it stays primal feasible, and the primal simplex method goes on.
+    size (`_balance`). `half` is the matrix over these units, each row scaled to a largest entry of one. The
+    values of the rows are columns too, so that they have bounds and costs like the others. The last basis
+    starts the next call: if only the costs have changed it is still primal feasible.
 
-    HiGHS lets a row be off by 1e-10 in these units, which may be all of a bound that is small beside the
-    radius. Iterative refinement (Gleixner, Steffy and Wolter, Iterative refinement for linear programming,
-    2016) makes up for that:
+    HiGHS lets a row be off by 1e-10 in these units, which may be as large as a bound that is small beside the
+    radius. Iterative refinement corrects that (Gleixner, Steffy and Wolter, Iterative refinement for linear
+    programming, 2016):
 
-    1. Solve; work out the rows at the solution, and by how much they leave their bounds.
-    2. If that shows in a row's own units, solve for the correction: the same program with the bounds taken
-       from the solution and enlarged, so that what was below the tolerance is now far above it.
+    1. Solve. Compute the rows at the solution, and by how much they leave their bounds.
+    2. If that is more than rounding of a row's own terms, solve for the correction: the same program, with
+       bounds relative to the solution and enlarged, so that what was below the tolerance is far above it.
 
     unit, share: (size,) what a column of one adds to its coefficient, and to the norm over the radius
-    row_scale: (rows,) what the rows of the region were multiplied by
-    low, high: of the columns
+    row_scale: (rows,) factors of the rows of the region
+    low, high: bounds of the columns
     """
 
     def __init__(self, region: Region, *, budget: float) -> None:
@@ -140,14 +145,12 @@ class _Program:
         corner = region.radius / region.weights
         self.share = _balance(scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(corner)))
         self.unit = corner * self.share
-        # HiGHS has absolute tolerances, so that coefficients and rows are scaled for one to be a natural
-        # size in each.
+        # The tolerances of HiGHS are absolute, so coefficients and rows are scaled to a natural size of one.
         half = scipy.sparse.csr_array(region.matrix @ scipy.sparse.diags_array(self.unit))
         largest = np.asarray(abs(half).max(axis=1).todense()).ravel() if rows else np.zeros(0)
         self.row_scale = 1.0 / np.where(largest > 0, largest, 1.0)
         self._half: Any = scipy.sparse.csr_array(scipy.sparse.diags_array(self.row_scale) @ half)
-        # The norm is a column too: bounded by the budget here, and the cost where the least norm
-        # is sought.
+        # The norm is a column too. The budget bounds it, and it is the cost where the least norm is sought.
         norm: Any = scipy.sparse.csr_array(self.share[None])
         less: Any = scipy.sparse.csr_array([[-1.0]])
         self.matrix = scipy.sparse.csr_array(
@@ -162,11 +165,11 @@ class _Program:
         self._size = size
 
     def status(self) -> highspy.HighsModelStatus:
-        """Run, by the primal method from the last basis; in doubt once more from scratch, by the dual."""
+        """Run the primal method from the last basis; if its answer is doubtful, the dual one from scratch."""
         self.highs.run()
         if self.highs.getModelStatus() in _DOUBTFUL:
-            # The last basis may be so ill conditioned that the answer is wrong; the dual method from
-            # scratch does not depend on it.
+            # The last basis may be so ill conditioned that the answer is wrong. A run from scratch does not
+            # depend on it.
             self.highs.clearSolver()
             self.highs.setOptionValue("simplex_strategy", _PRECISION.dual)
             self.highs.run()
@@ -179,17 +182,16 @@ class _Program:
         return self.status() != highspy.HighsModelStatus.kInfeasible
 
     def solve(self, cost: Floats) -> tuple[Floats, Floats]:
-        """The columns at the least cost, and the prices of the rows of `matrix`."""
+        """The columns at the least cost, and the dual prices of the rows of `matrix`."""
         self.highs.changeColsCost(len(cost), self._columns, cost)
         values, prices = self._optimum()
-        values, miss = self._worked_out(np.where(np.abs(values) < _PRECISION.nothing, 0.0, values))
+        values, miss = self._completed(np.where(np.abs(values) < _PRECISION.nothing, 0.0, values))
         enlarged = 1.0
         try:
             for _ in range(_PRECISION.rounds):
                 if miss == 0.0:
                     break
-                # Enlarged so that what is still missed becomes a number of size one, far above HiGHS's
-                # tolerance.
+                # The factor makes the miss a number of size one, far above the tolerance of HiGHS.
                 enlarged = min(1.0 / miss, 1e10 * enlarged, _PRECISION.largest)
                 self._bound((self.low - values) * enlarged, (self.high - values) * enlarged)
                 try:
@@ -201,29 +203,29 @@ class _Program:
                         "misses it by less. Check the rows for entries of very different size."
                     ) from error
                 change = np.where(np.abs(change) < _PRECISION.nothing, 0.0, change) / enlarged
-                values, miss = self._worked_out(values + change)
+                values, miss = self._completed(values + change)
         finally:
             if enlarged > 1.0:
                 self._bound(self.low, self.high)
         return values, prices
 
     def point(self, values: Floats) -> Floats:
-        """(size,): the coefficients."""
+        """(size,): the coefficients of given columns."""
         return np.asarray((values[: self._size] - values[self._size : 2 * self._size]) * self.unit)
 
-    def _worked_out(self, values: Floats) -> tuple[Floats, float]:
-        """Rows and norm as p and q make them, and by how much they leave their bounds where that matters."""
+    def _completed(self, values: Floats) -> tuple[Floats, float]:
+        """The columns with rows and norm computed from p and q, and the largest miss that matters."""
         size = self._size
         halves = np.maximum(values[: 2 * size], 0.0)
-        # x = p − q has many representations; the one with p q = 0 has the least norm, which is that of x.
+        # x = p − q has many representations. The one with p q = 0 has the least norm, which is the norm of x.
         both = np.minimum(halves[:size], halves[size:])
         halves -= np.concatenate([both, both])
         total, x = float(self.share @ (halves[:size] + halves[size:])), halves[:size] - halves[size:]
         outcome = np.concatenate([halves, self._half @ x, [total]])
         sizes = np.append(abs(self._half) @ np.abs(x), total)
-        low, high, at = self.low[2 * size :], self.high[2 * size :], outcome[2 * size :]
-        miss = np.maximum(low - at, at - high)
-        bounds = np.where(at < low, np.abs(low), np.abs(high))
+        low, high, reached = self.low[2 * size :], self.high[2 * size :], outcome[2 * size :]
+        miss = np.maximum(low - reached, reached - high)
+        bounds = np.where(reached < low, np.abs(low), np.abs(high))
         # A miss below the rounding of the row's own terms cannot be corrected and does no harm.
         matters = miss > _PRECISION.exact * (sizes + np.where(np.isfinite(bounds), bounds, 0.0))
         return outcome, float(np.max(miss, where=matters, initial=0.0))
@@ -232,14 +234,12 @@ class _Program:
         self.highs.changeColsBounds(len(low), self._columns, low, high)
 
     def _optimum(self) -> tuple[Floats, Floats]:
-        """Columns and prices at the optimum.
-
-        Where bounds differ by ten orders HiGHS may call a program unbounded, although the norm bounds p and
-        q. They then get the bounds that follow from it, low + room, so that no ray is left to be found.
-        """
+        """Columns and prices at the optimum."""
         status = self.status()
         if status not in _DOUBTFUL or not np.isfinite(self.high[-1]):
             return self._answer(status)
+        # Where bounds differ by ten orders of magnitude HiGHS may call a program unbounded, although the norm
+        # bounds p and q. They then get the explicit bounds that follow from the norm, low + room.
         program, halves = self.highs.getLp(), 2 * self._size
         low, high = np.array(program.col_lower_), np.array(program.col_upper_)
         share = np.concatenate([self.share, self.share])
@@ -264,7 +264,7 @@ class _Program:
 
 
 class LinearProgram(Oracle):
-    """Any region, by a linear program that is built once; between calls only its costs change."""
+    """The oracle of any region: a linear program that is built once, and of which only the costs change."""
 
     costly = True
 
@@ -273,8 +273,7 @@ class LinearProgram(Oracle):
         self._program = _Program(region, budget=1.0)
         self.origin = np.zeros(region.size)
         origin = self._solved(np.zeros(len(self._program.low)))[0]
-        # Where zero is feasible it is the origin, so that the hull with zero is a cone and starts are
-        # sparse.
+        # Where zero is feasible it is the origin: runs then start at the sparsest point.
         if (region.lower > 0).any() or (region.upper < 0).any():
             self.origin = self._program.point(origin)
 
@@ -284,11 +283,11 @@ class LinearProgram(Oracle):
         return self._atom(self._solved(cost / largest if largest > 0 else cost)[0])
 
     def proved(self, gradient: Floats) -> tuple[Atom, Line]:
-        """Refinement of the dual side: prices of one solution make the costs of the next.
+        """An atom and a bound, by iterative refinement of the dual prices.
 
-        1. Solve for the costs; add the prices of the rows to those known so far.
+        1. Solve for the reduced costs; add the prices of its rows to those known so far.
         2. Weak duality turns any prices into a bound (`lower_bound`). If it meets the value, end.
-        3. The costs less what the prices explain are small where HiGHS was right: enlarge and repeat.
+        3. Reduced costs of the wrong sign are what HiGHS missed: enlarge the reduced costs and repeat.
         """
         program, region = self._program, self.region
         cost = self._cost(gradient)
@@ -298,10 +297,11 @@ class LinearProgram(Oracle):
         for _ in range(_PRECISION.rounds):
             if unit == 0.0:
                 break
-            # In units of the largest wrong reduced cost, HiGHS hears what was below its tolerance in the
-            # round before.
-            values, more = self._solved(self._cut(reduced / unit))
-            prices = prices + unit * more
+            # Step 1. In units of the largest wrong reduced cost, what was below the tolerance of HiGHS in the
+            # round before is of size one.
+            values, change = self._solved(self._cut(reduced / unit))
+            prices = prices + unit * change
+            # Step 2.
             line = lower_bound(region, gradient, self.origin, prices[:-1] * program.row_scale)
             trial = self._atom(values)
             if trial.slope(gradient) < atom.slope(gradient):
@@ -311,22 +311,22 @@ class LinearProgram(Oracle):
             value = atom.slope(gradient)
             if not better or value - best.at(region.radius) <= 1e-14 * abs(value):
                 break
+            # Step 3. A column at its upper bound may only fall, one at its lower bound only rise.
             reduced = cost - program.matrix.T @ prices
             may_rise, may_fall = values < program.high - 1e-9, values > program.low + 1e-9
-            # The largest reduced cost of the wrong sign is what the solver did not hear.
             unit = float(np.max(np.maximum(-reduced * may_rise, reduced * may_fall), initial=0.0))
         return atom, best
 
     def _cost(self, gradient: Floats) -> Floats:
-        # In units of the columns, which are alike to HiGHS.
+        """The costs of all columns for a flat gradient."""
         cost = gradient * self._program.unit
         return np.concatenate([cost, -cost, np.zeros(self.region.rows + 1)])
 
     def _cut(self, reduced: Floats) -> Floats:
-        """Reduced costs without those that are far larger than the rest."""
+        """Reduced costs, with those that are far larger than the rest cut."""
         cost = np.clip(reduced, -_PRECISION.steepest, _PRECISION.steepest)
-        # The costs of p, q and the norm sum to zero if all three grow together. What is cut must not make
-        # that worth while: p and q would fill the ball, and x = p − q would lose its digits.
+        # Where p, q and the norm grow together, their costs add up to zero. The cut must not make that sum
+        # negative: p and q would fill the ball, and x = p − q would lose its digits.
         both = cost[: self.region.size] + cost[self.region.size : 2 * self.region.size]
         cost[-1] = max(cost[-1], -0.5 * float(np.min(both / self._program.share)))
         return cost
@@ -337,7 +337,7 @@ class LinearProgram(Oracle):
         except InfeasibleError as error:
             raise InfeasibleError(_why_infeasible(self.region)) from error
         except SolverError as error:
-            # A region may be empty by less than HiGHS sees; prices of the rows prove it.
+            # A region may be empty by less than the tolerance of HiGHS; the prices of the rows prove it.
             if nearest_to_zero(self.region)[1] > self.region.radius:
                 raise InfeasibleError(_why_infeasible(self.region)) from error
             raise
@@ -347,12 +347,12 @@ class LinearProgram(Oracle):
 
 
 def _why_infeasible(region: Region) -> str:
-    """The sentence for an empty region, with the smallest radius that is not."""
+    """The message for an empty region, with the smallest radius at which it is not empty."""
     try:
         least, _ = smallest_radius(region)
     except InfeasibleError as error:
         return str(error)
-    # As many digits as it takes to tell the two radii apart.
+    # Print as many digits as it takes to tell the two radii apart.
     digits = next((n for n in range(6, 17) if f"{least:.{n}g}" != f"{region.radius:.{n}g}"), 17)
     return (
         f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:.{digits}g} "
@@ -368,10 +368,10 @@ def smallest_radius(region: Region) -> tuple[float, Floats]:
 
 
 def nearest_to_zero(region: Region) -> tuple[Floats, float]:
-    """A point of least norm that obeys the rows, (size,), and a norm that no such point is below."""
+    """A point of least norm that obeys the rows, (size,), and a bound below the norms of all such points."""
     program = _Program(region, budget=np.inf)
     cost = np.zeros(len(program.low))
-    # The last column is the norm, so that the program looks for the point of least norm.
+    # The last column is the norm.
     cost[-1] = 1.0
     try:
         values, prices = program.solve(cost)
@@ -381,28 +381,28 @@ def nearest_to_zero(region: Region) -> tuple[Floats, float]:
             f"no coefficients satisfy the linear rows {named} together, whatever the radius (HiGHS: "
             "infeasible): they contradict each other."
         ) from error
-    nothing = np.zeros(region.size)
+    zero = np.zeros(region.size)
     # 0 = ⟨0, x⟩ ≥ level − slope · norm(x) for every x that obeys the rows.
-    line = lower_bound(region, nothing, nothing, prices[:-1] * program.row_scale)
+    line = lower_bound(region, zero, zero, prices[:-1] * program.row_scale)
     bound = line.level / line.slope if line.slope > 0.0 else 0.0
     return program.point(values), max((1.0 - 4.0 * float(np.finfo(float).eps)) * bound, 0.0)
 
 
 def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
-    """A set of rows that no coefficients satisfy together, and that without any of its members can be.
+    """A minimal set of rows that contradict each other: without any one of them the others can be satisfied.
 
     The deletion filter of Chinneck and Dravnieks (Locating minimal infeasible constraint sets in linear
     programs, 1991):
 
     1. The multipliers that prove the program infeasible (Farkas) name rows that contradict each other.
-    2. Each of these is left out in turn, and stays out if the rest is still impossible.
+    2. Each of these is left out in turn, and stays out if the rest is still infeasible.
 
-    owner: (rows,) labels of rows that belong together and stay or go as one; the answer is in these labels
+    The answer is empty where HiGHS finds the rows feasible after all.
 
-    Empty where HiGHS finds the rows possible after all.
+    owner: (rows,) labels of rows that belong to one constraint and stay or go together; None: each by itself.
+        The answer consists of these labels.
     """
     _check(region, "contradictory")
-    # A constraint may have several rows; it is named as a whole.
     label = np.arange(region.rows) if owner is None else numbers(owner, "contradictory: `owner`")
     if label.shape != (region.rows,):
         raise DataError(
@@ -412,13 +412,13 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
     program = _Program(region, budget=np.inf)
     if program.possible:
         return []
-    # Farkas: multipliers of the rows whose combination is a contradiction. Rows with a zero multiplier play
-    # no part in it.
+    # Step 1. Rows with a zero multiplier play no part in the contradiction.
     _, has_ray, ray = program.highs.getDualRay()
     members = np.unique(label[np.flatnonzero(np.asarray(ray)[:-1])]) if has_ray else np.unique(label)
-    # Rounding can leave a row out of the ray that the contradiction needs; then all rows are filtered.
+    # Rounding can give a zero multiplier to a row that the contradiction needs; then all rows are filtered.
     if _possible(region, np.isin(label, members)):
         members = np.unique(label)
+    # Step 2.
     for member in members:
         rest = members[members != member]
         if not _possible(region, np.isin(label, rest)):
@@ -448,9 +448,10 @@ def _possible(region: Region, chosen: NDArray[np.bool_]) -> bool:
 def oracle_for(region: Region) -> Oracle:
     """The cheapest oracle that is exact on the region.
 
-    Without rows: closed form. Rows that fall apart into small homogeneous
-    blocks (ties, conservation laws, signs): closed form over the corners of the
-    blocks, after presolve. Anything else: a linear program, kept between calls.
+    - Without rows: the closed form of the ball (`Ball`).
+    - Rows that fall apart into small homogeneous blocks (ties, conservation laws, signs): the least value
+      over the corners of the blocks, which `presolve` lists (`Rays`).
+    - Any other rows: a linear program (`LinearProgram`).
     """
     _check(region, "oracle_for")
     if region.rows == 0:

@@ -1,14 +1,15 @@
 """The conditional gradient method (Frank and Wolfe, 1956): the one loop of every run of the solver.
 
-It minimises f(x) = ‖A x − B‖² over a region that only an oracle knows. With g = ∇f(x):
+It minimises f(x) = ‖A x − B‖² over a region that is known only through an oracle. With g = ∇f(x):
 
 1. The oracle gives the atom s of the region with the least ⟨g, s⟩.
 2. The gap ⟨g, x − s⟩ bounds f(x) − min f from above, by convexity. It costs nothing beyond step 1.
-3. Where the gap, or a limit, says so: prove the gap with rounding taken into account (`certificate`), stop.
+3. If the gap is small enough or a limit is reached, prove the gap with rounding included (`certificate`) and
+   stop.
 4. Otherwise the correction moves x with the help of s, and the loop begins again.
 
-How x is kept and moved is the correction's matter (`correction.py`); `epochs.py` has rows that are read in
-samples. An iteration costs one call of the oracle and one gradient, a product with the triangle of the data.
+The correction decides how x is stored and moved (`correction.py`; `epochs.py` for rows that are read in
+samples). An iteration costs one call of the oracle and one gradient, a product with the triangle of the data.
 """
 
 import time
@@ -30,10 +31,10 @@ from cindy.solver.result import Result, Sizes, Status, Step, Trace, certificate
 from cindy.solver.sampled_rows import SampledRows
 
 PATIENCE = 50
-"""Iterations in a row with neither a measurable decrease nor a narrower gap, after which rounding has the
-upper hand. In its last digits the objective may rise and fall by turns for ever (test_laws.py)."""
+"""Iterations in a row with neither a measurable decrease nor a narrower gap, after which the run has stalled:
+in its last digits the objective may rise and fall by turns for ever (test_laws.py)."""
 MEASURABLE = 4 * np.finfo(float).eps
-"""A fall of the objective by less, relative to it, is rounding."""
+"""A relative decrease of the objective by less than this is rounding."""
 
 
 def conditional_gradient(
@@ -50,10 +51,9 @@ def conditional_gradient(
 ) -> Result:
     """Minimise ‖A x − B‖² over the region of the oracle, from `start` or the oracle's origin.
 
-    Ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a limit, when the callback
-    returns False, or when rounding allows no further progress; the status says which, and limits and
-    rounding also give a ConvergenceWarning, unless `quiet`. The gap holds for the whole region in every
-    case. Of SampledRows the steps between two passes have estimates of it; the last never.
+    The run ends when the Frank-Wolfe gap is at most `tol` times the loss at zero, at a limit, when the
+    callback returns False, or when rounding allows no further progress. Limits and rounding also give a
+    ConvergenceWarning, unless `quiet`. The final gap always holds for the whole region.
 
     >>> from cindy.solver import Region, oracle_for
     >>> f = LeastSquares.from_rows(np.eye(3), np.array([[3.0], [1.0], [0.0]]))
@@ -67,20 +67,21 @@ def conditional_gradient(
     history, trace = list[Step](), Trace(max(_size(objective) // 2, 50_000))
     patience, unproved = _Patience(), np.inf
     while True:
+        # Steps 1 and 2.
         atom = oracle.minimise(iterate.gradient)
         gap = max(iterate.gap(atom), 0.0)
         step = _step(iterate, len(history), gap, began)
         status = _status(step, tol * scale, max_iter, max_seconds, patience.idle)
         if status is not None and not iterate.honest:
-            # Step 3. The certificate rests on the point itself, not on how it was found.
+            # Step 3. The certificate needs gradient and objective computed from the point itself.
             iterate.refresh()
             continue
         if status is Status.CONVERGED and patience.strained and not _falls(iterate.objective, unproved):
-            # What could not be proved at this objective was rounding, and a proof costs many calls.
+            # The proof failed at this objective because of rounding, and costs many calls: do not repeat it.
             gap, status = history[-1].gap, None
             step = step._replace(gap=gap)
         elif status is not None:
-            # The proof counts rounding in, and may find an atom that the oracle had lost: then on with it.
+            # The proof includes rounding. If the gap is then too large, the run goes on with its atom.
             atom, gap = _proved(objective, oracle, iterate, tol * scale)
             step = step._replace(gap=gap)
             status = _status(step, tol * scale, max_iter, max_seconds, patience.idle)
@@ -100,7 +101,10 @@ def conditional_gradient(
 
 @dataclass
 class _Patience:
-    """Steps in a row without measurable progress; the narrowest gap and the lowest objective so far."""
+    """Counts steps in a row without measurable progress.
+
+    idle: their number; narrowest, lowest: the narrowest gap and the lowest objective so far
+    """
 
     idle: int = 0
     narrowest: float = np.inf
@@ -108,14 +112,14 @@ class _Patience:
 
     @property
     def strained(self) -> bool:
-        """Whether some of it is gone, and not all."""
+        """Whether the last step made no progress, but the run has not stalled yet."""
         return 0 < self.idle < PATIENCE
 
     def spend(self, step: Step, gap: float, iterate: Iterate | Epochs, estimated: bool) -> None:
-        """Progress is judged between two exact objectives, and not where one is a sample's estimate."""
+        """Count a step. Progress is judged by two exact objectives, not where one is a sample's estimate."""
         if estimated or iterate.estimated:
             return
-        # Beside the lowest so far, not the last: rounding lets the objective rise and fall by turns.
+        # The comparison is with the lowest objective: rounding lets the last one rise and fall by turns.
         self.lowest = min(self.lowest, step.objective)
         moves = gap < self.narrowest or _falls(iterate.objective, self.lowest)
         self.idle, self.narrowest = 0 if moves else self.idle + 1, min(self.narrowest, gap)
@@ -127,20 +131,19 @@ def _step(iterate: Iterate | Epochs, number: int, gap: float, began: float) -> S
 
 
 def _falls(objective: float, before: float) -> bool:
-    """By more than rounding."""
+    """Whether the objective has decreased by more than rounding."""
     return bool(objective < (1.0 - MEASURABLE) * before)
 
 
 def _last(
     objective: LeastSquares | SampledRows, oracle: Oracle, iterate: Iterate | Epochs, step: Step
 ) -> Step:
-    """The step again, as what it says of a point that is made honest: a run may be stopped anywhere."""
-    # The first refresh ends an epoch at the best point of a line, whose gradient is a combination of two;
-    # the second computes it at that point.
-    if not iterate.honest:
-        iterate.refresh()
-    if not iterate.honest:
-        iterate.refresh()
+    """The step where a callback stops the run, with gap and objective computed from the point itself."""
+    # The first refresh ends an epoch at the best point of a line, whose gradient is a combination of two. The
+    # second computes the gradient at that point.
+    for _ in range(2):
+        if not iterate.honest:
+            iterate.refresh()
     _, gap = _proved(objective, oracle, iterate, 0.0)
     return step._replace(gap=gap, objective=iterate.objective, atoms=iterate.count, passes=iterate.passes)
 
@@ -148,11 +151,7 @@ def _last(
 def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> float:
     """The Frank-Wolfe gap at any feasible x, (terms, targets): no point of the region is better by more."""
     check_problem(objective, oracle, None, "gap_at")
-    point = floats(x, "gap_at: `x`", ndim=2)
-    if point.shape != (objective.terms, objective.targets):
-        raise DataError(
-            f"gap_at: `x` must have shape {(objective.terms, objective.targets)}, but has {point.shape}."
-        )
+    point = _point(x, objective, "gap_at: `x`")
     if isinstance(objective, SampledRows):
         epochs = Epochs(objective, oracle, Direct(), 1.0)
         epochs.begin([(Atom.at(point.ravel(), oracle.origin), 1.0)])
@@ -160,6 +159,15 @@ def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> 
     gradient = objective.gradient(point).ravel()
     sizes = Sizes.of(objective, point)
     return certificate(oracle, point, gradient, sizes, objective=objective, aim=0.0)[1]
+
+
+def _point(x: Floats, objective: LeastSquares | SampledRows, where: str) -> Floats:
+    """A point that was given, of shape (terms, targets)."""
+    point = floats(x, where, ndim=2)
+    shape = (objective.terms, objective.targets)
+    if point.shape != shape:
+        raise DataError(f"{where} must have shape {shape}, but has {point.shape}.")
+    return point
 
 
 def _proved(
@@ -180,7 +188,7 @@ def _begin(
     tol: float,
     start: Floats | None,
 ) -> tuple[float, Iterate | Epochs, Callable[[Atom, float], Iterate | Epochs]]:
-    """The unit of the tolerance, an iterate, and the move that follows each oracle call."""
+    """The unit of the tolerance, the first iterate, and the function that moves it after each oracle call."""
     atoms = _start(oracle, objective, start)
     if isinstance(objective, SampledRows):
         epochs = Epochs(objective, oracle, correction, tol)
@@ -201,7 +209,7 @@ def _size(objective: LeastSquares | SampledRows) -> int:
 def check_problem(
     objective: LeastSquares | SampledRows, oracle: Oracle, correction: Correction | None, where: str
 ) -> None:
-    """Raise unless these are what a run needs, and fit together."""
+    """Raise an error unless these are what a run needs, and fit together."""
     example = "LeastSquares.from_rows(design, target) or SampledRows(design, target)"
     instance(objective, (LeastSquares, SampledRows), f"{where}: `objective`", example)
     instance(oracle, Oracle, f"{where}: `oracle`", "an oracle, such as oracle_for(region)")
@@ -233,13 +241,8 @@ def _start(
     """The start as weighted atoms; none for the origin."""
     if start is None:
         return []
-    point = floats(start, "conditional_gradient: `start`", ndim=2)
-    if point.shape != (objective.terms, objective.targets):
-        raise DataError(
-            f"conditional_gradient: `start` must have shape {(objective.terms, objective.targets)}, "
-            f"but has {point.shape}."
-        )
-    # A start outside would make the gap meaningless: atoms could not be combined to it.
+    point = _point(start, objective, "conditional_gradient: `start`")
+    # Atoms cannot be combined to a point outside, and the gap would mean nothing there.
     violation = oracle.region.violation(point)
     if violation > 1e-9 * max(1.0, oracle.region.radius):
         raise DataError(
@@ -250,8 +253,8 @@ def _start(
 
 def _scale(objective: LeastSquares, oracle: Oracle) -> float:
     """The loss at zero; where that is zero, the loss at the origin of the region."""
-    # The loss at zero is what a user can judge a tolerance by. It vanishes where the targets are zero, and
-    # a region that excludes zero still has something to minimise there.
+    # Users judge a tolerance by the loss at zero. It vanishes where the targets are zero, but a region that
+    # excludes zero still has something to minimise there.
     at_zero = float(np.sum(objective.target**2))
     if at_zero > 0:
         return at_zero

@@ -1,4 +1,8 @@
-"""Oracles: linear minimisation over a region, and the atoms that they return."""
+"""Oracles: the point of a region that minimises a linear function, which is returned as an `Atom`.
+
+A corner of the region minimises ⟨gradient, x⟩. The ball has the corners ± radius / weights_i (`Ball`), and
+some regions have few corners after presolve (`Rays`). All others need a linear program.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -51,10 +55,7 @@ class Atom:
 
 
 class Line(NamedTuple):
-    """What something is at least, for every point that obeys the rows of a region within radius r.
-
-    level, slope: it is level − slope · r
-    """
+    """A lower bound level − slope · r for every point within radius r that obeys the rows of a region."""
 
     level: float
     slope: float
@@ -67,9 +68,8 @@ class Line(NamedTuple):
 class Oracle(ABC):
     """Finds the point of a region that minimises a linear function.
 
-    `origin` is a point of the region too: zero wherever zero is feasible. The
-    region is then the hull of what the oracle returns and the origin, so runs
-    start there and may keep it among their atoms.
+    `origin` is a point of the region: zero wherever zero is feasible. The region is the hull of the origin
+    and of what the oracle returns, so runs start at the origin and count it among their atoms.
 
     costly: whether a call takes longer than a look through earlier atoms
     """
@@ -83,10 +83,10 @@ class Oracle(ABC):
         """The minimiser for a flat gradient that is known to be finite and of the right size."""
 
     def proved(self, gradient: Floats) -> tuple[Atom, Line]:
-        """An atom, and a bound from below on what `minimise` looks for over the whole region.
+        """The atom of `minimise`, and a lower bound on the inner products of all displacements of the region.
 
-        As `minimise`, but whatever rounding or a tolerance may have lost is in the bound; here, the rounding
-        of the inner product. This bound is for the radius of the region; those of `oracle_for` are for any.
+        The bound holds in spite of rounding and of tolerances. This one allows for rounding of the inner
+        product and holds for the radius of the region; those of the oracles of `oracle_for` hold for any.
         """
         atom = self.minimise(gradient)
         # An inner product of n rounded factors is off by at most about n eps Σ |a_i b_i|.
@@ -99,7 +99,7 @@ class Oracle(ABC):
         return np.zeros(targets, dtype=np.intp)
 
     def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
-        """Atoms and weights that give back a point of the region, each within one component."""
+        """Atoms and weights that make up a point of the region, each atom within one component."""
         atom = Atom.at(x, self.origin)
         return [(atom, 1.0)] if len(atom.indices) else []
 
@@ -114,9 +114,9 @@ class Oracle(ABC):
 
 
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
-"""Relative error of a slope, a product of few numbers."""
+"""Relative error of a slope, a product of a few numbers."""
 _PRESOLVED = 8 * float(np.finfo(np.float64).eps)
-"""Relative error of the corners that presolve computes: ties are exact, blocks are small and balanced."""
+"""Relative error of the corners from presolve: ties are exact, other blocks are small and balanced."""
 
 
 class Ball(Oracle):
@@ -151,13 +151,13 @@ class Ball(Oracle):
 
 
 class Rays(Oracle):
-    """A presolved region: the hull of its origin and of short displacements from it."""
+    """A presolved region: the hull of its origin and of displacements with few nonzeros."""
 
     def __init__(self, region: Region, hull: Presolved) -> None:
         self.region = region
         self.origin = hull.origin
         self._room = hull.room
-        # Zero where a row has a say: a product over all is faster than picking out the free ones.
+        # Zero where a row names the coefficient: a product over all is faster than picking out the free ones.
         self._free = np.zeros(region.size)
         self._free[hull.free] = 1.0 / region.weights[hull.free]
         self._corner = hull.room * self._free
@@ -171,27 +171,25 @@ class Rays(Oracle):
         best = int(np.abs(slopes).argmax())
         least = -abs(float(slopes[best]))
         if len(self._indices):
-            # The least value over a hull is attained at one of its points, so that looking at all of them
-            # is exact.
-            along = np.einsum("ij,ij->i", self._values, gradient[self._indices])
-            ray = int(along.argmin())
-            if along[ray] < least:
+            rays = np.einsum("ij,ij->i", self._values, gradient[self._indices])
+            ray = int(rays.argmin())
+            if rays[ray] < least:
                 end = self._length[ray]
                 return Atom(self._indices[ray, :end], self._values[ray, :end], self.origin)
         chosen = np.array([best] if least < 0.0 else [], dtype=np.intp)
         return Atom(chosen, -np.copysign(self._corner[chosen], slopes[chosen]), self.origin)
 
     def proved(self, gradient: Floats) -> tuple[Atom, Line]:
-        # All corners have a norm of `room` beyond that of the origin, which no radius changes.
+        # All displacements have the norm `room`, the radius less the norm of the origin, in fixed directions.
+        # The least product therefore falls with the radius at the rate of the steepest direction.
         atom = self.minimise(gradient)
-        steepest = float(np.max(np.abs(gradient) * self._free))
-        falls = steepest
+        steepest = size = float(np.max(np.abs(gradient) * self._free))
         if len(self._indices):
-            nearby = gradient[self._indices]
-            falls = max(falls, -float(np.einsum("ij,ij->i", self._directions, nearby).min()))
-            sizes = np.einsum("ij,ij->i", np.abs(self._directions), np.abs(nearby))
-            steepest = max(steepest, float(sizes.max()))
-        slope = falls + _PRESOLVED * steepest
+            slopes = gradient[self._indices]
+            steepest = max(steepest, -float(np.einsum("ij,ij->i", self._directions, slopes).min()))
+            sizes = np.einsum("ij,ij->i", np.abs(self._directions), np.abs(slopes))
+            size = max(size, float(sizes.max()))
+        slope = steepest + _PRESOLVED * size
         norm = self.region.norm(self.origin)
         return atom, Line(slope * norm * (1.0 - _PRESOLVED * len(self.origin)), slope)
 
@@ -199,14 +197,13 @@ class Rays(Oracle):
         used = self._values != 0
         touched = self._indices % targets
         first = np.broadcast_to(touched[:, :1], used.shape)
-        # Targets are connected if a displacement touches both; one link to its first target is enough for
-        # each.
+        # A displacement connects the targets that it touches: each is linked to the first of them.
         links = coo_array((used[used], (first[used], touched[used])), shape=(targets, targets))
         return connected_components(links, directed=False)[1].astype(np.intp)
 
     def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
-        # The region is a sum of cones cut at a common length, so the part of the
-        # displacement in each component is an atom once stretched to that length.
+        # The region is a sum of cones cut at a common norm, so the part of the displacement in each component
+        # is an atom once it is stretched to that norm.
         displacement = x - self.origin
         label = self.components(targets)[np.arange(len(x)) % targets]
         parts = []

@@ -1,6 +1,14 @@
-"""The feasible set: a weighted l1 ball cut by linear rows.
+"""The feasible set: a weighted l1 ball cut by linear rows, and its presolve.
 
-Rows that fall apart into small blocks are eliminated: the region becomes a hull of a few points.
+`presolve` turns a region whose rows fall apart into small blocks into the hull of a few points, over which a
+linear function is minimised by looking at all of them:
+
+1. Rows that share coefficients form a block (`_split`). Rows that only tie two coefficients have the corners
+   ±(−b, a) in closed form.
+2. The equalities of a block are eliminated (`_eliminate`): a basis of what they leave free, and an offset.
+3. The corners of the block are the lines in which as many planes ξ_i = 0 or row = 0 meet as there are
+   dimensions to lose (`_corners`). With f free dimensions and p planes there are at most C(p, f − 1).
+4. All corners are scaled to unit norm; the radius is what they share (`_assemble`).
 """
 
 from dataclasses import dataclass, fields
@@ -25,9 +33,8 @@ Sparse = scipy.sparse.csr_array
 class Region:
     """{ x : Σ weights_i |x_i| ≤ radius, lower ≤ matrix x ≤ upper } over the flattened coefficients.
 
-    The coefficient of term i in target j stands at i · targets + j. The rows
-    are kept sparse; a row with lower = upper is an equality. Whether the set
-    is empty shows when an oracle is made of it.
+    The coefficient of term i in target j stands at i · targets + j. The rows are stored sparse; a row with
+    lower = upper is an equality. An empty region raises its error when an oracle is made of it.
 
     size: number of coefficients
     radius: of the weighted l1 ball
@@ -80,7 +87,7 @@ class Region:
         return float(self.weights @ np.abs(self._flat(x)))
 
     def violation(self, x: ArrayLike) -> float:
-        """By how much x exceeds the radius or leaves a row, whichever is largest; 0 inside."""
+        """The largest amount by which x exceeds the radius or leaves a row; 0 inside."""
         flat = self._flat(x)
         worst = max(0.0, self.norm(flat) - self.radius)
         if self.rows:
@@ -89,14 +96,14 @@ class Region:
         return worst
 
     def outside(self, x: ArrayLike) -> float:
-        """The same for rows alone, each in units of its own terms: Σ |entries · x| + |bound|."""
+        """The largest amount by which x leaves a row, in units of its terms: Σ |entries · x| + |bound|."""
         flat = self._flat(x)
         values, sizes = self.matrix @ flat, abs(self.matrix) @ np.abs(flat)
         worst = 0.0
         for bound, miss in ((self.lower, self.lower - values), (self.upper, values - self.upper)):
-            held = np.isfinite(bound)
-            units = (sizes + np.abs(bound))[held].clip(np.finfo(float).tiny)
-            worst = max(worst, float(np.max(miss[held] / units, initial=0.0)))
+            finite = np.isfinite(bound)
+            units = (sizes + np.abs(bound))[finite].clip(np.finfo(float).tiny)
+            worst = max(worst, float(np.max(miss[finite] / units, initial=0.0)))
         return worst
 
     def _flat(self, x: ArrayLike) -> Floats:
@@ -168,20 +175,20 @@ def _check_order(lower: Floats, upper: Floats) -> None:
         )
 
 
-# Of a block: where the origin lies; corners, as places among its members and the values there.
+# The offset of a block, and its corners as places among its members with the values there.
 _Solved = tuple[Floats, list[tuple[Ints, Floats]]]
 
 
 @dataclass(frozen=True)
 class _Corners:
-    """How many corners a block may have to be listed, and what counts as rounding."""
+    """Limits beyond which a linear program is cheaper than listing corners, and what counts as rounding."""
 
     most_corners: int = 5_000
-    """Corners to try in one block before a linear program is the better choice."""
+    """Candidates for corners in one block."""
     most_in_all: int = 50_000
-    """In all blocks together: an oracle call looks at every corner."""
+    """Corners in all blocks together: an oracle call looks at every corner."""
     most_free: int = 40
-    """Coefficients of a block less its equalities: the number of corners grows exponentially with them."""
+    """Coefficients of a block less its equalities: the number of corners grows exponentially with it."""
     rounding: float = 1e-11
     """Relative size below which a number left by elimination counts as zero."""
 
@@ -194,9 +201,9 @@ class Presolved:
     """The hull of an origin and of displacements from it.
 
     origin: (size,)
-    room: what the origin leaves of the radius
+    room: the radius less the norm of the origin
     free: coefficients in no row; ± room / weight in each is a displacement
-    indices, values: (others, longest), directions of the others, of unit norm, padded with zero values
+    indices, values: (others, longest), directions of the other displacements, of unit norm, padded with zeros
     """
 
     origin: Floats
@@ -210,27 +217,27 @@ class Presolved:
 class _Block:
     """Coefficients that rows connect, and those rows, dense.
 
-    members: flat indices of the coefficients; numbers: of the rows
+    members: flat indices of the coefficients; row_numbers: numbers of the rows
     equal, goal: rows with equal x = goal; signs: rows with signs x ≥ 0
     """
 
     members: Ints
-    numbers: Ints
+    row_numbers: Ints
     equal: Floats
     goal: Floats
     signs: Floats
 
     @property
     def look(self) -> tuple[int, bytes, bytes, bytes]:
-        """Equal for blocks that differ only in which coefficients and rows they are made of."""
+        """A key that is equal for blocks with the same equations over other coefficients."""
         return len(self.members), self.equal.tobytes(), self.goal.tobytes(), self.signs.tobytes()
 
 
 @dataclass(frozen=True, eq=False)
 class _Ties:
-    """Pairs of coefficients that one row ties and no other row touches; by far the most frequent block.
+    """Pairs of coefficients that one row ties and no other row names; by far the most frequent block.
 
-    pairs: (ties, 2), flat indices; directions: (ties, 2), what each row leaves free
+    pairs: (ties, 2), flat indices; directions: (ties, 2), the direction that each row leaves free
     """
 
     pairs: Ints
@@ -240,11 +247,9 @@ class _Ties:
 def presolve(region: Region) -> Presolved | None:
     """The region as a hull of few points, or None where only a linear program will do.
 
-    Ties, conservation laws, signs and fixed values qualify: connected sets of
-    rows that are homogeneous, or that leave no freedom at all. Coefficients in
-    different blocks share nothing but the radius, and a cone cut at a common
-    length has its corners block by block. Redundant rows are harmless;
-    contradictory ones raise InfeasibleError.
+    A block qualifies if its rows are homogeneous (ties, conservation laws, signs) or leave no freedom at all
+    (fixed values). Different blocks share only the radius, so each corner of the region lies in one block.
+    Redundant rows do no harm; contradictory ones raise InfeasibleError.
     """
     split = _split(region)
     if split is None:
@@ -259,14 +264,15 @@ def presolve(region: Region) -> Presolved | None:
         free[block.members] = False
         if len(block.members) - len(block.equal) > _CORNERS.most_free or len(corners) > _CORNERS.most_in_all:
             return None
-        # The same law for many terms: blocks that look alike are worked out once.
+        # A law for many terms gives many blocks with the same equations, which are solved once.
         if block.look not in solved:
             solved[block.look] = _solve(block)
         hull = solved[block.look]
         if hull is None:
             return None
-        origin[block.members] = hull[0]
-        corners += [(block.members[places], values) for places, values in hull[1]]
+        offset, directions = hull
+        origin[block.members] = offset
+        corners += [(block.members[places], values) for places, values in directions]
     room = region.radius - region.norm(origin)
     if room < -_CORNERS.rounding * region.radius:
         raise InfeasibleError(
@@ -277,11 +283,10 @@ def presolve(region: Region) -> Presolved | None:
 
 
 def _solve(block: _Block) -> _Solved | None:
-    """The block as a hull; None if only a linear program will do."""
+    """The block as a hull; None where only a linear program will do."""
     basis, offset = _eliminate(block)
     if offset.any():
-        # A block that is both shifted and free is no cone: its corners would depend on the radius, which
-        # only a linear program can follow.
+        # A block that has both an offset and freedom is no cone: its corners depend on the radius.
         if basis.shape[1]:
             return None
         if (block.signs @ offset < -_CORNERS.rounding * np.abs(block.signs) @ np.abs(offset)).any():
@@ -294,94 +299,91 @@ def _solve(block: _Block) -> _Solved | None:
 
 
 def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
-    """The connected sets of rows; None if one has a bound that elimination cannot treat."""
+    """The blocks of connected rows; None if an inequality has a bound other than zero."""
     bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
-    # Bounds of zero or infinity cut cones; a bound elsewhere cuts the ball into a shape that has other
-    # corners for every radius.
+    # Inequalities with bounds of zero or infinity describe cones. With any other bound the corners depend on
+    # the radius.
     through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
     if (bounded & ~region.equality & ~through_zero).any():
         return None
     lengths = np.diff(region.matrix.indptr)
     row_label, column_label = connected(region.matrix)
     by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
-    # A tie a x_i + b x_j = 0 has the two corners ±(−b, a), in closed form: thousands of them need no
-    # elimination.
-    alone = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
+    # A tie a x_i + b x_j = 0 has two corners in closed form: thousands of them need no elimination.
+    tie = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
     blocks = []
-    for k in np.unique(row_label[bounded & ~alone]):
-        numbers = _with_label(k, row_label, by_row)
-        numbers = numbers[bounded[numbers]]
-        empty = numbers[lengths[numbers] == 0]
+    for label in np.unique(row_label[bounded & ~tie]):
+        row_numbers = _with_label(label, row_label, by_row)
+        row_numbers = row_numbers[bounded[row_numbers]]
+        empty = row_numbers[lengths[row_numbers] == 0]
         if len(empty) and (region.lower[empty] > 0).any() | (region.upper[empty] < 0).any():
             raise InfeasibleError(f"linear row {empty[0]} has no coefficients, but must not be zero.")
         if not len(empty):
-            blocks.append(_block(region, numbers, _with_label(k, column_label, by_column)))
-    return _ties(region, np.flatnonzero(alone)), blocks
+            blocks.append(_block(region, row_numbers, _with_label(label, column_label, by_column)))
+    return _ties(region, np.flatnonzero(tie)), blocks
 
 
-def _ties(region: Region, numbers: Ints) -> _Ties:
-    entries = region.matrix.indptr[numbers][:, None] + np.arange(2)
+def _ties(region: Region, row_numbers: Ints) -> _Ties:
+    entries = region.matrix.indptr[row_numbers][:, None] + np.arange(2)
     first, second = region.matrix.data[entries].T
     return _Ties(region.matrix.indices[entries].astype(np.intp), np.column_stack([-second, first]))
 
 
-def _with_label(k: int, labels: Ints, order: Ints) -> Ints:
-    low = np.searchsorted(labels, k, sorter=order)
-    high = np.searchsorted(labels, k, side="right", sorter=order)
+def _with_label(label: int, labels: Ints, order: Ints) -> Ints:
+    """Where a label stands; order: a stable order of the labels."""
+    low = np.searchsorted(labels, label, sorter=order)
+    high = np.searchsorted(labels, label, side="right", sorter=order)
     return order[low:high]
 
 
-def _block(region: Region, numbers: Ints, members: Ints) -> _Block:
+def _block(region: Region, row_numbers: Ints, members: Ints) -> _Block:
     rows = region.matrix
-    dense = np.zeros((len(numbers), len(members)))
-    for i, number in enumerate(numbers):
+    dense = np.zeros((len(row_numbers), len(members)))
+    for i, number in enumerate(row_numbers):
         entries = slice(rows.indptr[number], rows.indptr[number + 1])
         dense[i, np.searchsorted(members, rows.indices[entries])] = rows.data[entries]
-    # Rows may be in any units; scaled, blocks of the same law look the same and are solved once.
+    # Rows may have any units. Once they are scaled, blocks of the same law are equal and solved once.
     scale = np.abs(dense).max(axis=1)
     dense /= scale[:, None]
-    equal = region.equality[numbers]
-    goal = region.lower[numbers][equal] / scale[equal]
-    loose, lower, upper = dense[~equal], region.lower[numbers][~equal], region.upper[numbers][~equal]
+    equal = region.equality[row_numbers]
+    goal = region.lower[row_numbers][equal] / scale[equal]
+    loose, lower, upper = dense[~equal], region.lower[row_numbers][~equal], region.upper[row_numbers][~equal]
     signs = np.vstack([loose[lower == 0], -loose[upper == 0]])
-    return _Block(members, numbers, dense[equal], goal, signs)
+    return _Block(members, row_numbers, dense[equal], goal, signs)
 
 
 def _eliminate(block: _Block) -> tuple[Floats, Floats]:
-    """A basis of what the equalities leave free, and one solution of them."""
+    """Step 2: a basis of what the equalities leave free, and one solution of them."""
     size = len(block.members)
     if not len(block.equal):
         return np.eye(size), np.zeros(size)
-    # Coefficients may differ in unit: balanced, the rank does not depend on that.
+    # Coefficients may have different units. Balanced, the rank does not depend on them.
     unit = _units(block)
     solution = affine(block.equal / unit, block.goal)
     if solution is None:
         raise InfeasibleError(_contradiction(block))
     basis, offset = solution
-    # Rounding would make a coefficient that the rows fix at zero look like a shift, and rule out the closed
-    # form.
+    # A coefficient that the rows fix at zero must not keep an offset of rounding, which would rule out the
+    # closed form.
     offset[np.abs(offset) <= _CORNERS.rounding * np.abs(offset).max(initial=0.0)] = 0.0
     return basis / unit[:, None], offset / unit
 
 
 def _units(block: _Block) -> Floats:
-    """What to multiply coefficients by, so that the equalities weigh all of them alike."""
+    """The largest entry of each coefficient in the equalities, its unit for balance; 1 where it has none."""
     unit = np.abs(block.equal).max(axis=0, initial=0.0)
     unit[unit == 0] = 1.0
     return np.asarray(unit)
 
 
 def _contradiction(block: _Block) -> str:
-    return f"the {len(block.numbers)} linear rows from row {block.numbers[0]} on contradict each other."
+    return (
+        f"the {len(block.row_numbers)} linear rows from row {block.row_numbers[0]} on contradict each other."
+    )
 
 
 def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
-    """Directions in which the corners of the block lie; None if there are too many to try.
-
-    In the coordinates y of the free subspace every coefficient and every sign
-    row is a plane through zero. A corner lies on as many of them as there are
-    dimensions to lose; parallel planes, which is what ties become, count once.
-    """
+    """Step 3: directions in which the corners of the block lie; None if there are too many to try."""
     free, unit = basis.shape[1], _units(block)
     if not free:
         return []
@@ -389,6 +391,8 @@ def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
         size = np.abs(basis[:, 0]) * unit
         corner = basis[:, 0] * (size > _CORNERS.rounding * size.max())
         return [corner, -corner]
+    # In the coordinates of the free subspace every coefficient and every sign row is a plane through zero. A
+    # corner lies on one plane fewer than there are dimensions; parallel planes, as from ties, count once.
     planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
     if comb(len(planes), free - 1) > _CORNERS.most_corners:
         return None
@@ -411,7 +415,7 @@ def _meets(planes: Floats, free: int) -> Floats:
     if free == 1:
         return np.ones((1, 1))
     chosen = np.array(list(combinations(range(len(planes)), free - 1)))
-    # The null vector of free − 1 normals, for all choices at once. A small singular value means that the
+    # The null vectors of free − 1 normals, for all choices at once. A small singular value shows that the
     # planes are dependent and meet in more than a line.
     _, s, vt = np.linalg.svd(planes[chosen])
     return np.asarray(vt[s[:, -1] > _CORNERS.rounding, -1])
@@ -430,7 +434,7 @@ def _distinct(planes: Floats) -> Floats:
 def _assemble(
     region: Region, origin: Floats, free: Ints, ties: _Ties, corners: list[tuple[Ints, Floats]], room: float
 ) -> Presolved:
-    """All corners as directions of unit norm, in padded arrays."""
+    """Step 4: all corners as directions of unit norm, in padded arrays."""
     pairs = len(ties.pairs)
     longest = max([1, 2 * bool(pairs), *(len(members) for members, _ in corners)])
     indices = np.zeros((2 * pairs + len(corners), longest), dtype=np.intp)

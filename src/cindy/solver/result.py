@@ -1,6 +1,14 @@
-"""What a run leaves behind: steps, status, the path, and the point with its certificate.
+"""The result of a run: steps, status, the path, and the point with its certificate.
 
-The certificate is the Frank-Wolfe gap as a bound that holds: with what rounding may have taken from it.
+The certificate is the Frank-Wolfe gap as a rigorous bound, with the rounding of its computation included:
+
+1. ‖A s − B‖² ≥ f(x) + ⟨g, s − x⟩ for every point s, by convexity, with g = ∇f(x).
+2. The oracle proves ⟨g, s − origin⟩ ≥ level − slope · r for every s within radius r (`Oracle.proved`).
+3. Bounds on the rounding of g, f and the inner products are subtracted (`_rounding`; Higham, Accuracy and
+   Stability of Numerical Algorithms, 2002, section 3.5).
+4. Where rounding dominates, the gradient is computed again in extended precision.
+
+Steps 1 to 3 cost a call of the oracle and a few products with the triangle; step 4 costs many times as much.
 """
 
 from collections.abc import Callable
@@ -18,7 +26,7 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.oracle import Atom, Line, Oracle
 from cindy.solver.region import Region
 
-# Gives back a flat iterate.
+# A function that restores a flat iterate.
 Snapshot = Callable[[], Floats]
 # Flat indices and the values there.
 Nonzeros = tuple[NDArray[np.int32], Floats]
@@ -27,10 +35,9 @@ Nonzeros = tuple[NDArray[np.int32], Floats]
 class Trace:
     """Snapshots of a run with the number of nonzeros of each, in order.
 
-    All are kept until they hold more nonzeros than `room` together; from then
-    on a snapshot must differ in size from the one before by a few per cent, so
-    that small supports all stay and large ones thin out. The newest always
-    stays until the next comes.
+    All are kept until together they hold more nonzeros than `room`. From then on a snapshot stays only if its
+    size differs from the one before by a few per cent, so that small supports all stay and large ones thin
+    out. The newest always stays until the next comes.
     """
 
     def __init__(self, room: int) -> None:
@@ -49,13 +56,13 @@ class Trace:
             self._thin_out()
 
     def path(self) -> tuple[tuple[Ints, Floats], ...]:
-        """(flat indices of the nonzeros, flat iterate), one a support: where it came last."""
+        """(flat indices of the nonzeros, flat iterate), each support once, where it occurred last."""
         by_support: dict[bytes, tuple[Ints, Floats]] = {}
         for _, snapshot in self._entries:
             flat = snapshot()
             support = np.flatnonzero(flat)
             key = support.tobytes()
-            # A support that returns moves to its last place, with the values that the run had there.
+            # Without this a support that returns would stay at its first place.
             by_support.pop(key, None)
             by_support[key] = (support, flat)
         return tuple(by_support.values())
@@ -65,19 +72,19 @@ class Trace:
         return abs(size - last) < self._spacing * last
 
     def _thin_out(self) -> None:
-        # Spacing is relative: among small supports every term counts, among large ones a few per cent do
+        # Spacing is relative: among small supports every term matters, among large ones a few per cent do
         # not.
         self._spacing = max(0.01, 1.5 * self._spacing)
-        kept = self._entries[:1]
+        spaced = self._entries[:1]
         for entry in self._entries[1:-1]:
-            if abs(entry[0] - kept[-1][0]) >= self._spacing * kept[-1][0]:
-                kept.append(entry)
-        self._entries = [*kept, *self._entries[1:][-1:]]
+            if abs(entry[0] - spaced[-1][0]) >= self._spacing * spaced[-1][0]:
+                spaced.append(entry)
+        self._entries = [*spaced, *self._entries[1:][-1:]]
         self._held = sum([size for size, _ in self._entries])
 
 
 def way_back(origin: Floats, parts: list[Nonzeros]) -> Snapshot:
-    """To the point that differs from the origin in the given parts only."""
+    """A snapshot of the point that differs from the origin in the given parts only."""
     return partial(_restored, origin, parts)
 
 
@@ -99,13 +106,13 @@ class Status(StrEnum):
 
 
 class Step(NamedTuple):
-    """One iteration as the callback sees it: the state before the step is taken.
+    """One iteration as the callback sees it: the state before the iterate moves.
 
     gap: Frank-Wolfe gap over the whole region, absolute
     objective: ‖A x − B‖²
     atoms: how many atoms carry weight
     seconds: since the run began
-    passes: data read so far, in units of the whole; of sampled rows only
+    passes: data read so far, in units of the whole; 0 unless the rows are sampled
 
     >>> import numpy as np
     >>> import cindy
@@ -127,10 +134,10 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A feasible point, and how far it can be from the best one.
+    """A feasible point, and a bound on how much better any other point can be.
 
-    No point of the region has an objective below `objective − gap`: that is
-    what the Frank-Wolfe gap certifies, whatever the status.
+    No point of the region has an objective below `objective − gap`, whatever the status: this is what the
+    Frank-Wolfe gap certifies.
 
     x: (terms, targets)
     scale: loss at zero, the unit of `tol`
@@ -161,11 +168,9 @@ class Result:
 
     @property
     def path(self) -> tuple[tuple[Ints, Floats], ...]:
-        """The iterates along the run, one a support: (flat indices of the nonzeros, x).
+        """The iterates along the run, each support once with its last values: (flat indices of nonzeros, x).
 
-        In the order of the run, each with the last values seen on that support;
-        long runs thin out large supports (see `Trace`). Worked out at every
-        access, from what the run kept.
+        Long runs keep only some of the large supports (`Trace`). Every access restores the iterates anew.
         """
         if self.trace is None:
             return ((np.flatnonzero(self.x), self.x),)
@@ -174,14 +179,14 @@ class Result:
 
 
 _ROWS = 16
-"""That are turned into longer numbers at a time: few beside the whole, many for a product."""
+"""Rows converted to extended precision at a time: few beside the whole matrix, enough for fast products."""
 _LARGEST = 100_000_000
-"""Products beyond which the gradient is not worked out again with longer numbers: some seconds' work."""
+"""Products beyond which the gradient is not computed in extended precision, which would take seconds."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What rounding of a gradient 2 Aᵀ(A x − B) is proportional to.
+    """The sizes that bound the rounding of a gradient 2 Aᵀ(A x − B).
 
     columns: (terms,) lengths of the columns of A; target, residual: (targets,) of B and A x − B
     count: the longest sum
@@ -195,18 +200,18 @@ class Sizes:
     @classmethod
     def of(cls, objective: LeastSquares, x: Floats) -> "Sizes":
         parts = (objective.design, objective.target, objective.residual(x))
-        # An inner product is off by at most n eps times the lengths of its two vectors (Cauchy and
-        # Schwarz).
-        lengths = [_lengths(part) for part in parts]
-        return cls(lengths[0], lengths[1], lengths[2], max(objective.design.shape) + 2)
+        # The error of an inner product of n terms is at most n eps times the lengths of its two vectors
+        # (Cauchy and Schwarz).
+        columns, target, residual = (_lengths(part) for part in parts)
+        return cls(columns, target, residual, max(objective.design.shape) + 2)
 
     def reach(self, x: Floats, unit: float) -> Floats:
-        """(targets,) what the length of the residual can be off by if products are rounded to `unit`."""
+        """(targets,) bounds on the error of the length of the residual if products are rounded to `unit`."""
         return np.asarray(self.count * unit * (self.columns @ np.abs(x) + self.target + self.residual))
 
 
 def _lengths(matrix: Floats) -> Floats:
-    """(columns,) lengths; norm() copies a plain array whole, and a design on a device knows only norm()."""
+    """(columns,) lengths; norm() copies a numpy array whole, but a design on a device has nothing else."""
     if type(matrix) is np.ndarray:
         return np.asarray(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)))
     return np.asarray(np.linalg.norm(matrix, axis=0))
@@ -215,61 +220,53 @@ def _lengths(matrix: Floats) -> Floats:
 def certificate(
     oracle: Oracle, x: Floats, gradient: Floats, sizes: Sizes, *, objective: LeastSquares | None, aim: float
 ) -> tuple[Atom, float]:
-    """An atom, and a number that no point of the region is better than x by.
+    """An atom, and the certified gap: no point of the region has an objective smaller by more than this.
 
-    ⟨g, x − s⟩ at its largest over the region, from a bound that the oracle proves, and what
-    rounding of the gradient can add to it (Higham, Accuracy and Stability of Numerical
-    Algorithms, 2002, section 3.5). Where that is more than the gap itself, and more than what
-    is aimed at, the gradient of the objective is worked out again with the longest numbers of
-    the machine.
+    It is the largest ⟨g, x − s⟩ over the region (steps 1 and 2 above), plus what rounding can add to it
+    (step 3). Step 4 is taken where rounding is more than 1 % of the gap, and the sum is larger than `aim`.
 
     x: (terms, targets); gradient: (size,), computed at x in double precision
-    aim: a gap below which nothing more is wanted
+    aim: a gap that is small enough
     """
     radius = oracle.region.radius
     atom, line = oracle.proved(gradient)
-    gap = max(-_from(oracle, x, gradient, line).at(radius), 0.0)
-    off = -_rounding(oracle, x, gradient, sizes, np.float64).at(radius)
-    # Longer numbers are slow. They are worth it only where rounding is most of the gap and the gap is not
-    # yet small enough.
-    if objective is None or gap + off <= aim or off <= 0.01 * gap or _too_large(objective):
-        return atom, gap + off
-    again, _ = _in_longest_numbers(objective, x)
-    atom, line = oracle.proved(again)
-    gap = max(-_from(oracle, x, again, line).at(radius), 0.0)
+    gap = max(-_relative_to(oracle, x, gradient, line).at(radius), 0.0)
+    doubt = -_rounding(oracle, x, gradient, sizes, np.float64).at(radius)
+    if objective is None or gap + doubt <= aim or doubt <= 0.01 * gap or _too_large(objective):
+        return atom, gap + doubt
+    # Step 4.
+    precise, _ = _in_extended_precision(objective, x)
+    atom, line = oracle.proved(precise)
+    gap = max(-_relative_to(oracle, x, precise, line).at(radius), 0.0)
     return atom, gap - _rounding(oracle, x, gradient, sizes, np.longdouble).at(radius)
 
 
 def floor(objective: LeastSquares, oracle: Oracle, x: Floats) -> Line:
-    """The loss of no point that obeys the rows of the oracle's region within radius r is below this line.
-
-    ‖A s − B‖² ≥ f(x) + ⟨g, s − x⟩ by convexity; the oracle bounds the second part for every radius, and
-    rounding of f and g is taken off.
-    """
+    """A line below the loss of every point within radius r that obeys the rows of the oracle's region."""
     sizes = Sizes.of(objective, x)
     kind: type[np.floating[Any]] = np.float64 if _too_large(objective) else np.longdouble
     gradient, value = objective.gradient(x).ravel(), objective.value(x)
     if kind is np.longdouble:
-        gradient, value = _in_longest_numbers(objective, x)
-    rest = _from(oracle, x, gradient, oracle.proved(gradient)[1])
-    off = _rounding(oracle, x, gradient, sizes, kind)
-    # ‖r + e‖² with ‖r‖ as computed and ‖e‖ ≤ reach, and a sum of squares that is rounded itself.
+        gradient, value = _in_extended_precision(objective, x)
+    rest = _relative_to(oracle, x, gradient, oracle.proved(gradient)[1])
+    rounding = _rounding(oracle, x, gradient, sizes, kind)
+    # The true residual is r + e with the computed r and ‖e‖ ≤ reach, and the sum of squares is rounded too.
     reach = sizes.reach(x, float(np.finfo(kind).eps))
     doubt = float(np.sum(2.0 * sizes.residual * reach + reach**2))
     doubt += 2.0 * (sizes.count * float(np.finfo(kind).eps) + float(np.finfo(float).eps)) * value
-    return Line(value + rest.level + off.level - doubt, rest.slope + off.slope)
+    return Line(value + rest.level + rounding.level - doubt, rest.slope + rounding.slope)
 
 
 def lower_bound(region: Region, gradient: Floats, origin: Floats, prices: Floats) -> Line:
-    """On ⟨gradient, x − origin⟩ over the region, by any prices of its rows: weak duality.
+    """A line below ⟨gradient, x − origin⟩ over the region, from any prices of its rows, by weak duality:
 
-    The rows give at least Σ prices · (a bound − matrix origin), the ball at least
-    −radius · max |gradient − matrixᵀ prices| / weights; worked out with the longest numbers
-    that the machine has, and less what these may be off by.
+        Σ prices · (bounds − matrix origin) − rest · origin − r · max |rest| / weights
+
+    with rest = gradient − matrixᵀ prices. It is computed in extended precision, and its rounding subtracted.
     """
     wide = np.longdouble
-    # A positive price leans on the lower bound of its row and a negative one on the upper. Where that bound
-    # is infinite the price can prove nothing and is dropped; what is left is still a valid bound.
+    # A positive price uses the lower bound of its row and a negative one the upper. Where that bound is
+    # infinite the price proves nothing and is dropped. The others still give a valid bound.
     slack = np.where(prices > 0, region.lower, region.upper)
     prices = np.where(np.isfinite(slack), prices, 0.0).astype(wide)
     slack = np.where(np.isfinite(slack), slack, 0.0).astype(wide)
@@ -278,11 +275,11 @@ def lower_bound(region: Region, gradient: Floats, origin: Floats, prices: Floats
     of_rows = prices * (slack - matrix @ origin.astype(wide))
     unit = (region.rows + region.size + 4) * np.finfo(wide).eps
     size = np.abs(gradient) + abs(matrix).T @ np.abs(prices)
-    off = np.abs(of_rows).sum() + size @ np.abs(origin)
-    off += np.abs(prices) @ (np.abs(slack) + abs(matrix) @ np.abs(origin))
-    level = of_rows.sum() - rest @ origin - unit * off
+    doubt = np.abs(of_rows).sum() + size @ np.abs(origin)
+    doubt += np.abs(prices) @ (np.abs(slack) + abs(matrix) @ np.abs(origin))
+    level = of_rows.sum() - rest @ origin - unit * doubt
     slope = np.max((np.abs(rest) + unit * size) / region.weights, initial=0.0)
-    # Rounded to double precision away from what is claimed.
+    # Level is rounded down to double precision and slope up, so that the bound still holds.
     return Line(float(np.nextafter(float(level), -np.inf)), float(np.nextafter(float(slope), np.inf)))
 
 
@@ -290,8 +287,8 @@ def _too_large(objective: LeastSquares) -> bool:
     return int(objective.design.size) * objective.targets > _LARGEST
 
 
-def _in_longest_numbers(objective: LeastSquares, x: Floats) -> tuple[Floats, float]:
-    """2 Aᵀ(A x − B), flat, and ‖A x − B‖², a few rows at a time: long numbers are no copy of the whole."""
+def _in_extended_precision(objective: LeastSquares, x: Floats) -> tuple[Floats, float]:
+    """2 Aᵀ(A x − B), flat, and ‖A x − B‖², a few rows at a time, so that no copy of A is made."""
     wide = np.longdouble
     point, total, squares = x.astype(wide), np.zeros(x.shape, dtype=wide), wide(0.0)
     for begin in range(0, len(objective.design), _ROWS):
@@ -302,9 +299,9 @@ def _in_longest_numbers(objective: LeastSquares, x: Floats) -> tuple[Floats, flo
     return np.asarray(2.0 * total, dtype=np.float64).ravel(), float(squares)
 
 
-def _from(oracle: Oracle, x: Floats, gradient: Floats, line: Line) -> Line:
-    """What ⟨gradient, s − x⟩ is at least, from what ⟨gradient, s − origin⟩ is."""
-    # Near the optimum ⟨g, x⟩ and ⟨g, s⟩ agree in most digits, and their difference is the gap.
+def _relative_to(oracle: Oracle, x: Floats, gradient: Floats, line: Line) -> Line:
+    """A line below ⟨gradient, s − x⟩, from one below ⟨gradient, s − origin⟩."""
+    # Near the optimum ⟨g, x⟩ and ⟨g, s⟩ agree in most digits, and the gap is their difference.
     ahead = gradient.astype(np.longdouble) @ (x.ravel() - oracle.origin)
     return Line(line.level - float(ahead), line.slope)
 
@@ -312,11 +309,11 @@ def _from(oracle: Oracle, x: Floats, gradient: Floats, line: Line) -> Line:
 def _rounding(
     oracle: Oracle, x: Floats, gradient: Floats, sizes: Sizes, kind: type[np.floating[Any]]
 ) -> Line:
-    """What ⟨g, s − x⟩ can be off by if products are rounded to a kind of number, and g to doubles."""
+    """A line below the error of ⟨g, s − x⟩ if products are rounded to a kind of number, and g to doubles."""
     region, origin = oracle.region, oracle.origin
     each = 2.0 * np.outer(sizes.columns, sizes.reach(x, float(np.finfo(kind).eps))).ravel()
     each += np.finfo(np.float64).eps * np.abs(gradient)
-    # |x − s| ≤ |x − origin| + |origin| + |s|, and Σ each · |s| is at most radius · max each / weights.
+    # |s − x| ≤ |x − origin| + |origin| + |s|, and Σ each · |s| is at most radius · max each / weights.
     fixed = each @ (np.abs(origin) + np.abs(x.ravel() - origin))
     return Line(-float(fixed), float(np.max(each / region.weights)))
 
@@ -356,12 +353,8 @@ class Run:
         return cls(result.relative_gap, result.objective / result.scale, str(result.status), *counts, history)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        history = {name: [json_number(getattr(s, name)) for s in self.history] for name in Step._fields}
-        counts = {
-            "status": str(self.status),
-            "iterations": self.iterations,
-            "oracle_calls": self.oracle_calls,
-        }
+        """The record as plain values, for a file."""
+        history = {name: [json_number(getattr(step, name)) for step in self.history] for name in Step._fields}
+        counts = {name: getattr(self, name) for name in ("iterations", "oracle_calls")}
         numbers = {name: json_number(getattr(self, name)) for name in ("gap", "objective", "seconds")}
-        return {**counts, **numbers, "history": history}
+        return {"status": str(self.status), **counts, **numbers, "history": history}

@@ -1,7 +1,7 @@
 """Least squares over a design that is not an array in memory.
 
-`SampledRows` reads rows when they are needed: more of them, or longer ones, than fit in memory. `DeviceRows`
-holds the design on a device: for dictionaries whose gradients are the work.
+`SampledRows` reads rows when they are needed, for designs that do not fit in memory. `DeviceRows` holds the
+design on a device such as a GPU, for dictionaries so large that the products of the gradient are the work.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,15 +26,15 @@ class _Sampling:
     chunk: int = 2**20
     """Numbers that a pass over the rows holds at a time: 8 MB, at which reading is as fast as it gets."""
     sample: int = 2**24
-    """Numbers that a sample of open size holds at most: 128 MB (`python -m benchmarks sampled`)."""
+    """Numbers in a sample at most, unless `batch` is given: 128 MB (`python -m benchmarks sampled`)."""
     fewest: int = 2_000
-    """Columns that a sample holds at least; those that matter now are among them where there are more. Atoms
-    of a dictionary of 50,116 are some 200: fewer columns would end epochs early (`python -m benchmarks
-    sampled`)."""
+    """Columns that a sample holds at least. If there are more, those in use and those with the steepest
+    gradient are chosen. A run over 50,116 terms has some 200 atoms; fewer columns would end its epochs early
+    (`python -m benchmarks sampled`)."""
     share: int = 4
-    """A sample holds at most one row in so many: beyond, it costs as much as the pass that it saves."""
+    """A sample holds at most one row in so many: a larger one costs as much as the pass that it saves."""
     together: int = 16
-    """Rows of a memory map that are read before its pages are given back."""
+    """Rows of a memory map that are read before its pages are given back to the system."""
 
 
 _SAMPLING = _Sampling()
@@ -44,15 +44,15 @@ _SAMPLING = _Sampling()
 class SampledRows:
     """The objective ‖A x − B‖² over rows of which a run reads samples, and all of them once in a while.
 
-    For `conditional_gradient`, in place of a LeastSquares, with every oracle and correction:
-    where A has so many columns that their triangular factor does not fit, or lies on a disk.
-    Gradients come from samples with variance reduction; see `Epochs`. The gap at the end is
-    that of a pass over all rows.
+    `conditional_gradient` takes it in place of a LeastSquares, with every oracle and correction. It is for
+    an A that lies on a disk, or has so many columns that their triangular factor does not fit in memory.
+    Gradients come from samples with variance reduction (`Epochs`). The gap at the end comes from a pass over
+    all rows.
 
-    design: (rows, terms), target: (rows, targets) or (rows,): arrays, memory maps, or anything with
-        a shape that gives rows for a slice and for an increasing array of row numbers
-    batch: rows of every sample; None: the root of their number, doubled from pass to pass as long
-        as a sample holds at most 128 MB
+    design: (rows, terms), target: (rows, targets) or (rows,): arrays, memory maps, or anything with a shape
+        that gives rows for a slice and for an increasing array of row numbers
+    batch: rows of every sample; None: the square root of their number, doubled from pass to pass as long as
+        a sample holds at most 128 MB
     seed: of the samples
 
     >>> from cindy.solver import Region, conditional_gradient, oracle_for
@@ -99,15 +99,15 @@ class SampledRows:
 
     def value(self, x: Floats) -> float:
         """‖A x − B‖² at x of shape (terms, targets), by one pass."""
-        return Reading(self).whole(x)[0]
+        return Reading(self).whole(x).value
 
     def gradient(self, x: Floats) -> Floats:
         """2 Aᵀ(A x − B), of the shape of x, by one pass."""
-        return Reading(self).whole(x)[1]
+        return Reading(self).whole(x).gradient
 
     @property
     def longest_sum(self) -> int:
-        """How many products a pass adds up before it rounds, at most."""
+        """The largest number of products in a sum of a pass, which bounds its rounding."""
         width = self.terms + self.targets
         return max(_SAMPLING.chunk // width, -(-self.rows * width // _SAMPLING.chunk)) + self.terms + 2
 
@@ -129,12 +129,24 @@ class SampledRows:
         return min(first << min(epoch, 40), room, most)
 
     def columns_at(self, count: int) -> int:
-        """Columns that there is room for in a sample of so many rows."""
+        """Columns for which a sample of so many rows has room."""
         return min(max(_SAMPLING.sample // count - self.targets, _SAMPLING.fewest), self.terms)
 
 
+class Pass(NamedTuple):
+    """What one pass over all rows gives at a point.
+
+    value, gradient: of the objective; at_zero: the loss at zero; lengths: (terms,) of the columns
+    """
+
+    value: float
+    gradient: Floats
+    at_zero: float
+    lengths: Floats
+
+
 class Reading:
-    """Rows of an objective as they are read, and how many there were.
+    """A reader of the rows of an objective, which counts the rows it has read.
 
     passes: rows read, in units of all of them
     """
@@ -149,12 +161,14 @@ class Reading:
         return self._read / self._objective.rows
 
     def sample(self, count: int, columns: Ints | None = None) -> Floats:
-        """(count, terms + targets): rows W drawn without repetition, scaled so that WᵀW estimates AᵀA.
+        """(count, columns + targets): rows W drawn without repetition, scaled so that WᵀW estimates AᵀA.
 
-        Beside them is room for the targets of a model. Of given columns, those alone.
+        The last columns are zero: they are the room for the targets of a model (`LocalModel.around`).
+
+        columns: those to read; None: all
         """
         f = self._objective
-        # In increasing order the disk is read forwards, and many sources only accept such row numbers.
+        # In increasing order a disk is read forwards, and many sources accept row numbers in no other.
         chosen = np.sort(self._random.choice(f.rows, size=count, replace=False))
         width = f.terms if columns is None else len(columns)
         sample = np.zeros((count, width + f.targets))
@@ -170,8 +184,8 @@ class Reading:
             self._read += len(part)
         return sample
 
-    def whole(self, x: Floats) -> tuple[float, Floats, float, Floats]:
-        """Objective and gradient at x, the loss at zero, and the lengths of the columns, by one pass."""
+    def whole(self, x: Floats) -> Pass:
+        """A pass over all rows at x of shape (terms, targets)."""
         value = at_zero = 0.0
         gradient = np.zeros(x.shape)
         squares = np.zeros(len(x))
@@ -179,11 +193,11 @@ class Reading:
             residual = design @ x - target
             value += float(np.sum(residual * residual))
             at_zero += float(np.sum(target * target))
-            # One pass gives all that a certificate needs: objective, gradient, and the sizes that rounding
-            # goes by.
+            # The lengths of the columns bound the rounding of the gradient, so that one pass gives all that a
+            # certificate needs.
             gradient += design.T @ (2.0 * residual)
             squares += np.einsum("ij,ij->j", design, design)
-        return value, gradient, at_zero, np.sqrt(squares)
+        return Pass(value, gradient, at_zero, np.sqrt(squares))
 
     def _chunks(self) -> Iterator[tuple[Floats, Floats]]:
         f = self._objective
@@ -196,7 +210,7 @@ class Reading:
 
 
 def _shape(rows: Any) -> tuple[int, ...]:
-    """Of anything that gives rows; lists and the like have none that counts."""
+    """The shape of anything that gives rows; lists do not."""
     shape = getattr(rows, "shape", None)
     if isinstance(shape, tuple) and hasattr(rows, "__getitem__"):
         return shape
@@ -207,12 +221,12 @@ def _shape(rows: Any) -> tuple[int, ...]:
 
 
 def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:
-    """Rows as finite numbers."""
+    """The chosen rows as finite numbers."""
     chosen: Any = _of_map(rows, which) if isinstance(rows, np.memmap) else rows[which]
     part = np.asarray(chosen.toarray() if hasattr(chosen, "toarray") else chosen, dtype=np.float64)
     if not np.isfinite(part).all():
-        at = int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
-        number = which.start + at if isinstance(which, slice) else int(which[at])
+        first = int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
+        number = which.start + first if isinstance(which, slice) else int(which[first])
         raise DataError(
             f"SampledRows: `{name}` must be finite, but row {number} is not. Remove or repair that row."
         )
@@ -220,36 +234,36 @@ def _numbers(rows: Any, which: slice | Ints, name: str) -> Floats:
 
 
 def _of_map(rows: np.memmap[Any, Any], which: slice | Ints) -> np.ndarray[Any, Any]:
-    """The given rows of a memory map as a copy, whose pages are given back at once.
-
-    Every page that a map touches counts as memory of the process, and the system may map megabytes around
-    each: two thousand rows of 4 kB, drawn from 4 GB, took 2 GB (`python -m benchmarks sampled`). A map that
-    is private to the process keeps its pages, because its changes live there alone.
-    """
-    held = getattr(rows, "_mmap", None)
-    lends = isinstance(held, mmap.mmap) and hasattr(held, "madvise") and getattr(rows, "mode", "c") != "c"
+    """A copy of the given rows of a memory map; the pages of the map are given back to the system at once."""
+    # Every page that a map touches counts as memory of the process, and the system may map megabytes around
+    # each: two thousand rows of 4 kB, drawn from 4 GB, took 2 GB (`python -m benchmarks sampled`). The pages
+    # of a map that is private to the process (mode "c") are kept, because its changes exist nowhere else.
+    memory = getattr(rows, "_mmap", None)
+    shared = (
+        isinstance(memory, mmap.mmap) and hasattr(memory, "madvise") and getattr(rows, "mode", "c") != "c"
+    )
     parts = (
         [which] if isinstance(which, slice) else np.array_split(which, -(-len(which) // _SAMPLING.together))
     )
     copies = []
     for part in parts:
         copies.append(np.array(rows[part]))
-        if lends:
-            held.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]
+        if shared:
+            memory.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]
     return copies[0] if len(copies) == 1 else np.concatenate(copies)
 
 
 @dataclass(frozen=True, eq=False)
 class LocalModel(LeastSquares):
-    """level + ⟨tilt, x − anchor⟩ + ‖W (x − anchor)‖², the factor being [W | W anchor].
+    """The model level + ⟨tilt, x − anchor⟩ + ‖W (x − anchor)‖² of an objective ‖A x − B‖² around an anchor.
 
-    With W some rows of a larger A, scaled so that WᵀW estimates AᵀA, its gradient
-    tilt + 2 WᵀW (x − anchor) is the variance-reduced estimate of Johnson and Zhang
-    (Accelerating stochastic gradient descent using predictive variance reduction, 2013):
-    exact at the anchor, and the better the nearer to it.
+    W holds some rows of A, scaled so that WᵀW estimates AᵀA. The gradient tilt + 2 WᵀW (x − anchor) is the
+    variance-reduced estimate of Johnson and Zhang (Accelerating stochastic gradient descent using predictive
+    variance reduction, 2013). It is exact at the anchor, and the nearer to it the more accurate.
 
-    anchor, tilt: (terms, targets)
-    columns: the terms that W has columns of; None: all. Of the others the slope alone is known
+    factor: [W | W anchor]
+    anchor: (terms, targets); level, tilt: objective and gradient there
+    columns: the terms whose columns W has; None: all. For the others only the slope is known
     """
 
     anchor: Floats
@@ -270,8 +284,8 @@ class LocalModel(LeastSquares):
         """sample: (k, columns + targets), W and room for W anchor; rows: how many it stands for."""
         terms = len(anchor)
         width = terms if columns is None else len(columns)
-        # With the target W anchor, the factor's own least squares are ‖W (x − anchor)‖²: nothing else of a
-        # LeastSquares has to change.
+        # With the target W anchor the least squares of the factor are ‖W (x − anchor)‖², so that nothing else
+        # of a LeastSquares has to change.
         sample[:, width:] = sample[:, :width] @ (anchor if columns is None else anchor[columns])
         return cls(sample, terms, rows, anchor, tilt, level, columns)
 
@@ -289,7 +303,7 @@ class LocalModel(LeastSquares):
         return self.factor[:, -self.targets :]
 
     def knows(self, terms: Ints) -> bool:
-        """Whether the sample has the columns of these terms."""
+        """Whether the sample holds the columns of these terms."""
         return self.columns is None or bool(np.isin(terms, self.columns).all())
 
     def value(self, x: Floats) -> float:
@@ -299,12 +313,12 @@ class LocalModel(LeastSquares):
         return self.tilt + super().gradient(x)
 
     def offset(self, x: Floats) -> float:
-        """What the rows of the factor know nothing of."""
+        """The linear part of the model, level + ⟨tilt, x − anchor⟩."""
         return self.level + float(np.sum(self.tilt * (x - self.anchor)))
 
 
 class _SomeColumns:
-    """A matrix of which only some columns differ from zero, with what the loop needs of a design."""
+    """A matrix with few columns that are not zero, and the operations that the loop needs of a design."""
 
     def __init__(self, values: Floats, columns: Ints, width: int, turned: bool = False) -> None:
         self._values, self._columns, self._width, self._turned = values, columns, width, turned
@@ -337,10 +351,10 @@ class _SomeColumns:
 
 
 class _DeviceMatrix:
-    """A matrix on a device that multiplies numpy arrays and gives its columns as such.
+    """A matrix on a device that multiplies numpy arrays, and gives its columns as numpy arrays.
 
-    All that the loop needs of a design: products with it and with its transpose, its shape,
-    columns and slices of rows.
+    It has what the loop needs of a design: its shape, products with it and with its transpose, columns, and
+    slices of rows.
     """
 
     def __init__(self, values: Any, space: Space) -> None:
@@ -361,13 +375,13 @@ class _DeviceMatrix:
         return self.space.get(self.space.xp.matmul(self.values, self.space.put(other)))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        # np.linalg.norm(matrix, axis=0): the lengths of the columns, without moving them
+        # np.linalg.norm(matrix, axis=0) gives the lengths of the columns without moving the matrix.
         if func is not np.linalg.norm or kwargs != {"axis": 0}:
             return NotImplemented
         return self.space.get(self.space.xp.linalg.vector_norm(self.values, axis=0))
 
     def astype(self, kind: Any) -> Any:
-        """The matrix as a numpy one of another kind of number."""
+        """The matrix as a numpy array of another kind of number."""
         return self.space.get(self.values).astype(kind)
 
     @property
@@ -387,8 +401,8 @@ class _DeviceMatrix:
 class DeviceRows(LeastSquares):
     """The objective ‖A x − B‖² with A on a device, for `conditional_gradient`.
 
-    Products with A are made there; x, gradients and the few columns in use are numpy's. So it pays
-    for some thousand terms and more, where products are nearly all of the work.
+    Products with A are computed there; x, gradients and the few columns in use are numpy arrays. It pays from
+    a few thousand terms on, where the products are nearly all of the work.
 
     design: (rows, terms), of numpy or of the library of the device; target: (rows, targets)
     device: "cuda", another device of PyTorch or CuPy, or a module of the array API standard
@@ -414,15 +428,10 @@ class DeviceRows(LeastSquares):
         if not np.isfinite(goal).all() or not bool(space.xp.all(space.xp.isfinite(values))):
             raise DataError("DeviceRows: design and target must be finite.")
         terms, rows = int(values.shape[1]), int(values.shape[0])
-        # There is no factor: the rows themselves stand for the objective.
+        # There is no factor: `design` and `target` are the rows themselves.
         super().__init__(np.zeros((0, terms + goal.shape[1])), terms, rows)
         object.__setattr__(self, "_design", _DeviceMatrix(values, space))
         object.__setattr__(self, "_target", goal)
-
-    @classmethod
-    def of(cls, objective: LeastSquares, device: Any) -> DeviceRows:
-        """The same objective, on a device."""
-        return cls(objective.design, objective.target, device=device)
 
     @property
     def design(self) -> Any:
@@ -440,6 +449,6 @@ class DeviceRows(LeastSquares):
         if not isinstance(other, LeastSquares):
             return NotImplemented
         space: Space = self.design.space
-        theirs = other.design.values if isinstance(other, DeviceRows) else other.design
-        both = space.xp.concat([self.design.values, space.put(theirs)], axis=0)
-        return DeviceRows(both, np.vstack([self.target, other.target]), device=space)
+        below = other.design.values if isinstance(other, DeviceRows) else other.design
+        design = space.xp.concat([self.design.values, space.put(below)], axis=0)
+        return DeviceRows(design, np.vstack([self.target, other.target]), device=space)
