@@ -270,6 +270,17 @@ def test_show_lists_the_models_that_are_near(cli, tmp_path):
     assert re.search(r"3\.2\s+1\s+\+ x\^2 in x', − x in x'", out)
 
 
+def test_the_report_of_a_field_needs_no_name_for_its_time_as_the_fit_did_not(cli, tmp_path):
+    xarray = pytest.importorskip("xarray")
+    x, time = np.arange(48) * 2 * np.pi / 48, np.linspace(0, 1, 40)
+    u = np.sin(x - time[:, None]) + 0.5 * np.cos(2 * (x - time[:, None]))
+    data = xarray.Dataset({"u": (("time", "x"), u)}, {"time": time, "x": x})
+    data.to_netcdf(tmp_path / "u.nc", engine="h5netcdf")
+    assert cli("fit", "u.nc", "--periodic", "x", "--out", "m.json")[0] == 0
+    status, _, err = cli("report", "m.json", "u.nc", "--periodic", "x", "--out", "page.html")
+    assert (status, err) == (0, "")
+
+
 def test_report_compares_a_saved_model_with_data(cli, tmp_path):
     Model([[0.0], [-1.0]], cindy.Polynomial(1), ("x",)).save(tmp_path / "m.json")
     (tmp_path / "data.csv").write_text(DECAY)
@@ -285,7 +296,9 @@ def test_errors_speak_of_options_and_not_of_arguments(cli, tmp_path):
     assert status == 2
     assert "--time" in err
     assert "`time`" not in err
-    assert as_typed("with formulation=Integral(order=2, rates=True).") == "with --formulation integral:2:rates."
+    assert (
+        as_typed("with formulation=Integral(order=2, rates=True).") == "with --formulation integral:2:rates."
+    )
     assert as_typed("Try `Integral(order=2)`, or Discrete().") == (
         "Try --formulation integral:2, or --formulation discrete."
     )

@@ -31,6 +31,23 @@ def test_a_dataset_is_the_same_field_as_its_arrays():
     np.testing.assert_array_equal(field.to_xarray()["u"].transpose("x", "y", "t").values, u)
 
 
+@pytest.mark.parametrize("fault", [False, True], ids=["sound", "with a dead pixel"])
+def test_axes_may_have_any_name_up_to_the_report(fault, tmp_path):
+    name, time = np.arange(48) * 2 * np.pi / 48, np.linspace(0, 1, 40)
+    mask = np.sin(name[:, None] - time) + 0.5 * np.cos(2 * (name[:, None] - time))
+    mask += 1e-3 * np.random.default_rng(0).standard_normal(mask.shape)
+    if fault:
+        mask[10] = 5.0
+    field = cindy.Field({"name": name, "time": time, "mask": mask}, periodic="name")
+    assert (field.axes, field.time, field.states) == (("name",), "time", ("mask",))
+    model = cindy.identify(field, cindy.Derivatives(1, 1))
+    assert np.allclose(model.coef[model.terms.index("mask_name"), 0], -1, atol=0.01)
+    assert ("dead-pixels" in {finding.code for finding in model.findings}) is fault
+    if not fault:
+        assert len(model.simulate(field.first, time)) == 40
+        cindy.report.write(model, [field], tmp_path / "report.html")
+
+
 def written(path, values, *, dims=("t", "x"), kind="d", **attributes):
     """A classic netCDF file of one field u; its time grows without limit, as in most such files."""
     from scipy.io import netcdf_file

@@ -132,7 +132,7 @@ def test_discrepancy_takes_the_smallest_model_that_the_given_noise_allows():
     coarse = identify(data, system.basis, selection=Discrepancy(100 * sigma))
     assert 0 < coarse.size < exact.size
     with pytest.raises(
-        DataError, match=r"even the whole dictionary leaves a residual of .* times the given noise"
+        DataError, match=r"even the whole dictionary leaves a residual of .* times the allowed size"
     ):
         identify(data, system.basis, selection=Discrepancy(sigma / 10))
 

@@ -108,7 +108,7 @@ def run_report(
     """Write the report of a saved model on data."""
     model = load(file)
     if model.formulation.for_fields:
-        measured: list[Any] = _fields(data, periodic, model.inputs, time or "t")
+        measured: list[Any] = _fields(data, periodic, model.inputs, time)
     else:
         inputs = tuple(name for name in model.inputs if not unmeasured(name))
         measured = [

@@ -40,7 +40,8 @@ class Field:
 
     arrays: given by keyword; arrays of one dimension are coordinates, all others are fields, whose
         dimensions are the coordinates in the order given
-    data: an xarray Dataset in place of the arrays, or the path of a netCDF or npz file
+    data: in place of the keywords a dictionary of arrays, which may have any names, an xarray Dataset, or the
+        path of a netCDF or npz file
     periodic: names of the axes on which the last sample is followed by the first; {"x": length} where the
         grid is not uniform
     inputs: known fields without noise or equation, {"a": values over space, or over space and time}; a text
@@ -86,8 +87,11 @@ class Field:
         if data is not None:
             if arrays:
                 raise DataError(f"{self._where}: pass a Dataset or arrays by name, not both.")
-            is_path = isinstance(data, (str, PathLike))
-            arrays = (arrays_of_file if is_path else from_dataset)(data, time, self._where)
+            if isinstance(data, dict):
+                arrays = data
+            else:
+                is_path = isinstance(data, (str, PathLike))
+                arrays = (arrays_of_file if is_path else from_dataset)(data, time, self._where)
         order, values = _coordinates_and_fields(arrays, self._where)
         self.time = str(time_column(order) or "t") if time is None else time
         if self.time not in order:
@@ -253,7 +257,7 @@ class Field:
         unique_names(values, f"{self._where}: `values`")
         arrays |= {self.time: t, **values}
         return Field(
-            **arrays,
+            arrays,
             periodic=self._periods,
             time=self.time,
             time_unit=self.time_unit,

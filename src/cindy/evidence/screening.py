@@ -169,7 +169,12 @@ class _Screen:
         if self.changed:
             arrays: dict[str, Any] = {axis: field.coordinate(axis) for axis in self.axes} | self.values
             corrected = Field(
-                **arrays, periodic=self.periods, time=field.time, name=field.name, weight=field.weight
+                arrays,
+                periodic=self.periods,
+                time=field.time,
+                time_unit=field.time_unit,
+                name=field.name,
+                weight=field.weight,
             )
             field = corrected.with_inputs_of(field)
         if not self.cuts:

@@ -340,7 +340,7 @@ class Discrepancy(Selection):
             if supports.least > allowed:
                 raise DataError(
                     "Discrepancy: even the whole dictionary leaves a residual of "
-                    f"{np.sqrt(supports.least / allowed):.4g} times the given noise. "
+                    f"{np.sqrt(supports.least / allowed):.4g} times the allowed size. "
                     "Enlarge the basis, or give a larger noise."
                 )
             enough = smallest(supports, allowed, candidates.starts(group, supports))
