@@ -31,6 +31,8 @@ FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
 )
 SHORT_CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>([^<]{1,12})</td>")
+TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
+FIRST_IS_CODE = re.compile(r"<td[^>]*>(?:<(?:a|autoref)\b[^>]*>)?<code>")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -108,7 +110,28 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def on_page_content(content: str, **_: Any) -> str:
     """MathML in place of LaTeX, which browsers draw by themselves; short cells of tables on one line."""
     content = SHORT_CELL.sub(r'<td\1 class="short">\2</td>', content)
+    content = TABLE.sub(_labelled, content)
     return FORMULA.sub(_mathml, content)
+
+
+def _labelled(table: re.Match[str]) -> str:
+    """A table of names, whose cells say what their columns are: a phone shows each row as a list (style.css)."""
+    head, _, body = table[0].partition("<tbody>")
+    rows = body.split("<tr>")[1:]
+    if not all(FIRST_IS_CODE.match(row.strip()) for row in rows):
+        return table[0]
+    titles = [
+        re.sub("<[^>]+>", "", title) for title in re.findall(r"<th.*?>(.*?)</th>", head)
+    ]
+    labelled = []
+    for row in rows:
+        cells = row.split("<td")
+        for column in range(3, len(cells)):
+            if titles[column - 1] and not cells[column].startswith("></td>"):
+                cells[column] = f' data-label="{titles[column - 1]}"{cells[column]}'
+        labelled.append("<td".join(cells))
+    head = head.replace("<table>", "<table data-names>")
+    return "<tr>".join([f"{head}<tbody>\n", *labelled])
 
 
 def _mathml(formula: re.Match[str]) -> str:
