@@ -30,7 +30,7 @@ SHIM = "https://unpkg.com/iframe-worker/shim"
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
 )
-SHORT_CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>([^<]{1,12})</td>")
+SHORT_CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>([^<,]{1,12})</td>")
 TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
 FIRST_IS_CODE = re.compile(r"<td[^>]*>(?:<(?:a|autoref)\b[^>]*>)?<code>")
 
