@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 sys.path.insert(0, str(Path(__file__).parent))
-from reference import EXTRAS, PAGES, page
+from reference import EXTRAS, PAGES, defined_at, page
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -91,7 +91,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = RESULT_LINK.sub(r"](tables.md#\1)", markdown)
     if "<!-- names -->" in markdown:
         markdown = re.sub(
-            r"^\| `([\w.]+)` \|", r"| [`\1`][\1] |", markdown, flags=re.MULTILINE
+            r"^\| `([\w.]+)\.(\w+)` \|",
+            lambda m: f"| [`{m[1]}.{m[2]}`][{defined_at(m[1], m[2])}] |",
+            markdown,
+            flags=re.MULTILINE,
         )
     return markdown
 
