@@ -21,16 +21,20 @@ __all__ = [
 ]
 
 sys.path.insert(0, str(Path(__file__).parent))
-from reference import EXTRAS, PAGES, page
+from reference import EXTRAS, PAGES, defined_at, page
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = "images/reproduction/"
+RESULT_LINK = re.compile(r"\]\(\.\./benchmarks/results/(\w+)\.md\)")
+LINE_OF_LINKS = re.compile(r"^\[.*\]\(\.\./benchmarks/results/.*$", re.MULTILINE)
 SHIM = "https://unpkg.com/iframe-worker/shim"
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
 )
-SHORT_CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>([^<]{1,12})</td>")
+SHORT_CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>([^<,]{1,12})</td>")
+TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
+FIRST_IS_CODE = re.compile(r"<td[^>]*>(?:<(?:a|autoref)\b[^>]*>)?<code>")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -81,34 +85,70 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     # A notebook is a page of the site, from which it can be downloaded.
     if "[Download the notebook]" not in markdown:
         markdown = re.sub(r"\]\((notebooks/\w+)\.ipynb\)", r"](\1.md)", markdown)
+    if "<!-- results -->" in markdown:
+        markdown = _with_tables(markdown)
     # The site has all tables on one page.
-    markdown = re.sub(
-        r"\]\(\.\./benchmarks/results/\w+\.md\)", "](tables.md)", markdown
-    )
+    markdown = RESULT_LINK.sub(r"](tables.md#\1)", markdown)
     if "<!-- names -->" in markdown:
         markdown = re.sub(
-            r"^\| `([\w.]+)` \|", r"| [`\1`][\1] |", markdown, flags=re.MULTILINE
+            r"^\| `([\w.]+)\.(\w+)` \|",
+            lambda m: f"| [`{m[1]}.{m[2]}`][{defined_at(m[1], m[2])}] |",
+            markdown,
+            flags=re.MULTILINE,
         )
-    if "<!-- results -->" not in markdown:
-        return markdown
-    # Where pages are read as they are, links to the tables stand in their place.
-    markdown = re.sub(
-        r"<!-- results -->.*?<!-- end -->",
-        "<!-- results -->",
-        markdown,
-        flags=re.DOTALL,
-    )
-    tables = [file.read_text(encoding="utf-8") for file in sorted(RESULTS.glob("*.md"))]
-    # Each file has a title of its own, which stands one level down here.
-    lower = [re.sub(r"^#", "##", text, flags=re.MULTILINE) for text in tables]
-    missing = "No tables yet: `make bench` writes them to `benchmarks/results/`."
-    return markdown.replace("<!-- results -->", "\n\n".join(lower) or missing)
+    return markdown
+
+
+def _with_tables(markdown: str) -> str:
+    """The page of tables: behind each line of links the files that it names, each with its name as anchor."""
+    texts = {
+        file.stem: file.read_text(encoding="utf-8") for file in RESULTS.glob("*.md")
+    }
+    named = set()
+
+    def tables(line: re.Match[str]) -> str:
+        names = [name for name in RESULT_LINK.findall(line[0]) if name in texts]
+        named.update(names)
+        # Each file has a title of its own, which stands two levels down here.
+        lower = [re.sub(r"^#", "###", texts[n], count=1).split("\n", 1) for n in names]
+        shown = [
+            f"{title} {{#{name}}}\n{rest}"
+            for name, (title, rest) in zip(names, lower, strict=True)
+        ]
+        return "\n\n".join([RESULT_LINK.sub(r"](#\1)", line[0]), *shown])
+
+    page = LINE_OF_LINKS.sub(tables, markdown)
+    if others := sorted(texts.keys() - named):
+        links = " · ".join(f"[{n}](../benchmarks/results/{n}.md)" for n in others)
+        page += f"\n## Other tables\n\n{tables(LINE_OF_LINKS.search(links))}\n"
+    return page
 
 
 def on_page_content(content: str, **_: Any) -> str:
     """MathML in place of LaTeX, which browsers draw by themselves; short cells of tables on one line."""
     content = SHORT_CELL.sub(r'<td\1 class="short">\2</td>', content)
+    content = TABLE.sub(_labelled, content)
     return FORMULA.sub(_mathml, content)
+
+
+def _labelled(table: re.Match[str]) -> str:
+    """A table of names, whose cells say what their columns are: a phone shows each row as a list (style.css)."""
+    head, _, body = table[0].partition("<tbody>")
+    rows = body.split("<tr>")[1:]
+    if sum(bool(FIRST_IS_CODE.match(row.strip())) for row in rows) < 0.8 * len(rows):
+        return table[0]
+    titles = [
+        re.sub("<[^>]+>", "", title) for title in re.findall(r"<th.*?>(.*?)</th>", head)
+    ]
+    labelled = []
+    for row in rows:
+        cells = row.split("<td")
+        for column in range(3, len(cells)):
+            if titles[column - 1] and not cells[column].startswith("></td>"):
+                cells[column] = f' data-label="{titles[column - 1]}"{cells[column]}'
+        labelled.append("<td".join(cells))
+    head = head.replace("<table>", "<table data-names>")
+    return "<tr>".join([f"{head}<tbody>\n", *labelled])
 
 
 def _mathml(formula: re.Match[str]) -> str:

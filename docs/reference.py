@@ -4,7 +4,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-__all__ = ["EXTRAS", "PAGES", "index", "page", "summary"]
+__all__ = ["EXTRAS", "PAGES", "defined_at", "index", "page", "summary"]
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -75,8 +75,14 @@ def page(name: str) -> str:
             else []
         )
     names, module = EXTRAS.get(name, ("", ""))
-    lines += [f"::: {module}.{entry}" for entry in names.split()]
+    lines += [f"::: {defined_at(module, entry)}" for entry in names.split()]
     return "\n".join(lines) + "\n"
+
+
+def defined_at(module: str, name: str) -> str:
+    """Where a name is defined if a module of that name hides it, such as the function `basis_pursuit`."""
+    hidden = (ROOT / "src" / Path(*module.split(".")) / f"{name}.py").is_file()
+    return f"{module}.{name}.{name}" if hidden else f"{module}.{name}"
 
 
 def index() -> str:

@@ -1,4 +1,4 @@
-"""A cart-pole: its law from measured positions, and a swing-up with that law."""
+"""A cart-pole: its equations from measured positions, and a swing-up with them."""
 
 import casadi
 import do_mpc
@@ -40,7 +40,7 @@ form = cindy.Integral(order=2, rates=True)
 model = cindy.identify(runs, library, formulation=form)
 print(model)
 
-# Model predictive control with the law found: 2 s ahead, a new force every 50 ms.
+# Model predictive control with these equations: 2 s ahead, a new force every 50 ms.
 law, plan = model.to_casadi(), do_mpc.model.Model("continuous")
 names = ("x", "theta", "v", "w")
 x, theta, v, w = state = [plan.set_variable("_x", name) for name in names]

@@ -7,7 +7,7 @@ import cindy
 system = cindy.systems.lorenz()
 data = system.simulate(seed=1, trajectories=1, points=4000, horizon=20, noise=0.05)
 
-# 20 terms a state to choose from; nothing else is told.
+# 20 terms a state to choose from, and nothing else.
 basis = cindy.Polynomial(degree=3)
 model = cindy.identify(data, basis)
 print(model)

@@ -1,4 +1,4 @@
-"""A pendulum in front of a camera: from a file to its law."""
+"""A pendulum in front of a camera: from a file to its equations."""
 
 from pathlib import Path
 

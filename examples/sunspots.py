@@ -15,7 +15,7 @@ file = Path(cindy.__file__).parents[2] / "examples" / "measured" / "sunspots.csv
 root = np.sqrt(measured.x[:, 0])
 data = cindy.Trajectory(measured.t, root - root.mean(), states=("s",))
 
-# Nobody measures s', so that CINDy estimates it with the law: s'' = F(s, s').
+# Nobody measures s', so CINDy estimates it with the equation s'' = F(s, s').
 form = cindy.Integral(order=2, rates=True)
 model = cindy.identify(data, cindy.Polynomial(degree=1), formulation=form)
 print(model)

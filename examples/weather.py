@@ -1,4 +1,4 @@
-"""Four years of weather in Seattle: a law that random kicks drive."""
+"""Four years of weather in Seattle: an equation with random kicks."""
 
 from pathlib import Path
 
