@@ -552,6 +552,12 @@ def test_a_closed_output_ends_without_a_traceback(model_file):
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
+def test_a_fit_whose_reader_closes_the_pipe_still_writes_its_files(tmp_path):
+    command = f'"{sys.executable}" -m cindy fit "{KINETICS}" --time t --by run --out m.json | head -n 1'
+    subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=tmp_path, check=True)
+    assert cindy.load(tmp_path / "m.json").coef.any()
+
+
 def test_a_state_with_two_values_is_refused():
     with pytest.raises(DataError, match='"x" has two values, 1 and 2'):
         texts.start("x=1,x=2,v=0", ("x", "v"), "--x0")

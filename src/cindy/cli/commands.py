@@ -296,10 +296,14 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
         model, sentences = identified(data, basis, **settings.arguments())
     except NoModelError as error:
         raise NoModelError(f"{error} {hint}".rstrip()) from error
-    screen.show_model(model, sentences, hint)
     figures = None if settings.figures is None else Path(settings.figures)
     out, report = (None if name is None else Path(name) for name in (settings.out, settings.report))
-    screen.show_files(write(model, data, model_file=out, report=report, figures=figures))
+    try:
+        screen.show_model(model, sentences, hint)
+    finally:
+        # A reader that closes the pipe early, as in "cindy fit … | head", still gets the files.
+        files = write(model, data, model_file=out, report=report, figures=figures)
+    screen.show_files(files)
 
 
 def _read(file: str, settings: FitSettings) -> list[Trajectory]:
