@@ -179,49 +179,42 @@ def _faults(faults: Sequence[Fault]) -> Iterator[Finding]:
         values = {k: v for k, v in asdict(fault).items() if k != "kind"}
         match fault.kind:
             case "false-period":
-                said = (
+                message = (
                     f"{of} jumps where the axis {fault.axis} is said to begin again, {fault.size:.2g} "
                     f"times as much as between other samples. {fault.axis} was taken as not periodic."
                 )
-                yield Finding("false-period", said, values)
             case "dead-pixels":
-                said = (
+                message = (
                     f"At {fault.count} places{f' ({where})' if where else ''} {of} does not fit between its "
                     "neighbours at most times, as with dead pixels. They were left out, and filled "
                     "from their neighbours where these allow."
                 )
-                yield Finding("dead-pixels", said, values)
             case "saturated-values":
-                said = (
+                message = (
                     f"{fault.share:.1%} of the samples of {of} have exactly its largest or smallest value, "
                     "as if they were clipped. They were left out."
                 )
-                yield Finding("saturated-values", said, values)
             case "outliers":
-                said = f"{fault.count} samples of {of} lie far from all neighbours: outliers, left out."
-                yield Finding("outliers", said, values)
+                message = f"{fault.count} samples of {of} lie far from all neighbours: outliers, left out."
             case "filled-values":
-                said = f"{fault.count} missing samples of {of} ({fault.share:.1%}) were filled."
-                yield Finding("filled-values", said, values)
+                message = f"{fault.count} missing samples of {of} ({fault.share:.1%}) were filled."
             case "lost-frames":
                 done = "The field was cut there." if fault.share else "Check the times of the frames."
-                said = (
+                message = (
                     f"After {fault.axis} = {where} the field moves about twice as far as in other steps, as "
                     f"if a frame were missing. {done}"
                 )
-                yield Finding("lost-frames", said, values)
             case "unequal-pixels":
-                said = (
+                message = (
                     f"Neighbouring places of {of} differ by a fixed {fault.axis} of some {fault.size:.1%}, "
                     "which noise does not explain. It looks like terms of high order: calibrate the sensors."
                 )
-                yield Finding("unequal-pixels", said, values)
             case _:
-                said = (
+                message = (
                     f"Neighbouring frames of {of} differ by some {fault.size:.1%} ({fault.axis}) that all "
                     "places share, as with a light that flickers. No term explains such motion."
                 )
-                yield Finding("unequal-frames", said, values)
+        yield Finding(fault.kind, message, values)
 
 
 def _left_over(model: Model, evidence: WeakRows, summary: Summary) -> Iterator[Finding]:
@@ -238,22 +231,22 @@ def _message(rest: Unexplained, evidence: WeakRows) -> str:
     """How much is not explained, where, and which coefficient would explain it."""
     axes = (*evidence.fields[0].axes, evidence.fields[0].time)
     much = f"{rest.share:.1%} of its motion" if rest.share >= 1e-3 else "a part of its motion"
-    said = (
+    message = (
         f"The equation of {pretty(rest.state)} leaves {much} unexplained, which noise does not account for: "
         f"the residuals are {np.sqrt(rest.ratio):.2g} times as large as noise makes them."
     )
     if rest.term == "1":
-        said += (
+        message += (
             f" A source that varies along {rest.axis} would explain {rest.taken:.0%} of it: pass a known "
             f"source, or the coordinate {rest.axis}, as an input."
         )
     elif rest.term:
-        said += (
+        message += (
             f" A coefficient of {pretty(rest.term)} that varies along {rest.axis} would explain "
             f"{rest.taken:.0%} of it: pass the coordinate {rest.axis} as an input."
         )
     else:
-        said += (
+        message += (
             " A term may be missing from the basis, a field was not measured, something random drives the "
             "field, or the measurements are at fault."
         )
@@ -262,8 +255,8 @@ def _message(rest: Unexplained, evidence: WeakRows) -> str:
             f"{axis} = {low:.3g} … {high:.3g}"
             for axis, (low, high) in zip(axes, rest.worst.sides, strict=True)
         )
-        said += f" Most is left around {place}."
-    return said
+        message += f" Most is left around {place}."
+    return message
 
 
 def _values(rest: Unexplained, evidence: WeakRows) -> dict[str, Any]:

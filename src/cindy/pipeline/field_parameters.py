@@ -85,8 +85,8 @@ class FieldSearch(Loop[Placed, Placed]):
         scores: list[tuple[float, Values]] = []
         failed: DataError | NoModelError | None = None
         # The criterion has several minima in a parameter; Gauss-Newton finds the one near its start.
-        for place in product(*(one.grid(fewest_values(len(unknown))) for one in unknown)):
-            values = {one.name: float(value) for one, value in zip(unknown, place, strict=True)}
+        for place in product(*(parameter.grid(fewest_values(len(unknown))) for parameter in unknown)):
+            values = {parameter.name: float(value) for parameter, value in zip(unknown, place, strict=True)}
             try:
                 path = self.at(self.basis.at(values)).path
             except (DataError, NoModelError) as error:
@@ -175,14 +175,14 @@ class _Tangents:
     def step(self) -> Floats:
         """(p,) the step of Gauss and Newton of the places of the parameters, inside their ranges."""
         whole = self.problem.physical(self.fit.x).ravel()[self.first] / self.size
-        ends = np.array([one.places for one in self.unknown]).T
+        ends = np.array([parameter.places for parameter in self.unknown]).T
         # A linearisation holds nearby only: a factor, or a fifth of the range, at a time.
         far = np.where(
-            [one.logarithmic for one in self.unknown],
+            [parameter.logarithmic for parameter in self.unknown],
             EFFORT.field_parameters_furthest,
             0.2 * (ends[1] - ends[0]),
         )
-        now = np.array([one.place(self.values[one.name]) for one in self.unknown])
+        now = np.array([parameter.place(self.values[parameter.name]) for parameter in self.unknown])
         return np.asarray(np.clip(now + np.clip(whole, -far, far), *ends) - now)
 
     def still(self, step: Floats) -> bool:
@@ -193,16 +193,23 @@ class _Tangents:
     def moved(self, step: Floats) -> Values:
         """All values, those of the model's parameters a step further."""
         pairs = zip(self.unknown, step, strict=True)
-        return self.values | {one.name: one.value(one.place(self.values[one.name]) + by) for one, by in pairs}
+        return self.values | {
+            parameter.name: parameter.value(parameter.place(self.values[parameter.name]) + by)
+            for parameter, by in pairs
+        }
 
     def with_parameters(self, model: Model) -> Model:
         """The model with its parameters, the joint covariance of these and the coefficients, and findings."""
         plain = Estimates(self.problem.physical(self.fit.x), self.problem.physical(self.fit.error))
         whole = with_noise_errors(self.problem, plain, self.evidence)
-        unit = np.array([one.slope(self.values[one.name]) for one in self.unknown]) / self.size
+        unit = (
+            np.array([parameter.slope(self.values[parameter.name]) for parameter in self.unknown]) / self.size
+        )
         errors = np.abs(unit) * whole.error.ravel()[self.first]
         named = zip(self.unknown, errors, strict=True)
-        values = {one.name: Estimate(self.values[one.name], float(size)) for one, size in named}
+        values = {
+            parameter.name: Estimate(self.values[parameter.name], float(size)) for parameter, size in named
+        }
         error = np.where(model.coef != 0, whole.error[: len(model.coef)], 0.0)
         covariance = model.covariance
         if whole.covariance is not None and len(whole.covariance) == len(self.support):
@@ -211,7 +218,11 @@ class _Tangents:
             at = np.searchsorted(self.support, np.concatenate([self.own, self.first]))
             scale = np.concatenate([np.ones(len(self.own)), unit])
             covariance = whole.covariance[np.ix_(at, at)] * np.outer(scale, scale)
-        ends = [f for one in self.unknown for f in end_of_range(one, one.place(self.values[one.name]))]
+        ends = [
+            f
+            for parameter in self.unknown
+            for f in end_of_range(parameter, parameter.place(self.values[parameter.name]))
+        ]
         return replace(
             model,
             coef_error=error,
@@ -226,28 +237,28 @@ class _Tangents:
         """Findings on parameters whose slope is a combination of the terms of its equation."""
         design, d = self.problem.regression.total.design, len(self.problem.summary.states)
         findings = []
-        for one, flat in zip(self.unknown, self.first, strict=True):
+        for parameter, flat in zip(self.unknown, self.first, strict=True):
             beside = self.support[self.support % d == flat % d] // d
             if independent(design[:, beside]) < len(beside):
                 message = (
-                    f"The parameter {one.name} cannot be told from the coefficients beside it: its slope is "
-                    "a combination of their terms. Leave one of them out."
+                    f"The parameter {parameter.name} cannot be told from the coefficients beside it: its "
+                    "slope is a combination of their terms. Leave one of them out."
                 )
-                findings.append(Finding("tied-parameter", message, {"parameter": one.name}))
+                findings.append(Finding("tied-parameter", message, {"parameter": parameter.name}))
         return findings
 
 
-def _slopes(model: Model, terms: list[Term], one: Parameter, values: Values) -> dict[int, float]:
+def _slopes(model: Model, terms: list[Term], parameter: Parameter, values: Values) -> dict[int, float]:
     """By flat index, the coefficients of the slopes that a unit of a parameter's place adds.
 
     Slopes that are no terms are appended to these.
     """
     d, slopes = len(model.states), dict[int, float]()
     for flat in np.flatnonzero(model.coef):
-        for factor, slope in differentiate_by_parameter(terms[flat // d], one.name, model.variables):
+        for factor, slope in differentiate_by_parameter(terms[flat // d], parameter.name, model.variables):
             if slope not in terms:
                 terms.append(slope)
             place = terms.index(slope) * d + int(flat % d)
-            amount = factor * float(model.coef.ravel()[flat]) * one.slope(values[one.name])
+            amount = factor * float(model.coef.ravel()[flat]) * parameter.slope(values[parameter.name])
             slopes[place] = slopes.get(place, 0.0) + amount
     return slopes

@@ -64,13 +64,13 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     look, kicks = with_kicks(look, variance)
     searched, chance = _required(look, request, variance)
     # Step 3.
-    here, found = look.motion, picked(request.selection, look.motion, searched)
-    if here.samples < whole.samples or request.pieces.source.whole is None:
-        whole = replace(whole, candidates=here.candidates, forcing=here.forcing)
-        here, found = confirmed(request, whole, here, found)
+    motion, found = look.motion, picked(request.selection, look.motion, searched)
+    if motion.samples < whole.samples or request.pieces.source.whole is None:
+        whole = replace(whole, candidates=motion.candidates, forcing=motion.forcing)
+        motion, found = confirmed(request, whole, motion, found)
     # Step 4.
-    last = LastPass.of(problem, here, found, request.callback)
-    if request.selection.by_price and here is look.motion:
+    last = LastPass.of(problem, motion, found, request.callback)
+    if request.selection.by_price and motion is look.motion:
         last = shown_by_errors(last)
         found = last.found
     model = last.model()
@@ -88,18 +88,18 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:
     """The motion of all data, and what the searches find in a part of them."""
     # Step 1. Terms and steps are found on a part of much data, and later confirmed on all of them.
-    whole, here = motion, screened(some_of(motion, request.seed), options, variance)
-    found = search(here, options, variance)
-    parts = _parts_for(here, found)
+    whole, part = motion, screened(some_of(motion, request.seed), options, variance)
+    found = search(part, options, variance)
+    parts = _parts_for(part, found)
     if found is not None and parts > motion.parts:
         # Samples are too far apart for the law that was found: errors of its integrals would be explained by
         # false terms. The search goes on from that law, on instants between the samples.
         finer = request.motion(instants=parts)
         assert finer is not None
-        whole, here = finer, replace(some_of(finer, request.seed), candidates=here.candidates)
-        start = start_of(here, found.best.support, found.best.fitted.coef, variance)
-        found = search(here, found.options, variance, start)
-    return whole, second_look(Look(here, found), variance)
+        whole, part = finer, replace(some_of(finer, request.seed), candidates=part.candidates)
+        start = start_of(part, found.best.support, found.best.fitted.coef, variance)
+        found = search(part, found.options, variance, start)
+    return whole, second_look(Look(part, found), variance)
 
 
 def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tuple[Finding, ...]]:
@@ -171,10 +171,10 @@ def refined(request: Request, motion: Motion, model: Model, *, anyway: bool) -> 
     best = loop.follow(start, near=True)
     if best is None or not len(best.support):
         return model
-    here, found = loop.looked_at, Found(best, tuple(loop.models), loop.returned, loop.options)
-    found = picked(request.selection, here, found)
-    denoised = LastPass.of(problem, here, found, request.callback).model()
-    findings = _findings(Look(here, found), found, denoised, problem.summary.skipped)
+    motion, found = loop.looked_at, Found(best, tuple(loop.models), loop.returned, loop.options)
+    found = picked(request.selection, motion, found)
+    denoised = LastPass.of(problem, motion, found, request.callback).model()
+    findings = _findings(Look(motion, found), found, denoised, problem.summary.skipped)
     return replace(denoised, findings=(*denoised.findings, *findings), settings=model.settings)
 
 

@@ -220,18 +220,18 @@ def identify_with_hidden(
     if best is None:
         return None
     # Step 4.
-    here, found, start = best.motion, best.exact, best.start
+    gauged, found, start = best.motion, best.exact, best.start
     inexact = tuple(_inexact(names, found.best.criterion - best.loose.best.criterion))
-    last = LastPass.of(problem, here, found, request.callback)
+    last = LastPass.of(problem, gauged, found, request.callback)
     sparser = None if len(options.rows) else _in_sparsest_gauge(motion, options, start, last)
     if sparser is not None:
-        here, found, start = sparser
-        last = LastPass.of(problem, here, found, request.callback)
+        gauged, found, start = sparser
+        last = LastPass.of(problem, gauged, found, request.callback)
     model = last.model()
     findings = (*inexact, *model.findings, *gauge_findings(names, start.pins, last))
     settings = request.settings | {"hidden": dict(formulas) or list(names)}
     model = replace(model, findings=findings, settings=settings)
-    return Discovery(model, _filled(request.data, here, found, len(names)), found.best.criterion)
+    return Discovery(model, _filled(request.data, gauged, found, len(names)), found.best.criterion)
 
 
 def _best_of(
@@ -243,12 +243,12 @@ def _best_of(
 ) -> _Law | None:
     """The law of least criterion that starts lead to; later starts are left out once it is good enough."""
     for start in starts:
-        here, loose = _searched(motion, options, start, noise)
+        gauged, loose = _searched(motion, options, start, noise)
         # A law that is worse by more than the standard deviation of −2 log p is not expected to catch up.
-        most = np.inf if best is None else best.loose.best.criterion + _scatter(here)
+        most = np.inf if best is None else best.loose.best.criterion + _scatter(gauged)
         if loose is None or loose.best.criterion > most:
             continue
-        law = _Law(here, start, loose, _law_exact(here, loose))
+        law = _Law(gauged, start, loose, _law_exact(gauged, loose))
         if best is None or law.exact.best.criterion < best.exact.best.criterion:
             best = law
             # With several hidden states other gauges leave no more than noise as well, and may have fewer
@@ -266,17 +266,17 @@ def _first_deviance(motion: Motion, options: Options, start: Start, noise: Float
     A wrong start is far off already here: for Lorenz' equations without x at 5 % noise −2 log p is 3,800 to
     12,800 units above that of the right start, and a search from a wrong one takes twenty times as long.
     """
-    here, variance = _begun(motion, start, noise)
-    loop = Search(here, pinned(options, start))
-    first = next(first_starts(loop, variance, noisy=not here.quiet(variance)), None)
+    gauged, variance = _begun(motion, start, noise)
+    loop = Search(gauged, pinned(options, start))
+    first = next(first_starts(loop, variance, noisy=not gauged.quiet(variance)), None)
     if first is None:
         return np.inf
     try:
-        fitted = at_level(here, first, loop.solve, LEVELS[0])
+        fitted = at_level(gauged, first, loop.solve, LEVELS[0])
     except DataError:
         # On the way a state has left the domain of a term.
         return np.inf
-    return deviance(here, fitted) if fitted.alive else np.inf
+    return deviance(gauged, fitted) if fitted.alive else np.inf
 
 
 def _likeliest(
@@ -304,8 +304,8 @@ def _ranked(motion: Motion, options: Options, starts: list[Start], noise: Floats
     for value, start in _likeliest(motion, options, starts, noise).values():
         own = [(value, start)]
         if len(start.pins) > 1:
-            here, variance = _begun(motion, start, noise)
-            others = walked(here, start, variance, Search(here, pinned(options, start)).solve)
+            gauged, variance = _begun(motion, start, noise)
+            others = walked(gauged, start, variance, Search(gauged, pinned(options, start)).solve)
             own += [(_first_deviance(motion, options, other, noise), other) for other in others]
         gauges.append(sorted(own, key=lambda pair: pair[0]))
     gauges = sorted(gauges, key=lambda own: own[0][0])[:_STARTS]
@@ -334,24 +334,24 @@ def _leaves_noise(found: Found, noise: Floats) -> bool:
 
 def _begun(motion: Motion, start: Start, noise: Floats) -> tuple[Motion, Floats]:
     """The motion in the gauge of a start, and the variances to begin with."""
-    here = in_gauge(motion, start)
-    return here, np.append(noise, ((_HELD * here.spread) ** 2)[len(noise) :])
+    gauged = in_gauge(motion, start)
+    return gauged, np.append(noise, ((_HELD * gauged.spread) ** 2)[len(noise) :])
 
 
 def _searched(motion: Motion, options: Options, start: Start, noise: Floats) -> tuple[Motion, Found | None]:
     """The motion in the gauge of a start, and where the search from its first values ends."""
-    here, variance = _begun(motion, start, noise)
+    gauged, variance = _begun(motion, start, noise)
     options = pinned(options, start)
     if start.pins:
-        return here, search(here, options, variance)
+        return gauged, search(gauged, options, variance)
     # First values by a user's formula are rough. The search therefore begins with all terms of the library,
     # a large variance for all samples and an exact law: the states then come to lie on a solution of the
     # whole library, and the variance falls to the residuals of that solution, before terms are chosen.
-    held = (_HELD * here.spread) ** 2
-    loop = Search(here, options)
-    coef = loop.solve(first_objective(here, drift_of_data(here, held)), here.candidates)
-    whole = loop.fit(start_of(here, here.candidates, coef, held), LEVELS[-1:])
-    return here, search(here, options, held, known=whole)
+    held = (_HELD * gauged.spread) ** 2
+    loop = Search(gauged, options)
+    coef = loop.solve(first_objective(gauged, drift_of_data(gauged, held)), gauged.candidates)
+    whole = loop.fit(start_of(gauged, gauged.candidates, coef, held), LEVELS[-1:])
+    return gauged, search(gauged, options, held, known=whole)
 
 
 def _law_exact(motion: Motion, found: Found) -> Found:
@@ -419,11 +419,10 @@ def not_needed(names: Sequence[str], gain: float) -> Finding:
     return Finding("hidden-not-needed", message, {"state": ", ".join(names), "gain": gain})
 
 
-def _named(names: Sequence[str], one: str = "is", more: str = "are") -> str:
+def _named(names: Sequence[str], singular: str = "is", plural: str = "are") -> str:
     """The subject of a sentence and its verb."""
-    return (
-        f"The hidden state{'s' if len(names) > 1 else ''} {listed(names)} {more if len(names) > 1 else one}"
-    )
+    plain = len(names) == 1
+    return f"The hidden state{'' if plain else 's'} {listed(names)} {singular if plain else plural}"
 
 
 def _them(names: Sequence[str]) -> str:

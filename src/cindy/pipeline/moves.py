@@ -239,9 +239,9 @@ class Moves:
         forced: those columns; allowed: the columns that there may be
         active: the groups whose parameters are free to follow
         """
-        held = {one.name for g in active for one in self.groups[g].unknown}
+        held = {parameter.name for g in active for parameter in self.groups[g].unknown}
         unknown = self.met.fitted.law.unknown
-        tangents = np.flatnonzero([one.name in held for one in unknown])
+        tangents = np.flatnonzero([parameter.name in held for parameter in unknown])
         fixed = np.concatenate([tangents, len(unknown) + np.flatnonzero(forced)])
         rest = np.flatnonzero(allowed & ~forced)
         order = np.concatenate([fixed, len(unknown) + rest, [self.factor.shape[1] - 1]])
@@ -292,7 +292,7 @@ class Moves:
 def _offered(group: Group, now: Values) -> tuple[Values, ...]:
     """The values at which terms of a group have columns: the fitted ones, or a few of those scanned."""
     if group.unknown[0].name in now:
-        return ({one.name: now[one.name] for one in group.unknown},)
+        return ({parameter.name: now[parameter.name] for parameter in group.unknown},)
     # A few values show whether an absent term is worth a fit, which then finds its value.
     thin = max(-(-len(group.values) // EFFORT.moves_coarse), 1)
     return tuple(group.values[thin // 2 :: thin])

@@ -208,7 +208,9 @@ def picked_with_parameters(rule: Selection, motion: Motion, options: Options, be
 def values_of(motion: Motion, met: Met) -> Values:
     """Values of all parameters: those of terms that a model does not have stand in mid-range."""
     known = met.fitted.law.values_of(met.fitted.coef)
-    return {one.name: known.get(one.name, one.middle) for one in motion.basis.unknowns()}
+    return {
+        parameter.name: known.get(parameter.name, parameter.middle) for parameter in motion.basis.unknowns()
+    }
 
 
 def plain_motion(motion: Motion, met: Met) -> Motion:
@@ -224,9 +226,9 @@ def _motion_inside(motion: Motion) -> Motion:
         return motion
     records, first = [], 0
     for record in motion.records:
-        here = outside[first : first + record.y[..., 0].size].reshape(record.y.shape[:2])
-        first += here.size
-        moved = [between(record.grid.t, x, mask) for x, mask in zip(record.y, here, strict=True)]
+        undefined = outside[first : first + record.y[..., 0].size].reshape(record.y.shape[:2])
+        first += undefined.size
+        moved = [between(record.grid.t, x, mask) for x, mask in zip(record.y, undefined, strict=True)]
         records.append(replace(record, y=np.stack(moved)))
     return replace(motion, records=tuple(records))
 
@@ -400,7 +402,7 @@ class _First:
             return
         order = np.argsort(self.pairs[fit.support])
         coef = (fit.x * self.form.unit.ravel()[fit.support])[order]
-        values = {one.name: one.middle for group in self.groups for one in group.unknown}
+        values = {parameter.name: parameter.middle for group in self.groups for parameter in group.unknown}
         for g, v in chosen.items():
             values.update(self.groups[g].values[v])
         rows = self.supports.rows

@@ -162,7 +162,8 @@ def _fitted(model: Model, motion: Motion, met: Met, joint: _Joint) -> Model:
     table, error = np.zeros_like(model.coef), np.zeros_like(model.coef)
     table[place], error[place] = coef[:k], joint.error[:k]
     parameters = {
-        one.name: Estimate(values[one.name], float(joint.error[k + p])) for p, one in enumerate(law.unknown)
+        parameter.name: Estimate(values[parameter.name], float(joint.error[k + p]))
+        for p, parameter in enumerate(law.unknown)
     }
     return replace(model, coef=table, coef_error=error, basis=model.basis.at(values), parameters=parameters)
 
@@ -206,7 +207,9 @@ class _Joint:
             covariance = spread @ spread.T
         values = law.values_of(fitted.coef)
         # The fit is of places, such as logarithms; the delta method gives errors of the values.
-        unit = np.concatenate([np.ones(k), [one.slope(values[one.name]) for one in law.unknown]])
+        unit = np.concatenate(
+            [np.ones(k), [parameter.slope(values[parameter.name]) for parameter in law.unknown]]
+        )
         return cls(covariance * unit[:, None] * unit, np.sqrt(np.diagonal(covariance))[k:], factor)
 
 
@@ -234,8 +237,8 @@ def _findings(model: Model, best: Met, joint: _Joint) -> list[Finding]:
     """Step 5, but for kicks."""
     law, findings = best.fitted.law, list[Finding]()
     places = best.fitted.coef[len(law.support) :]
-    for p, (one, place) in enumerate(zip(law.unknown, places, strict=True)):
-        findings += end_of_range(one, float(place)) or _vague(model, best, joint, p)
+    for p, (parameter, place) in enumerate(zip(law.unknown, places, strict=True)):
+        findings += end_of_range(parameter, float(place)) or _vague(model, best, joint, p)
     return findings + _coalesced(model, best, joint) + _doubted(model)
 
 
@@ -251,44 +254,47 @@ def _kicked(motion: Motion, best: Met) -> list[Finding]:
     return [Finding("parameters-with-kicks", message, {"states": names})]
 
 
-def end_of_range(one: Parameter, place: float) -> list[Finding]:
+def end_of_range(parameter: Parameter, place: float) -> list[Finding]:
     """A finding where a parameter is at an end of its range."""
-    first, last = one.places
+    first, last = parameter.places
     if min(place - first, last - place) > 1e-6 * (last - first):
         return []
-    end = one.lower if abs(one.value(place) - one.lower) < abs(one.value(place) - one.upper) else one.upper
+    lower, upper = parameter.lower, parameter.upper
+    end = lower if abs(parameter.value(place) - lower) < abs(parameter.value(place) - upper) else upper
     message = (
-        f"The parameter {one.name} sits at the end {end:g} of its range ({one.lower:g}, {one.upper:g}): a "
+        f"The parameter {parameter.name} sits at the end {end:g} of its range ({lower:g}, {upper:g}): a "
         "value beyond would fit better, or the term is not the right one. Widen the range, or leave the "
         "term out."
     )
-    return [Finding("parameter-at-end", message, {"parameter": one.name, "end": end})]
+    return [Finding("parameter-at-end", message, {"parameter": parameter.name, "end": end})]
 
 
 def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[Finding]:
     """A finding where the data hardly determine a parameter, or only together with a coefficient."""
     law = best.fitted.law
-    one, k = law.unknown[p], len(law.support)
-    span = one.places[1] - one.places[0]
-    limit = EFFORT.parametric_model_vague if one.logarithmic else 0.5 * EFFORT.parametric_model_vague * span
+    parameter, k = law.unknown[p], len(law.support)
+    span = parameter.places[1] - parameter.places[0]
+    limit = (
+        EFFORT.parametric_model_vague if parameter.logarithmic else 0.5 * EFFORT.parametric_model_vague * span
+    )
     if joint.places[p] <= limit:
         return []
     error = joint.error
     # V and K of V S/(K + S) at small S are an example: only their ratio is known.
     correlation = joint.covariance[k + p, :k] / np.maximum(error[k + p] * error[:k], 1e-300)
     partner = int(np.argmax(np.abs(correlation)))
-    value = law.values_of(best.fitted.coef)[one.name]
-    estimate = f"{one.name} = {value:.3g} ± {error[k + p]:.2g}"
-    values = {"parameter": one.name, "value": float(value), "error": float(error[k + p])}
+    value = law.values_of(best.fitted.coef)[parameter.name]
+    estimate = f"{parameter.name} = {value:.3g} ± {error[k + p]:.2g}"
+    values = {"parameter": parameter.name, "value": float(value), "error": float(error[k + p])}
     if abs(correlation[partner]) < EFFORT.parametric_model_tied:
-        message = f"The data hardly determine the parameter {one.name}: {estimate}."
+        message = f"The data hardly determine the parameter {parameter.name}: {estimate}."
         return [Finding("vague-parameter", message, values)]
     pair = int(law.support[partner])
     term, state = model.terms[pair // law.states], model.states[pair % law.states % len(model.states)]
     message = (
-        f'The parameter {one.name} cannot be told from the coefficient of "{term}" in {state}\': {estimate}, '
-        f"correlation {correlation[partner]:.3f}. Only a combination of the two is known; data where the "
-        "term bends more would tell them apart."
+        f'The parameter {parameter.name} cannot be told from the coefficient of "{term}" in {state}\': '
+        f"{estimate}, correlation {correlation[partner]:.3f}. Only a combination of the two is known; data "
+        "where the term bends more would tell them apart."
     )
     return [Finding("tied-parameter", message, {**values, "correlation": float(correlation[partner])})]
 

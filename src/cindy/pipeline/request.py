@@ -177,8 +177,8 @@ class Request:
         motion = self.form.motion(given, self.basis, instants=instants)
         if motion is None or self.correlation is None:
             return motion
-        told = self.data[0].dimension
-        return motion.sharing(self.correlation[:told, :told])
+        states = self.data[0].dimension
+        return motion.sharing(self.correlation[:states, :states])
 
     def price(self, motion: Motion) -> float:
         """What a coefficient must lower −2 log p by."""

@@ -254,10 +254,12 @@ def _denominators(node: Expression) -> Iterator[Expression]:
 
 def _undefined(motion: Motion, unknown: tuple[Parameter, ...], places: Ints, points: Floats) -> DataError:
     """The error where terms are not defined at any value; it names a sample for the middle of the range."""
-    middle = {one.name: one.middle for one in unknown}
+    middle = {parameter.name: parameter.middle for parameter in unknown}
     why = _trouble(motion, places, middle, points)
     named = ", ".join(f"{name} = {value:.4g}" for name, value in middle.items())
-    ranges = ", ".join(f"{one.name} in ({one.lower:g}, {one.upper:g})" for one in unknown)
+    ranges = ", ".join(
+        f"{parameter.name} in ({parameter.lower:g}, {parameter.upper:g})" for parameter in unknown
+    )
     return DataError(
         f"identify: for no value of {ranges} all terms are defined on the data: with {named} {why}. "
         "Give another range, write the term so that it is defined there, or leave those samples out."
