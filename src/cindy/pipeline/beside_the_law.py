@@ -1,31 +1,33 @@
-"""What inputs, velocities and single runs say beside a law that was found.
+"""Tests of a fitted model: how inputs were held, closed loops, noise in inputs, missing rates, unequal runs.
 
-Each of these is a test of the model found, at its own fitted states, and becomes a finding:
+Each test takes the states that were fitted under the model and returns a finding where it fails. All but the
+first cost one pass over the white rows, or two for each input:
 
-1. Other holds (`other_hold`): the states are fitted once more with the same terms and each other way in which
-   inputs may run between samples; −2 log p of the measurements tells which of them the inputs had.
-2. Closed loops (`closed_loop`): a controller turns noise of the past into inputs of the future. With e_k the
-   noise found at sample k and v_k what its past does not explain of an input (an autoregression), the
-   correlations of e_k with v_{k+1}, …, v_{k+L} are zero in open loop, each of size 1/√n by
-   chance (Box and Jenkins, Time Series Analysis, 1970, chapter 11). A wrong law leaves residuals that go with
-   inputs of the past as well: these must be clearly smaller.
-3. Noise of inputs (`noisy_input`): a motion follows the input itself and not the noise of its measurement.
+1. Other holds (`_other_hold`). The states are fitted again with the same terms and each other assumption on
+   how inputs run between samples. The assumption with the least −2 log p of the measurements is reported.
+2. Noise of inputs (`_noisy_inputs`). A motion follows the input itself and not the noise of its measurement.
    With v_k = u_k − (u_{k−1} + u_{k+1})/2, the roughness of an input, F(x, u) − F(x, u − v) is one more column
    of the white rows. Its coefficient is 0 where the motion follows v, whatever v is, and −s where a share s
-   of v is noise, which then has about the variance s ⟨v²⟩. How much the coefficients of u change beside that
-   column is a part of what the noise took from them (errors in variables: Fuller, Measurement Error Models,
-   1987); it is told where it is more than their errors.
-4. Missing rates (`follows_velocity`): for x'' = F(x) the slope of the fitted states is one more column of the
-   white rows; its gain in χ² is compared with what a term must gain.
+   of v is noise, which then has about the variance s ⟨v²⟩. The change of the coefficients of u beside that
+   column is a part of their bias by that noise (errors in variables: Fuller, Measurement Error Models, 1987).
+   The finding is reported where that change exceeds their standard errors.
+3. Closed loops (`_closed_loop`). A controller turns noise of the past into inputs of the future. Let e_k be
+   the estimated noise at sample k and v_k the residual of an autoregression of an input. In open loop the
+   correlations of e_k with v_{k+1}, …, v_{k+L} are zero, each of size 1/√n by chance (Box and Jenkins, Time
+   Series Analysis, 1970, chapter 11). The residuals of a wrong law are also correlated with inputs of the
+   past; those correlations must be clearly smaller.
+4. Missing rates (`_follows_velocity`). For x'' = F(x) the slope of the fitted states is one more column of
+   the white rows; the fall of χ² by it is compared with the price of a term.
 5. Runs that do not share a coefficient (`runs_apart`): balls have a drag each, patients a clearance each. For
-   each coefficient j of the law, least squares have b_j free in every run and all others shared: within a
-   run, column j is projected out of the white rows; what is left of all runs determines the shared ones. With
-   S the residual sum of squares of the law, S_j that with b_j free, n rows and m runs that have column j,
+   each coefficient j of the law, least squares are solved with b_j free in every run and all others shared:
+   within a run, column j is projected out of the white rows; the rest of all runs determines the shared
+   coefficients. With S the residual sum of squares of the law, S_j that with b_j free, n rows and m runs that
+   have column j,
 
        (S − S_j) / (m − 1) / (S_j / ν)  ~  F(m − 1, ν),   ν = n/κ − m − k + 1,   if the runs share b_j
 
-   where k is the number of coefficients and κ the autocorrelation time of the rows that are left, which are
-   fewer than they look (Chow, Econometrica 28, 1960). The coefficient with the least probability is told, if
+   where k is the number of coefficients and κ the autocorrelation time of the residuals: correlated rows
+   count as fewer (Chow, Econometrica 28, 1960). The coefficient with the least probability is reported, if
    that is small and the values differ by enough to matter.
 """
 
@@ -39,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy.basis import is_run, listed, pretty, term_variables
+from cindy.basis import RUN, listed, pretty, term_variables
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
@@ -48,7 +50,6 @@ from cindy.model import unmeasured
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.passes import NEAR, Found
 from cindy.pipeline.request import Request
-from cindy.pipeline.second_look import Look
 from cindy.states import LEVELS, Fitted, Motion, Whitened, memory, start_of
 
 __all__ = ["beside_the_law", "runs_apart"]
@@ -56,31 +57,33 @@ __all__ = ["beside_the_law", "runs_apart"]
 
 @dataclass(frozen=True)
 class _Inputs:
-    """When inputs are told to follow the states, or to be held otherwise."""
+    """Thresholds of the tests that concern inputs and velocities."""
 
     most_compared: int = 30_000
-    """Samples up to which other holds of the inputs are tried: a bound on work."""
+    """Samples up to which the tests that fit or integrate again are made: a bound on work."""
     lags: int = 10
-    """Samples after which a controller is expected to have reacted, and of the autoregression of an input."""
+    """Samples within which a controller is expected to react, and the order of an input's autoregression."""
     by_chance: float = 5.0
     """Standard errors that a correlation must exceed: once in 1.7 million by chance, for any lag and
     state."""
     usual: float = 4.0
     """Medians beyond which a change of an input is cut off: 2.7 standard deviations of normal ones."""
     ridge: float = 1e-6
-    """Of the largest singular value: an input without noise, such as a sine, has a singular past."""
+    """Singular values below this share of the largest count as zero: an input without noise, such as a sine,
+    has linearly dependent past values."""
     negligible: float = 1e-3
-    """Of the spread of an input: what a controller makes of noise matters no more if it is less."""
+    """Share of the spread of an input below which the part that a controller makes of noise is ignored."""
     worth: float = 2.0
-    """Prices of a term that the slope must be worth: with two candidates once in 600 data sets by chance."""
+    """How many times the price of a term a further column must lower χ² by. With two candidates that happens
+    once in 600 data sets by chance."""
     unfollowed: float = 0.2
-    """Share of the roughness of an input that must be noise. It is 0.7 to 1.1 where all of it is noise;
-    integrals through the corners of a rough input on straight lines reach 0.05."""
+    """Share of the roughness of an input that must be noise. The estimate is 0.7 to 1.1 where all of it is
+    noise, and at most 0.05 where a rough input without noise is interpolated by straight lines."""
     matters: float = 1.0
-    """Standard errors by which noise of an input must change a coefficient to be told."""
+    """Standard errors by which the noise of an input must change a coefficient to be reported."""
     turned: float = 2.0
-    """By how much correlations with the future must exceed those with the past, which a wrong law has as
-    well."""
+    """Factor by which correlations with future inputs must exceed those with past inputs, which a wrong law
+    causes as well."""
 
 
 _INPUTS = _Inputs()
@@ -88,57 +91,57 @@ _INPUTS = _Inputs()
 
 @dataclass(frozen=True)
 class _Runs:
-    """When runs are told to differ."""
+    """Thresholds of the test for runs that do not share a coefficient."""
 
     chance: float = 1e-6
-    """Probability below which that is told. None of 192 data sets of one law in eight kinds of noise has such
-    a finding (benchmark: wrong_noise)."""
+    """Probability below which the finding is reported. None of 192 data sets of one law in eight kinds of
+    noise has it (benchmark: wrong_noise)."""
     smallest: float = 1e-300
-    """The smallest probability that is told."""
+    """The smallest probability that is computed, so that its logarithm is finite."""
     matters: float = 0.01
-    """Of a coefficient: differences of its values between runs that are not worth a sentence."""
+    """Relative difference between the values of two runs below which it is not worth a finding."""
 
 
 _RUNS = _Runs()
 
 
-def beside_the_law(request: Request, look: Look, variance: Floats) -> tuple[Finding, ...]:
-    """What there is to say of inputs and velocities once a law was found."""
-    if look.found is None or not len(look.found.best.support):
+def beside_the_law(request: Request, motion: Motion, found: Found, variance: Floats) -> tuple[Finding, ...]:
+    """Findings on inputs and velocities, by the states and residuals of the model that was found."""
+    if not len(found.best.support):
         return ()
-    held, noisy = _other_hold(request, look, variance), _noisy_inputs(request, look)
-    # Noise of an input looks like a wrong hold and the other way round: the better explanation is told.
-    better = max((one.values["gain"] for one in noisy), default=0.0)
-    held = tuple(one for one in held if one.values["gain"] > better)
+    held = _other_hold(request, motion, found, variance)
+    noisy = _noisy_inputs(request, motion, found)
+    # Noise of an input looks like a wrong hold and the other way round: the better explanation is reported.
+    better = max((finding.values["gain"] for finding in noisy), default=0.0)
+    held = tuple(finding for finding in held if finding.values["gain"] > better)
     return (
         *(held or noisy),
-        *_closed_loop(request, look),
-        *_follows_velocity(look),
+        *_closed_loop(request, motion, found.best.fitted),
+        *_follows_velocity(motion, found),
     )
 
 
-def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding, ...]:
-    """A finding where inputs that are held in another way explain the data better by the same equations."""
-    first, found = request.data[0], look.found
+def _other_hold(request: Request, motion: Motion, found: Found, variance: Floats) -> tuple[Finding, ...]:
+    """Test 1: a finding where the same equations explain the data better with inputs held in another way."""
+    first, best = request.data[0], found.best
     few = sum(map(len, request.data)) <= _INPUTS.most_compared
-    if not first.inputs or found is None or not few or look.motion.parts == 0:
+    if not first.inputs or not few or motion.parts == 0:
         return ()
-    best = found.best
-    if not np.isin(np.flatnonzero(_with_inputs(request, look.motion)), best.support).any():
+    if not np.isin(np.flatnonzero(_with_inputs(request, motion)), best.support).any():
         return ()
     fits: dict[str, float] = {}
     for hold in ("zero", "linear", "band"):
         try:
-            held = [replace(one, hold=hold) for one in request.data]
+            data = [replace(trajectory, hold=hold) for trajectory in request.data]
         except DataError:
             # A band-limited input needs even steps.
             continue
         # The model at hand is the fit with the hold that was given.
-        motion = None if hold == first.hold else request.motion(held)
-        if motion is None:
+        other = None if hold == first.hold else request.motion(data)
+        if other is None:
             continue
-        start = start_of(motion, best.support, best.fitted.coef, variance)
-        met = Search(replace(motion, memory=look.motion.memory), found.options).fit(start, LEVELS)
+        start = start_of(other, best.support, best.fitted.coef, variance)
+        met = Search(replace(other, memory=motion.memory), found.options).fit(start, LEVELS)
         if met is not None:
             fits[hold] = met.deviance
     if not fits or min(fits.values()) > best.deviance - NEAR:
@@ -152,24 +155,21 @@ def _other_hold(request: Request, look: Look, variance: Floats) -> tuple[Finding
     return (Finding("other-hold", message, {"hold": likely, "gain": gain}),)
 
 
-def _noisy_inputs(request: Request, look: Look) -> tuple[Finding, ...]:
-    """Findings where the motion does not follow the roughness of an input, and coefficients suffer."""
-    assert look.found is not None
-    motion, found = look.motion, look.found
+def _noisy_inputs(request: Request, motion: Motion, found: Found) -> tuple[Finding, ...]:
+    """Test 2: findings where the motion does not follow the roughness of an input, which biases its terms."""
     fitted, findings = found.best.fitted, []
-    inputs = request.data[0].inputs
     few = sum(map(len, request.data)) <= _INPUTS.most_compared
     if not motion.parts or fitted.law.unknown or not few:
         return ()
     within = _with_inputs(request, motion)[fitted.law.support]
-    # Rows that repeat each other count once.
+    # Of rows whose noise is correlated, as many count as one.
     repeated = 1.0 if motion.memory is None else float(np.max(motion.memory))
-    for k, name in enumerate(inputs if within.any() else ()):
+    for number, name in enumerate(request.data[0].inputs if within.any() else ()):
         if unmeasured(name):
             continue
-        rough = [_roughness(one, k) for one in request.data]
-        less = [_less(one, k, v) for one, v in zip(request.data, rough, strict=True)]
-        bare = request.motion(less, instants=motion.parts)
+        rough = [_roughness(trajectory, number) for trajectory in request.data]
+        smooth = [_less(trajectory, number, v) for trajectory, v in zip(request.data, rough, strict=True)]
+        bare = request.motion(smooth, instants=motion.parts)
         if bare is None or [r.u.shape for r in bare.records] != [r.u.shape for r in motion.records]:
             continue
         factor = _triangle_with(motion, fitted, partial(_of_roughness, fitted, bare))
@@ -197,29 +197,30 @@ def _noisy(name: str, size: float, change: float, gain: float) -> Finding:
     return Finding("noisy-input", message, {"input": name, "noise": size, "change": change, "gain": gain})
 
 
-def _roughness(one: Trajectory, number: int) -> Floats:
-    """(n,) what the straight line between its neighbours does not explain of an input; zero at ends."""
-    assert one.u is not None
-    u, rough = one.u[:, number], np.zeros(len(one))
-    if len(one) > 2:
-        share = (one.t[1:-1] - one.t[:-2]) / (one.t[2:] - one.t[:-2])
+def _roughness(trajectory: Trajectory, number: int) -> Floats:
+    """(n,) an input less the straight line between the neighbours of each sample; zero at the ends."""
+    assert trajectory.u is not None
+    t, u, rough = trajectory.t, trajectory.u[:, number], np.zeros(len(trajectory))
+    if len(trajectory) > 2:
+        share = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
         rough[1:-1] = np.nan_to_num(u[1:-1] - (1.0 - share) * u[:-2] - share * u[2:])
     return rough
 
 
-def _less(one: Trajectory, number: int, rough: Floats) -> Trajectory:
-    assert one.u is not None
-    u = np.array(one.u)
+def _less(trajectory: Trajectory, number: int, rough: Floats) -> Trajectory:
+    """The trajectory whose input is smooth: its roughness is taken away."""
+    assert trajectory.u is not None
+    u = np.array(trajectory.u)
     u[:, number] -= rough
-    return replace(one, u=u)
+    return replace(trajectory, u=u)
 
 
 def _of_roughness(fitted: Fitted, bare: Motion, number: int, white: Whitened) -> Floats:
     """(stretches, rows, states) integrals of F with an input less those without its roughness."""
     linear = white.linear
     table = fitted.law.table(fitted.coef)
-    both = (linear.record, replace(linear.record, u=bare.records[number].u))
-    rough, smooth = (record.integrated(linear.x, fitted.law.values) @ table for record in both)
+    records = (linear.record, replace(linear.record, u=bare.records[number].u))
+    rough, smooth = (record.integrated(linear.x, fitted.law.values) @ table for record in records)
     return np.asarray(rough - smooth)
 
 
@@ -238,32 +239,30 @@ def _with_inputs(request: Request, motion: Motion) -> NDArray[np.bool_]:
     return np.repeat(each, motion.states)
 
 
-def _closed_loop(request: Request, look: Look) -> tuple[Finding, ...]:
-    """A finding where inputs follow the noise that the law found in the past."""
-    assert look.found is not None
-    motion, fitted = look.motion, look.found.best.fitted
-    told = []
-    for k, name in enumerate(request.data[0].inputs):
+def _closed_loop(request: Request, motion: Motion, fitted: Fitted) -> tuple[Finding, ...]:
+    """Test 3: a finding where inputs follow the estimated noise of earlier measurements."""
+    pairs = []
+    for number, name in enumerate(request.data[0].inputs):
         if name == "t":
             continue
         for j in np.flatnonzero(motion.measured):
-            after, before = (_followed(motion, fitted, int(j), k, turn) for turn in (1, -1))
+            after, before = (_followed(motion, fitted, int(j), number, turn) for turn in (1, -1))
             if after > max(_INPUTS.by_chance, _INPUTS.turned * before):
-                told.append((name, motion.variables[j], after))
-    if not told:
+                pairs.append((name, motion.variables[j]))
+    if not pairs:
         return ()
-    named = listed([f"{pretty(name)} follows {pretty(state)}" for name, state, _ in told])
+    named = listed([f"{pretty(name)} follows {pretty(state)}" for name, state in pairs])
     message = (
         f"Inputs react to noise in earlier measurements, as in a closed loop: {named}. Noise and inputs are "
         "then not independent: keep the noise small, or add an independent test signal to the inputs."
     )
-    return (Finding("closed-loop", message, {"inputs": sorted({name for name, _, _ in told})}),)
+    return (Finding("closed-loop", message, {"inputs": sorted({name for name, _ in pairs})}),)
 
 
 def _followed(motion: Motion, fitted: Fitted, state: int, number: int, turn: int) -> float:
     """The largest correlation, in standard errors, of the noise of a state with later samples of an input.
 
-    turn: 1, or −1 for the same with time reversed: inputs of the past
+    turn: 1; or −1, which reverses time and so tests earlier samples of the input
     """
     products, noises, inputs = np.zeros(_INPUTS.lags), 0.0, 0.0
     count = 0
@@ -272,8 +271,6 @@ def _followed(motion: Motion, fitted: Fitted, state: int, number: int, turn: int
             seen = np.flatnonzero(~record.missing[s, :, state])
             if len(seen) < 4 * _INPUTS.lags:
                 continue
-            # Reversed in time, the same test asks for inputs of the past: a wrong law shows there as well,
-            # a controller does not.
             e = (record.y[s, seen, state] - x[s, seen, state])[::turn]
             v = _unforeseen(record.u[s, seen, number][::turn])
             e = e - e.mean()
@@ -286,18 +283,18 @@ def _followed(motion: Motion, fitted: Fitted, state: int, number: int, turn: int
 
 
 def _unforeseen(u: Floats) -> Floats:
-    """(n,) what its past does not explain of an input, in units of its spread; zero without a past.
+    """(n,) residuals of an autoregression of an input, in units of its spread; zero for the first samples.
 
-    Jumps of a set point would drown what a controller makes of noise: a second regression leaves them out,
-    and what they leave is cut off.
+    Jumps of a set point would hide what a controller makes of noise: a second regression leaves them out, and
+    their residuals are cut off.
     """
     u = (u - u.mean()) / (float(u.std()) or 1.0)
     past = np.stack([u[_INPUTS.lags - lag : len(u) - lag] for lag in range(1, _INPUTS.lags + 1)], axis=1)
     now, left, usual = u[_INPUTS.lags :], u[_INPUTS.lags :], np.inf
     for _ in range(2):
         # The first regression finds the jumps, the second does without them.
-        kept = np.abs(left) <= _INPUTS.usual * usual
-        left = now - past @ np.linalg.lstsq(past[kept], now[kept], rcond=_INPUTS.ridge)[0]
+        steady = np.abs(left) <= _INPUTS.usual * usual
+        left = now - past @ np.linalg.lstsq(past[steady], now[steady], rcond=_INPUTS.ridge)[0]
         usual = float(np.median(np.abs(left)))
         if usual < _INPUTS.negligible:
             return np.zeros(len(u))
@@ -306,50 +303,43 @@ def _unforeseen(u: Floats) -> Floats:
     )
 
 
-def _follows_velocity(look: Look) -> tuple[Finding, ...]:
-    """A finding where what x'' = F(x) leaves goes with the slope of the states, which F does not see."""
-    assert look.found is not None
-    motion, found = look.motion, look.found
-    best = found.best
+def _follows_velocity(motion: Motion, found: Found) -> tuple[Finding, ...]:
+    """Test 4: a finding where the residuals of x'' = F(x) follow the slope of the states."""
     if motion.records[0].grid.order != 2 or not motion.parts:
         return ()
-    gain = _gain_of(motion, best.fitted, _slopes)
+    gain = _gain_of_slopes(motion, found.best.fitted)
     if motion.memory is not None:
-        # Rows that repeat each other count once.
+        # Of rows whose noise is correlated, as many count as one.
         gain = gain / motion.memory
-    told = [j for j in motion.sought if gain[j] > _INPUTS.worth * found.options.price]
-    if not told:
+    states = [motion.variables[j] for j in motion.sought if gain[j] > _INPUTS.worth * found.options.price]
+    if not states:
         return ()
-    named = listed([pretty(motion.variables[j]) for j in told])
     message = (
-        f"The residuals of {named} are proportional to the velocity, as with damping: use "
-        "`Integral(order=2, rates=True)`, which finds terms in rates as well."
+        f"The residuals of {listed(list(map(pretty, states)))} are proportional to the velocity, as with "
+        "damping: use `Integral(order=2, rates=True)`, which finds terms in rates as well."
     )
-    states = [motion.variables[j] for j in told]
     return (Finding("follows-velocity", message, {"states": states}),)
 
 
-def _slopes(t: Floats, x: Floats) -> Floats:
+def _gain_of_slopes(motion: Motion, fitted: Fitted) -> Floats:
+    """(states,) by how much the slope of its state, as one more column of an equation, lowers χ²."""
     from scipy.interpolate import CubicSpline  # loads much else, and only x'' = F(x) asks for slopes
 
-    return np.asarray(CubicSpline(t, x, axis=1)(t, 1))
-
-
-def _gain_of(motion: Motion, fitted: Fitted, column: Callable[[Floats, Floats], Floats]) -> Floats:
-    """(states,) how much one more column for each equation, made of times and states, lowers χ²."""
     gain = np.zeros(motion.states)
 
     def integrals(j: int, _: int, white: Whitened) -> Floats:
         grid = white.linear.record.grid
+        slopes = np.asarray(CubicSpline(grid.t, white.linear.x, axis=1)(grid.t, 1))
         more = np.zeros(white.linear.target.shape)
-        more[..., j] = grid.integrals(column(grid.t, white.linear.x))[..., j]
+        more[..., j] = grid.integrals(slopes)[..., j]
         return more
 
     for j in motion.sought if not fitted.law.unknown else ():
         factor = _triangle_with(motion, fitted, partial(integrals, int(j)))
         if factor is None:
             return gain
-        # The last row but one of the triangle: what the column adds to all others, and what that explains.
+        # The last row but one of the triangle holds the part of the column that is orthogonal to all others,
+        # and the part of the target along it.
         gain[j] = float(factor[-2, -1]) ** 2
     return gain
 
@@ -368,19 +358,19 @@ def _triangle_with(
         table = motion.table(white, fitted.law)
         more = white.white(column(number, white)[..., None])
         factor = triangle(np.concatenate([factor, np.hstack([table[:, :-1], more, table[:, -1:]])]))
-    # A column that says nothing new has no coefficient.
-    whole = len(factor) == factor.shape[1] and abs(factor[-2, -2]) > _INPUTS.ridge * np.linalg.norm(
-        factor[:, -2]
-    )
-    return factor if whole else None
+    if len(factor) < factor.shape[1]:
+        return None
+    # A column that depends on the others has no coefficient.
+    independent = abs(factor[-2, -2]) > _INPUTS.ridge * np.linalg.norm(factor[:, -2])
+    return factor if independent else None
 
 
 @dataclass(frozen=True, eq=False)
 class _Freed:
-    """A coefficient that is free in every run.
+    """Least squares where one coefficient has a value of its own in every run.
 
-    place: in the law; values: (runs,) NaN where a run does not have its column; shared: (k,) of the others
-    after: the residual sum of squares; runs: how many have its column
+    place: of that coefficient in the law; values: (runs,) NaN where a run does not have its column
+    shared: (k,) the other coefficients; after: the residual sum of squares; runs: how many have the column
     """
 
     place: int
@@ -390,7 +380,11 @@ class _Freed:
     runs: int
 
     def chance(self, before: float, rows: float) -> float:
-        """log p of a fall of the sum of squares as large as this, of so many independent rows."""
+        """log p of the F test: the probability that the sum of squares falls as much by chance.
+
+        before: the residual sum of squares where all runs share the coefficient
+        rows: how many are independent
+        """
         from scipy.special import fdtrc
 
         more, left = self.runs - 1, rows - self.runs - len(self.shared) + 1
@@ -401,8 +395,8 @@ class _Freed:
 
 
 def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Finding | None:
-    """What to say where a coefficient differs from run to run; None where none is seen to."""
-    fitted, allowed = found.best.fitted, any(map(is_run, motion.variables))
+    """Test 5: a finding where a coefficient differs from run to run; None where none does."""
+    fitted, allowed = found.best.fitted, motion.basis.asks_for(RUN)
     if len(data) < 2 or not len(fitted.coef) or fitted.law.unknown or len(found.options.rows) or allowed:
         return None
     rows: dict[int, list[Floats]] = {}
@@ -414,11 +408,11 @@ def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Find
         for run, stretch in zip(white.linear.record.source.tolist(), stretches, strict=True):
             rows.setdefault(run, []).append(stretch)
     triangles = [triangle(np.concatenate([s.reshape(-1, s.shape[-1]) for s in own])) for own in rows.values()]
-    # A row where nothing was measured fits by itself.
+    # A row where nothing was measured has no residual, so it does not count.
     count = motion.rows - sum(int(np.count_nonzero(record.missing)) for record in motion.records)
     before = _least_squares(np.concatenate(triangles))[1]
-    every = [_freed(triangles, j) for j in range(len(fitted.coef))]
-    freed = [coefficient for coefficient in every if coefficient is not None]
+    tried = [_freed(triangles, j) for j in range(len(fitted.coef))]
+    freed = [coefficient for coefficient in tried if coefficient is not None]
     if not freed or before == 0.0:
         return None
     best = min(freed, key=lambda coefficient: coefficient.chance(before, count))
@@ -447,27 +441,27 @@ def _least_squares(table: Floats) -> tuple[Floats, float]:
 
 def _freed(triangles: Sequence[Floats], place: int) -> _Freed | None:
     """Least squares with one coefficient free in every run; None where fewer than two have its column."""
-    kept = [k for k in range(triangles[0].shape[1]) if k != place]
+    others = [k for k in range(triangles[0].shape[1]) if k != place]
     units, sizes, rest = [], [], []
     for run in triangles:
         size = float(np.linalg.norm(run[:, place]))
         unit = run[:, place] / size if size > 0.0 else run[:, place]
         units.append(unit)
         sizes.append(size)
-        rest.append(run[:, kept] - np.outer(unit, unit @ run[:, kept]))
+        rest.append(run[:, others] - np.outer(unit, unit @ run[:, others]))
     if np.count_nonzero(sizes) < 2:
         return None
     coef, after = _least_squares(np.concatenate(rest))
     weights = np.append(-coef, 1.0)
     values = [
-        float(unit @ run[:, kept] @ weights) / size if size > 0.0 else np.nan
+        float(unit @ run[:, others] @ weights) / size if size > 0.0 else np.nan
         for run, unit, size in zip(triangles, units, sizes, strict=True)
     ]
     return _Freed(place, np.array(values), np.insert(coef, place, 0.0), after, int(np.count_nonzero(sizes)))
 
 
 def _memory(freed: _Freed, rows: Sequence[Sequence[Floats]]) -> float:
-    """The longest autocorrelation time of what is left, of all states."""
+    """The longest autocorrelation time of the residuals of a state."""
     left: list[list[Floats]] = [[] for _ in range(rows[0][0].shape[1])]
     for own, value in zip(rows, freed.values, strict=True):
         coef = freed.shared.copy()

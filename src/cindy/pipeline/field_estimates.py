@@ -3,7 +3,13 @@
 1. `with_noise_errors` gives the errors of least squares by propagating the noise of every sample. Where
    residuals are larger than noise explains, a share of the scatter between blocks of rows is added.
 2. `weighed` estimates the coefficients once more by generalized least squares over modes, each weighed by
-   its noise, where the noise of every row is known and explains what is left.
+   its noise, where the noise of every row is known and explains the residuals.
+
+With W the weights, X the columns of the terms over the modes, G = XᵀWX and C the part of G that is noise,
+both over a band of modes of like noise, the columns Z = X (I − G⁻¹C) are the best estimate of the terms
+without their noise. Step 2 solves ZᵀW (Y − Xβ) = its mean over the noise, the equations of the generalized
+method of moments with the weights of least variance (Hansen, Econometrica 50, 1982). The weights depend on β
+through the residual, so this is repeated a few times.
 """
 
 from __future__ import annotations
@@ -25,25 +31,27 @@ __all__ = ["as_columns", "estimated", "leaves", "weighed", "with_noise_errors"]
 
 
 def estimated(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
-    """The best coefficients and errors that the noise of the rows allows, from those of least squares."""
+    """Both steps: coefficients and errors by the noise of the rows, from those of least squares."""
     by_samples = with_noise_errors(problem, plain, evidence)
     return weighed(problem, by_samples, evidence) or by_samples
 
 
 def leaves(coefs: Sequence[Floats], evidence: WeakRows) -> Floats | None:
-    """(models, states): mean squares of what coefficients leave, in units of the noise; None where the noise
-    is not known in every row."""
+    """(models, states) mean squared residuals in units of the noise; None if that is not known in every row.
+
+    coefs: (terms, states) of each model
+    """
     terms = np.flatnonzero(np.any([coef.any(axis=1) for coef in coefs], axis=0))
     modes = modes_of(evidence, tuple(terms.tolist()))
-    if not all(one.known for one in modes):
+    if not all(mode.known for mode in modes):
         return None
     return np.array([_Weighing(modes, coef[terms]).left(coef[terms]) for coef in coefs])
 
 
 def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
-    """The estimates with errors and covariance that come from the noise at every sample.
+    """Step 1: the estimates with errors and covariance that come from the noise at every sample.
 
-    Where residuals are larger than noise explains, equations lack something: then that share of the scatter
+    Where residuals are larger than noise explains, a term is missing or wrong: then that share of the scatter
     between blocks of rows is added.
     """
     summary = problem.summary
@@ -57,15 +65,15 @@ def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) ->
     parts = [noise_covariance(rows, influence, residual) for rows in evidence.rows]
     known = [part for part in parts if part is not None]
     total = np.sum(known, axis=0)
-    # A derivative that was estimated from neighbours has noise of many samples: nothing is propagated then.
+    # A derivative that was estimated from neighbours has the noise of many samples, which is not propagated.
     if len(known) < len(parts) or not (np.diagonal(total) > 0).all():
         return plain
     by_noise = np.sqrt(np.diagonal(total))
-    # Scatter between blocks also holds what equations lack, where noise at samples does not.
+    # Unlike the noise at samples, the scatter between blocks contains errors of the equations.
     by_blocks = plain.error.ravel()[support]
     share = _unexplained(summary.total.factor, summary.spurious, residual)[support % width]
     error = np.sqrt(by_noise**2 + share * by_blocks**2)
-    # What an equality holds fast has no error, and rounding is none.
+    # A coefficient that an equality fixes has no error but rounding.
     error[by_blocks == 0] = 0.0
     scale = error / by_noise
     errors = np.zeros(plain.coef.size)
@@ -74,7 +82,7 @@ def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) ->
 
 
 def _influence(problem: Problem, calibration: Floats, support: Ints) -> Floats:
-    """(k, states, terms): by how much the residual of a state, times a row's terms, moves each coefficient.
+    """(k, states, terms) by how much the residual of a state, times a row's terms, moves each coefficient.
 
     Least squares on the support moves by M Zᵀ r, with Z the calibrated columns and M the inverse of ZᵀZ under
     the equalities that hold, all in the units of the standard form.
@@ -82,21 +90,21 @@ def _influence(problem: Problem, calibration: Floats, support: Ints) -> Floats:
     regression = binding(problem.regression, support)
     terms, width = regression.shape
     columns, targets = problem.form.sizes
-    found = np.zeros((terms * width, width, terms))
+    influence = np.zeros((terms * width, width, terms))
     for group in regression.groups:
         fit = regression.fit(support[np.isin(support % width, group)], group)
         inverse = fit.spread @ fit.spread.T
         for j in group:
-            here = np.flatnonzero(fit.support % width == j)
-            term = fit.support[here] // width
+            own = np.flatnonzero(fit.support % width == j)
+            term = fit.support[own] // width
             scaled = calibration[:terms, term] / columns[term]
             size = regression.noise[j] ** 2 * targets[j]
-            found[fit.support, j] += inverse[:, here] @ scaled.T / size
-    return (found * problem.form.unit.ravel()[:, None, None])[support]
+            influence[fit.support, j] += inverse[:, own] @ scaled.T / size
+    return (influence * problem.form.unit.ravel()[:, None, None])[support]
 
 
 def _unexplained(factor: Floats, spurious: Floats, residual: Floats) -> Floats:
-    """(states,): the share of the squared residuals that is beyond what noise explains."""
+    """(states,) the share of the squared residuals that noise does not explain."""
     left = np.sum((factor @ residual.T) ** 2, axis=0)
     noise = np.sum((residual @ spurious) * residual, axis=1)
     share = 1.0 - EFFORT.field_estimates_scatter * np.divide(
@@ -106,12 +114,12 @@ def _unexplained(factor: Floats, spurious: Floats, residual: Floats) -> Floats:
 
 
 def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates | None:
-    """Coefficients by generalized least squares on the terms of an estimate, and errors by the noise at every
-    sample; None where the noise is not known in every row, or does not explain what is left.
+    """Step 2: generalized least squares on the terms of an estimate, with errors by the noise at all samples.
 
-    Terms are chosen by least squares, in which all rows count alike, since what is wrong with a wrong model
-    need not look like noise. For the right terms rows overlap and differ in noise, and weights by the noise
-    give smaller errors, a quarter to a third on short records (Aitken 1936; benchmark: pde_short).
+    None where the noise is not known in every row, or does not explain the residuals. Terms are chosen by
+    least squares, in which all rows count alike, since the residuals of a wrong model need not look like
+    noise. For the right terms rows overlap and differ in noise, and weights by the noise give errors that are
+    smaller, by a quarter to a third on short records (Aitken 1936; benchmark: pde_short).
     """
     summary = problem.summary
     support, width = np.flatnonzero(plain.coef), plain.coef.shape[1]
@@ -119,11 +127,11 @@ def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates
         return None
     terms = np.unique(support // width)
     modes = modes_of(evidence, tuple(terms.tolist()))
-    if not all(one.known for one in modes):
+    if not all(mode.known for mode in modes):
         return None
     fit = _Weighing(modes, plain.coef[terms])
-    # An equation whose residual is larger than its noise lacks something: weights by the noise would then
-    # rest on a wrong model, and its least-squares estimate stays.
+    # An equation whose residual is larger than its noise is wrong or lacks a term: its weights would rest on
+    # a wrong model, and its least-squares estimate stays.
     sure = np.flatnonzero(fit.left(plain.coef[terms]) < EFFORT.field_estimates_explained)
     regression = binding(problem.regression, support)
     groups = [g for g in regression.groups if np.isin(g, sure).all()]
@@ -132,17 +140,17 @@ def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates
     if not len(used):
         return None
     place = np.searchsorted(terms, used // width) * width + used % width
-    found = fit.at(place, _directions(regression, problem.form.unit, support, within))
-    if found is None:
-        return None
-    coef, covariance = found
-    return _replaced(problem, plain, within, coef, covariance)
+    solution = fit.at(place, _directions(regression, problem.form.unit, support, within))
+    return None if solution is None else _replaced(problem, plain, within, *solution)
 
 
 def _replaced(
     problem: Problem, plain: Estimates, within: NDArray[np.bool_], values: Floats, covariance: Floats
 ) -> Estimates | None:
-    """Other coefficients on some of the support, where constraints and the old estimates allow them."""
+    """The estimates with other coefficients on some of the support.
+
+    None where these violate constraints, contradict the old estimates, or do not have smaller errors.
+    """
     support = np.flatnonzero(plain.coef)
     used = support[within]
     coef, errors = plain.coef.ravel().copy(), plain.error.ravel().copy()
@@ -156,12 +164,12 @@ def _replaced(
     if (apart > allowed + 1e-12 * size).any() or not values.all():
         return None
     free = before > 0
-    # Weighing must pay: otherwise the plain estimate stays, which assumes less.
+    # Where errors do not become smaller the plain estimate stays, which assumes less.
     if np.sum(np.log(errors[used][free] / before[free])) > 0:
         return None
     if problem.violation(table) > max(problem.violation(plain.coef), 1e-9 * size):
         return None
-    # What is known of one estimate says nothing of how it varies with the other.
+    # The covariance between coefficients of the two estimates is not known, and set to zero.
     whole = np.zeros((len(support), len(support)))
     if plain.covariance is not None:
         whole[np.ix_(~within, ~within)] = plain.covariance[np.ix_(~within, ~within)]
@@ -170,7 +178,7 @@ def _replaced(
 
 
 def _directions(regression: Regression, unit: Floats, support: Ints, within: NDArray[np.bool_]) -> Floats:
-    """(k, free): the directions in which constraints let some of the coefficients of a support move."""
+    """(k, free) the directions in which constraints let some of the coefficients of a support move."""
     width = regression.shape[1]
     parts = []
     for group in regression.groups:
@@ -185,13 +193,16 @@ def _directions(regression: Regression, unit: Floats, support: Ints, within: NDA
 
 @dataclass(frozen=True, eq=False)
 class _Weighing:
-    """Least squares over the modes of fields; start: (terms, states) the coefficients it begins with."""
+    """Generalized least squares over the modes of fields.
+
+    start: (terms, states) the coefficients that give the first weights
+    """
 
     modes: list[Modes]
     start: Floats
 
     def left(self, coef: Floats) -> Floats:
-        """(states,): mean square of what coefficients leave, in units of its noise."""
+        """(states,) mean squared residual of coefficients, in units of its noise."""
         residual = as_columns(coef)
         total = np.zeros(len(residual))
         for mode in self.modes:
@@ -202,12 +213,14 @@ class _Weighing:
         return total / sum(len(mode.table) for mode in self.modes)
 
     def at(self, support: Ints, directions: Floats) -> tuple[Floats, Floats] | None:
-        """The coefficients on a support (flat indices) that move in some directions, and their covariance."""
+        """The coefficients on a support (flat indices) that move in some directions, and their covariance.
+
+        None where the columns depend on each other, or residuals are larger than noise explains.
+        """
         coef = self.start.ravel().copy()
         for _ in range(EFFORT.field_estimates_rounds):
             residual = as_columns(coef.reshape(self.start.shape))
-            fits = [_Filtered(m, support, residual) for m in self.modes]
-            # Weights depend on the residual, hence on the coefficients: a few rounds of reweighting.
+            fits = [_Filtered(mode, support, residual) for mode in self.modes]
             inner = directions.T @ np.sum([f.gram() for f in fits], axis=0) @ directions
             if not len(inner) or np.linalg.cond(inner) > EFFORT.field_estimates_dependent:
                 return None
@@ -224,23 +237,19 @@ class _Weighing:
         # A residual that is a little larger than its noise widens the errors; one that is smaller does not
         # narrow them.
         scale = np.sqrt(np.maximum(left, 1.0))
-        return coef[support], (
-            np.sum(known, axis=0) + np.sum([f.twice(gain) for f in fits], axis=0)
-        ) * np.outer(scale, scale)
+        covariance = np.sum(known, axis=0) + np.sum([f.twice(gain) for f in fits], axis=0)
+        return coef[support], covariance * np.outer(scale, scale)
 
 
 def as_columns(coef: Floats) -> Floats:
-    """(states, terms + states): the residual of every state as a sum of columns."""
+    """(states, terms + states) the residual of every state as a sum of columns."""
     return np.hstack([-coef.T, np.eye(coef.shape[1])])
 
 
 class _Filtered:
-    """One field's modes with weights by the noise of residuals, and terms without most of theirs.
+    """One field's modes with weights W by the noise of residuals, and the columns Z of the head.
 
-    With W the weights, G = XᵀWX and C what noise adds to it, both over a band of modes of like noise, the
-    columns Z = X (I − G⁻¹C) are what is known of the terms there. The equations ZᵀW (Y − Xβ) = their mean
-    over the noise are those of the generalized method of moments with the weights of least variance
-    (Hansen, Econometrica 50, 1982); a band in which terms are mostly noise hardly counts.
+    A band in which terms are mostly noise hardly counts.
     """
 
     def __init__(self, mode: Modes, support: Ints, residual: Floats) -> None:
@@ -249,9 +258,9 @@ class _Filtered:
         self.parts = [self._state(j) for j in range(len(residual))]
 
     def _state(self, j: int) -> tuple[Ints, Floats, Floats]:
-        """(where in the support, the columns Z, (modes, columns) the mean of Z r over the noise)."""
-        here = np.flatnonzero(self.support % len(self.residual) == j)
-        terms, weight = self.support[here] // len(self.residual), self.weight[j]
+        """Of a state: places in the support, columns Z, and (modes, columns) the mean of Z r over noise."""
+        own = np.flatnonzero(self.support % len(self.residual) == j)
+        terms, weight = self.support[own] // len(self.residual), self.weight[j]
         columns, mean = self.mode.table[:, terms], np.zeros((len(weight), len(terms)))
         for k, a in enumerate(terms):
             for b in np.flatnonzero(self.residual[j]):
@@ -264,39 +273,39 @@ class _Filtered:
             scaled = columns[band] * np.sqrt(weight[band, None])
             keep = Whitened(scaled).without_noise(np.array(noise))
             filtered[band], mean[band] = columns[band] @ keep, mean[band] @ keep
-        return here, filtered, mean
+        return own, filtered, mean
 
     def gram(self) -> Floats:
-        """(k, k): ZᵀWZ."""
+        """(k, k) ZᵀWZ."""
         total = np.zeros((len(self.support), len(self.support)))
-        for (here, clean, _), weight in zip(self.parts, self.weight, strict=True):
-            total[np.ix_(here, here)] = (clean * weight[:, None]).T @ clean
+        for (own, clean, _), weight in zip(self.parts, self.weight, strict=True):
+            total[np.ix_(own, own)] = (clean * weight[:, None]).T @ clean
         return total
 
     def score(self) -> Floats:
-        """(k,): ZᵀWr without its mean over the noise."""
+        """(k,) ZᵀWr less its mean over the noise."""
         total = np.zeros(len(self.support))
         rest = self.mode.table @ self.residual.T
-        for j, (here, clean, mean) in enumerate(self.parts):
-            total[here] = self.weight[j] @ (clean * rest[:, j, None] - mean)
+        for j, (own, clean, mean) in enumerate(self.parts):
+            total[own] = self.weight[j] @ (clean * rest[:, j, None] - mean)
         return total
 
     def moved(self, gain: Floats) -> Floats:
-        """(k, states, modes): by how much residuals move the coefficients."""
-        found = np.zeros((len(self.support), *self.weight.shape))
-        for j, (here, clean, _) in enumerate(self.parts):
-            found[:, j] = gain[:, here] @ (clean * self.weight[j][:, None]).T
-        return found
+        """(k, states, modes) by how much residuals move the coefficients."""
+        moved = np.zeros((len(self.support), *self.weight.shape))
+        for j, (own, clean, _) in enumerate(self.parts):
+            moved[:, j] = gain[:, own] @ (clean * self.weight[j][:, None]).T
+        return moved
 
     def twice(self, gain: Floats) -> Floats:
-        """(k, k): what noise that terms and residual share adds to the covariance.
+        """(k, k) what the noise that terms and residual share adds to the covariance.
 
-        The variance of a product e r of Gaussian noise is that of e times that of r, which `moved` tells, and
-        the square of their covariance (Isserlis, Biometrika 12, 1918).
+        The variance of a product e r of Gaussian noise is the variance of e times that of r, which `moved`
+        accounts for, plus the square of their covariance (Isserlis, Biometrika 12, 1918).
         """
         total = np.zeros((len(self.support), len(self.support)))
-        for j, (here, _, mean) in enumerate(self.parts):
-            both = gain[:, here] @ (mean * self.weight[j][:, None]).T
+        for j, (own, _, mean) in enumerate(self.parts):
+            both = gain[:, own] @ (mean * self.weight[j][:, None]).T
             total += both @ both.T
         return total
 
@@ -305,10 +314,9 @@ def _bands(weight: Floats) -> Iterator[Ints]:
     """Modes of like noise: within a factor of two in variance, or more where those are few."""
     order = np.argsort(-weight, kind="stable")
     octave = np.floor(np.log2(weight[order[0]] / weight[order]))
-    begin = 0
-    for end in [*(np.flatnonzero(np.diff(octave)) + 1).tolist(), len(order)]:
-        if (
-            end - begin >= EFFORT.field_estimates_band and len(order) - end >= EFFORT.field_estimates_band
-        ) or end == len(order):
+    begin, least = 0, EFFORT.field_estimates_band
+    for end in (np.flatnonzero(np.diff(octave)) + 1).tolist():
+        if end - begin >= least and len(order) - end >= least:
             yield order[begin:end]
             begin = end
+    yield order[begin:]

@@ -1,5 +1,14 @@
-"""identify for fields: one pass over the grid, calibrated blocks, the selection that trajectories have, and
-what a user must be told of the result: what equations leave beside noise, and what the grid hides."""
+"""Identification of partial differential equations from fields, and findings on the result.
+
+1. Faults of the measurements are corrected where that is safe (`screened`).
+2. The fields become weak rows, and the rows sums that add up (`WeakRows`).
+3. A rule chooses terms; coefficients and errors follow from the noise at every sample (`estimated`), and
+   terms that are not worth their price by these errors are dropped (`measured.model_of`). Where noise does
+   not explain the residuals, a near model that leaves noise alone takes its place.
+4. The residuals of the rows are compared with the noise (`_left_over`).
+
+The cost is one pass over the grid for a basis without parameters.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +32,10 @@ from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
 
-__all__ = ["faults_told", "grid_told", "identify_fields", "left_over"]
+__all__ = ["identify_fields"]
 
 _ROUNDING = 4 * float(np.finfo(float).eps)
-"""Of the largest value: what two samples that should be equal differ by after a few operations."""
+"""Relative difference of two equal values after a few floating-point operations."""
 
 
 def identify_fields(
@@ -40,30 +49,24 @@ def identify_fields(
 ) -> Model:
     """The partial differential equations behind measured fields.
 
-    1. Faults of the measurements are corrected where that is safe (`screened`).
-    2. The fields become rows, and the rows sums that add up (`WeakRows`).
-    3. A rule chooses terms; coefficients and errors follow from the noise at every sample (`estimated`), and
-       terms that are not worth their price by these errors are dropped (`measured.model_of`). Where noise
-       does not explain what is left, a model near it that leaves noise alone takes its place.
-    4. What is left of the rows is compared with the noise (`left_over`).
+    form: None for Weak(); gather: sums of rows; pose: a problem from the sums; run: the model of a problem
     """
     fields = as_fields(data)
     _check_motion(fields)
-    # Step 1. What is left out here has no rows, so the noise below is that of what stays.
+    # Step 1. Samples that are left out have no rows, so that the noise below is that of the others.
     screen = screened(fields)
 
-    def posed(some: Basis) -> tuple[WeakRows, Problem]:
+    def posed(basis: Basis) -> tuple[WeakRows, Problem]:
         # Step 2. Rows are made anew for every basis: with unknown parameters its terms change from round to
         # round.
-        evidence = WeakRows.of(screen.fields, some, form or Weak(), screen.noise, screen.filled)
+        evidence = WeakRows.of(screen.fields, basis, form or Weak(), screen.noise, screen.filled)
         summary = gather(evidence)
-        # Test functions are integrated by sums, so that exact data leave residuals too: no term explains
-        # these.
+        # Integrals are sums over the grid, so that exact data leave residuals too, which no term explains.
         target = np.sqrt(np.sum(summary.total.target**2, axis=0) / max(summary.total.rows, 1))
         return evidence, pose(summary, floor=INEXACT * target)
 
-    def law(some: Basis) -> Model:
-        evidence, problem = posed(some)
+    def law(basis: Basis) -> Model:
+        evidence, problem = posed(basis)
         summary = problem.summary
         if any(at_samples(c) for c in problem.constraints):
             raise DataError(
@@ -80,31 +83,31 @@ def identify_fields(
             model,
             scale=_scale(fields),
             noise=_noise(evidence),
-            findings=(*model.findings, *grid_told(evidence), *left_over(model, evidence, summary)),
+            # Step 4.
+            findings=(*model.findings, *_grid(evidence), *_left_over(model, evidence, summary)),
             settings={**model.settings, "seed": seed},
             explained={"equations": explained_rows(model, summary.total)},
         )
 
-    # Without unknown parameters there is nothing to go back and forth between: one law is the model.
-    search = FieldSearch(basis, law, posed)
-    model = search.model() if basis.unknowns() else law(basis)
-    return replace(model, findings=(*faults_told(screen.faults), *model.findings))
+    model = FieldSearch(basis, law, posed).model() if basis.unknowns() else law(basis)
+    return replace(model, findings=(*_faults(screen.faults), *model.findings))
 
 
 def _noise(evidence: WeakRows) -> Floats:
-    """(fields,) root mean square over all grids."""
+    """(fields,) standard deviation of the noise, as a root mean square over all grids."""
     levels = [list(noise.values()) for noise in evidence.noise]
     return np.asarray(np.sqrt(np.mean(np.square(levels), axis=0)))
 
 
 def _scale(fields: Sequence[Field]) -> Floats:
-    # The first and the last time stand for all: a field that is read in parts is not read for a scale.
-    look = [[float(np.nanmax(np.abs(f.part(0, 1)[s]))) for s in f.states] for f in fields]
+    """(fields,) largest values at the first and the last time, as fields may be too large to be read."""
+    first = [[float(np.nanmax(np.abs(f.part(0, 1)[s]))) for s in f.states] for f in fields]
     last = [[float(np.nanmax(np.abs(f.last[s]))) for s in f.states] for f in fields]
-    return np.asarray(np.max([*look, *last], axis=0))
+    return np.asarray(np.max([*first, *last], axis=0))
 
 
 def _check_motion(fields: Sequence[Field]) -> None:
+    """Refuse fields that do not change in time."""
     for state in fields[0].states:
         ends = [(f.first[state], f.last[state]) for f in fields]
         if all(_same(a, b) for a, b in ends) and all(_still(f, state) for f in fields):
@@ -115,25 +118,28 @@ def _check_motion(fields: Sequence[Field]) -> None:
 
 
 def _same(a: Floats, b: Floats) -> bool:
-    """Whether two fields are, but for rounding."""
+    """Whether two arrays are equal but for rounding."""
     return bool(np.nanmax(np.abs(a - b), initial=0.0) <= _ROUNDING * np.nanmax(np.abs(a), initial=0.0))
 
 
 def _still(field: Field, state: str) -> bool:
+    """Whether the first samples in time are all equal."""
     values = field.slab(state, 0, min(len(field), 8))
     return all(_same(values[..., 0], values[..., k]) for k in range(1, values.shape[-1]))
 
 
 _HOLES = 0.75
-"""Of the rows. One hole of a tenth of a plane takes 0.62 and does no harm (tests/test_field_space.py)."""
+"""Share of missing rows that is reported. One hole of a tenth of a plane takes 0.62 of them and does no harm
+(tests/test_field_space.py)."""
 _MUCH = 0.2
-"""Of the squares of the rows. Right equations of `python -m benchmarks pde` leave up to 0.13 beside the noise
-where that is 100 %, 0.04 at 50 %, nothing at 1 %; velocities that no term explains, beside vorticity, 0.3."""
+"""Unexplained share of the squares of the rows that is reported where the noise of the rows is not known.
+Right equations of `python -m benchmarks pde` leave up to 0.13 beside the noise where that is 100 %, 0.04 at
+50 %, nothing at 1 %; velocities that no term explains, beside vorticity, 0.3."""
 _TIMES_NOISE = 2.0
-"""What is left must be more than so many times what noise leaves: at that noise nobody can say."""
+"""Residuals, in units of those that noise makes, above which that is reported: below, both look alike."""
 
 
-def grid_told(evidence: WeakRows) -> Iterator[Finding]:
+def _grid(evidence: WeakRows) -> Iterator[Finding]:
     """A finding where neighbours share their noise, where holes take most rows, and where fronts are."""
     form = evidence.form
     if form.thinned:
@@ -142,9 +148,9 @@ def grid_told(evidence: WeakRows) -> Iterator[Finding]:
             f"The noise of neighbouring samples is correlated; only every {form.thinned} sample was used, so "
             "that the noise in them is independent.",
         )
-    every = [rows.counted for rows in evidence.rows]
-    whole = sum(one.whole.sum() for one in every)
-    missing = 1 - whole / sum(one.whole.size for one in every)
+    counts = [rows.counted for rows in evidence.rows]
+    whole = sum(count.whole.sum() for count in counts)
+    missing = 1 - whole / sum(count.whole.size for count in counts)
     if missing > _HOLES:
         yield Finding(
             "missing-rows",
@@ -156,7 +162,7 @@ def grid_told(evidence: WeakRows) -> Iterator[Finding]:
         (False, "These rows were left out: the equations are those of the others"),
         (True, "These are most rows, and they were kept: terms of high order may come from the grid"),
     ):
-        if fronts := sum(one.fronts.sum() for one in every if one.coarse == coarse):
+        if fronts := sum(count.fronts.sum() for count in counts if count.coarse == coarse):
             yield Finding(
                 "fronts",
                 f"In {max(fronts / whole, 0.01):.0%} of the rows (sums over boxes of space and time) a field "
@@ -166,88 +172,81 @@ def grid_told(evidence: WeakRows) -> Iterator[Finding]:
             )
 
 
-def faults_told(faults: Sequence[Fault]) -> Iterator[Finding]:
-    """A finding for every fault of the measurements, and what was done about it."""
+def _faults(faults: Sequence[Fault]) -> Iterator[Finding]:
+    """A finding for every fault of the measurements, which says what was done about it."""
     for fault in faults:
         of, where = pretty(fault.state), ", ".join(f"{x:.4g}" for x in fault.where)
         values = {k: v for k, v in asdict(fault).items() if k != "kind"}
         match fault.kind:
             case "false-period":
-                said = (
+                message = (
                     f"{of} jumps where the axis {fault.axis} is said to begin again, {fault.size:.2g} "
                     f"times as much as between other samples. {fault.axis} was taken as not periodic."
                 )
-                yield Finding("false-period", said, values)
             case "dead-pixels":
-                said = (
+                message = (
                     f"At {fault.count} places{f' ({where})' if where else ''} {of} does not fit between its "
                     "neighbours at most times, as with dead pixels. They were left out, and filled "
                     "from their neighbours where these allow."
                 )
-                yield Finding("dead-pixels", said, values)
             case "saturated-values":
-                said = (
+                message = (
                     f"{fault.share:.1%} of the samples of {of} have exactly its largest or smallest value, "
                     "as if they were clipped. They were left out."
                 )
-                yield Finding("saturated-values", said, values)
             case "outliers":
-                said = f"{fault.count} samples of {of} lie far from all neighbours: outliers, left out."
-                yield Finding("outliers", said, values)
+                message = f"{fault.count} samples of {of} lie far from all neighbours: outliers, left out."
             case "filled-values":
-                said = f"{fault.count} missing samples of {of} ({fault.share:.1%}) were filled."
-                yield Finding("filled-values", said, values)
+                message = f"{fault.count} missing samples of {of} ({fault.share:.1%}) were filled."
             case "lost-frames":
                 done = "The field was cut there." if fault.share else "Check the times of the frames."
-                said = (
+                message = (
                     f"After {fault.axis} = {where} the field moves about twice as far as in other steps, as "
                     f"if a frame were missing. {done}"
                 )
-                yield Finding("lost-frames", said, values)
             case "unequal-pixels":
-                said = (
+                message = (
                     f"Neighbouring places of {of} differ by a fixed {fault.axis} of some {fault.size:.1%}, "
                     "which noise does not explain. It looks like terms of high order: calibrate the sensors."
                 )
-                yield Finding("unequal-pixels", said, values)
             case _:
-                said = (
+                message = (
                     f"Neighbouring frames of {of} differ by some {fault.size:.1%} ({fault.axis}) that all "
                     "places share, as with a light that flickers. No term explains such motion."
                 )
-                yield Finding("unequal-frames", said, values)
+        yield Finding(fault.kind, message, values)
 
 
-def left_over(model: Model, evidence: WeakRows, summary: Summary) -> Iterator[Finding]:
+def _left_over(model: Model, evidence: WeakRows, summary: Summary) -> Iterator[Finding]:
     """A finding for every field whose equation leaves more than noise, with a map of where."""
-    found = unexplained(evidence, model.coef)
-    if found is None:
+    residuals = unexplained(evidence, model.coef)
+    if residuals is None:
         yield from _much_left(model, summary)
         return
-    for rest in found:
-        yield Finding("unexplained-motion", _said(rest, evidence), _values(rest, evidence))
+    for rest in residuals:
+        yield Finding("unexplained-motion", _message(rest, evidence), _values(rest, evidence))
 
 
-def _said(rest: Unexplained, evidence: WeakRows) -> str:
-    """What is left, where, and which coefficient would explain it."""
+def _message(rest: Unexplained, evidence: WeakRows) -> str:
+    """How much is not explained, where, and which coefficient would explain it."""
     axes = (*evidence.fields[0].axes, evidence.fields[0].time)
     much = f"{rest.share:.1%} of its motion" if rest.share >= 1e-3 else "a part of its motion"
-    said = (
+    message = (
         f"The equation of {pretty(rest.state)} leaves {much} unexplained, which noise does not account for: "
         f"the residuals are {np.sqrt(rest.ratio):.2g} times as large as noise makes them."
     )
     if rest.term == "1":
-        said += (
+        message += (
             f" A source that varies along {rest.axis} would explain {rest.taken:.0%} of it: pass a known "
             f"source, or the coordinate {rest.axis}, as an input."
         )
     elif rest.term:
-        said += (
+        message += (
             f" A coefficient of {pretty(rest.term)} that varies along {rest.axis} would explain "
             f"{rest.taken:.0%} of it: pass the coordinate {rest.axis} as an input."
         )
     else:
-        said += (
+        message += (
             " A term may be missing from the basis, a field was not measured, something random drives the "
             "field, or the measurements are at fault."
         )
@@ -256,12 +255,12 @@ def _said(rest: Unexplained, evidence: WeakRows) -> str:
             f"{axis} = {low:.3g} … {high:.3g}"
             for axis, (low, high) in zip(axes, rest.worst.sides, strict=True)
         )
-        said += f" Most is left around {place}."
-    return said
+        message += f" Most is left around {place}."
+    return message
 
 
 def _values(rest: Unexplained, evidence: WeakRows) -> dict[str, Any]:
-    """The numbers behind the sentence; map: the mean square residual of every box, in units of the noise."""
+    """The numbers in the message, and a map: the mean squared residual of every box in units of the noise."""
     field = evidence.fields[rest.field]
     # Boxes come axis by axis, time last, as in the map that a report draws.
     ratios = np.array([box.ratio for box in rest.boxes]).reshape(rest.shape)
@@ -285,8 +284,12 @@ def _values(rest: Unexplained, evidence: WeakRows) -> dict[str, Any]:
 
 
 def _much_left(model: Model, summary: Summary) -> Iterator[Finding]:
-    """The same where the noise of the rows is not known: a finding where much is left."""
-    left, noise, whole = _squares(model, summary)
+    """A finding where much is left, if the noise of the rows is not known."""
+    residual = as_columns(model.coef)
+    left = np.sum((summary.total.factor @ residual.T) ** 2, axis=0)
+    spurious = summary.spurious
+    noise = np.zeros_like(left) if spurious is None else np.sum((residual @ spurious) * residual, axis=1)
+    whole = np.sum(summary.total.target**2, axis=0)
     for j in np.flatnonzero((left - noise > _MUCH * whole) & (left > _TIMES_NOISE * noise)):
         share = float((left[j] - noise[j]) / whole[j])
         yield Finding(
@@ -296,12 +299,3 @@ def _much_left(model: Model, summary: Summary) -> Iterator[Finding]:
             "that was not measured.",
             {"state": model.states[j], "share": share},
         )
-
-
-def _squares(model: Model, summary: Summary) -> tuple[Floats, Floats, Floats]:
-    """(states,) each: what the equations leave of the rows, what noise is expected to leave, and all."""
-    residual = as_columns(model.coef)
-    left = np.sum((summary.total.factor @ residual.T) ** 2, axis=0)
-    spurious = summary.spurious
-    noise = np.zeros_like(left) if spurious is None else np.sum((residual @ spurious) * residual, axis=1)
-    return left, noise, np.sum(summary.total.target**2, axis=0)

@@ -1,8 +1,12 @@
 """Parameters inside terms of fields: scanned, then fitted by Gauss-Newton on the weak rows.
 
-At given values of the parameters a law of fields is found in one pass. Around the best of a few values each
-parameter is one more column, Σ ξ ∂ψ/∂θ, which the weak form integrates and frees of noise like any other.
-Where it is made of several slopes, equalities keep their coefficients in proportion.
+1. A law is found in one pass at each of a few values of the parameters, and the best one taken.
+2. Around these values each parameter is one more column, the tangent Σ ξ ∂ψ/∂θ, which the weak form
+   integrates and frees of noise like any other. Where it is made of several slopes, equalities keep their
+   coefficients in proportion. Its coefficient is a step of Gauss and Newton (`_Tangents`).
+3. A law is chosen at the new values, and step 2 repeated, until the terms come back (`FieldSearch`).
+
+Every value in step 1 and every step in 2 costs one pass over the grid.
 """
 
 from __future__ import annotations
@@ -25,14 +29,12 @@ from cindy.pipeline.field_estimates import with_noise_errors
 from cindy.pipeline.inference import Estimates
 from cindy.pipeline.loop import Loop
 from cindy.pipeline.parametric_model import end_of_range, with_parameters
-from cindy.pipeline.scan import fewest_values
+from cindy.pipeline.scan import Values, fewest_values
 from cindy.problem import Problem, linear
 from cindy.regression import Refit, independent, refit
 from cindy.selection import EFFORT
 
 __all__ = ["FieldSearch"]
-
-Values = dict[str, float]
 
 
 class Placed(NamedTuple):
@@ -44,8 +46,8 @@ class Placed(NamedTuple):
 
 @dataclass(eq=False)
 class FieldSearch(Loop[Placed, Placed]):
-    """How laws of fields with unknown parameters are found: a law is chosen at given values, the values are
-    fitted on its terms, and a law is chosen again, until its terms come back.
+    """The search for laws of fields with unknown parameters: the values are fitted on the terms of a law, and
+    a law is chosen at these values, until its terms come back.
 
     at: the law of a basis without unknowns
     pose: the evidence for a basis, and its problem
@@ -56,23 +58,21 @@ class FieldSearch(Loop[Placed, Placed]):
     pose: Callable[[Basis], tuple[WeakRows, Problem]]
 
     rounds: ClassVar[int] = 4
-    """Choices of terms, each at the parameters fitted to the last; two are typical: a bound on work."""
+    """Choices of terms, each at the parameters fitted to the last: a bound on work. Two are typical."""
 
     def model(self) -> Model:
-        """The law at the values that leave least, with errors that know of each other."""
+        """The law at the values with the least residuals, with the joint covariance of all numbers."""
         values = self._scanned()
-        # The terms that are best at scanned values need not be those at fitted ones: the loop goes on until
-        # both stay.
         last = self.follow(Placed(self.at(self.basis.at(values)), values))
         assert last is not None
         tangents = _Tangents.of(last.model, self.basis.unknowns(), last.values, self.pose)
-        return last.model if tangents is None else tangents.told(last.model)
+        return last.model if tangents is None else tangents.with_parameters(last.model)
 
     def support(self, start: Placed) -> bytes:
         return np.flatnonzero(start.model.coef).tobytes()
 
     def model_on(self, start: Placed, *, near: bool) -> Placed:
-        """The law that is chosen where the terms of the last one leave least."""
+        """The law that is chosen at the values that fit the terms of the last one best."""
         values = self._refined(start.model, start.values)
         return Placed(self.at(self.basis.at(values)), values)
 
@@ -80,18 +80,17 @@ class FieldSearch(Loop[Placed, Placed]):
         return met
 
     def _scanned(self) -> Values:
-        """Where the criterion of the law is least, of a few values of each parameter."""
+        """Step 1: of a few values of each parameter, those at which the criterion of the law is least."""
         unknown = self.basis.unknowns()
         scores: list[tuple[float, Values]] = []
         failed: DataError | NoModelError | None = None
-        # The criterion has several valleys in a parameter; Gauss-Newton finds the bottom of the one it
-        # starts in.
-        for place in product(*(one.grid(fewest_values(len(unknown))) for one in unknown)):
-            values = {one.name: float(value) for one, value in zip(unknown, place, strict=True)}
+        # The criterion has several minima in a parameter; Gauss-Newton finds the one near its start.
+        for place in product(*(parameter.grid(fewest_values(len(unknown))) for parameter in unknown)):
+            values = {parameter.name: float(value) for parameter, value in zip(unknown, place, strict=True)}
             try:
                 path = self.at(self.basis.at(values)).path
             except (DataError, NoModelError) as error:
-                # A pole, or nothing that explains the data: no law at these values.
+                # There is a pole at these values, or no law explains the data.
                 failed = error
             else:
                 scores.append((path.scores[path.chosen or 0], values))
@@ -101,7 +100,7 @@ class FieldSearch(Loop[Placed, Placed]):
         return min(scores, key=lambda pair: pair[0])[1]
 
     def _refined(self, model: Model, values: Values) -> Values:
-        """Where the terms of a model leave least."""
+        """Step 2: the values at which the terms of a model fit best."""
         unknown = self.basis.unknowns()
         now = _Tangents.of(model, unknown, values, self.pose)
         step = np.zeros(0) if now is None else now.step
@@ -112,7 +111,7 @@ class FieldSearch(Loop[Placed, Placed]):
             if new is not None and new.left <= now.left:
                 now, step = new, new.step
             else:
-                # A step that leaves more was too long, the model being linearised.
+                # A step that fits worse was too long, as the model is linearised.
                 step = 0.5 * step
         return values if now is None else now.values
 
@@ -146,21 +145,22 @@ class _Tangents:
         """None where the model has no term with a parameter."""
         terms = list(model.basis.at(values).terms(model.variables))
         own = np.flatnonzero(model.coef)
-        slopes = {one: _slopes(model, terms, one, values) for one in unknown}
-        held = tuple(one for one in unknown if slopes[one])
+        slopes = {parameter: _slopes(model, terms, parameter, values) for parameter in unknown}
+        held = tuple(parameter for parameter in unknown if slopes[parameter])
         if not held:
             return None
         names = [(state, term_name(term)) for term in terms for state in model.states]
         ties = []
-        for one in held:
-            (first, size), *others = slopes[one].items()
-            # Slopes of one parameter move together: all that is fitted of them is one number.
+        for parameter in held:
+            (first, size), *others = slopes[parameter].items()
+            # Slopes of one parameter move together: one number is fitted for all of them.
             ties += [linear({names[k]: size, names[first]: -amount}, 0.0, 0.0) for k, amount in others]
         evidence, problem = pose(Listed(tuple(terms)))
         problem = replace(problem, constraints=(*problem.constraints, *ties))
-        every = np.union1d(own, [flat for one in held for flat in slopes[one]])
-        leading = np.array([next(iter(slopes[one].items())) for one in held])
-        return cls(evidence, problem, held, values, own, every, leading[:, 0].astype(np.intp), leading[:, 1])
+        support = np.union1d(own, [flat for parameter in held for flat in slopes[parameter]])
+        first_of = np.array([next(iter(slopes[parameter].items())) for parameter in held])
+        places, sizes = first_of[:, 0].astype(np.intp), first_of[:, 1]
+        return cls(evidence, problem, held, values, own, support, places, sizes)
 
     @cached_property
     def fit(self) -> Refit:
@@ -168,40 +168,48 @@ class _Tangents:
 
     @cached_property
     def left(self) -> float:
-        """Logarithm of what the model itself leaves, each equation in units of its own."""
+        """Sum over the equations of the logarithm of their residuals, without the tangents."""
         return float(np.sum(np.log(refit(self.problem.regression, self.own).left)))
 
     @property
     def step(self) -> Floats:
-        """(p,) by how much the places of the parameters want to change, inside their ranges."""
+        """(p,) the step of Gauss and Newton of the places of the parameters, inside their ranges."""
         whole = self.problem.physical(self.fit.x).ravel()[self.first] / self.size
-        ends = np.array([one.places for one in self.unknown]).T
+        ends = np.array([parameter.places for parameter in self.unknown]).T
         # A linearisation holds nearby only: a factor, or a fifth of the range, at a time.
         far = np.where(
-            [one.logarithmic for one in self.unknown],
+            [parameter.logarithmic for parameter in self.unknown],
             EFFORT.field_parameters_furthest,
             0.2 * (ends[1] - ends[0]),
         )
-        now = np.array([one.place(self.values[one.name]) for one in self.unknown])
+        now = np.array([parameter.place(self.values[parameter.name]) for parameter in self.unknown])
         return np.asarray(np.clip(now + np.clip(whole, -far, far), *ends) - now)
 
     def still(self, step: Floats) -> bool:
+        """Whether a step is small beside the errors of the places."""
         error = self.problem.physical(self.fit.error).ravel()[self.first] / np.abs(self.size)
         return bool(np.all(np.abs(step) <= np.maximum(EFFORT.field_parameters_still * error, 1e-9)))
 
     def moved(self, step: Floats) -> Values:
         """All values, those of the model's parameters a step further."""
         pairs = zip(self.unknown, step, strict=True)
-        return self.values | {one.name: one.value(one.place(self.values[one.name]) + by) for one, by in pairs}
+        return self.values | {
+            parameter.name: parameter.value(parameter.place(self.values[parameter.name]) + by)
+            for parameter, by in pairs
+        }
 
-    def told(self, model: Model) -> Model:
-        """The model with its parameters, and errors of both that know of each other."""
+    def with_parameters(self, model: Model) -> Model:
+        """The model with its parameters, the joint covariance of these and the coefficients, and findings."""
         plain = Estimates(self.problem.physical(self.fit.x), self.problem.physical(self.fit.error))
         whole = with_noise_errors(self.problem, plain, self.evidence)
-        unit = np.array([one.slope(self.values[one.name]) for one in self.unknown]) / self.size
+        unit = (
+            np.array([parameter.slope(self.values[parameter.name]) for parameter in self.unknown]) / self.size
+        )
         errors = np.abs(unit) * whole.error.ravel()[self.first]
         named = zip(self.unknown, errors, strict=True)
-        values = {one.name: Estimate(self.values[one.name], float(size)) for one, size in named}
+        values = {
+            parameter.name: Estimate(self.values[parameter.name], float(size)) for parameter, size in named
+        }
         error = np.where(model.coef != 0, whole.error[: len(model.coef)], 0.0)
         covariance = model.covariance
         if whole.covariance is not None and len(whole.covariance) == len(self.support):
@@ -210,7 +218,11 @@ class _Tangents:
             at = np.searchsorted(self.support, np.concatenate([self.own, self.first]))
             scale = np.concatenate([np.ones(len(self.own)), unit])
             covariance = whole.covariance[np.ix_(at, at)] * np.outer(scale, scale)
-        said = [s for one in self.unknown for s in end_of_range(one, one.place(self.values[one.name]))]
+        ends = [
+            f
+            for parameter in self.unknown
+            for f in end_of_range(parameter, parameter.place(self.values[parameter.name]))
+        ]
         return replace(
             model,
             coef_error=error,
@@ -218,35 +230,35 @@ class _Tangents:
             covariance=covariance,
             path=with_parameters(model.path, values, error),
             near=with_parameters(model.near, values, error),
-            findings=(*model.findings, *said, *self._tied()),
+            findings=(*model.findings, *ends, *self._tied()),
         )
 
     def _tied(self) -> list[Finding]:
-        """Parameters whose slope is a combination of the terms of its equation."""
+        """Findings on parameters whose slope is a combination of the terms of its equation."""
         design, d = self.problem.regression.total.design, len(self.problem.summary.states)
-        said = []
-        for one, flat in zip(self.unknown, self.first, strict=True):
+        findings = []
+        for parameter, flat in zip(self.unknown, self.first, strict=True):
             beside = self.support[self.support % d == flat % d] // d
             if independent(design[:, beside]) < len(beside):
                 message = (
-                    f"The parameter {one.name} cannot be told from the coefficients beside it: its slope is "
-                    "a combination of their terms. Leave one of them out."
+                    f"The parameter {parameter.name} cannot be told from the coefficients beside it: its "
+                    "slope is a combination of their terms. Leave one of them out."
                 )
-                said.append(Finding("tied-parameter", message, {"parameter": one.name}))
-        return said
+                findings.append(Finding("tied-parameter", message, {"parameter": parameter.name}))
+        return findings
 
 
-def _slopes(model: Model, terms: list[Term], one: Parameter, values: Values) -> dict[int, float]:
-    """By flat place, the coefficients of the slopes that a unit of a parameter's place adds.
+def _slopes(model: Model, terms: list[Term], parameter: Parameter, values: Values) -> dict[int, float]:
+    """By flat index, the coefficients of the slopes that a unit of a parameter's place adds.
 
-    Slopes that are no terms are put behind them.
+    Slopes that are no terms are appended to these.
     """
-    d, found = len(model.states), dict[int, float]()
+    d, slopes = len(model.states), dict[int, float]()
     for flat in np.flatnonzero(model.coef):
-        for factor, slope in differentiate_by_parameter(terms[flat // d], one.name, model.variables):
+        for factor, slope in differentiate_by_parameter(terms[flat // d], parameter.name, model.variables):
             if slope not in terms:
                 terms.append(slope)
             place = terms.index(slope) * d + int(flat % d)
-            amount = factor * float(model.coef.ravel()[flat]) * one.slope(values[one.name])
-            found[place] = found.get(place, 0.0) + amount
-    return found
+            amount = factor * float(model.coef.ravel()[flat]) * parameter.slope(values[parameter.name])
+            slopes[place] = slopes.get(place, 0.0) + amount
+    return slopes

@@ -2,17 +2,19 @@
 
 `identify_with_states` goes through the steps of every such model:
 
-1. Find the law on a part of the data, among the likely candidates (`search`), in steps as fine as it asks
-   for.
-2. Look once more where measurements are not as was assumed (`second_look`), and at kicks (`with_kicks`).
+1. Find the law on a part of the data, among the likely candidates (`search`). If the samples are too far
+   apart for the law that was found, divide the steps and search again.
+2. Search once more where the noise is not as was assumed (`second_look`), and test for random kicks
+   (`with_kicks`).
 3. Let a rule without a price pick at the denoised states (`picked`), and confirm the law on all data.
-4. Drop the terms that the final errors do not show, build the model (`LastPass`) and say what was found.
+4. Drop the terms that are not significant by their final errors, build the model (`LastPass`) and collect its
+   findings.
 
-`refined` serves thousands of candidates, for which rows at denoised states are too many to make. It begins
-with the law that one pass found. The score of a candidate, cᵀ S⁻¹ r with c its column and r the residual of
-the law, needs one solve for all of them (Rao, Proc. Camb. Phil. Soc. 44, 1948); the length of what a column
-adds to those of the law is estimated from a few stretches. Terms are then chosen among the law's own and
-those of the largest scores.
+`refined` serves thousands of candidates, whose rows at denoised states would take too much time and memory.
+It begins with the law that one pass found. The score of a candidate, cᵀ S⁻¹ r with c its column and r the
+residual of the law, needs one solve for all of them (Rao, Proc. Camb. Phil. Soc. 44, 1948); the length of the
+part of c that is orthogonal to the columns of the law is estimated from a few stretches. Terms are then
+chosen among those of the law and those of the largest scores.
 """
 
 from __future__ import annotations
@@ -43,66 +45,68 @@ from cindy.regression import independent
 from cindy.selection import EFFORT, Terms
 from cindy.states import Fitted, Motion, quadrature_error, start_of
 
-__all__ = ["findings_of", "identify_with_states", "refined"]
+__all__ = ["identify_with_states", "refined"]
 
 
 def identify_with_states(request: Request, motion: Motion) -> Model:
-    """The model of passes over the data, its states fitted too."""
+    """The model whose states are denoised, with laws that have a tolerance imposed at the samples."""
     searched = partial(_searched, request, motion, request.variance(motion))
     return solve_with_samples(request.problem(motion), request.data, searched)
 
 
 def _searched(request: Request, motion: Motion, variance: Floats, problem: Problem) -> Model:
-    """The model that the search ends with, on all data, and what to say of it."""
+    """The model that the search ends with, on all data, and its findings."""
     options = request.options(motion, problem)
     whole, look = _looked(request, request.narrowed(motion, problem), variance, options)
     # Step 2. Kicks change the likelihood that terms are chosen by, hence before a rule picks. They would also
     # explain runs that do not share a coefficient.
     apart = None if look.found is None else runs_apart(look.motion, look.found, request.data)
     look, kicks = with_kicks(look, variance)
-    here, found, more = look.motion, *_required(look, request, variance)
+    searched, chance = _required(look, request, variance)
     # Step 3.
-    found = picked(request.selection, here, found)
-    if here.samples < whole.samples or request.pieces.source.whole is None:
-        here, found = confirmed(
-            request, replace(whole, candidates=here.candidates, forcing=here.forcing), here, found
-        )
+    motion, found = look.motion, picked(request.selection, look.motion, searched)
+    if motion.samples < whole.samples or request.pieces.source.whole is None:
+        whole = replace(whole, candidates=motion.candidates, forcing=motion.forcing)
+        motion, found = confirmed(request, whole, motion, found)
     # Step 4.
-    last = LastPass.of(problem, here, found, request.callback)
-    if request.selection.by_price and here is look.motion:
+    last = LastPass.of(problem, motion, found, request.callback)
+    if request.selection.by_price and motion is look.motion:
         last = shown_by_errors(last)
         found = last.found
     model = last.model()
-    told = (
-        *findings_of(look, found, model, problem.summary.skipped),
-        *beside_the_law(request, look, variance),
+    findings = (
+        *chance,
+        *look.findings,
+        *model.findings,
+        *_findings(look, found, model, problem.summary.skipped),
+        *(() if look.found is None else beside_the_law(request, look.motion, look.found, variance)),
         *(() if apart is None else (apart,)),
     )
-    findings = (*more, *look.findings, *model.findings, *told)
-    model = replace(model, findings=findings, settings=request.settings)
-    return forced(model, kicks)
+    return forced(replace(model, findings=findings, settings=request.settings), kicks)
 
 
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:
-    """What is found in a part of the data, and the motion of all of them, in steps as fine as it asks for."""
-    # Step 1. Terms and steps are found on a part of much data; what is found is confirmed on all of them.
-    whole, here = motion, screened(some_of(motion, request.seed), options, variance)
-    found = search(here, options, variance)
-    parts = _parts_for(here, found)
-    if parts > motion.parts:
-        # Samples are too far apart for the law that was found: its integrals would make terms. The search
-        # goes on from that law, on instants between the samples.
+    """The motion of all data, and what the searches find in a part of them."""
+    # Step 1. Terms and steps are found on a part of much data, and later confirmed on all of them.
+    whole, part = motion, screened(some_of(motion, request.seed), options, variance)
+    found = search(part, options, variance)
+    parts = _parts_for(part, found)
+    if found is not None and parts > motion.parts:
+        # Samples are too far apart for the law that was found: errors of its integrals would be explained by
+        # false terms. The search goes on from that law, on instants between the samples.
         finer = request.motion(instants=parts)
         assert finer is not None
-        whole, here = finer, replace(some_of(finer, request.seed), candidates=here.candidates)
-        assert found is not None
-        start = start_of(here, found.best.support, found.best.fitted.coef, variance)
-        found = search(here, found.options, variance, start)
-    return whole, second_look(Look(here, found), variance)
+        whole, part = finer, replace(some_of(finer, request.seed), candidates=part.candidates)
+        start = start_of(part, found.best.support, found.best.fitted.coef, variance)
+        found = search(part, found.options, variance, start)
+    return whole, second_look(Look(part, found), variance)
 
 
 def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tuple[Finding, ...]]:
-    """What was found, if anything was, or the best there is where that was asked for; and what to say."""
+    """What was found, or with least="best" the best model that has terms; an error if there is neither.
+
+    The findings say where the model that is returned is no better than chance.
+    """
     found = look.found
     if found is None:
         raise NoModelError(
@@ -112,10 +116,10 @@ def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tu
     # A rule without a price, such as a number of terms, picks from the path whatever that is worth.
     if len(found.best.support) or not request.selection.by_price:
         return found, ()
-    some = tuple(met for met in found.met if len(met.support))
-    if request.least == "best" and some:
-        worse = some[0].criterion - found.best.criterion
-        return replace(found, best=some[0], met=some), (not_significant(worse),)
+    with_terms = tuple(met for met in found.met if len(met.support))
+    if request.least == "best" and with_terms:
+        worse = with_terms[0].criterion - found.best.criterion
+        return replace(found, best=with_terms[0], met=with_terms), (not_significant(worse),)
     if request.least == "best":
         # No start led to a model with terms: the most important term alone is one.
         return picked(Terms(1), look.motion, found), (not_significant(),)
@@ -125,37 +129,37 @@ def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tu
 
 
 def _parts_for(motion: Motion, found: Found | None) -> int:
-    """Into how many parts steps must be divided for what integrals are wrong by not to make terms."""
+    """Into how many parts steps must be divided, so that the error of integrals is below the noise."""
     if found is None or not motion.parts or not len(found.best.support):
         return motion.parts
-    wrong = quadrature_error(motion, found.best.fitted)
+    error = quadrature_error(motion, found.best.fitted)
     # The error falls with the ninth power of the step.
-    return motion.parts if wrong < 1.0 else motion.parts * min(int(np.ceil((10 * wrong) ** (1 / 18))), 4)
+    return motion.parts if error < 1.0 else motion.parts * min(int(np.ceil((10 * error) ** (1 / 18))), 4)
 
 
-def findings_of(look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:
-    """What a user must know of the model."""
+def _findings(look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:
+    """Findings on the terms, the run of the solver, unexplained motion and faults of an instrument."""
     assert look.found is not None
     motion, fitted, terms = look.motion, found.best.fitted, len(model.terms)
     rank = independent(motion.values(look.found.best.fitted, 4 * terms + 1_000))
-    done = model.result is None or model.result.status == "converged"
-    said = plain_findings(skipped, rank, terms, "" if done or model.result is None else model.result.status)
+    status = "converged" if model.result is None else model.result.status
+    findings = plain_findings(skipped, rank, terms, "" if status == "converged" else status)
     large = (fitted.error * motion.step > 1e-2 * fitted.variance)[motion.sought]
     if large.any() and not has_finding(look.findings, "smooth-residual"):
-        names = [n for n, big in zip(model.states, large, strict=True) if big]
+        names = [name for name, unexplained in zip(model.states, large, strict=True) if unexplained]
         message = (
             f"The equations of {', '.join(names)} leave more than noise unexplained (see `model_error`): "
             "a term may be missing."
         )
-        said.append(Finding("unexplained-motion", message, {"states": names}))
+        findings.append(Finding("unexplained-motion", message, {"states": names}))
     fault = instrument_fault(motion, look.found)
-    return (*said, *(() if fault is None else (fault,)))
+    return (*findings, *(() if fault is None else (fault,)))
 
 
 def refined(request: Request, motion: Motion, model: Model, *, anyway: bool) -> Model:
-    """The model with fitted states that starts from one of measured states; as it is where none settles.
+    """The model with denoised states, found from one at measured states, which is returned if none converges.
 
-    anyway: however long it takes
+    anyway: whether to do so even where it takes very long
     """
     support = motion.widened(np.flatnonzero(model.coef))
     work = motion.rows * (10.0 * motion.states + len(support)) * len(support)
@@ -163,22 +167,23 @@ def refined(request: Request, motion: Motion, model: Model, *, anyway: bool) -> 
     if (work > EFFORT.refinement_most_work and not anyway) or any(at_samples(c) for c in problem.constraints):
         return model
     start = start_of(motion, support, model.coef[model.coef != 0], request.variance(motion))
-    state = ManyTerms(request.narrowed(motion, problem), request.options(motion, problem))
-    best = state.follow(start, near=True)
+    loop = ManyTerms(request.narrowed(motion, problem), request.options(motion, problem))
+    best = loop.follow(start, near=True)
     if best is None or not len(best.support):
         return model
-    here, found = state.looked_at, Found(best, tuple(state.models), state.returned, state.options)
-    found = picked(request.selection, here, found)
-    made = LastPass.of(problem, here, found, request.callback).model()
-    said = (*made.findings, *findings_of(Look(here, found), found, made, problem.summary.skipped))
-    return replace(made, findings=said, settings=model.settings)
+    motion, found = loop.looked_at, Found(best, tuple(loop.models), loop.returned, loop.options)
+    found = picked(request.selection, motion, found)
+    denoised = LastPass.of(problem, motion, found, request.callback).model()
+    findings = _findings(Look(motion, found), found, denoised, problem.summary.skipped)
+    return replace(denoised, findings=(*denoised.findings, *findings), settings=model.settings)
 
 
 @dataclass(eq=False)
 class ManyTerms(Search):
     """The search among very many candidates: rows are made for the terms of a law and the likely ones.
 
-    likely: those of the last look; returned: whether the rows asked for the support that they were made at
+    likely: the coefficients that the last rows were made for
+    returned: whether the last rows led to the support that they were made at
     """
 
     likely: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
@@ -189,15 +194,17 @@ class ManyTerms(Search):
 
     @property
     def looked_at(self) -> Motion:
-        """The motion with the candidates of the last look and those of all models."""
-        every = [self.likely, *(met.support for met in self.models)]
-        return replace(self.motion, candidates=np.unique(np.concatenate(every)))
+        """The motion with the candidates of the last rows and those of all models."""
+        return replace(self.motion, candidates=self._with_models(self.likely))
+
+    def _with_models(self, likely: Ints) -> Ints:
+        return np.unique(np.concatenate([likely, *(met.support for met in self.models)]))
 
     def candidates_at(self, fitted: Fitted) -> Ints | None:
         likely = _likely(self.motion, self.options.rows, fitted)
         if likely is None:
             return None
-        self.likely = np.unique(np.concatenate([likely, *(met.support for met in self.models)]))
+        self.likely = self._with_models(likely)
         return self.likely
 
     def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
@@ -207,29 +214,32 @@ class ManyTerms(Search):
 
 
 def _likely(motion: Motion, rows: Rows, fitted: Fitted) -> Ints | None:
-    """The terms of a law, those of the largest scores, and what constraints tie to them."""
+    """The coefficients of a law, those of the largest scores, and those that constraints tie to them."""
     gradient = _gradient(motion, fitted)
     size = None if gradient is None else _lengths(motion, fitted)
     if gradient is None or size is None:
         return None
     score = np.where(size > 0, gradient**2 / np.where(size > 0, size, 1.0), 0.0)
     score[np.isin(motion.candidates, fitted.law.support)] = 0.0
-    kept = np.union1d(fitted.law.support, motion.candidates[np.argsort(-score)[: EFFORT.refinement_likely]])
-    # Terms that only work together have no score each for itself: an equation that leaves much gets all.
+    best = motion.candidates[np.argsort(-score)[: EFFORT.refinement_likely]]
+    likely = np.union1d(fitted.law.support, best)
+    # Terms that explain something only together have no score alone: an equation with a large residual gets
+    # all of its candidates.
     poor = np.flatnonzero(fitted.error * motion.step > EFFORT.refinement_poor * fitted.variance)
     whole = motion.candidates[np.isin(motion.candidates % motion.states, poor)]
     if len(whole) <= EFFORT.refinement_whole:
-        kept = np.union1d(kept, whole)
+        likely = np.union1d(likely, whole)
     if not len(rows):
-        return kept
+        return likely
+    # Constraints that zero coefficients violate need their terms.
     missed = (rows.lower > 0) | (rows.upper < 0)
-    kept = np.union1d(kept, np.unique(csr_array(rows.matrix[missed]).indices))
+    likely = np.union1d(likely, np.unique(csr_array(rows.matrix[missed]).indices))
     tied = connected(rows.equalities.matrix)[1]
-    return np.asarray(motion.candidates[np.isin(tied[motion.candidates], tied[kept])])
+    return np.asarray(motion.candidates[np.isin(tied[motion.candidates], tied[likely])])
 
 
 def _gradient(motion: Motion, fitted: Fitted) -> Floats | None:
-    """(candidates,) cᵀ S⁻¹ r."""
+    """(candidates,) the scores cᵀ S⁻¹ r; None where the states have diverged."""
     d = motion.states
     total = np.zeros((len(motion.basis.names(motion.variables)), d))
     for white, x in zip(motion.whitened(fitted), fitted.x, strict=True):
@@ -243,7 +253,10 @@ def _gradient(motion: Motion, fitted: Fitted) -> Floats | None:
 
 
 def _lengths(motion: Motion, fitted: Fitted) -> Floats | None:
-    """(candidates,) squares of what the white column of each adds to those of the law, by a few stretches."""
+    """(candidates,) squared length of the part of each white column that is orthogonal to those of the law.
+
+    It is estimated from a few stretches of each record, until the rows are enough.
+    """
     total, rows = np.zeros(len(motion.candidates)), 0
     each = -(-EFFORT.refinement_stretches // len(motion.records))
     for record, x in zip(motion.records, fitted.x, strict=True):
@@ -259,18 +272,16 @@ def _lengths(motion: Motion, fitted: Fitted) -> Floats | None:
         pieces = np.array_split(
             motion.candidates, -(-len(motion.candidates) * len(inside) // EFFORT.refinement_numbers)
         )
-        at = 0
+        first = 0
         for piece in pieces:
             table = part.table(white, motion.law(piece))[:, :-1]
             whole = np.sum(table**2, axis=0)
             beyond = whole - np.sum((directions.T @ table) ** 2, axis=0)
-            total[at : at + len(piece)] += np.where(
-                beyond > EFFORT.supports_dependent**2 * whole, beyond, 0.0
-            )
-            at += len(piece)
+            apart = beyond > EFFORT.supports_dependent**2 * whole
+            total[first : first + len(piece)] += np.where(apart, beyond, 0.0)
+            first += len(piece)
         rows += len(inside)
-        if rows > 5 * inside.shape[1] and rows >= min(
-            EFFORT.refinement_stretches * size, EFFORT.refinement_rows
-        ):
+        enough = min(EFFORT.refinement_stretches * size, EFFORT.refinement_rows)
+        if rows > 5 * inside.shape[1] and rows >= enough:
             break
     return total * (motion.rows / max(rows, 1))

@@ -1,23 +1,29 @@
-"""Hidden states: states that nobody measured, found together with the law.
+"""Hidden states: states that nobody measured, estimated together with the law.
 
 The states are (x, w), w missing at every sample, and the search is the usual one with the law held exact.
-Data do not fix w: for any numbers a, b, c the state a w + b + c·x has the same x. And the start decides where
-the search ends. Both are settled by saying what w is, in the equation of one state s that is there already:
+The data do not determine w: for any numbers a, b, c the state a w + b + c·x has the same x. And the end of
+the search depends on the first values of w. Both are settled by fixing what w is (its gauge) in the equation
+of one state s that is there already:
 
     s' = φ w + (terms that are not φ, φ times another state),      φ = 1 or a state
 
-The coefficient of φ w is 1, and those of φ and φ times any other state are zero: this leaves no freedom to w.
-For a pendulum seen by its angle w is the rate, q' = w; for Lorenz without z it is 28 − z, y' = x w − y. A
-second hidden state stands in the equation of another seen state or of the first: a cascade. For SEIR seen by
-I alone w1 is the rate of I, I' = w1, and w2 tells of the susceptible, w1' = I w2 − (σ + γ) w1.
+The coefficient of φ w is 1, and those of φ and φ times any other state are zero, which leaves no freedom to
+w. For a pendulum measured by its angle w is the rate, q' = w; for Lorenz without z it is 28 − z,
+y' = x w − y. A second hidden state stands in the equation of another measured state or of the first hidden
+one: a cascade. For SEIR measured by I alone w1 is the rate of I, I' = w1, and w2 stands for the susceptible,
+w1' = I w2 − (σ + γ) w1.
 
-1. Starts in every gauge that the library has terms for, or where a user says (`hidden_starts.py`), ranked by
-   −2 log p after a few steps at a large model error.
-2. The search from the best few, each with its own gauge, and once more from where it ended, the equations of
-   hidden states held as exact as those of measured ones; −2 log p and the prices of terms decide.
-3. Of several hidden states the same in other gauges, from the states that the best law has fitted.
-4. The gauge in which the law has the fewest terms, and the search from there (`hidden_gauge.py`).
-5. The model must be worth more than the one with a hidden state less, or with none and a free model error.
+1. Make starts in every gauge that the library has terms for, or from a user's formulas (`hidden_starts.py`).
+   Rank them by −2 log p after a few steps at a large model error.
+2. Search from the best few, each in its own gauge, and search again from the end, with the equations of
+   hidden states held as exact as those of measured ones. The law with the least criterion, −2 log p and the
+   prices of its terms, is the best.
+3. With several hidden states do the same in other gauges, from the states that the best law has fitted.
+4. Change to the gauge in which the law has the fewest terms, and search from there (`hidden_gauge.py`).
+5. The criterion must be less than that of the law with one hidden state less, or with none and a free model
+   error; otherwise a finding says that the state is not needed.
+
+The cost is that of the searches, about ten with one hidden state.
 """
 
 from __future__ import annotations
@@ -27,7 +33,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, vstack
 
 from cindy._arrays import Floats
 from cindy._check import short
@@ -35,9 +40,14 @@ from cindy.basis import TIME, listed
 from cindy.data import Trajectory, noise_variance
 from cindy.errors import DataError
 from cindy.findings import Finding
-from cindy.least_squares import Rows
 from cindy.model import Model
-from cindy.pipeline.hidden_gauge import gauge_findings, sparsest_gauge
+from cindy.pipeline.hidden_gauge import (
+    fixed_alone,
+    gauge_findings,
+    in_gauge,
+    pinned,
+    sparsest_gauge,
+)
 from cindy.pipeline.hidden_starts import Start, start_from_formulas, starts_in_gauges, walked
 from cindy.pipeline.inference import LastPass
 from cindy.pipeline.models_met import Search
@@ -57,23 +67,23 @@ __all__ = [
 ]
 
 _MOST = 5
-"""Hidden states that may be asked for: each is told by one more derivative of noisy samples."""
+"""Hidden states that may be asked for: each needs one more derivative of noisy samples."""
 _MOST_AUTO = 3
-"""Hidden states that are tried without being asked for: a bound on work."""
+"""Hidden states that are tried with hidden="auto": a bound on work."""
 _STARTS = 4
 """Gauges from whose starts the search is made: a bound on work (benchmark: hidden)."""
 _AS_NOISE = 1.5
-"""Of the variance of the noise, as the roughness of the data tells it: a law that leaves no more is the last
-that is looked for. Right laws leave 0.95 to 1.07 of it (benchmark: hidden)."""
+"""No further start is searched from once the residuals of a law have less than this many times the variance
+of the noise, estimated by roughness. Right laws have 0.95 to 1.07 (benchmark: hidden)."""
 _HELD = 0.3
-"""Of the spread of the first w: the root of the variance that its entries have, before `MISSING`."""
+"""Standard deviation that the first values of w are given as measurements, as a share of their spread."""
 
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
     """A law with hidden states.
 
-    data: the trajectories with the values that were found for them; criterion: −2 log p and prices
+    data: the trajectories with the estimates of the hidden states; criterion: −2 log p and prices
     """
 
     model: Model
@@ -81,32 +91,33 @@ class Discovery:
     criterion: float
 
     def told(self, gain: float) -> Model:
-        """The model that says what its hidden states are worth beyond their price."""
+        """The model with a finding on its hidden states; gain: by how much they lower the criterion."""
         names = self.model.hidden
         terms = np.count_nonzero(self.model.coef, axis=0).tolist()
         still = [name for name in names if not terms[self.model.states.index(name)]]
         if still:
             message = f"{_named(still)} constant: no term changes {_them(still)}. Leave {_them(still)} out."
-            said = Finding("hidden-not-needed", message, {"state": ", ".join(still), "gain": 0.0})
+            finding = Finding("hidden-not-needed", message, {"state": ", ".join(still), "gain": 0.0})
         elif gain > NEAR:
             by = f" by {gain:.0f}" if np.isfinite(gain) else ""
             message = (
                 f"{_named(names, 'was', 'were')} estimated together with the equations. The criterion "
                 f"(−2 log p plus a price per term) of the model with {_them(names)} is lower{by}."
             )
-            said = Finding("hidden-state", message, {"state": ", ".join(names), "gain": gain})
+            finding = Finding("hidden-state", message, {"state": ", ".join(names), "gain": gain})
         else:
-            said = not_needed(names, gain)
-        return replace(self.model, findings=(*self.model.findings, said))
+            finding = not_needed(names, gain)
+        return replace(self.model, findings=(*self.model.findings, finding))
 
 
 @dataclass(frozen=True, eq=False)
 class _Law:
     """Where the search from a start ended, in the gauge of that start.
 
-    loose: with the variances of rough first values; exact: the search from there, equations of hidden states
-    held as exact as those of measured ones. Only these compare: in 5 % noise SEIR by I alone has another law
-    that is better by 50 units while it is loose, and worse by 16 once it is exact (benchmark: hidden).
+    loose: with the large variances that rough first values need
+    exact: the search from there, with equations of hidden states held as exact as those of measured ones.
+    Only these can be compared: for SEIR by I alone at 5 % noise a wrong law is better by 50 units while it is
+    loose, and worse by 16 once it is exact (benchmark: hidden).
     """
 
     motion: Motion
@@ -116,7 +127,7 @@ class _Law:
 
 
 def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
-    """The names of the hidden states that a user asks for; an error says what cannot be."""
+    """The names of the hidden states that a user asks for; DataError if `hidden` is not valid."""
     if isinstance(hidden, (bool, bytes)) or not isinstance(hidden, (int, str, Sequence, Mapping)):
         raise DataError(
             f'identify: `hidden` must be a number of states, their names or "auto", but is {short(hidden)}.'
@@ -128,7 +139,7 @@ def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
                 f'states and their rates, such as "x + 2*x\'", but are {short(formula)}.'
             )
     if isinstance(hidden, int):
-        # No more names than tell that there are too many: 10**9 of them would fill the memory.
+        # One name more than allowed is enough for the error below: 10**9 names would fill the memory.
         count = min(hidden, _MOST + 1)
         names: tuple[str, ...] = ("w",) if count == 1 else tuple(f"w{k + 1}" for k in range(count))
     else:
@@ -159,17 +170,17 @@ def auto_names(like: Trajectory) -> Iterator[tuple[str, ...]]:
 def with_hidden(data: Sequence[Trajectory], names: tuple[str, ...]) -> list[Trajectory]:
     """The trajectories with states that are missing at every sample."""
     return [
-        replace(one, x=np.hstack([one.x, np.full((len(one), len(names)), np.nan)]), states=one.states + names)
-        for one in data
+        replace(run, x=np.hstack([run.x, np.full((len(run), len(names)), np.nan)]), states=run.states + names)
+        for run in data
     ]
 
 
 def identify_with_hidden(
     request: Request, names: tuple[str, ...], passes: int | None, formulas: Mapping[str, str]
 ) -> Discovery | None:
-    """The model with hidden states, the last of the states of the request; None where no law settles.
+    """The model with hidden states, the last states of the request; None where no fit converges.
 
-    formulas: of their first values, from a user; empty where they are to be found
+    formulas: a user's formulas of their first values; empty where these are to be estimated
     """
     _check(request, names, passes)
     motion = request.motion()
@@ -182,7 +193,8 @@ def identify_with_hidden(
     noise = noise_variance(seen)
     problem = request.problem(motion)
     motion, options = request.narrowed(motion, problem), request.options(motion, problem)
-    given = _fixed(options.rows)
+    given = fixed_alone(options.rows)
+    # Step 1.
     if formulas:
         starts = [start_from_formulas(motion, formulas)]
     else:
@@ -194,28 +206,32 @@ def identify_with_hidden(
             "alone or times a state, and so the data cannot tell of it. Give a basis or constraints that "
             "leave such a term."
         )
+    # Step 2.
     best = _best_of(motion, options, starts, noise)
     if best is not None and len(best.start.pins) > 1 and _leaves_noise(best.loose, noise):
-        # Derivatives of derivatives of noisy samples are rough first values, and a gauge in which they happen
-        # to be good is found first; the states of its law have no noise. At 5 % SEIR by I alone has six terms
-        # with I' = I w1, from the states of which come the right five (benchmark: hidden).
+        # Step 3. Derivatives of derivatives of noisy samples are rough first values, and the first law that
+        # is found has a gauge in which they happen to be good. The states of that law have no noise. For SEIR
+        # by I alone at 5 % it has six terms, with I' = I w1; from its states follow the right five
+        # (benchmark: hidden).
         fitted = [x[..., : len(noise)] for x in best.loose.best.fitted.x]
         starts = starts_in_gauges(motion, names, np.sqrt(noise), given, fitted)
         starts = _in_other_gauges(motion, options, starts, noise, best.start)[: _STARTS // 2]
         best = _best_of(motion, options, starts, noise, best)
     if best is None:
         return None
-    here, found, start = best.motion, best.exact, best.start
+    # Step 4.
+    gauged, found, start = best.motion, best.exact, best.start
     inexact = tuple(_inexact(names, found.best.criterion - best.loose.best.criterion))
-    last = LastPass.of(problem, here, found, request.callback)
+    last = LastPass.of(problem, gauged, found, request.callback)
     sparser = None if len(options.rows) else _in_sparsest_gauge(motion, options, start, last)
     if sparser is not None:
-        here, found, start = sparser
-        last = LastPass.of(problem, here, found, request.callback)
-    findings = (*inexact, *last.model().findings, *gauge_findings(names, start.pins, last))
+        gauged, found, start = sparser
+        last = LastPass.of(problem, gauged, found, request.callback)
+    model = last.model()
+    findings = (*inexact, *model.findings, *gauge_findings(names, start.pins, last))
     settings = request.settings | {"hidden": dict(formulas) or list(names)}
-    model = replace(last.model(), findings=findings, settings=settings)
-    return Discovery(model, _filled(request.data, here, found, len(names)), found.best.criterion)
+    model = replace(model, findings=findings, settings=settings)
+    return Discovery(model, _filled(request.data, gauged, found, len(names)), found.best.criterion)
 
 
 def _best_of(
@@ -225,18 +241,19 @@ def _best_of(
     noise: Floats,
     best: _Law | None = None,
 ) -> _Law | None:
-    """The law of least criterion that starts lead to; the last that is looked for where it is good enough."""
+    """The law of least criterion that starts lead to; later starts are left out once it is good enough."""
     for start in starts:
-        here, loose = _searched(motion, options, start, noise)
-        # A law that is worse by more than the standard deviation of −2 log p remains so.
-        most = np.inf if best is None else best.loose.best.criterion + _scatter(here)
+        gauged, loose = _searched(motion, options, start, noise)
+        # A law that is worse by more than the standard deviation of −2 log p is not expected to catch up.
+        most = np.inf if best is None else best.loose.best.criterion + _scatter(gauged)
         if loose is None or loose.best.criterion > most:
             continue
-        law = _Law(here, start, loose, _law_exact(here, loose))
+        law = _Law(gauged, start, loose, _law_exact(gauged, loose))
         if best is None or law.exact.best.criterion < best.exact.best.criterion:
             best = law
-            # Of several hidden states other gauges leave no more than noise as well, and may have fewer
-            # terms; not where two ways lead to no more than a linear law could have (benchmark: hidden).
+            # With several hidden states other gauges leave no more than noise as well, and may have fewer
+            # terms. That is not tried where two starts agree on a law with no more terms than a linear one
+            # may have (benchmark: hidden).
             few = len(start.pins) < 2 or (loose.agreed and len(loose.best.support) <= motion.states**2)
             if few and _leaves_noise(loose, noise):
                 break
@@ -244,31 +261,30 @@ def _best_of(
 
 
 def _first_deviance(motion: Motion, options: Options, start: Start, noise: Floats) -> float:
-    """−2 log p from the first values of a start, with the model error of the first level and its first terms.
+    """−2 log p of a start after a short fit at the first, large level of model error.
 
-    A wrong start is far off already here, where a fit takes a few steps: for Lorenz' equations without x
-    −2 log p is 3,800 to 12,800 units above that of the right start at 5 % noise, and a search from a wrong
-    one takes twenty times as long.
+    A wrong start is far off already here: for Lorenz' equations without x at 5 % noise −2 log p is 3,800 to
+    12,800 units above that of the right start, and a search from a wrong one takes twenty times as long.
     """
-    here, variance = _begun(motion, start, noise)
-    state = Search(here, _pinned(options, start))
-    first = next(first_starts(state, variance, noisy=not here.quiet(variance)), None)
+    gauged, variance = _begun(motion, start, noise)
+    loop = Search(gauged, pinned(options, start))
+    first = next(first_starts(loop, variance, noisy=not gauged.quiet(variance)), None)
     if first is None:
         return np.inf
     try:
-        fitted = at_level(here, first, state.solve, LEVELS[0])
+        fitted = at_level(gauged, first, loop.solve, LEVELS[0])
     except DataError:
         # On the way a state has left the domain of a term.
         return np.inf
-    return deviance(here, fitted) if fitted.alive else np.inf
+    return deviance(gauged, fitted) if fitted.alive else np.inf
 
 
 def _likeliest(
     motion: Motion, options: Options, starts: Iterable[Start], noise: Floats
 ) -> dict[tuple[int, ...], tuple[float, Start]]:
-    """Of the starts in each gauge the one of least −2 log p, which comes before it.
+    """By gauge, the least −2 log p of its starts, and the start that has it.
 
-    A later start is less promising, and must be more likely by more than the standard deviation of −2 log p.
+    Later starts are less promising: one must be more likely by more than the standard deviation of −2 log p.
     """
     best: dict[tuple[int, ...], tuple[float, Start]] = {}
     for start in starts:
@@ -281,17 +297,17 @@ def _likeliest(
 def _ranked(motion: Motion, options: Options, starts: list[Start], noise: Floats) -> list[Start]:
     """The most likely starts, the least −2 log p first: all in the first gauge, one in each of the others.
 
-    Of Rössler's z at 5 % noise −2 log p tells the right gauge, and not which first values lead to the law:
-    in three of ten draws they were not the most likely ones (benchmark: hidden).
+    From Rössler's z at 5 % noise the right gauge has the least −2 log p, but the first values from which the
+    search finds the law need not: in three of ten draws they did not (benchmark: hidden).
     """
     gauges = []
     for value, start in _likeliest(motion, options, starts, noise).values():
         own = [(value, start)]
         if len(start.pins) > 1:
-            here, variance = _begun(motion, start, noise)
-            others = walked(here, start, variance, Search(here, _pinned(options, start)).solve)
+            gauged, variance = _begun(motion, start, noise)
+            others = walked(gauged, start, variance, Search(gauged, pinned(options, start)).solve)
             own += [(_first_deviance(motion, options, other, noise), other) for other in others]
-        gauges.append(sorted(own, key=lambda one: one[0]))
+        gauges.append(sorted(own, key=lambda pair: pair[0]))
     gauges = sorted(gauges, key=lambda own: own[0][0])[:_STARTS]
     return [start for own in gauges[:1] for _, start in own] + [own[0][1] for own in gauges[1:]]
 
@@ -299,10 +315,10 @@ def _ranked(motion: Motion, options: Options, starts: list[Start], noise: Floats
 def _in_other_gauges(
     motion: Motion, options: Options, starts: list[Start], noise: Floats, known: Start
 ) -> list[Start]:
-    """The most likely starts in gauges that are not the known one's, and in which they are no worse."""
+    """The most likely starts in other gauges than that of a known start, if they are no less likely."""
     likeliest = _likeliest(motion, options, starts, noise)
     worst = likeliest.pop(known.gauge, (np.inf, known))[0] + _scatter(motion)
-    ranked = sorted(likeliest.values(), key=lambda one: one[0])
+    ranked = sorted(likeliest.values(), key=lambda pair: pair[0])
     return [start for value, start in ranked if value < worst]
 
 
@@ -312,35 +328,36 @@ def _scatter(motion: Motion) -> float:
 
 
 def _leaves_noise(found: Found, noise: Floats) -> bool:
+    """Whether the residuals of a law are no larger than noise."""
     return bool(np.all(found.best.fitted.variance[: len(noise)] < _AS_NOISE * noise))
 
 
 def _begun(motion: Motion, start: Start, noise: Floats) -> tuple[Motion, Floats]:
     """The motion in the gauge of a start, and the variances to begin with."""
-    here = _in_gauge(motion, start)
-    return here, np.append(noise, ((_HELD * here.spread) ** 2)[len(noise) :])
+    gauged = in_gauge(motion, start)
+    return gauged, np.append(noise, ((_HELD * gauged.spread) ** 2)[len(noise) :])
 
 
 def _searched(motion: Motion, options: Options, start: Start, noise: Floats) -> tuple[Motion, Found | None]:
     """The motion in the gauge of a start, and where the search from its first values ends."""
-    here, variance = _begun(motion, start, noise)
-    options = _pinned(options, start)
+    gauged, variance = _begun(motion, start, noise)
+    options = pinned(options, start)
     if start.pins:
-        return here, search(here, options, variance)
-    held = (_HELD * here.spread) ** 2
-    # First values by a user's formula are rough. At much noise and with an exact law no sample is trusted:
-    # states come to lie on a solution with all terms before the noise falls to what that solution leaves.
-    alone = Search(here, options)
-    # All terms at once: a rough start lies near some solution of the whole library before terms are chosen.
-    coef = alone.solve(first_objective(here, drift_of_data(here, held)), here.candidates)
-    whole = alone.fit(start_of(here, here.candidates, coef, held), LEVELS[-1:])
-    return here, search(here, options, held, known=whole)
+        return gauged, search(gauged, options, variance)
+    # First values by a user's formula are rough. The search therefore begins with all terms of the library,
+    # a large variance for all samples and an exact law: the states then come to lie on a solution of the
+    # whole library, and the variance falls to the residuals of that solution, before terms are chosen.
+    held = (_HELD * gauged.spread) ** 2
+    loop = Search(gauged, options)
+    coef = loop.solve(first_objective(gauged, drift_of_data(gauged, held)), gauged.candidates)
+    whole = loop.fit(start_of(gauged, gauged.candidates, coef, held), LEVELS[-1:])
+    return gauged, search(gauged, options, held, known=whole)
 
 
 def _law_exact(motion: Motion, found: Found) -> Found:
-    """The search again from its end, the equations of hidden states held as exact as those of seen ones.
+    """The search again from its end, the equations of hidden states held as exact as those of measured ones.
 
-    Rough first values ask for much model error, in which false terms can hide.
+    Rough first values need a large model error, which can take the place of true terms.
     """
     fitted, seen = found.best.fitted, motion.measured
     spread = np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]).std(axis=0)
@@ -354,16 +371,13 @@ def _law_exact(motion: Motion, found: Found) -> Found:
 def _in_sparsest_gauge(
     motion: Motion, options: Options, start: Start, last: LastPass
 ) -> tuple[Motion, Found, Start] | None:
-    """The same law in the gauge with the fewest terms, searched anew from there; None where there is none."""
-    here, fitted = last.motion, last.found.best.fitted
-    covariance = last.model().covariance
-    if covariance is None:
-        return None
-    other = sparsest_gauge(here, fitted, covariance, start.pins, motion.candidates)
+    """The search from the same law in the gauge with the fewest terms; None where no law there is better."""
+    fitted = last.found.best.fitted
+    other = sparsest_gauge(last.motion, fitted, last.covariance, start.pins, motion.candidates)
     if other is None:
         return None
     there = replace(start, pins=other.pins, values=tuple(other.values(x) for x in fitted.x))
-    moved, options = _in_gauge(motion, there), _pinned(options, there)
+    moved, options = in_gauge(motion, there), pinned(options, there)
     hidden = len(other.pins)
     states = tuple(
         np.concatenate([x[..., :-hidden], w], axis=2) for x, w in zip(fitted.x, there.values, strict=True)
@@ -371,21 +385,15 @@ def _in_sparsest_gauge(
     # The unit of the hidden states is the same: with their variance as it was −2 log p can be compared.
     first = replace(start_of(moved, other.support, other.coef, fitted.variance), x=states)
     found = search(moved, options, fitted.variance, first)
-    better = found is not None and found.best.criterion < last.found.best.criterion
-    return (moved, found, there) if found is not None and better else None
-
-
-def _fixed(rows: Rows) -> dict[int, float]:
-    """Coefficients by flat index that a constraint of their own fixes."""
-    alone = np.flatnonzero((np.diff(rows.matrix.indptr) == 1) & (rows.lower == rows.upper))
-    entries = [(int(rows.matrix.indices[rows.matrix.indptr[k]]), k) for k in alone]
-    return {flat: float(rows.lower[k] / rows.matrix.data[rows.matrix.indptr[k]]) for flat, k in entries}
+    if found is None or found.best.criterion >= last.found.best.criterion:
+        return None
+    return moved, found, there
 
 
 def criterion_without(request: Request, hidden: int) -> float:
-    """−2 log p and the prices of the best law in seen states alone, its model error free.
+    """−2 log p and the prices of the best law in measured states alone, its model error free.
 
-    Infinite where there is none, as where all terms hold the hidden state.
+    Infinite where there is no such law, as where all terms hold the hidden state.
     """
     seen = _without_last(request.data, hidden)
     plain, noise = replace(request, data=seen, pose=Problem), noise_variance(seen)
@@ -399,7 +407,7 @@ def criterion_without(request: Request, hidden: int) -> float:
 
 
 def not_needed(names: Sequence[str], gain: float) -> Finding:
-    """That a law with the hidden states is not worth its price."""
+    """The finding that hidden states are not worth the price of their terms."""
     if gain > 0:
         than = f"higher by only {gain:.0f}, and {NEAR:.0f} is the least that counts"
     else:
@@ -411,11 +419,10 @@ def not_needed(names: Sequence[str], gain: float) -> Finding:
     return Finding("hidden-not-needed", message, {"state": ", ".join(names), "gain": gain})
 
 
-def _named(names: Sequence[str], one: str = "is", more: str = "are") -> str:
+def _named(names: Sequence[str], singular: str = "is", plural: str = "are") -> str:
     """The subject of a sentence and its verb."""
-    return (
-        f"The hidden state{'s' if len(names) > 1 else ''} {listed(names)} {more if len(names) > 1 else one}"
-    )
+    plain = len(names) == 1
+    return f"The hidden state{'' if plain else 's'} {listed(names)} {singular if plain else plural}"
 
 
 def _them(names: Sequence[str]) -> str:
@@ -423,10 +430,11 @@ def _them(names: Sequence[str]) -> str:
 
 
 def _without_last(data: Sequence[Trajectory], count: int) -> list[Trajectory]:
-    return [replace(one, x=one.x[:, :-count], states=one.states[:-count]) for one in data]
+    return [replace(run, x=run.x[:, :-count], states=run.states[:-count]) for run in data]
 
 
 def _check(request: Request, names: Sequence[str], passes: int | None) -> None:
+    """Refuse settings under which hidden states cannot be estimated."""
     where = f"identify: hidden states ({', '.join(names)})"
     if passes == 1:
         raise DataError(
@@ -443,9 +451,9 @@ def _check(request: Request, names: Sequence[str], passes: int | None) -> None:
 
 
 def _inexact(names: Sequence[str], rise: float) -> Iterator[Finding]:
-    """That equations of hidden states describe the data only with a model error of their own.
+    """A finding where equations of hidden states describe the data only with a model error of their own.
 
-    rise: of the criterion where they are held as exact as those of measured states
+    rise: of the criterion, once they are held as exact as those of measured states
     """
     if rise > NEAR:
         message = (
@@ -456,45 +464,11 @@ def _inexact(names: Sequence[str], rise: float) -> Iterator[Finding]:
         yield Finding("unexplained-motion", message, {"state": ", ".join(names), "rise": rise})
 
 
-def _in_gauge(motion: Motion, start: Start) -> Motion:
-    """The motion with the first values of w, the law exact, and without what the gauge says is zero."""
-    records = []
-    for record, w in zip(motion.records, start.values, strict=True):
-        y = record.y.copy()
-        y[..., -w.shape[2] :] = w
-        records.append(replace(record, y=y))
-    return replace(
-        motion,
-        records=tuple(records),
-        candidates=np.setdiff1d(motion.candidates, [int(k) for pin in start.pins for k in pin.zero]),
-        memory=np.ones(motion.states),
-    )
-
-
-def _pinned(options: Options, start: Start) -> Options:
-    """The options with the coefficients of φ w as 1, where a user has not given them."""
-    rows = options.rows
-    given = _fixed(rows)
-    start = replace(start, pins=tuple(pin for pin in start.pins if pin.one not in given))
-    count = len(start.pins)
-    if not count:
-        return options
-    places = np.arange(count), [pin.one for pin in start.pins]
-    entries = csr_array(coo_array((np.ones(count), places), shape=(count, rows.matrix.shape[1])))
-    more = Rows(
-        csr_array(vstack([rows.matrix, entries])),
-        np.append(rows.lower, [pin.value for pin in start.pins]),
-        np.append(rows.upper, [pin.value for pin in start.pins]),
-        np.append(rows.owner, np.full(count, len(options.texts))),
-    )
-    return replace(options, rows=more, texts=(*options.texts, "the gauge of the hidden states"))
-
-
 def _filled(data: Sequence[Trajectory], motion: Motion, found: Found, count: int) -> list[Trajectory]:
-    """The data with what was found for the hidden states."""
-    columns = [np.array(one.x) for one in data]
+    """The data with the estimates of the hidden states."""
+    columns = [np.array(run.x) for run in data]
     for record, x in zip(motion.records, found.best.fitted.x, strict=True):
         for source, offset, states in zip(record.source, record.offset, x, strict=True):
             part = states[:: max(motion.parts, 1), motion.states - count :]
             columns[int(source)][offset : offset + len(part), -count:] = part
-    return [replace(one, x=x) for one, x in zip(data, columns, strict=True)]
+    return [replace(run, x=x) for run, x in zip(data, columns, strict=True)]

@@ -1,24 +1,26 @@
-"""The sparsest gauge of hidden states: the unit and zero in which their law has the fewest terms.
+"""The gauge of hidden states, their unit and zero: how it is imposed, and the one with the fewest terms.
 
-For any numbers b and c the state w̃ = w + b + c·z, z the other states, tells the same of the data. With
+For any numbers b and c the state w̃ = w + b + c·z, z the other states, fits the data as well. With
 w = w̃ − b − c·z put into the law z' = f(z, w), w' = g(z, w) the coefficients of
 
     z' = f(z, w̃ − b − c·z),      w̃' = g(z, w̃ − b − c·z) + c·f(z, w̃ − b − c·z)
 
 are polynomials in b and c. In matrices, with ψ(z, w) = ψ(z, w̃) T(b, c), they are Ξ̃ = T Ξ M, M adding c_j
-times the equation of z_j to that of w. A start fixes b and c by as many coefficients that are zero (`Pin`).
+times the equation of z_j to that of w. A start fixes b and c by as many coefficients that are zero (`Pin`),
+which `in_gauge` and `pinned` impose. `sparsest_gauge` goes on from the law that was found there:
 
 1. Along one of the numbers b, c_j at a time, find where single coefficients are zero: roots of polynomials
    through a few values.
-2. There, count the coefficients that differ from zero by more than their errors allow. The number of step 1
-   is itself uncertain: it moves with the coefficients so that the chosen one stays zero,
+2. At each root, count the coefficients that differ from zero by more than their errors allow. The root is
+   itself uncertain: it moves with the coefficients so that the chosen one stays zero,
    dΞ̃ = T dΞ M − ∂Ξ̃/∂p (∂Ξ̃_i/∂p)⁻¹ (T dΞ M)_i .
-3. Go to the root with the fewest, where these are fewer than now; the coefficient that is zero there takes
-   the place of the one that fixed this number before. Repeat.
+3. Move to the root with the fewest, if these are fewer than now. The coefficient that is zero there takes the
+   place of the one that fixed this number before. Repeat.
 
-A library that is not closed under such a change, for want of a term, does not have that gauge: T does not
-exist, and nothing is changed. Rössler's equations without z come as x' = w with nine terms, w = −y − z; along
-c_y the root c_y = 1 gives x' = w̃ − y and seven.
+A library that lacks a term of the changed law does not have that gauge: T does not exist, and the root is
+left out. For example, Rössler's equations without z are found as x' = w with nine terms, w = −y − z; along
+c_y the root c_y = 1 gives x' = w̃ − y and seven. A move costs least squares of the library at 4 points a
+term, for a few values of every number.
 """
 
 from __future__ import annotations
@@ -28,41 +30,44 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import coo_array, csr_array, vstack
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import listed, pretty
 from cindy.findings import Finding
-from cindy.least_squares import lengths
-from cindy.pipeline.hidden_starts import Pin
+from cindy.least_squares import Rows, lengths
+from cindy.pipeline.hidden_starts import Pin, Start
 from cindy.pipeline.inference import LastPass
+from cindy.pipeline.request import Options
 from cindy.states import Fitted, Motion
 
-__all__ = ["Regauged", "gauge_findings", "sparsest_gauge"]
+__all__ = ["fixed_alone", "gauge_findings", "in_gauge", "pinned", "sparsest_gauge"]
 
 _NODES = 7
 """Values of b or c_j through which the polynomials of the coefficients are laid: up to the sixth degree."""
 _FURTHEST = 5.0
-"""Of b and c_j, in spreads of w and of w over z_j: further away a hidden state is mostly the other one."""
+"""Largest b in spreads of w, and c_j in spreads of w over that of z_j: beyond, w̃ is mostly z_j."""
 _APART = 4.0
-"""Standard errors by which a coefficient differs from zero. The search in the new gauge has the last word on
-every term: this only says whether to try it."""
+"""Standard errors by which a coefficient must differ from zero. This only decides whether a gauge is tried:
+the search there decides on every term."""
 _DEPENDENT = 1e-6
-"""Of the largest singular value of the unit columns of a law: below, data do not tell its terms apart."""
+"""Ratio of the smallest to the largest singular value of the unit columns of a law, below which the data do
+not tell its terms apart."""
 _CLOSED = 1e-7
-"""Of the size of a term: what may be left of it in a gauge that the library has."""
+"""Largest residual of a changed term, relative to its size, with which the library has the gauge."""
 _KNOWN = 0.02
-"""Of the furthest: the standard error of a number that a coefficient fixes well enough."""
+"""Largest standard error of a root, as a share of the reach of its number."""
 _ROUNDING = 1e-9
-"""Of the largest coefficient, in units of what its term moves: what is none."""
+"""Share of the largest coefficient, in units of the size of its term, below which one counts as rounding."""
 _MOST_MOVES = 8
-"""A bound on work: each takes a term away at least."""
+"""Changes of the gauge of one state: a bound on work, as each takes at least one term away."""
 
 
 @dataclass(frozen=True, eq=False)
 class Regauged:
     """A law in another gauge.
 
-    pins: what is said of each hidden state there; support, coef: the law, flat
+    pins: the gauge of each hidden state; support, coef: the law, by flat index
     shift: (hidden states, 1 + states) the numbers b and c that were added to each
     """
 
@@ -76,7 +81,7 @@ class Regauged:
         hidden = len(self.shift)
         new = np.array(x)
         for k, row in enumerate(self.shift):
-            # One after the other, as they were found: a later change sees the state that came before.
+            # In the order in which they were found: a later change refers to the earlier states as changed.
             new[..., x.shape[-1] - hidden + k] += row[0] + new @ row[1:]
         return np.asarray(new[..., x.shape[-1] - hidden :])
 
@@ -84,9 +89,9 @@ class Regauged:
 def sparsest_gauge(
     motion: Motion, fitted: Fitted, covariance: Floats, pins: tuple[Pin, ...], allowed: Ints
 ) -> Regauged | None:
-    """The law in the gauge with the fewest terms that single steps lead to; None where it is the present one.
+    """The law in the gauge with the fewest terms that single moves lead to; None where no move has fewer.
 
-    covariance: of the coefficients of the law; allowed: flat indices of the coefficients that there may be
+    covariance: of the coefficients of the law; allowed: flat indices of the candidates
     """
     law = _Law.of(motion, fitted, covariance, allowed)
     hidden = [motion.variables.index(pin.state) for pin in pins]
@@ -108,7 +113,10 @@ def sparsest_gauge(
 
 
 def _best_move(law: _Law, pins: tuple[Pin, ...], k: int, w: int) -> tuple[_Law, int, int, float] | None:
-    """The law after the change of one number that leaves the fewest terms, and what it was."""
+    """The law after the change of one number that leaves the fewest terms; None where none has fewer.
+
+    With it come the coefficient that becomes zero, which number is changed, and by how much.
+    """
     best: tuple[_Law, int, int, float] | None = None
     least = len(law.support)
     ones = np.array([pin.one for pin in pins])
@@ -117,7 +125,7 @@ def _best_move(law: _Law, pins: tuple[Pin, ...], k: int, w: int) -> tuple[_Law, 
             moved = law.moved(w, along, amount, place)
             if moved is None or not np.allclose(moved.flat[ones], 1.0, rtol=1e-6):
                 continue
-            # Moves to come must not bring back what an earlier one has made zero.
+            # A later move must not bring back the coefficients that earlier ones have made zero.
             zero = [
                 np.where(pin.along == along, place, pin.zero) if pin is pins[k] else pin.zero for pin in pins
             ]
@@ -132,6 +140,7 @@ class _Law:
     """Coefficients (terms, states), a root of their covariance, and points at which terms are compared.
 
     root: (terms · states, k), so that root rootᵀ is the covariance of the flat coefficients
+    allowed: flat indices of the candidates
     """
 
     motion: Motion
@@ -148,9 +157,9 @@ class _Law:
         root = np.zeros((flat.size, len(support)))
         values, vectors = np.linalg.eigh(covariance)
         root[support] = vectors * np.sqrt(np.maximum(values, 0.0))
-        every = np.concatenate([r.points(x) for r, x in zip(motion.records, fitted.x, strict=True)])
-        uniform = np.random.default_rng(0).uniform(-2.0, 2.0, (4 * terms, every.shape[1]))
-        points = every.mean(axis=0) + uniform * np.maximum(every.std(axis=0), 1e-300)
+        states = np.concatenate([r.points(x) for r, x in zip(motion.records, fitted.x, strict=True)])
+        uniform = np.random.default_rng(0).uniform(-2.0, 2.0, (4 * terms, states.shape[1]))
+        points = states.mean(axis=0) + uniform * np.maximum(states.std(axis=0), 1e-300)
         return cls(motion, flat.reshape(terms, -1), root, points, allowed)
 
     @property
@@ -171,7 +180,7 @@ class _Law:
         return np.asarray(np.sqrt(np.mean(values**2, axis=0)))
 
     def mapped(self, w: int, along: int, amount: float) -> tuple[Floats, Floats] | None:
-        """T and M of one change; None where the library does not have the new terms."""
+        """T and M of one change; None where the library lacks a term of the changed law."""
         old = self.points.copy()
         old[:, w] -= amount * (1.0 if along < 0 else self.points[:, along])
         basis, variables = self.motion.basis, self.motion.variables
@@ -194,21 +203,20 @@ class _Law:
         return None if maps is None else maps[0] @ self.coef @ maps[1]
 
     def reach(self, w: int, along: int) -> float:
-        """How far one number may go."""
+        """The largest change of one number that is tried."""
         spread = self.points.std(axis=0)
         return float(_FURTHEST * spread[w] / (1.0 if along < 0 else spread[along]))
 
     def zeros_along(self, w: int, along: int) -> Iterator[tuple[int, float]]:
-        """(place of a coefficient, where it is zero) along one number."""
+        """Step 1: pairs of a coefficient, by flat index, and a value of one number at which it is zero."""
         reach = self.reach(w, along)
-        # Chebyshev points: polynomials through them are well conditioned, and the degree is that of the
-        # library in w.
+        # Polynomials through Chebyshev points are well conditioned; their degree is that of the library in w.
         nodes = reach * np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
         values = [self.changed(w, along, float(node)) for node in nodes]
-        if any(one is None for one in values):
+        curves = [np.ravel(coef) for coef in values if coef is not None]
+        if len(curves) < len(nodes):
             return
-        curves = np.stack([np.ravel(one) for one in values if one is not None])
-        polynomials = np.linalg.solve(np.vander(nodes / reach, _NODES), curves)
+        polynomials = np.linalg.solve(np.vander(nodes / reach, _NODES), np.stack(curves))
         largest = np.abs(polynomials).max(axis=0)
         size = np.repeat(self.sizes, self.motion.states) * largest
         for place in np.flatnonzero(size > _ROUNDING * size.max()):
@@ -218,7 +226,7 @@ class _Law:
                     yield int(place), float(reach * root.real)
 
     def moved(self, w: int, along: int, amount: float, place: int) -> _Law | None:
-        """The law after one change, which is such that the coefficient at `place` stays zero."""
+        """The law after one change, with errors for which the coefficient at `place` stays zero."""
         maps = self.mapped(w, along, amount)
         step = 1e-5 * self.reach(w, along)
         beside = [self.changed(w, along, amount + sign * step) for sign in (1.0, -1.0)]
@@ -230,18 +238,18 @@ class _Law:
         root = np.einsum("kt,tjr,ji->kir", table, columns, mix).reshape(self.root.shape)
         if np.linalg.norm(root[place]) > _KNOWN * self.reach(w, along) * abs(slope[place]):
             return None
-        # Step 2: the number of the gauge moves with the coefficients, so that the chosen one stays zero.
+        # Step 2: the change itself moves with the coefficients, so that the chosen one stays zero.
         root = root - np.outer(slope / slope[place], root[place])
         coef = table @ self.coef @ mix
         coef.ravel()[place] = 0.0
         moved = replace(self, coef=coef, root=root)
-        kept = np.zeros(coef.size)
-        kept[moved.support] = coef.ravel()[moved.support]
-        return replace(moved, coef=kept.reshape(coef.shape))
+        significant = np.zeros(coef.size)
+        significant[moved.support] = coef.ravel()[moved.support]
+        return replace(moved, coef=significant.reshape(coef.shape))
 
 
 def gauge_findings(names: tuple[str, ...], pins: tuple[Pin, ...], last: LastPass) -> Iterator[Finding]:
-    """What to say of hidden states: their gauge, and whether data tell their law."""
+    """Findings on hidden states: their gauge, and whether the data determine their law."""
     motion = last.motion
     terms = motion.basis.names(motion.variables)
     for pin in pins:
@@ -269,3 +277,44 @@ def gauge_findings(names: tuple[str, ...], pins: tuple[Pin, ...], last: LastPass
         )
         condition = float(sizes.min() / sizes.max())
         yield Finding("hidden-unidentified", message, {"state": ", ".join(names), "condition": condition})
+
+
+def in_gauge(motion: Motion, start: Start) -> Motion:
+    """The motion with the first values of w, the law exact, without what the gauge sets to zero."""
+    records = []
+    for record, w in zip(motion.records, start.values, strict=True):
+        y = record.y.copy()
+        y[..., -w.shape[2] :] = w
+        records.append(replace(record, y=y))
+    return replace(
+        motion,
+        records=tuple(records),
+        candidates=np.setdiff1d(motion.candidates, [int(k) for pin in start.pins for k in pin.zero]),
+        memory=np.ones(motion.states),
+    )
+
+
+def pinned(options: Options, start: Start) -> Options:
+    """The options with the constraint that each coefficient of φ w is 1, unless a user has fixed it."""
+    rows = options.rows
+    given = fixed_alone(rows)
+    pins = [pin for pin in start.pins if pin.one not in given]
+    if not pins:
+        return options
+    count, values = len(pins), [pin.value for pin in pins]
+    places = np.arange(count), [pin.one for pin in pins]
+    entries = csr_array(coo_array((np.ones(count), places), shape=(count, rows.matrix.shape[1])))
+    more = Rows(
+        csr_array(vstack([rows.matrix, entries])),
+        np.append(rows.lower, values),
+        np.append(rows.upper, values),
+        np.append(rows.owner, np.full(count, len(options.texts))),
+    )
+    return replace(options, rows=more, texts=(*options.texts, "the gauge of the hidden states"))
+
+
+def fixed_alone(rows: Rows) -> dict[int, float]:
+    """The coefficients, by flat index, that a constraint fixes alone, and their values."""
+    alone = np.flatnonzero((np.diff(rows.matrix.indptr) == 1) & (rows.lower == rows.upper))
+    entries = [(int(rows.matrix.indices[rows.matrix.indptr[k]]), k) for k in alone]
+    return {flat: float(rows.lower[k] / rows.matrix.data[rows.matrix.indptr[k]]) for flat, k in entries}

@@ -1,19 +1,20 @@
 """Starts: first values of hidden states, and the gauges that they are in.
 
-A hidden state w shows in the equation of a state s that is there already (`hidden.py`):
+A hidden state w stands in the equation of a state s that is there already (`hidden.py`):
 
     s' = φ w + (terms that are not φ, φ times another state),      φ = 1 or a state .
 
-1. Rates of the states that are there: slopes of smoothed samples.
-2. For each equation and factor φ, the part of s' that is linear in the states, without what is said to be
-   zero, is taken away by least squares; what is left, over φ, is a first w. Where φ is near zero it is
-   interpolated. With it as one more state the same gives the next hidden state, over φ or φ less a number.
-3. Of very many, those are kept of whose last rate the library leaves the least unexplained at these first
-   values: a state of a law has an equation, others have none.
-4. Values of several hidden states are also fitted with the last of them a random walk (`walked`).
+1. The rates of the present states are slopes of smoothed samples.
+2. For each equation and factor φ, the part of s' that is linear in the states is subtracted by least squares,
+   but for the terms that the gauge sets to zero. The rest, divided by φ, gives first values of w, which are
+   interpolated where φ is near zero. With w as one more state, the same gives the next hidden state, divided
+   by φ or by φ less a number.
+3. Of these starts, the best few are those where the library explains the rate of the last hidden state best:
+   a state of a law has an equation, other functions of the states have none.
+4. First values of several hidden states are also fitted with the last of them a random walk (`walked`).
 
-A user who knows better gives formulas in the measured states and their rates instead, one for each hidden
-state. Its unit and zero are then those of the formula, where the law fixes them.
+A user who knows more gives formulas in the measured states and their rates instead, one for each hidden
+state (`start_from_formulas`). Its unit and zero are then those of the formula, where the law fixes them.
 """
 
 from __future__ import annotations
@@ -33,29 +34,30 @@ from cindy.states import LEVELS, Fitted, Motion, Solve, along_walks, principal_m
 __all__ = ["Pin", "Start", "start_from_formulas", "starts_in_gauges", "walked"]
 
 _BRANCHES = 12
-"""First hidden states from which the next are looked for: a bound on work."""
+"""Starts with the first hidden states from which the next is searched: a bound on work."""
 _NEAR_ZERO = 0.2
-"""Of the spread of a factor: values below are not divided by."""
+"""Values of a factor below this share of its spread are not divided by."""
 _ENDS = 50
-"""Of a stretch the first and the last of so many parts are left out where second derivatives count: splines
-bend there. Other numbers were not tried (SEIR by I of benchmark: hidden)."""
+"""Where second derivatives are needed, a stretch is divided into so many parts and the first and the last are
+left out: splines bend there. Other numbers were not tried (SEIR by I of benchmark: hidden)."""
 _SAME = 0.05
-"""Of the spread of a start: one that another and the seen states leave less of is no other."""
+"""A start is the same as another if this one and the measured states leave less than this share of it."""
 
 
 _WALKS = ((30.0, 9.5, 3.0, 0.95, 0.3), (1.0, 0.3, 0.1), (0.3, 0.1, 0.03))
-"""Variance of the walk of the last hidden state in the time in which seen states move by their spread, over
-that of its values: of a walk alone, then beside a law, two ways down (benchmark: hidden, Rössler by z)."""
+"""Variance of the random walk of the last hidden state, in the time in which measured states move by their
+spread, over the variance of its values: first of a walk alone, then of one beside a law, in two sequences
+(benchmark: hidden, Rössler by z)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pin:
-    """What is said of a hidden state, so that data fix it.
+    """The gauge of a hidden state: coefficients that are fixed, so that the data determine it.
 
     state: its name; equation: the state in whose equation it stands; factor: what it is multiplied by there
     one: the flat index of the coefficient that is 1; zero: those that are zero
-    along: for each of these, the place of the state that would otherwise be added to w; −1 for a constant
-    value: of the coefficient, where a user has given it another than 1
+    along: for each of these, the place of the state that could otherwise be added to w; −1 for a constant
+    value: of the coefficient `one`, where a user has fixed it at another value than 1
     """
 
     state: str
@@ -69,10 +71,10 @@ class Pin:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """First values of the hidden states, and what is said of them.
+    """First values of the hidden states, and their gauges.
 
     values: for each record (stretches, samples, hidden states)
-    left: the share of the rate of the last of them that the library leaves
+    left: the share of the rate of the last hidden state that the library does not explain
     """
 
     pins: tuple[Pin, ...]
@@ -92,16 +94,16 @@ def starts_in_gauges(
     fixed: Mapping[int, float],
     seen: Sequence[Floats] | None = None,
 ) -> list[Start]:
-    """First values in every gauge that the basis has terms for, the most promising first.
+    """Steps 1 to 3: first values in every gauge that the basis has terms for, the most promising first.
 
-    fixed: coefficients by flat index that a user has given, none of them zero
-    seen: values of the measured states for each record, where a law has taken their noise away
+    fixed: coefficients that a user has fixed, by flat index, none of them zero
+    seen: denoised values of the measured states for each record, if a law was fitted before
     """
     d = motion.states - len(names)
     measured = [record.y[..., :d] for record in motion.records] if seen is None else list(seen)
     even = all(np.ptp(record.grid.step) < 1e-6 * motion.step for record in motion.records)
     if seen is None and len(names) > 1 and even:
-        # A cascade takes derivatives of derivatives, and even steps allow for a smoother that bears it.
+        # A cascade takes derivatives of derivatives, which need a better smoother; it exists for even steps.
         measured = [
             np.stack([principal_motion(y[..., j], noise[j]) for j in range(d)], axis=2) for y in measured
         ]
@@ -118,22 +120,23 @@ def starts_in_gauges(
 
 
 def walked(motion: Motion, start: Start, variance: Floats, solve: Solve) -> list[Start]:
-    """The start with values that are most likely where the last hidden state is a walk, and beside a law.
+    """Step 4: the start with the likeliest values if the last hidden state is a random walk, or nearly one.
 
-    Derivatives of derivatives, over a factor that is near zero for most of the time, are no motion. Here
-    every sample counts by how much it tells: with the cascade of the pins exact, linear terms beside them,
-    and no equation for the last hidden state, states are fitted while its walk becomes slower. First values
-    of x and y from Rössler's z alone then have a correlation of 0.93 with the truth, without it of 0.3 and
-    0.6; at 5 % noise of 0.75.
+    Second derivatives of samples, divided by a factor that is near zero for most of the time, are useless as
+    first values. Fitting the states weighs every sample by its information instead:
 
-    A walk goes straight where z says nothing, between two spikes. With all terms of the library in the last
-    equation, and a walk beside them that becomes slower, the states bend there as in the rest: 0.75 becomes
-    0.85 to 0.99 in six of eight draws. No single way down leads there in all of them.
+    1. The cascade of the gauges is exact, with linear terms beside it. The last hidden state has no equation:
+       it is a random walk, whose variance is lowered in steps. First values of x and y from Rössler's z alone
+       then have correlations of 0.93 with the truth, without this of 0.3 and 0.6; at 5 % noise of 0.75.
+    2. A walk is a straight line where z is almost zero, between two spikes. With all terms of the library in
+       the last equation, and a walk beside them whose variance is lowered, the states bend there as
+       elsewhere: 0.75 becomes 0.85 to 0.99 in six of eight draws. No single sequence of variances succeeds in
+       all of them, so two are tried.
     """
     equations = [motion.variables.index(pin.equation) for pin in start.pins]
     hidden, last = len(start.pins), motion.states - 1
     seen = [j for j in range(motion.states - hidden) if j not in equations]
-    # The last hidden state stands beside φ times it, too: in (φ − k) w.
+    # With (φ − k) w the last hidden state also stands alone, beside φ w.
     linear = [_place(motion, j, k) for j in equations for k in (None, *range(motion.states - hidden))]
     linear.append(_place(motion, equations[-1], last))
     free = motion.candidates[np.isin(motion.candidates % motion.states, seen)]
@@ -142,13 +145,12 @@ def walked(motion: Motion, start: Start, variance: Floats, solve: Solve) -> list
     first = start_of(
         motion, support, np.isin(support, [pin.one for pin in start.pins]).astype(float), variance
     )
-    # Of the seen states: how fast they move, in units of their spread.
+    # How fast the measured states move, in units of their spread.
     pace = float(np.median((motion.moved / motion.step / motion.spread)[: motion.states - hidden]))
     exact = motion.errors(LEVELS[-1], variance)
 
-    def slower(begun: Fitted, rates: Sequence[float]) -> Fitted:
-        """As slow as states and coefficients can be fitted."""
-        now = begun
+    def slower(now: Fitted, rates: Sequence[float]) -> Fitted:
+        """The fit with the slowest walk for which states and coefficients can be fitted."""
         for rate in rates:
             error = np.where(np.arange(motion.states) < last, exact, rate * pace * motion.spread**2)
             try:
@@ -175,7 +177,7 @@ def walked(motion: Motion, start: Start, variance: Floats, solve: Solve) -> list
 
 
 def start_from_formulas(motion: Motion, formulas: Mapping[str, str]) -> Start:
-    """First values by the formulas of a user, in the measured states, their rates and the inputs."""
+    """First values by a user's formulas in the measured states, their rates and the inputs."""
     d = motion.states - len(formulas)
     names = motion.variables[:d]
     variables = (*names, *(f"{name}'" for name in names), *motion.variables[motion.states :])
@@ -183,8 +185,8 @@ def start_from_formulas(motion: Motion, formulas: Mapping[str, str]) -> Start:
         terms = Custom(dict(formulas))
         terms.names(variables)
     except CindyError as error:
-        said = str(error).removeprefix("Custom: ")
-        raise DataError(f"identify: the first values in `hidden` cannot be worked out: {said}") from error
+        reason = str(error).removeprefix("Custom: ")
+        raise DataError(f"identify: the first values in `hidden` cannot be worked out: {reason}") from error
     values = []
     for record, x, rates in zip(
         motion.records, *_smoothed(motion, [r.y[..., :d] for r in motion.records]), strict=True
@@ -210,9 +212,9 @@ def _extended(
     fixed: Mapping[int, float],
     exact: bool,
 ) -> Iterator[Start]:
-    """The start with first values of one more hidden state, in every gauge that tells them apart.
+    """Steps 1 and 2: the start with first values of one more hidden state, in every gauge that there is.
 
-    exact: whether the seen states are those of a law, so that their second derivatives mean something
+    exact: whether the measured states were denoised by a law, so that second derivatives can be used
     """
     hidden, slopes = _smoothed(motion, start.values)
     x = _flat([np.concatenate(parts, axis=2) for parts in zip(seen, hidden, strict=True)])
@@ -225,13 +227,12 @@ def _extended(
     for j in range(d):
         if any(pin.equation == motion.variables[j] for pin in start.pins):
             continue
-        # Step 2: what the seen states explain of s' linearly; the rest, over φ, is a first w.
         weights = np.linalg.lstsq(linear, slope[:, j], rcond=1e-10)[0]
         for factor in range(d + 1):
             pin = _gauge(motion, j, factor, name, fixed)
             if pin is None:
                 continue
-            # Linear terms that are zero in this gauge belong to w.
+            # Linear terms that are zero in this gauge become a part of w.
             belonging = [0, *range(1, d + 1)] if factor == 0 else [factor]
             tried = [weights]
             if exact and factor > 0:
@@ -244,7 +245,7 @@ def _extended(
                     taken[column] = fixed.get(place, taken[column]) if place is not None else taken[column]
                 w = _divided(slope[:, j] - linear @ taken, pin.value * (linear[:, factor] - zero))
                 if start.pins:
-                    # At the ends of a stretch derivatives of derivatives are far off.
+                    # Derivatives of derivatives are far off at the ends of a stretch.
                     w = np.clip(w, *np.quantile(w, [0.02, 0.98]))
                 tables = (np.column_stack([linear, other]) for other in others)
                 if not w.std() > 0 or any(_left(table, w) < _SAME for table in tables):
@@ -258,13 +259,13 @@ def _extended(
 def _closing(motion: Motion, x: Floats, slope: Floats, second: Floats, j: int, factor: int) -> Floats:
     """(1 + states,) weights c of the linear terms ℓ in s' = φ w + c·ℓ with which w has a linear law.
 
-    Least squares of s' on ℓ mistake what φ w has in common with ℓ. Where states are exact enough for second
-    derivatives, w' = θ·(1, x, w, φ w) says more. Times φ² it is linear in c and in products of c and θ, which
-    are taken as numbers of their own:
+    Least squares of s' on ℓ give the part of φ w that is correlated with ℓ to ℓ. If the states are accurate
+    enough for second derivatives, the law w' = θ·(1, x, w, φ w) determines c. Multiplied by φ² it is linear
+    in c and in products of c and θ, which are taken as unknowns of their own:
 
         φ s'' − s' φ' = c·(φ ℓ' − ℓ φ') + φ² θ·(1, x) + φ (s' − c·ℓ) (θ_w + θ_φw φ) .
 
-    SEIR by I: −0.50 to −0.52 for −0.5 at 1 and 5 % noise, where least squares have −0.005.
+    For SEIR by I it gives −0.50 to −0.52 for −0.5 at 1 and 5 % noise, where least squares give −0.005.
     """
     phi, others = x[:, factor], [k for k in range(x.shape[1]) if k != factor]
     inside = []
@@ -278,17 +279,17 @@ def _closing(motion: Motion, x: Floats, slope: Floats, second: Floats, j: int, f
     table = np.column_stack([*weights, *law])[np.concatenate(inside)]
     size = lengths(table)
     target = (phi * second - slope[:, j] * slope[:, factor])[np.concatenate(inside)]
-    found = np.linalg.lstsq(table / size, target, rcond=1e-8)[0] / size
+    solution = np.linalg.lstsq(table / size, target, rcond=1e-8)[0] / size
     closing = np.zeros(1 + x.shape[1])
-    closing[[0, *(1 + k for k in others)]] = found[: len(weights)]
+    closing[[0, *(1 + k for k in others)]] = solution[: len(weights)]
     return closing
 
 
 def _zeros(factor: Floats) -> tuple[float, ...]:
-    """Where φ − k may be zero: of a later hidden state φ w stands beside k w as often as not.
+    """Values of k that are tried where a later hidden state may stand in an equation as (φ − k) w.
 
-    From Rössler's x alone w1' = (x − 5.5) w2 + …: over x its first values have a correlation of 0.67 with z,
-    over x less its spread of 0.85, and the random walk makes 0.97 of it.
+    From Rössler's x alone w1' = (x − 5.5) w2 + …: divided by x the first values have a correlation of 0.67
+    with z, divided by x less its mean and spread of 0.85, and after the random walk of 0.97.
     """
     spread = float(factor.std())
     return (0.0, float(factor.mean()) - spread, float(factor.mean()) + spread) if spread > 0 else (0.0,)
@@ -300,11 +301,14 @@ def _smoothed(motion: Motion, values: Sequence[Floats]) -> tuple[list[Floats], l
 
     smooth, slopes = [], []
     for record, each in zip(motion.records, values, strict=True):
-        x = np.stack([smoothed(record.grid.t, one).values if one.shape[1] else one for one in each])
-        smooth.append(x)
-        slopes.append(
-            np.stack([CubicSpline(record.grid.t, one)(record.grid.t, 1) for one in x]) if x.shape[2] else x
-        )
+        # A start without hidden states yet has no columns, which neither a smoother nor a spline takes.
+        if not each.shape[2]:
+            smooth.append(each)
+            slopes.append(each)
+            continue
+        t = record.grid.t
+        smooth.append(np.stack([smoothed(t, stretch).values for stretch in each]))
+        slopes.append(np.stack([CubicSpline(t, stretch)(t, 1) for stretch in smooth[-1]]))
     return smooth, slopes
 
 
@@ -314,9 +318,9 @@ def _flat(parts: Sequence[Floats]) -> Floats:
 
 
 def _gauge(motion: Motion, j: int, factor: int, name: str, fixed: Mapping[int, float]) -> Pin | None:
-    """What fixes a state in equation j: φ w has the coefficient 1; φ and φ times other states do not occur.
+    """The gauge in equation j: φ w has the coefficient 1; φ and φ times other states do not occur.
 
-    None without φ w. What a user has given stays.
+    None if the basis has no φ w. Coefficients that a user has fixed stay as they are.
     """
     new, phi = motion.variables.index(name), None if factor == 0 else factor - 1
     one = _place(motion, j, phi, new)
@@ -342,8 +346,7 @@ def _place(motion: Motion, j: int, *factors: int | None) -> int | None:
 
 
 def _divided(values: Floats, factor: Floats) -> Floats:
-    """values / factor, interpolated where the factor is near zero; without the outermost hundredths."""
-    # There the quotient is noise over nothing.
+    """values / factor, interpolated where the factor is near zero, the outermost hundredths cut off."""
     near = np.abs(factor) < _NEAR_ZERO * factor.std()
     if near.all():
         return np.zeros(len(values))
@@ -353,14 +356,14 @@ def _divided(values: Floats, factor: Floats) -> Floats:
 
 
 def _left(columns: Floats, values: Floats) -> float:
-    """The share of the spread of values that columns leave."""
+    """The share of the spread of values that least squares on columns leave."""
     unit = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
-    rest = values - unit @ np.linalg.lstsq(unit, values, rcond=1e-10)[0]
-    return float(rest.std() / max(values.std(), 1e-300))
+    residual = values - unit @ np.linalg.lstsq(unit, values, rcond=1e-10)[0]
+    return float(residual.std() / max(values.std(), 1e-300))
 
 
 def _unclosed(motion: Motion, states: Sequence[Floats], values: Sequence[Floats]) -> float:
-    """The share of the rate of the last w that the library in (x, w) leaves."""
+    """Step 3: the share of the rate of the last w that the library in (x, w) does not explain."""
     smooth, slopes = _smoothed(motion, values)
     count = smooth[0].shape[2]
     later = motion.states - states[0].shape[2] - count
@@ -374,6 +377,7 @@ def _unclosed(motion: Motion, states: Sequence[Floats], values: Sequence[Floats]
 
 
 def _by_record(motion: Motion, w: Floats) -> tuple[Floats, ...]:
+    """(stretches, samples) for each record, from all samples."""
     shapes = [record.y.shape[:2] for record in motion.records]
     parts = np.split(w, np.cumsum([a * b for a, b in shapes])[:-1])
     return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))

@@ -1,4 +1,11 @@
-"""identify: from data to a model, with states fitted or at measured ones."""
+"""identify: from data to a model.
+
+1. Arguments are read and checked (`Settings`, `Equations`), the data opened (`_opened`), and time or runs
+   added as inputs where the basis names them.
+2. `_law` decides which search identifies the law: with parameters, with denoised states, or in one pass at
+   measured states. Fields and hidden states have searches of their own.
+3. The model is compared with the data, which adds findings (`judgement`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +36,7 @@ from cindy.pipeline.hidden import (
     not_needed,
     with_hidden,
 )
-from cindy.pipeline.judgement import beside_positions, judged, refusals_told, with_forecasts
+from cindy.pipeline.judgement import beside_positions, judged, leaves_motion, refusals_told, with_forecasts
 from cindy.pipeline.libraries import Equations, check_agreement
 from cindy.pipeline.measured import model_of, reposed
 from cindy.pipeline.parametric_model import identify_with_parameters
@@ -46,10 +53,10 @@ __all__ = ["identify"]
 
 
 _LARGE = 1_000
-"""Coefficients beyond which one pass finds the law first, and states are fitted from there."""
-_NO_DEVICE = "The states were fitted by the processor: `device` serves one pass only (passes=1)."
+"""Coefficients beyond which one pass finds the law first, and states are denoised from there."""
 _SOME = 200_000
-"""Samples of data larger than memory by which noise, drift and quadrature are judged; sums are of all."""
+"""Samples by which noise, drift and quadrature are estimated if not all data are in memory. The sums are over
+all samples."""
 
 
 @one_thread()
@@ -117,7 +124,7 @@ def identify(
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """What `identify` was asked for, apart from the data; as its arguments, texts read."""
+    """The arguments of `identify` apart from the data, with objects in the place of texts."""
 
     settings: Settings
     equations: Equations
@@ -132,18 +139,19 @@ class _Asked:
     stages: Stages
     least: str
     shared: Floats | None = None
-    """The correlation of the noise of states that share read-outs."""
+    """Correlation of the noise of the states, where several are computed from one column."""
 
     def __post_init__(self) -> None:
         one_of(self.least, ("significant", "best"), "identify: `least`")
 
     def pose(self, laws: tuple[Constraint, ...] = ()) -> Callable[[Summary], Problem]:
-        """The problem that sums over the data make, with what is said of single equations."""
+        """The function from sums over the data to a problem; laws: libraries and known equations."""
         constraints = (*self.constraints, *laws) if laws else self.constraints
         return partial(Problem, radius=self.radius, constraints=constraints, weights=self.settings.weights)
 
     @property
     def run(self) -> Callable[..., Model]:
+        """The function from a problem to the model that the rule picks."""
         return partial(
             model_of,
             selection=self.settings.selection,
@@ -155,6 +163,7 @@ class _Asked:
         )
 
     def of_fields(self, fields: Any, form: Formulation | None, hidden: Any, observe: Any) -> Model:
+        """The partial differential equations of fields."""
         self.equations.refuse_fields()
         if observe is not None:
             raise DataError("identify: `observe` is for trajectories, and these data are fields.")
@@ -192,32 +201,35 @@ class _Asked:
     def of_trajectories(
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any = 0
     ) -> Model:
-        """hire: those who work on the pieces, given what they must know"""
+        """The model of trajectories whose columns are states.
+
+        hire: a context manager of the executor for the pieces of the data, given what it must know
+        """
         if not (isinstance(hidden, int) and hidden == 0):
             return self._with_hidden(trajectories, passes, hire, hidden)
         form = self.settings.formulation
         measured, clipped = _without_clipped(as_source(trajectories), form)
         source, data, basis, laws = _opened(measured, self.settings.basis, self.equations, form)
-        # What is said of single equations and what constraints say may contradict each other: better told
-        # before the fit.
+        # Libraries or known equations and the constraints may contradict each other, which is checked before
+        # the fit.
         if laws:
             names = Names(basis, data[0].states, data[0].inputs, _rates(form, data[0]))
             check_agreement(laws, self.constraints, names)
-        with refusals_told(data, basis, form, clipped), hire((basis,)) as hands:
-            request = self._request(Pieces(source, hands, self.stages), data, basis, laws)
+        with refusals_told(data, basis, form, clipped), hire((basis,)) as executor:
+            request = self._request(Pieces(source, executor, self.stages), data, basis, laws)
             sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
-            gather = partial(sums, basis=basis, executor=hands)
+            gather = partial(sums, basis=basis, executor=executor)
             model = _law(request, passes, partial(_one_pass, request, gather, self.run))
-        told = _told(model, source, self.constraints, passes, self.device)
-        told = replace(told, findings=(*clipped, *told.findings))
-        compared = _compared(told, data, self.seed, self.stages)
-        # A second model, of positions alone, is for advice: it is made where nothing that a user said stands
-        # against it.
+        model = _with_limits(model, source, self.constraints, passes, self.device)
+        model = replace(model, findings=(*clipped, *model.findings))
+        model = _compared(model, data, self.seed, self.stages)
+        # A second model, of positions alone, is only for advice: it is not made where constraints, libraries
+        # or `passes` might not fit it.
         free = not self.constraints and not laws and passes is None and source.whole is not None
-        return beside_positions(compared, data, partial(self._of_positions, hire)) if free else compared
+        return beside_positions(model, data, partial(self._of_positions, hire)) if free else model
 
     def _of_positions(self, hire: Callable[..., Any], positions: list[Trajectory]) -> Model:
-        """The same of x'' = F(x, x'), from positions alone."""
+        """The model x'' = F(x, x') of positions alone, with the other settings as they are."""
         settings = self.settings._replace(formulation=Integral(order=2, rates=True))
         return replace(self, settings=settings, callback=None, shared=None).of_trajectories(
             positions, None, hire
@@ -226,7 +238,7 @@ class _Asked:
     def _with_hidden(
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any
     ) -> Model:
-        """The law with hidden states; "auto" goes on while one more is worth its price."""
+        """The law with hidden states; with "auto" their number grows while one more is worth its price."""
         measured = as_source(trajectories).some(_SOME)
         _check_motion(measured)
         auto = isinstance(hidden, str) and hidden == "auto"
@@ -235,16 +247,16 @@ class _Asked:
         gain, least = -np.inf, np.inf
         for names in auto_names(measured[0]) if auto else [hidden_names(hidden, measured[0])]:
             request = self._hidden_request(measured, names)
-            found = identify_with_hidden(request, names, passes, formulas)
+            law = identify_with_hidden(request, names, passes, formulas)
             if best is None:
                 least = criterion_without(request, len(names))
-            worth = -np.inf if found is None else least - found.criterion
+            worth = -np.inf if law is None else least - law.criterion
             if auto and not worth > NEAR:
-                # One more is not worth its price: what was found before is the model.
+                # One more is not worth its price: the law before is the model.
                 gain = gain if best is not None else worth
                 break
-            best, gain = found, worth
-            least = np.inf if found is None else found.criterion
+            best, gain = law, worth
+            least = np.inf if law is None else law.criterion
         if best is None and auto:
             model = self.of_trajectories(trajectories, passes, hire)
             return replace(model, findings=(*model.findings, not_needed(("w",), gain)))
@@ -255,24 +267,26 @@ class _Asked:
             )
         if not auto and not formulas and len(names) > 1:
             best = self._last_judged(measured, names, passes, best)
-        model = _told(best.told(gain), request.pieces.source, self.constraints, passes, self.device)
+        source = request.pieces.source
+        model = _with_limits(best.told(gain), source, self.constraints, passes, self.device)
         return with_forecasts(_compared(model, best.data, self.seed, self.stages), measured)
 
     def _last_judged(
-        self, measured: list[Trajectory], names: tuple[str, ...], passes: int | None, found: Discovery
+        self, measured: list[Trajectory], names: tuple[str, ...], passes: int | None, law: Discovery
     ) -> Discovery:
-        """The same, which says so where a law without the last hidden state is as good."""
+        """The law, with a finding where one without the last hidden state is as good."""
         try:
             less = identify_with_hidden(self._hidden_request(measured, names[:-1]), names[:-1], passes, {})
         except CindyError:
-            # A library or a constraint names that state: then it is there because a user wants it.
-            return found
-        if less is None or less.criterion - found.criterion > NEAR:
-            return found
-        said = not_needed(names[-1:], less.criterion - found.criterion)
-        return replace(found, model=replace(found.model, findings=(*found.model.findings, said)))
+            # A library or a constraint names that state, so the user wants it.
+            return law
+        if less is None or less.criterion - law.criterion > NEAR:
+            return law
+        finding = not_needed(names[-1:], less.criterion - law.criterion)
+        return replace(law, model=replace(law.model, findings=(*law.model.findings, finding)))
 
     def _hidden_request(self, measured: list[Trajectory], names: tuple[str, ...]) -> Request:
+        """The request for a law in measured and hidden states, the latter missing at every sample."""
         form, wide = self.settings.formulation, with_hidden(measured, names)
         source, data, basis, laws = _opened(wide, self.settings.basis, self.equations, form, hidden=True)
         check_agreement(laws, self.constraints, Names(basis, data[0].states, data[0].inputs))
@@ -287,7 +301,7 @@ class _Asked:
 
 
 def _compared(model: Model, data: list[Trajectory], seed: int, stages: Stages) -> Model:
-    """The model with what a comparison with the data shows."""
+    """The model with its R² on the data and all findings."""
     stages.tell(0, 1, "comparison")
     model = judged(_with_scales(model, data, seed), data)
     stages.tell(1, 1, "comparison")
@@ -295,12 +309,13 @@ def _compared(model: Model, data: list[Trajectory], seed: int, stages: Stages) -
 
 
 def _law(request: Request, passes: int | None, one_pass: Callable[[], Model]) -> Model:
-    """The law of trajectories. What is profiled out beside its coefficients is decided here, and only here.
+    """The law of trajectories. What is estimated beside its coefficients is decided here, and only here.
 
-    1. Numbers inside terms and the states: where the basis has unknown numbers.
-    2. Nothing: with passes=1, for data that can be read only once, for forms that take states as measured.
-    3. The states, from a law found at measured ones on: with more than 1,000 coefficients.
-    4. The states: in every other case.
+    1. Where the basis has unknown parameters, these and the states are estimated.
+    2. With passes=1, for data that can be read only once and for forms that take states as measured, nothing
+       is: terms are evaluated at the measurements (`one_pass`).
+    3. With more than 1,000 coefficients, states are denoised from a law on that was found in one pass.
+    4. In every other case states are denoised.
     """
     source, form = request.pieces.source, request.form
     _check_passes(request, passes)
@@ -308,7 +323,11 @@ def _law(request: Request, passes: int | None, one_pass: Callable[[], Model]) ->
         return identify_with_parameters(request)
     motion = None if passes == 1 or not source.again else request.motion()
     if motion is None or not motion.records:
-        _check_one_pass(form)
+        if form.needs_states:
+            raise DataError(
+                "identify: the rates in x'' = F(x, x') are found with fitted states. That takes trajectories "
+                f"of {form.min_samples} samples at least."
+            )
         return one_pass()
     like = request.data[0]
     # Terms may name rates that only denoised states have; such a dictionary is not counted beforehand.
@@ -317,11 +336,12 @@ def _law(request: Request, passes: int | None, one_pass: Callable[[], Model]) ->
         return refined(request, motion, one_pass(), anyway=passes is not None)
     if large and passes is None:
         return one_pass()
-    return with_rare_state(request, motion, identify_with_states(request, motion))
+    model = identify_with_states(request, motion)
+    return with_rare_state(request, motion, model) if leaves_motion(model) else model
 
 
 def _check_passes(request: Request, passes: int | None) -> None:
-    """Refuse passes and data that do not give what the terms need."""
+    """Refuse `passes` and data that are read in parts where rates or parameters need denoised states."""
     source, basis, form = request.pieces.source, request.basis, request.form
     if passes is not None:
         integer(passes, "identify: `passes`", least=1)
@@ -332,39 +352,31 @@ def _check_passes(request: Request, passes: int | None) -> None:
             + ("Leave `passes` out." if passes == 1 else "Read a part of them into memory.")
         )
     if basis.unknowns() and source.whole is None:
-        names = ", ".join(one.name for one in basis.unknowns())
+        names = ", ".join(parameter.name for parameter in basis.unknowns())
         raise DataError(
             f"identify: the parameters {names} are found with the states, but these data are loaded in "
             "parts. Read a part of them into memory, or give the parameters values: basis.at({…})."
         )
 
 
-def _check_one_pass(form: Formulation) -> None:
-    """Refuse to go on without fitted states where terms hold rates that nobody measured."""
-    if form.needs_states:
-        raise DataError(
-            "identify: the rates in x'' = F(x, x') are found with fitted states. That takes trajectories of "
-            f"{form.min_samples} samples at least."
-        )
-
-
 def _without_clipped(source: Source, form: Formulation) -> tuple[Any, list[Finding]]:
-    """The data with clipped values as missing ones, where they are in memory; and what to say of them.
+    """The data with clipped values as missing ones, and the findings on them.
 
-    Maps step from sample to sample, and a limit may be a part of their law.
+    Data that are not in memory stay as they are, and so do those of maps, whose law may hold a limit.
     """
     if source.whole is None or form.discrete:
         return source, []
-    kept, findings = without_clipped(source.whole)
-    return (kept, findings) if findings else (source, [])
+    unclipped, findings = without_clipped(source.whole)
+    return (unclipped, findings) if findings else (source, [])
 
 
 def _opened(
     trajectories: Any, basis: Basis, equations: Equations, form: Formulation, *, hidden: bool = False
 ) -> tuple[Source, list[Trajectory], Basis, tuple[Constraint, ...]]:
-    """The data in parts; as trajectories, all that is in memory or some to look at; the basis for them.
+    """The data in parts; the trajectories in memory, or an excerpt; the basis; and constraints.
 
-    And what is said of single equations, as constraints.
+    The basis has the terms of known equations, and the trajectories have the time or the runs as inputs where
+    the basis names them. The constraints are those of libraries and known equations.
     """
     source = as_source(trajectories)
     data = source.some(_SOME)
@@ -373,14 +385,14 @@ def _opened(
     basis, laws = equations.resolved(
         basis, data[0], (*data[0].states, *_rates(form, data[0]), *data[0].inputs)
     )
-    more, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
-    return (source if more is data else as_source(more)), more, basis, laws
+    wider, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
+    return (source if wider is data else as_source(wider)), wider, basis, laws
 
 
 def _rates(form: Formulation, like: Trajectory) -> tuple[str, ...]:
     """The names of rates, where terms may hold them."""
-    every = form.variables(like.states, like.inputs)
-    return every[like.dimension : len(every) - len(like.inputs)]
+    variables = form.variables(like.states, like.inputs)
+    return variables[like.dimension : len(variables) - len(like.inputs)]
 
 
 def _one_pass(request: Request, gather: Callable[..., Summary], run: Callable[[Problem], Model]) -> Model:
@@ -407,17 +419,17 @@ def _with_unmeasured(data: list[Trajectory], basis: Basis, *, whole: bool) -> tu
     return with_inputs(data, (*data[0].inputs, *hidden)), basis.apart_from(hidden)
 
 
-def _told(
+def _with_limits(
     model: Model, source: Source, constraints: Sequence[Constraint], passes: int | None, device: Any
 ) -> Model:
-    """The model that says what could not be done with data that are not in memory."""
-    found = []
+    """The model with findings on what was not done because of the size of the data or their source."""
+    findings = []
     if not source.again:
         message = (
             "The data came from a generator and were read only once, so the first model could not be "
             "refined. Pass a list, or read(paths, lazy=True)."
         )
-        found.append(Finding("read-once", message))
+        findings.append(Finding("read-once", message))
     elif (
         passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE and not model.denoised
     ):
@@ -425,47 +437,42 @@ def _told(
             f"The states were not denoised, because with {model.coef.size:,} candidate coefficients that "
             "would take long: the terms were evaluated at the measured states. passes=2 denoises them anyway."
         )
-        found.append(Finding("not-denoised", message, {"coefficients": model.coef.size}))
+        findings.append(Finding("not-denoised", message, {"coefficients": model.coef.size}))
     if device is not None and model.denoised:
-        found.append(Finding("device-unused", _NO_DEVICE))
+        message = "The states were fitted by the processor: `device` serves one pass only (passes=1)."
+        findings.append(Finding("device-unused", message))
     if source.whole is None and any(at_samples(c) for c in constraints):
         message = f"A conservation law with a tolerance was imposed at {_SOME:,} samples, not at all of them."
-        found.append(Finding("tolerance-at-samples", message, {"samples": _SOME}))
-    return replace(model, findings=model.findings + tuple(found))
+        findings.append(Finding("tolerance-at-samples", message, {"samples": _SOME}))
+    return replace(model, findings=(*model.findings, *findings))
 
 
 def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
+    """The model with the sizes of the states, their noise, and what a simulation must know of the data."""
+    first = data[0]
+    held = {"hold": first.hold} if first.inputs and first.hold != "linear" else {}
+    unit = {"time_unit": first.time_unit} if first.time_unit else {}
+    # Denoised states and the free integral form leave noise alone; for other forms the roughness tells it.
+    leaves_noise = model.denoised or model.formulation.leaves_noise
     return replace(
         model,
-        scale=np.nanmax(np.abs(np.concatenate([one.x for one in data])), axis=0),
-        noise=model.noise if model.denoised else _measured_noise(model, data),
-        settings={**model.settings, "seed": seed, **_of_data(data[0])},
+        scale=np.nanmax(np.abs(np.concatenate([run.x for run in data])), axis=0),
+        noise=model.noise if leaves_noise else np.asarray(np.sqrt(noise_variance(data))),
+        settings={**model.settings, "seed": seed, **held, **unit},
         fitted=None if model.fitted is None else model.fitted.of_data(data),
     )
 
 
-def _of_data(first: Trajectory) -> dict[str, str]:
-    """What a simulation and a page must know of the data: how inputs were held, and the unit of time."""
-    held = {"hold": first.hold} if first.inputs and first.hold != "linear" else {}
-    return held | ({"time_unit": first.time_unit} if first.time_unit else {})
-
-
-def _measured_noise(model: Model, data: list[Trajectory]) -> Floats:
-    """Residuals of the free integral form are noise; for other forms the data must tell."""
-    if model.formulation.leaves_noise:
-        return model.noise
-    return np.asarray(np.sqrt(noise_variance(data)))
-
-
 def _check_motion(data: list[Trajectory]) -> None:
+    """Refuse states that are never measured, or that do not change."""
     for place, state in enumerate(data[0].states):
-        columns = [one.x[np.isfinite(one.x[:, place]), place] for one in data]
-        if not any(map(len, columns)) and any(np.isfinite(one.x).any() for one in data):
+        columns = [run.x[np.isfinite(run.x[:, place]), place] for run in data]
+        if not any(map(len, columns)) and any(np.isfinite(run.x).any() for run in data):
             raise DataError(
                 f'identify: the state "{state}" is missing at every sample, and a sample counts only where '
                 "all states are known. Leave it out."
             )
-        # A single sample cannot change: that there is only one is said elsewhere.
+        # A single sample cannot change; runs that are too short are refused elsewhere.
         columns = [column for column in columns if len(column) > 1]
         if columns and all(np.ptp(column) == 0 for column in columns):
             raise DataError(

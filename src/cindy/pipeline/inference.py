@@ -1,7 +1,7 @@
-"""infer: from rows, a run of the solver and a support to a Model: the one builder, for every evidence.
+"""Inference: from rows, a run of the solver and a support to a `Model`, for every kind of evidence.
 
-Whatever the evidence is (trajectories with fitted or with measured states, fields), it gives rows that are
-white, a run of the solver on them and the support Ŝ that was chosen. Supports are compared by
+Trajectories with denoised or measured states and fields all give white rows, a run of the solver on them and
+the support Ŝ that was chosen. Supports are compared by
 
     C(S) = χ²(S) / s² + Σ price_i over S,      s² = 1 where the noise of the rows is known,
                                                s² = effect · χ²(Ŝ) / (rows − |Ŝ|) otherwise,
@@ -11,12 +11,14 @@ with the design effect of the blocks, by which rows that depend on each other co
 1. Coefficients and errors on Ŝ come from least squares under all constraints, with errors clustered by
    block (`refit`), unless the evidence has a better estimate (`Estimates`).
 2. The near models are those that differ from Ŝ by one or two moves and whose C is larger by 14 at most
-   (`rivals`). Groups of equations that no equality connects do not know of each other: their C add up.
+   (`rivals`). Groups of equations that no equality connects are independent: their C add up.
 3. The inclusion of a term is the weight exp(−ΔC / 2) of the near models that have it (Burnham and Anderson,
    Model Selection and Multimodel Inference, 2002).
 4. The path shows nested models through Ŝ: terms leave in the order of their significance, and enter in the
    order of what they explain.
 5. The certificate is the gap of the run, at the coefficients of each model.
+
+The cost is that of least squares on the models of the path and of the near models, all from one triangle.
 """
 
 from __future__ import annotations
@@ -50,11 +52,19 @@ from cindy.states import (
     with_unknown_sizes,
 )
 
-__all__ = ["Estimates", "Inference", "LastPass", "not_significant", "plain_findings", "shown_by_errors"]
+__all__ = [
+    "Estimates",
+    "Inference",
+    "LastPass",
+    "enlarged",
+    "not_significant",
+    "plain_findings",
+    "shown_by_errors",
+]
 
 _GROWS = 1.3
-"""By how much the variance of the noise may grow when a term goes. False terms that mend a running mean
-explain a tenth (benchmark: wrong_noise)."""
+"""Factor by which the variance of the noise may grow when a term is dropped. False terms that compensate for
+a running mean in the sensor explain a tenth (benchmark: wrong_noise)."""
 
 
 class Estimates(NamedTuple):
@@ -69,7 +79,7 @@ class Estimates(NamedTuple):
 
 
 class _Fit(NamedTuple):
-    """Scaled coefficients and errors of one group of equations, by column."""
+    """Scaled coefficients and errors of one group of equations, and the columns they belong to."""
 
     columns: Ints
     x: Floats
@@ -81,7 +91,7 @@ class _Fit(NamedTuple):
 
 
 class _Beside(NamedTuple):
-    """A model almost as good: fits by group of equations, and its criterion less that of the best."""
+    """A near model: its fits by group of equations, and its criterion less that of the chosen model."""
 
     fits: tuple[_Fit, ...]
     above: float
@@ -91,8 +101,8 @@ class _Beside(NamedTuple):
 class Inference:
     """Rows, a run of the solver on them, and the support that was chosen.
 
-    problem: the names and the physics; form: the rows, scaled; candidates: the same as a regression
-    support: flat indices of the columns that were chosen; price: of a column, or of each
+    problem: the names and the physics; form: the rows, scaled; candidates: the rows as a regression
+    support: flat indices of the columns that were chosen; price: of every column, or of each
     """
 
     problem: Problem
@@ -107,18 +117,18 @@ class Inference:
         return flat.reshape(self.form.unit.shape)
 
     def flat(self, table: Floats) -> Floats:
-        """The opposite."""
+        """Physical values of all columns from (terms, states)."""
         return table.ravel()
 
     def score(self, fit: Refit) -> float:
-        """What the path shows for a model, the lower the better."""
-        kept = np.broadcast_to(self.price, (self.form.unit.size,))[fit.x.ravel() != 0]
+        """The score of a model on the path, the lower the better."""
+        prices = np.broadcast_to(self.price, (self.form.unit.size,))[fit.x.ravel() != 0]
         # Where equalities tie coefficients, as many count as are free.
-        cost = fit.free * float(np.mean(kept)) if len(kept) else 0.0
+        cost = fit.free * float(np.mean(prices)) if len(prices) else 0.0
         return (fit.loss + cost) / max(self.candidates.regression.total.rows, 1)
 
     def known_beside(self) -> Sequence[tuple[Ints, float]]:
-        """Supports whose criterion, less that of the best, is known from more than these rows."""
+        """Supports that were fitted themselves, and their criteria less that of the chosen one."""
         return ()
 
     def groups(self) -> Iterator[Judged]:
@@ -127,31 +137,27 @@ class Inference:
             yield self.candidates.judged(targets, self.price, self.support)
 
     def inferred(self, estimates: Estimates) -> Model:
-        """The model with these estimates on its support, and what is inferred beside it."""
-        model = self._made(estimates.coef, estimates.error)
+        """The model with these estimates on its support, its near models, inclusion, path and certificate."""
+        model = self._model(estimates.coef, estimates.error)
         beside = self._beside()
-        others = tuple(self._made(*self._physical(one.fits)) for one in beside[1:])
+        others = tuple(self._model(*self._physical(near.fits)) for near in beside[1:])
+        above = tuple(near.above for near in beside)
         return replace(
             model,
             covariance=estimates.covariance,
-            inclusion=_inclusion((model, *others), beside),
-            near=Path(
-                (model, *others),
-                tuple(one.above for one in beside),
-                0,
-                "criterion (−2 log p + z² k), above the best",
-            ),
+            inclusion=_inclusion((model, *others), above),
+            near=Path((model, *others), above, 0, "criterion (−2 log p + z² k), above the best"),
             path=self._path(model),
             result=Run.of(self.result),
         )
 
     def alone(self, estimates: Estimates) -> Model:
-        """The model that the run itself ended with: nothing was refitted, and nothing compared."""
-        model = self._made(estimates.coef, estimates.error)
+        """The model that the run itself ended with, for rules that neither refit nor compare."""
+        model = self._model(estimates.coef, estimates.error)
         return replace(model, path=Path((model,), (0.0,), 0), result=Run.of(self.result))
 
-    def _made(self, coef: Floats, error: Floats) -> Model:
-        """A model of coefficients (terms, states)."""
+    def _model(self, coef: Floats, error: Floats) -> Model:
+        """A model of coefficients (terms, states), with its gap and the violation of constraints (step 5)."""
         summary = self.problem.summary
         return Model(
             coef,
@@ -167,7 +173,7 @@ class Inference:
         )
 
     def _physical(self, fits: Sequence[_Fit]) -> tuple[Floats, Floats]:
-        """(terms, states) coefficients and errors of a fit of every group."""
+        """(terms, states) coefficients and errors, from the fit of every group of equations."""
         x, error = np.zeros(self.form.unit.size), np.zeros(self.form.unit.size)
         for fit in fits:
             x[fit.columns], error[fit.columns] = fit.x, fit.error
@@ -175,19 +181,21 @@ class Inference:
         return self.table(x * unit), self.table(error * unit)
 
     def _beside(self) -> list[_Beside]:
-        """Models almost as good as the chosen one, which is the first."""
+        """The near models, after the chosen one, which is the first."""
         best = [_Beside((), 0.0)]
         for group in self.groups():
             options = [(_Fit.of(group, fit), above) for fit, above in self._options(group)]
             # Step 2: groups of equations are independent, so that criteria add up; only the best
             # combinations are carried on.
-            every = [_Beside((*one.fits, fit), one.above + above) for one in best for fit, above in options]
-            best = sorted((one for one in every if one.above <= NEAR), key=lambda one: one.above)
-            best = best[: EFFORT.inference_most_near]
+            combined = [
+                _Beside((*model.fits, fit), model.above + above) for model in best for fit, above in options
+            ]
+            near = (model for model in combined if model.above <= NEAR)
+            best = sorted(near, key=lambda model: model.above)[: EFFORT.inference_most_near]
         return best
 
     def _options(self, group: Judged) -> list[tuple[SupportFit, float]]:
-        """Fits of one group of equations, the chosen one first, and how much worse each of them is."""
+        """Fits of one group of equations, the chosen one first, and their criteria less that of the first."""
         supports, own = group.supports, group.own
         known: dict[bytes, tuple[SupportFit, float]] = {}
         for columns, above in self.known_beside():
@@ -197,19 +205,16 @@ class Inference:
         for rival in rivals(supports, own, NEAR):
             known.setdefault(_terms(rival.fit), (rival.fit, rival.above))
         known.pop(_terms(own), None)
-        # A rule may have chosen what is not the least: nothing is better than the model that is told.
+        # A rule may have chosen a model whose criterion is not the least: others count as equal then.
         others = [(fit, max(above, 0.0)) for fit, above in known.values()]
         return [(own, 0.0), *sorted(others, key=lambda pair: pair[1])]
 
     def _path(self, model: Model) -> Path:
-        """Nested models through the chosen one: all sizes near it, fewer far below it."""
-        chosen = len(self.support)
-        # Step 4.
-        ranking = self.candidates.ranking(self.support, chosen + EFFORT.inference_around)
-        near = range(
-            max(1, chosen - EFFORT.inference_around), min(len(ranking), chosen + EFFORT.inference_around) + 1
-        )
-        far = np.linspace(1, max(chosen, 1), EFFORT.inference_around).astype(int).tolist()
+        """Step 4: nested models through the chosen one: all sizes near it, fewer far below it."""
+        chosen, around = len(self.support), EFFORT.inference_around
+        ranking = self.candidates.ranking(self.support, chosen + around)
+        near = range(max(1, chosen - around), min(len(ranking), chosen + around) + 1)
+        far = np.linspace(1, max(chosen, 1), around).astype(int).tolist()
         models: list[Model] = []
         scores: list[float] = []
         place = None
@@ -226,32 +231,32 @@ class Inference:
             if size == chosen:
                 place = len(models)
             error = self.table(self.form.physical(fit.error).ravel())
-            models.append(model if size == chosen else self._made(table, error))
+            models.append(model if size == chosen else self._model(table, error))
             scores.append(self.score(fit))
         return Path(tuple(models), tuple(scores), place, self.scored_by)
 
     @property
     def scored_by(self) -> str:
-        """What the scores of the path are."""
+        """The name of the scores of the path."""
         return "criterion (χ² + z² k) per row, at the denoised states"
 
 
 def _terms(fit: SupportFit) -> bytes:
-    """What tells one model from another: constraints may keep coefficients of a support at zero."""
+    """A key of the terms of a fit: constraints may keep coefficients of a support at zero."""
     return bytes(fit.support[fit.x != 0].tobytes())
 
 
-def _inclusion(models: Sequence[Model], beside: Sequence[_Beside]) -> Floats:
+def _inclusion(models: Sequence[Model], above: Sequence[float]) -> Floats:
     """(terms, states) weight of the models that have a term, exp(−Δ/2) each."""
     # Step 3: exp(−ΔC/2) is the probability of a model relative to the best, where prices stand for priors.
-    weights = np.exp(-0.5 * np.array([one.above for one in beside]))
+    weights = np.exp(-0.5 * np.array(above))
     present = np.array([model.coef != 0 for model in models], dtype=np.float64)
     return np.asarray(np.tensordot(weights, present, axes=1) / weights.sum())
 
 
 @dataclass(frozen=True, eq=False)
 class LastPass(Inference):
-    """The same at fitted states: one column a candidate, one target for all equations, noise of size 1.
+    """Inference at denoised states: one column a candidate, one target for all equations, noise of size 1.
 
     motion: the measurements and the candidates; found: where the search ended
     """
@@ -263,7 +268,7 @@ class LastPass(Inference):
     def of(
         cls, problem: Problem, motion: Motion, found: Found, callback: Callable[[Step], bool | None] | None
     ) -> LastPass:
-        """Solved as the user asked for."""
+        """With the run of the solver on the rows of all candidates, as the user asked for it."""
         options, best = found.options, found.best
         form = found.form(motion)
         result = conditional_gradient(
@@ -289,29 +294,26 @@ class LastPass(Inference):
         return self.supports.fit(self.support)
 
     def table(self, flat: Floats) -> Floats:
-        terms = len(self.motion.basis.names(self.motion.variables))
-        every = np.zeros(terms * self.motion.states)
-        every[self.motion.candidates] = flat
-        return self.motion.narrowed(every)[: len(self.problem.summary.terms)]
+        motion = self.motion
+        coef = np.zeros(len(motion.basis.names(motion.variables)) * motion.states)
+        coef[motion.candidates] = flat
+        return motion.narrowed(coef)[: len(self.problem.summary.terms)]
 
     def flat(self, table: Floats) -> Floats:
-        places = self.motion.widened(np.arange(table.size))
-        every = np.zeros(len(self.motion.basis.names(self.motion.variables)) * self.motion.states)
-        every[places] = table.ravel()
-        return every[self.motion.candidates]
+        motion = self.motion
+        coef = np.zeros(len(motion.basis.names(motion.variables)) * motion.states)
+        coef[motion.widened(np.arange(table.size))] = table.ravel()
+        return coef[motion.candidates]
 
     def known_beside(self) -> Sequence[tuple[Ints, float]]:
-        """Models that were fitted have a criterion at their own states.
+        """Models that the search fitted, with their criteria at their own states.
 
-        With memory the price of a term, and so the criterion, counts in samples that are not independent.
+        Where noise has a memory the criterion counts samples that are not independent, and is divided by it.
         """
-        best = self.found.best
-        memory = 1.0 if self.motion.memory is None else float(self.motion.memory.mean())
+        motion, best = self.motion, self.found.best
+        memory = 1.0 if motion.memory is None else float(motion.memory.mean())
         return [
-            (
-                np.searchsorted(self.motion.candidates, met.support),
-                (met.criterion - best.criterion) / memory,
-            )
+            (np.searchsorted(motion.candidates, met.support), (met.criterion - best.criterion) / memory)
             for met in self.found.met[1:]
             if not met.blurred
         ]
@@ -333,7 +335,7 @@ class LastPass(Inference):
         )
 
     def _within_radius(self) -> tuple[Floats, tuple[Finding, ...]]:
-        """The coefficients of the search, or where a radius binds, those that it allows; and what to say."""
+        """The coefficients of the search, or where a radius binds, those within it; and a finding on that."""
         radius = self.found.options.radius
         values = np.zeros(self.form.unit.size)
         values[self.support] = self.found.best.fitted.coef
@@ -348,9 +350,9 @@ class LastPass(Inference):
         return self.table(values), (Finding("radius-binds", message, {"radius": radius}),)
 
     def _of_measured(self, values: Floats, otherwise: float) -> Floats:
-        """(states,) from values of the measured ones, which come first; hidden ones have no noise."""
-        more = len(self.problem.summary.states) - len(values)
-        return np.concatenate([values, np.full(max(more, 0), otherwise)])
+        """(states,) from values of the measured states, which come first; hidden states have no noise."""
+        hidden = max(len(self.problem.summary.states) - len(values), 0)
+        return np.concatenate([values, np.full(hidden, otherwise)])
 
     def _white(self) -> LeastSquares:
         """The white rows of all candidates, in physical units."""
@@ -364,9 +366,10 @@ class LastPass(Inference):
         directions = self.own.spread * self.form.unit.ravel()[self.own.support][:, None]
         covariance = directions @ directions.T
         if motion.memory is None and motion.forcing is not None and not fitted.law.unknown:
-            # Blocks say nothing here: determinants mend the scores of kicked rows on the whole, not in each.
+            # Errors by blocks do not hold here: determinants correct the scores of kicked rows in total, not
+            # in each block.
             return with_unknown_sizes(motion, fitted, covariance)
-        # Of sums over all data no states are kept.
+        # Sums over all data hold no states, which the errors of an exact law need.
         if isinstance(motion, WhiteSums) or not exact(motion, fitted):
             return self._between_blocks(covariance)
         covariance = propagated(motion, fitted, directions)
@@ -375,21 +378,31 @@ class LastPass(Inference):
         return covariance + by_averages(motion, fitted, self.found.options.price)
 
     def _between_blocks(self, covariance: Floats) -> Floats:
-        """The covariance by the white rows, enlarged where blocks of them scatter more, correlations kept."""
+        """The covariance by the white rows, enlarged where blocks of them scatter more."""
         best, options = self.found.best, self.found.options
-        classical = np.sqrt(np.diagonal(covariance))
         blocks = self.motion.objectives(best.fitted, best.support, blocks=BLOCKS)
-        size = np.ones(len(classical))
-        if blocks is not None and len(blocks) > 1 and len(best.support):
-            rows = replace(options.rows, matrix=options.rows.matrix[:, best.support])
-            fit = refit(Regression(blocks, rows), np.arange(len(best.support)))
-            known = classical > 0
-            size[known] = np.maximum(fit.error[:, 0][known] / classical[known], 1.0)
-        return np.asarray(covariance * size[:, None] * size)
+        if blocks is None or len(blocks) < 2 or not len(best.support):
+            return covariance
+        rows = replace(options.rows, matrix=options.rows.matrix[:, best.support])
+        return enlarged(covariance, Regression(blocks, rows))
+
+
+def enlarged(covariance: Floats, regression: Regression) -> Floats:
+    """The covariance by white rows, with errors that are no smaller than those by the scatter of blocks.
+
+    The correlations stay as they are.
+
+    regression: the blocks of white rows of the same coefficients, one target
+    """
+    classical = np.sqrt(np.diagonal(covariance))
+    clustered = refit(regression, np.arange(len(classical))).error[:, 0]
+    size, known = np.ones(len(classical)), classical > 0
+    size[known] = np.maximum(clustered[known] / classical[known], 1.0)
+    return np.asarray(covariance * size[:, None] * size)
 
 
 def not_significant(worse: float | None = None) -> Finding:
-    """What to say of the best model where none explains the data better than chance.
+    """The finding on a model that explains the data no better than chance, and is returned all the same.
 
     worse: by how much its criterion exceeds that of no law at all, where that is known
     """
@@ -402,14 +415,15 @@ def not_significant(worse: float | None = None) -> Finding:
 
 
 def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: bool = False) -> list[Finding]:
-    """What there is to say of any model: data left out, terms not told apart, a run that did not end.
+    """Findings on any model: data that were left out, terms that depend on each other, the run of the solver.
 
-    status: of the run, where it did not converge; noisy: whether noise hides terms that differ without it
+    skipped: stretches left out; rank: how many of the terms are independent; status: of a run that did not
+    converge, or empty; noisy: whether noise hides terms that differ without it
     """
-    found = []
+    findings = []
     if skipped:
         message = f"{skipped} stretch(es) of data were too short to use and were left out."
-        found.append(Finding("short-stretches", message, {"count": skipped}))
+        findings.append(Finding("short-stretches", message, {"count": skipped}))
     if rank < terms:
         message = (
             f"Only {rank} of the {terms} terms are independent on these data: other models fit equally well."
@@ -419,21 +433,22 @@ def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: b
                 f"At this noise the data distinguish only {rank} of the {terms} terms: models with other "
                 "terms may fit equally well."
             )
-        found.append(Finding("dependent-terms", message, {"independent": rank, "terms": terms}))
+        findings.append(Finding("dependent-terms", message, {"independent": rank, "terms": terms}))
     if status:
         message = f"The solver ended before its gap fell below the tolerance: {status}."
-        found.append(Finding("not-converged", message, {"status": status}))
-    return found
+        findings.append(Finding("not-converged", message, {"status": status}))
+    return findings
 
 
 @dataclass(eq=False)
 class ShownByErrors(Loop[Fitted, LastPass]):
-    """The loop in which terms that the final errors do not show leave, where noise has a memory.
+    """The loop that drops terms which are not significant by their final errors, where noise has a memory.
 
-    The search judges terms by white rows, and memory by one number an equation. The errors know more: how
-    slow each term is, and what a filter would change. The weakest term goes while its 95 % interval
-    includes zero, unless what is left of a state grows by more than a term that is not there may explain:
-    then only a combination with others is known, and the findings on collinear terms name it.
+    The search judges terms by white rows, and memory by one number an equation. The final errors are more
+    precise: they allow for how slow each term is, and for what a filter would change. The weakest term is
+    dropped while its 95 % interval includes zero, unless the noise of a state would grow by more than a
+    false term explains: then only a combination of terms is known, which the findings on collinear terms
+    name.
 
     last: the pass before, whose noise the next must not exceed by much
     """
@@ -471,5 +486,5 @@ class ShownByErrors(Loop[Fitted, LastPass]):
 
 
 def shown_by_errors(last: LastPass) -> LastPass:
-    """The last pass without the terms that its errors do not show, where noise has a memory."""
+    """The last pass without terms that are not significant by its errors, where noise has a memory."""
     return ShownByErrors(last).follow(last.found.best.fitted) or last

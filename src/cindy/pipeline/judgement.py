@@ -1,5 +1,11 @@
-"""What a user must be told about a model: how much it explains, what the data give away, and which fault of
-an instrument would explain them better."""
+"""Comparison of a model with its data: how much it explains, and findings on what the user should beware of.
+
+1. `judged` computes R² of the equations and of solutions, and collects the findings on the model, on its
+   residuals and on oddities of the data.
+2. `beside_positions` identifies x'' = F(x, x') from positions where the data hold rates computed from them.
+3. `with_forecasts` tests whether a law with hidden states predicts data that its states were not fitted to.
+4. `instrument_fault` tests whether a delay, a drifting gain or a drifting clock explains the data better.
+"""
 
 from __future__ import annotations
 
@@ -31,28 +37,35 @@ from cindy.pipeline.passes import NEAR, Found
 from cindy.selection import Supports
 from cindy.states import Distortion, Motion, distorted_rows
 
-__all__ = ["beside_positions", "instrument_fault", "judged", "refusals_told", "with_forecasts"]
+__all__ = [
+    "beside_positions",
+    "instrument_fault",
+    "judged",
+    "leaves_motion",
+    "refusals_told",
+    "with_forecasts",
+]
 
 
 @dataclass(frozen=True)
 class _Looks:
-    """How much is looked at once a model is known, and from where on a sentence is worth it."""
+    """Thresholds of the findings on how well a model explains the data, and a bound on the work for them."""
 
     most_numbers: int = 5_000_000
-    """Samples times terms that residuals are looked at: with thousands of terms their sums would take longer
-    than the model."""
+    """Samples times terms that residuals are computed of: with thousands of terms that would take longer than
+    the identification."""
     # `python -m benchmarks oddities` has right models and models without a term of the law: of 25 right ones
-    # two get a sentence, none of them that the model is wrong; of 16 that lack a term all do.
+    # two get a finding, none of them that the model is wrong; of 16 that lack a term all do.
     low: float = 0.5
-    """R² below which a model is called wrong, loudly. Equations of right models reach 0.87 and more there."""
+    """R² below which a model is called wrong. Equations of right models reach 0.87 and more there."""
     follows: float = 0.8
-    """R² of solutions above which a model is not called wrong, whatever its equations leave step by step.
-    Right models reach 0.98 and more."""
+    """R² of solutions above which a model is not called wrong, whatever the R² of its equations is. Right
+    models reach 0.98 and more."""
     noisy: float = 1.3
-    """Of the noise: residuals below this are noise and nothing else."""
+    """In units of the noise: residuals below this count as noise."""
     driven: float = 1.0
-    """Of the noise: model error from one sample to the next that deserves a sentence. Right models stay below
-    0.1, those that lack a term reach 0.2 to 4e4, or hide it in others."""
+    """In units of the noise: model error from one sample to the next that is reported. Right models stay
+    below 0.1, those that lack a term reach 0.2 to 4e4, or other terms replace it."""
 
 
 _LOOKS = _Looks()
@@ -60,21 +73,21 @@ _LOOKS = _Looks()
 
 @dataclass(frozen=True)
 class _Forecasts:
-    """How a law with hidden states is tried on the data that it was found from."""
+    """How the predictions of a law with hidden states are tested on its own data."""
 
     runs: int = 3
     each: int = 3
     """Runs, and stretches of each: a bound on work."""
     begins: float = 0.2
-    """Of a run: the samples that tell the states from which it is predicted."""
+    """Share of a run whose samples the states are fitted to before a prediction."""
     share: float = 0.5
-    """Of the time over which solutions from states fitted to all samples follow the data: for so long the
-    rest is predicted. States fitted to earlier samples alone are worse, and chaos makes more of it."""
+    """Length of a prediction, as a share of the time over which solutions from states fitted to all samples
+    follow the data. States fitted to earlier samples alone have larger errors, which chaos amplifies."""
     least: int = 20
-    """Samples to begin with, and to predict."""
+    """Least number of samples that states are fitted to, and that are predicted."""
     enough: float = 0.95
-    """R² of the median stretch, over what noise leaves of it; right laws have 0.97 and more at 5 % noise
-    (benchmark: hidden)."""
+    """R² of the median stretch, divided by the largest R² that the noise allows. Right laws have 0.97 and
+    more at 5 % noise (benchmark: hidden)."""
 
 
 _FORECASTS = _Forecasts()
@@ -84,9 +97,9 @@ _FORECASTS = _Forecasts()
 def refusals_told(
     data: Sequence[Trajectory], basis: Basis, form: Formulation, known: Sequence[Finding] = ()
 ) -> Iterator[None]:
-    """Where no law is found in the block, the error also says what the data give away.
+    """Where no law is found in the block, the error also names the oddities of the data.
 
-    known: what was noticed before
+    known: findings on the data that were made before
     """
     try:
         yield
@@ -96,30 +109,31 @@ def refusals_told(
         odd = [*known, *oddities(some, order=form.order, discrete=form.discrete, powers=powers)]
         if not odd:
             raise
-        raise NoModelError(" ".join([str(error), *(one.message for one in odd)])) from error
+        raise NoModelError(" ".join([str(error), *(finding.message for finding in odd)])) from error
 
 
 def judged(model: Model, data: Sequence[Trajectory]) -> Model:
-    """The model with R² of its equations and solutions on some of the data, and everything to beware of."""
+    """The model with R² of its equations and solutions on an excerpt of the data, and with all findings."""
     some, moved = inside_domain(model, excerpt_of(data))
-    looked = some_segments(some)
-    # States that were fitted need no windows. Solutions are compared over one that the motion asks for.
-    model = replace(model, formulation=model.formulation.with_window(looked, sum(map(len, data))))
-    give_aways = partial(
+    segments = some_segments(some)
+    # Denoised states need no window, but solutions are compared with the data over one, whose length follows
+    # from how fast the states change.
+    model = replace(model, formulation=model.formulation.with_window(segments, sum(map(len, data))))
+    odd = partial(
         oddities,
         some,
-        looked,
+        segments,
         order=model.order,
         discrete=model.formulation.discrete,
         powers=_has_powers(model.basis, model.variables),
     )
     try:
-        found = diagnose(model, excerpt(some, _LOOKS.most_numbers // len(model.terms)))
+        diagnostics = diagnose(model, excerpt(some, _LOOKS.most_numbers // len(model.terms)))
         compared, runs = compare_few(model, some)
     except CindyError as error:
         failed = Finding("not-compared", f"The model could not be compared with the data: {error}")
-        return replace(model, findings=without_repeats((*model.findings, *give_aways(), failed)))
-    equations = 1 - found.loss
+        return replace(model, findings=without_repeats((*model.findings, *odd(), failed)))
+    equations = 1 - diagnostics.loss
     explained = {
         "equations": float(np.mean(equations)),
         "solutions": float(np.mean(compared.explained)),
@@ -129,9 +143,9 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         **({"runs": float(runs), "of": float(len(data))} if len(data) > runs else {}),
     }
     findings = [
-        *_loud(model, equations, _as_noise(model, found), compared),
-        *give_aways(followed=bool(np.min(compared.explained, initial=1.0) > _LOOKS.follows)),
-        *found.findings,
+        *_not_explained(model, equations, _as_noise(model, diagnostics), compared),
+        *odd(followed=_follows(compared)),
+        *diagnostics.findings,
         *_outside(moved),
         *_driven(model, data),
         *(
@@ -147,16 +161,24 @@ def _has_powers(basis: Basis, variables: tuple[str, ...]) -> bool:
     return any(sum(f.power for f in term if f.kind == "variable") > 1 for term in basis.terms(variables))
 
 
-def _loud(
+def _follows(compared: Comparison) -> bool:
+    """Whether solutions follow the data, in the state in which they do so worst."""
+    return bool(np.min(compared.explained, initial=1.0) > _LOOKS.follows)
+
+
+def _not_explained(
     model: Model, equations: Floats, noisy: NDArray[np.bool_], compared: Comparison
 ) -> Iterator[Finding]:
+    """A finding where neither the equations nor their solutions explain the data, or solutions do not.
+
+    equations: (states,) R²; noisy: (states,) whether residuals are no larger than the noise
+    """
     if model.diffusion is not None:
-        # Nor the equations of the drift alone nor their solutions follow paths that are kicked.
+        # Paths with random kicks are followed neither by the drift alone nor by its solutions.
         return
-    # Noise inside the terms spoils equations at measured states; solutions that follow the data speak louder.
-    # The worst state decides, in both.
-    follows = bool(np.min(compared.explained, initial=1.0) > _LOOKS.follows)
-    poor = [] if follows else [j for j, value in enumerate(equations) if value < _LOOKS.low]
+    # Noise inside the terms lowers R² of equations at measured states, so solutions that follow the data
+    # count more.
+    poor = [] if _follows(compared) else [j for j, value in enumerate(equations) if value < _LOOKS.low]
     drowned = [j for j in poor if noisy[j]]
     if drowned and len(drowned) == len(poor):
         named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in drowned])
@@ -185,14 +207,20 @@ def _loud(
         )
 
 
-def _as_noise(model: Model, found: Diagnostics) -> NDArray[np.bool_]:
+def leaves_motion(model: Model) -> bool:
+    """Whether a finding says that the equations leave more than noise unexplained."""
+    return has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
+
+
+def _as_noise(model: Model, diagnostics: Diagnostics) -> NDArray[np.bool_]:
     """(states,) where residuals are no larger than the roughness of the data."""
-    told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-    # Like states of a map leave alike residuals where a state is missing, too.
-    return np.asarray((found.beyond < _LOOKS.noisy) & (not told and not model.formulation.discrete))
+    # Residuals of a map that lacks a state look like noise, too.
+    possible = not leaves_motion(model) and not model.formulation.discrete
+    return np.asarray((diagnostics.beyond < _LOOKS.noisy) & possible)
 
 
 def _outside(moved: int) -> Iterator[Finding]:
+    """A finding on measurements outside the domain of a term."""
     if moved:
         yield Finding(
             "outside-domain",
@@ -203,10 +231,9 @@ def _outside(moved: int) -> Iterator[Finding]:
 
 
 def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[Finding]:
-    """Model error, as fitted states have it, beside the noise."""
-    steps = [np.median(np.diff(one.t)) for one in data if len(one) > 1]
-    told = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-    if told or not steps or not np.any(np.isfinite(model.model_error)):
+    """Findings on states whose model error within a sampling step exceeds their noise."""
+    steps = [np.median(np.diff(run.t)) for run in data if len(run) > 1]
+    if leaves_motion(model) or not steps or not np.any(np.isfinite(model.model_error)):
         return
     # A random walk of q per unit of time moves by √(q h) in a step; in x'' = F by h more.
     kick = model.model_error * float(np.median(steps)) ** (model.order - 0.5)
@@ -223,17 +250,17 @@ def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[Finding]:
 def beside_positions(
     model: Model, data: Sequence[Trajectory], identify: Callable[[list[Trajectory]], Model]
 ) -> Model:
-    """The model, whose finding on derived rates also says what the positions alone give.
+    """The model, whose finding on derived rates also gives the equations that follow from positions alone.
 
-    Rates that were computed from positions bring filtered noise and no information (`derived_rates`),
-    so that x'' = F(x, x') from the positions is the better question.
+    Rates that were computed from positions add filtered noise and no information (`derived_rates`), so
+    x'' = F(x, x') from the positions is the better model.
 
-    identify: the model of positions, rates being unknowns
+    identify: a function of the positions, which estimates the rates
     """
-    told = next((one for one in model.findings if one.code == "derived-rates"), None)
-    if told is None:
+    derived = next((finding for finding in model.findings if finding.code == "derived-rates"), None)
+    if derived is None:
         return model
-    rates = told.values["rates"]
+    rates = derived.values["rates"]
     positions = [name for name in model.states if name not in rates]
     if sorted(positions) != sorted(rates.values()):
         # A state that is neither a position nor a rate has no place in x'' = F(x, x').
@@ -241,37 +268,39 @@ def beside_positions(
     places = [model.states.index(name) for name in positions]
     try:
         alone = identify(
-            [replace(one, x=one.x[:, places], states=tuple(positions), delay={}) for one in data]
+            [replace(run, x=run.x[:, places], states=tuple(positions), delay={}) for run in data]
         )
     except CindyError:
-        # The basis may name the rates; then the advice stands by itself.
+        # The basis may name the rates; then the finding stays as it is.
         return model
     text = "; ".join(" ".join(line.split()) for line in alone.to_text().splitlines())
-    also = replace(
-        told,
-        message=f"{told.message} Positions alone give {text}.",
-        values={**told.values, "equations": text, "terms": int(np.count_nonzero(alone.coef))},
+    longer = replace(
+        derived,
+        message=f"{derived.message} Positions alone give {text}.",
+        values={**derived.values, "equations": text, "terms": int(np.count_nonzero(alone.coef))},
     )
-    return replace(model, findings=tuple(also if one is told else one for one in model.findings))
+    return replace(
+        model, findings=tuple(longer if finding is derived else finding for finding in model.findings)
+    )
 
 
 def with_forecasts(model: Model, measured: Sequence[Trajectory]) -> Model:
-    """The model that says so where it does not predict stretches of its own data from what was before them.
+    """The model with a finding if it does not predict stretches of its own data from the samples before them.
 
-    Estimates of hidden states bend to all samples, those to be predicted included: a law that leaves no more
-    than noise need not predict. Here states are fitted to the samples before a stretch alone, and the
-    solution from the last of them is compared with it.
+    The states of a model are fitted to all samples, and hidden ones adapt to them: that the residuals are no
+    more than noise does not show that the law predicts. Here states are fitted to the samples before a
+    stretch alone, and the solution from the last of them is compared with the stretch.
     """
-    whole = np.nanvar(np.concatenate([one.x for one in measured]), axis=0)
+    whole = np.nanvar(np.concatenate([run.x for run in measured]), axis=0)
     span = model.explained.get("span", np.inf) if model.explained else np.inf
     explained, ahead = [], 0
-    for one in spread_over(measured, _FORECASTS.runs):
-        begun = max(int(_FORECASTS.begins * len(one)), _FORECASTS.least)
-        steps = _FORECASTS.share * span / float(np.median(np.diff(one.t)))
-        ahead = max(int(min(steps, len(one) - begun)), _FORECASTS.least)
-        for k in range(min(len(one) // (begun + ahead), _FORECASTS.each)):
-            first = k * (begun + ahead)
-            explained.append(_predicted(model, one.part(first, first + begun + ahead), begun, whole))
+    for run in spread_over(measured, _FORECASTS.runs):
+        before = max(int(_FORECASTS.begins * len(run)), _FORECASTS.least)
+        steps = _FORECASTS.share * span / float(np.median(np.diff(run.t)))
+        ahead = max(int(min(steps, len(run) - before)), _FORECASTS.least)
+        for k in range(min(len(run) // (before + ahead), _FORECASTS.each)):
+            first = k * (before + ahead)
+            explained.append(_predicted(model, run.part(first, first + before + ahead), before, whole))
     value = _weighted_median(explained) if explained else np.inf
     noise = [model.noise[model.states.index(name)] for name in measured[0].states]
     allowed = float(np.min(1.0 - np.minimum(np.square(noise) / np.where(whole > 0, whole, np.inf), 1.0)))
@@ -283,26 +312,28 @@ def with_forecasts(model: Model, measured: Sequence[Trajectory]) -> Model:
         f"{listed(model.hidden)} well enough, or the law is wrong: do not predict with it before you have "
         "tried fresh data."
     )
-    said = Finding("not-forecast", message, {"explained": value, "samples": ahead})
-    return replace(model, findings=(said, *model.findings))
+    finding = Finding("not-forecast", message, {"explained": value, "samples": ahead})
+    return replace(model, findings=(finding, *model.findings))
 
 
 def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
-    """The median of (value, weight): of a state that is still for most of the time, the motion counts."""
+    """The median of (value, weight), so that stretches in which the states rest count little."""
     ordered = sorted(values)
     share = np.cumsum([weight for _, weight in ordered])
     return ordered[int(np.searchsorted(share, share[-1] / 2.0))][0]
 
 
-def _predicted(model: Model, stretch: Trajectory, begun: int, whole: Floats) -> tuple[float, float]:
-    """R² of the worst column along the solution from states that are fitted to the first samples alone.
+def _predicted(model: Model, stretch: Trajectory, before: int, whole: Floats) -> tuple[float, float]:
+    """R² of the worst state along the solution from states fitted to the first samples alone; its weight.
 
-    And how much there is to predict: the variance within the stretch, in units of that of all data.
+    The weight is the variance within the predicted samples, relative to that of all data.
+
+    before: how many samples the states are fitted to; whole: (states,) variance of all data
     """
-    later = stretch.part(begun - 1, len(stretch))
+    later = stretch.part(before - 1, len(stretch))
     weight = float(np.nanmax(np.nanvar(later.x, axis=0) / np.where(whole > 0, whole, np.inf)))
     try:
-        [first] = model.smooth(stretch.part(0, begun))
+        [first] = model.smooth(stretch.part(0, before))
         solved = model.simulate(first.x[-1], later.t, later.u)
     except CindyError:
         return -np.inf, weight
@@ -313,18 +344,27 @@ def _predicted(model: Model, stretch: Trajectory, begun: int, whole: Floats) -> 
     return float(np.min(1.0 - np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0))), weight
 
 
-_MOST_STATES = 12
-"""Measured states up to which faults are tested: a bound on work."""
+@dataclass(frozen=True)
+class _Faults:
+    """When faults of an instrument are tested."""
+
+    most_states: int = 12
+    """Measured states up to which faults are tested: a bound on work."""
+    inexact: float = 1e-2
+    """Model error from one sample to the next, in units of σ², beyond which only the clock is tested: a delay
+    would be found in three of three Ornstein-Uhlenbeck processes (benchmark: honesty)."""
 
 
-_INEXACT = 1e-2
-"""Model error from one sample to the next, in units of σ², beyond which only the clock is tested: a delay
-would be found in three of three Ornstein-Uhlenbeck processes (benchmark: honesty)."""
+_FAULTS = _Faults()
 
 
 @dataclass(frozen=True)
 class _Fault:
-    """A distortion, its size and error, by how much the criterion falls with it, and the terms beside it."""
+    """A fault of an instrument that explains the data better.
+
+    size, error: of the distortion; gain: by how much the criterion falls with it
+    terms: of the law beside it
+    """
 
     distortion: Distortion
     size: float
@@ -338,38 +378,38 @@ class _Fault:
 
 
 def instrument_fault(motion: Motion, found: Found) -> Finding | None:
-    """What to say where a fault of an instrument explains what terms do not, or explains it without them.
+    """A finding where a fault of an instrument explains the data better than terms do, or in their place.
 
-    A channel that is read late, a gain that drifts or a clock that drifts is one more unknown of the rows
-    D y − W J (y − x̂) = W ψ(x̂) Ξ + B e, with a column of its own: a score test that its size is zero
-    (Rao, Proc. Camb. Phil. Soc. 44, 1948). The terms may change with it, since a fault that is not allowed
-    for makes false ones:
+    The test asks whether a channel is read late, a gain drifts or the clock drifts. Each fault has one column
+    in the rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e, whose coefficient is the size of the fault: a score test
+    that it is zero (Rao, Proc. Camb. Phil. Soc. 44, 1948). Terms may change with it, since an unknown fault
+    causes false terms:
 
     1. At the states of the law that was found, white rows are made for all candidates, for the delay and the
        gain of each measured state, and for the clock (`distorted_rows`).
     2. From the law's terms with one fault, terms are added and dropped while the criterion falls, a fault at
        the price of a term.
-    3. The fault that lowers the criterion most is told of, if it is by more than models that count as almost
-       equal differ. That all states are late together cannot be seen; of a delay of one state and an earlier
-       reading of another that explain as much, the delay is told.
+    3. The fault that lowers the criterion most is reported, if it does so by more than the difference up to
+       which models count as almost equal. A delay common to all states cannot be seen. Where a delay of one
+       state and an earlier reading of another explain the data equally well, the delay is reported.
     """
     measured = np.flatnonzero(motion.measured & ~motion.known)
     shaped = len(found.options.rows) > 0 or len(found.best.fitted.law.unknown) > 0
-    if shaped or motion.known.any() or motion.parts == 0 or len(measured) > _MOST_STATES:
+    if shaped or motion.known.any() or motion.parts == 0 or len(measured) > _FAULTS.most_states:
         return None
     faults = _faults(motion, found, measured)
-    best = max(faults, key=lambda one: one.gain, default=None)
+    best = max(faults, key=lambda fault: fault.gain, default=None)
     if best is None or best.gain <= NEAR:
         return None
     if best.distortion.kind == "late":
-        delays = [one for one in faults if one.distortion.kind == "late" and one.size > 0.0]
-        likely = [one for one in delays if one.gain > best.gain - NEAR]
-        best = max(likely, key=lambda one: one.gain, default=best)
-    return _told(motion, best, len(found.best.support) - best.terms)
+        delays = [fault for fault in faults if fault.distortion.kind == "late" and fault.size > 0.0]
+        likely = [fault for fault in delays if fault.gain > best.gain - NEAR]
+        best = max(likely, key=lambda fault: fault.gain, default=best)
+    return _finding_on(motion, best, len(found.best.support) - best.terms)
 
 
-def _told(motion: Motion, fault: _Fault, fewer: int) -> Finding:
-    """The finding on a fault; fewer: terms that the law needs less with it."""
+def _finding_on(motion: Motion, fault: _Fault, fewer: int) -> Finding:
+    """The finding on a fault; fewer: how many terms fewer the law needs with it."""
     shorter = f", with {fewer} term(s) fewer" if fewer > 0 else ""
     better = (
         f"With that the equations explain the data better{shorter} (the criterion is lower by "
@@ -400,13 +440,13 @@ def _told(motion: Motion, fault: _Fault, fewer: int) -> Finding:
 
 
 def _faults(motion: Motion, found: Found, measured: Ints) -> list[_Fault]:
-    """The size of each fault that is worth its price, from the white rows at the states of the best law."""
+    """Steps 1 and 2: each fault that is worth its price, from the white rows at the fitted states."""
     fitted = found.best.fitted
     alone = motion.states == 1 and len(motion.variables) == 1
     tested = [Distortion("clock")]
-    # Kicks are in the columns of gains and delays as well as in what is left. That of the clock follows from
-    # the states before a kick.
-    if not np.any(fitted.error * motion.step > _INEXACT * fitted.variance):
+    # Random kicks are in the columns of gains and delays as well as in the residuals, which would correlate
+    # them. The column of the clock follows from the states before a kick.
+    if not np.any(fitted.error * motion.step > _FAULTS.inexact * fitted.variance):
         tested += [Distortion("gain", int(j)) for j in measured]
         tested += [] if alone else [Distortion("late", int(j)) for j in measured]
     objective = distorted_rows(motion, fitted, motion.candidates, tested)
@@ -426,6 +466,6 @@ def _faults(motion: Motion, found: Found, measured: Ints) -> list[_Fault]:
             error = float(np.linalg.norm(fit.spread[-1])) / unit
             gain = supports.criterion(supports.fit(own)) - supports.criterion(fit)
             faults.append(_Fault(distortion, float(fit.x[-1]) / unit, error, gain, len(fit.support) - 1))
-    # Columns are those of small drifts. A gain or a clock that would change by as much as itself does not
-    # drift: growth that slows down with age, say, is the law's own.
-    return [one for one in faults if one.distortion.kind == "late" or abs(one.size) < 1.0]
+    # The columns hold for small drifts. A gain or a clock that would change by 100 % is no fault: growth that
+    # slows down with age, say, belongs to the law.
+    return [fault for fault in faults if fault.distortion.kind == "late" or abs(fault.size) < 1.0]

@@ -1,10 +1,14 @@
-"""Much data and many terms: a law is found on a part, among the likely, and confirmed on all of them.
+"""Much data and many terms: a law is found in a part of the data, and confirmed on all of them.
 
-1. `some_of` picks stretches spread over the data, `screened` the candidates that the first pass finds likely.
-2. The search runs on them.
-3. `confirmed` fits the law to all data, piece by piece. Given coefficients, noise and model error, pieces
-   know nothing of each other: the states of each are fitted, and the white rows of all candidates at them
-   become a triangle, by whoever works on the piece. The triangles are added up in the order of the data.
+1. `some_of` picks stretches spread over the data, `screened` the candidates that are likely at measured
+   states.
+2. The search runs on these.
+3. `confirmed` fits the law to all data, piece by piece. Given coefficients, noise and model error, the pieces
+   are independent: the states of each are fitted, and the white rows of all candidates at them become a
+   triangle, in parallel if there is an executor. The triangles are added up in the order of the data, so that
+   the result does not depend on who worked on which piece.
+
+Step 3 costs a fit of the states and a triangle of all candidates, once for every pass over the data.
 """
 
 from __future__ import annotations
@@ -42,9 +46,9 @@ __all__ = ["BLOCKS", "WhiteSums", "confirmed", "screened", "some_of"]
 
 
 def some_of(motion: Motion, seed: int) -> Motion:
-    """Stretches spread over the data, at most some 20,000 samples; all where there are not many more.
+    """Stretches spread over the data, some 20,000 samples at most; all data if there are not many more.
 
-    seed: of where the first of them lies
+    seed: of the draw of where the first stretch lies
     """
     enough = max(
         min(EFFORT.large_enough, int(EFFORT.large_work / max(len(motion.candidates), 1) ** 2)),
@@ -52,7 +56,7 @@ def some_of(motion: Motion, seed: int) -> Motion:
     )
     if motion.samples <= 1.5 * enough:
         return motion
-    # Evenly spread, from a random place on: the beginnings of runs are often transients.
+    # Stretches are evenly spread from a random place on, as the beginnings of runs are often transients.
     share, offset = enough / motion.samples, np.random.default_rng(seed).random()
     records, before, taken = [], 0, 0
     for record in motion.records:
@@ -66,32 +70,32 @@ def some_of(motion: Motion, seed: int) -> Motion:
 
 
 def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
-    """The same with the candidates that the first pass finds likely, where there are very many."""
+    """The motion with the candidates that are likely at measured states, where there are very many."""
     if len(motion.candidates) <= EFFORT.large_many:
         return motion
-    state = Search(motion, options)
-    form = state.form((first_objective(motion, drift_of_data(motion, variance)),))
-    supports = replace(Supports.of_form(form, options.prices(state.columns, likelihood=True)), known=False)
-    result, path = state.path(form)
+    loop = Search(motion, options)
+    form = loop.form((first_objective(motion, drift_of_data(motion, variance)),))
+    supports = replace(Supports.of_form(form, options.prices(loop.columns, likelihood=True)), known=False)
+    result, path = loop.path(form)
     best = supports.best(path, most=EFFORT.large_likely)
-    kept: Ints = np.flatnonzero(result.x) if best is None else best.support
+    likely: Ints = np.flatnonzero(result.x) if best is None else best.support
     # Constraints may need terms that explain nothing by themselves.
-    kept = np.union1d(kept, supports.required)
+    likely = np.union1d(likely, supports.required)
     if best is not None:
         gain = supports.gains(best)
-        kept = np.union1d(kept, np.argsort(-gain)[: max(EFFORT.large_likely - len(kept), 0)])
-    # What equalities connect enters together.
-    whole = np.flatnonzero(np.isin(supports.group, supports.group[kept]))
+        likely = np.union1d(likely, np.argsort(-gain)[: max(EFFORT.large_likely - len(likely), 0)])
+    # Candidates that equalities connect enter together.
+    whole = np.flatnonzero(np.isin(supports.group, supports.group[likely]))
     return replace(motion, candidates=motion.candidates[whole])
 
 
 BLOCKS = 50
-"""Runs of white rows by which errors are judged, as in `accumulate`."""
+"""Blocks of white rows whose scatter gives standard errors, as in `accumulate`."""
 
 
 @dataclass(frozen=True, eq=False)
 class WhiteSums(Motion):
-    """A motion whose white rows at the fitted states were made elsewhere.
+    """A motion whose white rows were made before, piece by piece, at states that are not kept.
 
     white: triangles of [candidates | target], in the order of the data
     """
@@ -101,7 +105,7 @@ class WhiteSums(Motion):
     def objectives(
         self, fitted: Fitted, columns: Ints, blocks: int, *, apart: float | None = None
     ) -> tuple[LeastSquares, ...]:
-        """Those rows for some of the candidates, in at most so many blocks."""
+        """The rows for some of the candidates, in at most so many blocks."""
         places = np.append(np.searchsorted(self.candidates, columns), len(self.candidates))
         runs = np.array_split(np.arange(len(self.white)), min(blocks, len(self.white)))
         return tuple(_joined([self.white[i] for i in run], places) for run in runs)
@@ -109,9 +113,9 @@ class WhiteSums(Motion):
 
 @dataclass(frozen=True)
 class _Fitting:
-    """The work on one piece: a function of it and of these settings, and of nothing else.
+    """The work on one piece: a function of the piece and of these settings alone, which other processes call.
 
-    support, coef: the law; blocks: triangles to make of a piece
+    names: of states and inputs; support, coef: the law; blocks: how many triangles a piece gives
     """
 
     form: Formulation
@@ -134,34 +138,36 @@ class _Fitting:
         motion = replace(motion, candidates=self.candidates, forcing=self.forcing)
         law = motion.law(self.support)
         levels = () if motion.quiet(self.variance) else LEVELS[1:]
-        made: list[LeastSquares] = []
+        triangles: list[LeastSquares] = []
         for record in motion.records:
-            one = motion.part([record])
-            fitted = states_under(one, law, self.coef, self.variance, self.error, levels=levels)
+            part = motion.part([record])
+            fitted = states_under(part, law, self.coef, self.variance, self.error, levels=levels)
             # A stretch that the law does not follow is taken as measured: it must still count against the
             # law.
             if not fitted.alive:
                 fitted = replace(fitted, x=(record.y,))
-            made += one.objectives(fitted, self.candidates, blocks=self.blocks, apart=1e-4) or ()
-        runs = np.array_split(np.arange(len(made)), min(self.blocks, len(made)) or 1)
-        every = np.arange(len(self.candidates) + 1)
-        joined = tuple(_joined([made[i] for i in run], every) for run in runs if len(run))
+            triangles += part.objectives(fitted, self.candidates, blocks=self.blocks, apart=1e-4) or ()
+        runs = np.array_split(np.arange(len(triangles)), min(self.blocks, len(triangles)) or 1)
+        columns = np.arange(len(self.candidates) + 1)
+        joined = tuple(_joined([triangles[i] for i in run], columns) for run in runs if len(run))
         return joined, motion.samples
 
     def _loaded(self, part: Part) -> Motion | None:
-        found: list[Trajectory] = list(same_variables(part()))
-        for one in found[:1]:
-            if (one.states, one.inputs) != self.names:
-                first, here = (", ".join(a + b) for a, b in (self.names, (one.states, one.inputs)))
-                raise DataError(
-                    f"All trajectories must have the same variables, but the first has {first} and "
-                    f"{one.name or 'a later one'} has {here}. Give all the same names in the same order."
-                )
-        return self.form.motion(found, self.basis, instants=self.parts) if found else None
+        data: list[Trajectory] = list(same_variables(part()))
+        if not data:
+            return None
+        like = data[0]
+        if (like.states, like.inputs) != self.names:
+            first, here = (", ".join(a + b) for a, b in (self.names, (like.states, like.inputs)))
+            raise DataError(
+                f"All trajectories must have the same variables, but the first has {first} and "
+                f"{like.name or 'a later one'} has {here}. Give all the same names in the same order."
+            )
+        return self.form.motion(data, self.basis, instants=self.parts)
 
 
 class Gathered(NamedTuple):
-    """The rows of all data at a law, and the law that they ask for."""
+    """The rows of all data at a law, and the law that is chosen from them."""
 
     motion: WhiteSums
     asked: Fitted
@@ -169,9 +175,9 @@ class Gathered(NamedTuple):
 
 @dataclass(eq=False)
 class Confirmation(Loop[Fitted, Gathered]):
-    """The loop over all data, piece by piece, from the law that a part of them led to.
+    """The loop over all data, piece by piece, from the law that was found in a part of them.
 
-    motion: of all that are in memory, or of the part; part: of the data that led to the law
+    motion: of all data in memory, or of the part; part: of the data in which the law was found
     """
 
     request: Request
@@ -180,7 +186,7 @@ class Confirmation(Loop[Fitted, Gathered]):
     options: Options
 
     rounds: ClassVar[int] = 3
-    """Passes over all data: more than one only where all of them ask for other terms than the part did."""
+    """Passes over all data; a second one is made only where all data ask for other terms than the part."""
 
     def support(self, start: Fitted) -> bytes:
         return start.law.support.tobytes()
@@ -207,10 +213,10 @@ class Confirmation(Loop[Fitted, Gathered]):
         whole = replace(whole, white=tuple(_added_up(task, work, request.pieces, aim)))
         if not whole.white:
             raise DataError("identify: no part of the data has a stretch that is long enough to use.")
-        state = Search(whole, self.options)
-        asked = state.choose(start) or start
-        # Terms that only noise tells apart do not come in by the force of many samples.
-        stay = state.stay(start) if len(blurred_terms(self.part, asked)) else None
+        loop = Search(whole, self.options)
+        asked = loop.choose(start) or start
+        # With very many samples terms become significant that only noise tells apart: these do not come in.
+        stay = loop.stay(start) if len(blurred_terms(self.part, asked)) else None
         return Gathered(whole, replace(stay or asked, settled=start.settled))
 
     def following(self, met: Gathered, seen: Set[bytes]) -> Fitted:
@@ -226,7 +232,7 @@ def confirmed(request: Request, motion: Motion, part: Motion, found: Found) -> t
 
 
 def _work(pieces: Pieces, motion: Motion) -> Sequence[Motion] | Iterable[Part]:
-    """What is worked on at a time: runs of the records that are in memory, or parts to be loaded."""
+    """The pieces: groups of records that are in memory, or parts to be loaded."""
     if pieces.source.whole is None:
         return pieces.source.parts
     runs = np.array_split(np.arange(len(motion.records)), min(len(motion.records), BLOCKS))
@@ -234,17 +240,17 @@ def _work(pieces: Pieces, motion: Motion) -> Sequence[Motion] | Iterable[Part]:
 
 
 def _added_up(task: _Fitting, work: Iterable[Any], pieces: Pieces, aim: int) -> list[LeastSquares]:
-    """The triangles of all pieces, in order, neighbours joined where there are far more than aimed for."""
-    kept: list[LeastSquares] = []
+    """The triangles of all pieces, in order, neighbours joined where there are more than twice the aim."""
+    triangles: list[LeastSquares] = []
     done = 0
-    for _, (made, samples) in map_in_order(task, work, pieces.executor):
-        kept += made
+    for _, (more, samples) in map_in_order(task, work, pieces.executor):
+        triangles += more
         done += samples
         pieces.told(done)
-        if len(kept) > 2 * aim:
-            every = np.arange(kept[0].factor.shape[1])
-            kept = [_joined(kept[i : i + 2], every) for i in range(0, len(kept), 2)]
-    return kept
+        if len(triangles) > 2 * aim:
+            columns = np.arange(triangles[0].factor.shape[1])
+            triangles = [_joined(triangles[i : i + 2], columns) for i in range(0, len(triangles), 2)]
+    return triangles
 
 
 def _joined(blocks: Sequence[LeastSquares], places: Ints) -> LeastSquares:

@@ -1,6 +1,6 @@
 """A library for each equation, and equations that are known.
 
-All equations share one basis, the union of their libraries. What an equation may not have is a constraint:
+All equations share one basis, the union of their libraries. Constraints keep terms out of single equations:
 
 1. `basis={"x": A, "y": B}`: the coefficients of terms outside A are zero in the equation of x.
 2. `known={"q": "v"}`: the formula is split into the summands of its sum. A summand that is a multiple of a
@@ -30,14 +30,14 @@ from cindy.problem import Constraint, Names, Row
 __all__ = ["Equations", "check_agreement"]
 
 _POINTS = 16
-"""Points at which a summand of a formula is compared with the terms of the libraries."""
+"""Random points at which a summand of a formula is compared with the terms of the libraries."""
 
 
 @dataclass(frozen=True)
 class Library(Constraint):
     """The equation of a state has terms of one basis only.
 
-    inputs: those of the data; time and run, which are added later, are known to the terms that ask for them
+    inputs: those of the data; of time and run, which are added later, only terms that name them depend
     """
 
     state: str
@@ -76,9 +76,9 @@ class KnownEquation(Constraint):
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """What a user says of single equations.
+    """The libraries and known equations that a user gives.
 
-    shared: the basis of all equations, where there is one; own: the library of each state otherwise
+    shared: the basis of all equations, if there is one; own: otherwise the library of each state
     known: the formula of each equation that is known
     """
 
@@ -88,7 +88,7 @@ class Equations:
 
     @classmethod
     def of(cls, basis: Any, known: Any) -> Equations:
-        """From what `identify` was given."""
+        """From the arguments of `identify`."""
         if known is not None and not isinstance(known, Mapping):
             raise DataError(
                 f'identify: `known` must be formulas by state, such as {{"q": "v"}}, but is {short(known)}.'
@@ -111,20 +111,15 @@ class Equations:
         """The terms of all libraries, before formulas add theirs."""
         if self.shared is not None or not self.own:
             return self.shared
-        parts: list[Basis] = []
-        for part in self.own.values():
-            if part not in parts:
-                parts.append(part)
-        return parts[0] if len(parts) == 1 else Sum(tuple(parts))
-
-    @property
-    def plain(self) -> bool:
-        """Whether nothing is said of single equations."""
-        return not self.own and not self.known
+        libraries: list[Basis] = []
+        for library in self.own.values():
+            if library not in libraries:
+                libraries.append(library)
+        return libraries[0] if len(libraries) == 1 else Sum(tuple(libraries))
 
     def refuse_fields(self) -> None:
-        """Fields have one library for all equations."""
-        if not self.plain:
+        """Refuse libraries and known equations for fields, whose equations share one library."""
+        if self.own or self.known:
             raise DataError(
                 "identify: a library for each equation and known equations are for trajectories, and these "
                 "data are fields. Give one basis, and constraints such as fix(state, term, value)."
@@ -133,11 +128,11 @@ class Equations:
     def resolved(
         self, basis: Basis, like: Trajectory, variables: tuple[str, ...]
     ) -> tuple[Basis, tuple[Constraint, ...]]:
-        """The basis with the terms of known formulas, and what is said of every equation, as constraints.
+        """The basis with the terms of known formulas, and a constraint for every equation.
 
         variables: states, rates where terms may hold them, and inputs
         """
-        if self.plain:
+        if not self.own and not self.known:
             return basis, ()
         self._check(like.states)
         laws: list[Constraint] = []
@@ -152,17 +147,18 @@ class Equations:
                 # A formula may name a term twice, as v + v does.
                 weights[term] = weights.get(term, 0.0) + sign * factor
             laws.append(KnownEquation(state, formula, tuple(weights.items())))
-        for state, part in self.own.items():
+        for state, library in self.own.items():
             if state not in self.known:
-                laws.append(Library(state, part, like.inputs))
+                laws.append(Library(state, library, like.inputs))
         if extra:
-            # Terms of a formula are meant for its equation: without this they were candidates in all others.
+            # Terms of a formula are meant for its equation, and must be no candidates in the others.
             others = [s for s in like.states if s not in self.known and s not in self.own]
             laws += [Library(state, basis, like.inputs) for state in others]
             basis = basis + Custom(extra)
         return basis, tuple(laws)
 
     def _check(self, states: tuple[str, ...]) -> None:
+        """Refuse names that are no states, and states without a library."""
         for what, given in (("basis", self.own), ("known", self.known)):
             for state in given:
                 if state not in states:
@@ -180,34 +176,36 @@ class Equations:
 
 def check_agreement(laws: Sequence[Constraint], constraints: Sequence[Constraint], names: Names) -> None:
     """Raise ConstraintError where a constraint of the user contradicts a library or a known equation."""
-    pinned = {place: (row.lower, law) for law in laws for row in law.rows(names) for place in row.weights}
-    for constraint in constraints if pinned else ():
+    fixed = {place: (row.lower, law) for law in laws for row in law.rows(names) for place in row.weights}
+    for constraint in constraints if fixed else ():
         for row in constraint.rows(names):
-            if not all(place in pinned for place in row.weights):
+            if not all(place in fixed for place in row.weights):
                 continue
-            value = sum(weight * pinned[place][0] for place, weight in row.weights.items())
+            value = sum(weight * fixed[place][0] for place, weight in row.weights.items())
             if not row.lower - 1e-12 <= value <= row.upper + 1e-12:
-                other = pinned[next(iter(row.weights))][1]
+                other = fixed[next(iter(row.weights))][1]
                 raise ConstraintError(
                     f"identify: the constraint {constraint} contradicts what else was said: {other}. "
                     "Leave one of them out."
                 )
 
 
-def _library(state: str, part: Any) -> Basis:
-    if isinstance(part, str):
-        return basis_from_text(part, where=f"identify: the library of {state}")
-    if not isinstance(part, Basis):
+def _library(state: str, library: Any) -> Basis:
+    """The library of a state, as a basis."""
+    if isinstance(library, str):
+        return basis_from_text(library, where=f"identify: the library of {state}")
+    if not isinstance(library, Basis):
         raise DataError(
-            f'identify: the library of "{state}" must be a basis such as Polynomial(2), but is {short(part)}.'
+            f'identify: the library of "{state}" must be a basis such as Polynomial(2), '
+            f"but is {short(library)}."
         )
-    return part
+    return library
 
 
 def _summands(formula: str, state: str) -> list[tuple[int, str]]:
-    """The parts of a sum, each after its sign."""
+    """The summands of a formula, each with its sign before it."""
     try:
-        # A rate's name x' is no name to Python.
+        # Python does not take x', the name of a rate, for a name.
         tree = ast.parse(
             formula.strip().replace("^", "**").replace("'", "\N{MODIFIER LETTER PRIME}"), mode="eval"
         )
@@ -234,16 +232,18 @@ def _multiple_of_term(
 ) -> tuple[str, float] | None:
     """The term that a summand is a multiple of, and the factor; None where there is none."""
     timed = variables if TIME in variables else (*variables, TIME)
-    # Compared by value, since x*y, y*x and "x y" are one term; away from zero, where logarithms and roots are
-    # defined.
+    # Terms are compared by value, since x*y, y*x and "x y" are one term, at positive points, where logarithms
+    # and roots are defined.
     points = np.random.default_rng(0).uniform(0.5, 1.5, (_POINTS, len(timed)))
-    constant = _number(text)
-    value = (
-        np.full(_POINTS, constant)
-        if constant is not None
-        else Custom({text: text}).evaluate(points, timed)[:, 0]
-    )
-    # Terms of single runs are not evaluated here.
+    try:
+        constant = float(text)
+    except ValueError:
+        constant = None
+    if constant is None:
+        value = Custom({text: text}).evaluate(points, timed)[:, 0]
+    else:
+        value = np.full(_POINTS, constant)
+    # Terms of single runs are not evaluated, as the runs are not known here.
     if not basis.asks_for(RUN):
         inside = timed if basis.asks_for(TIME) else variables
         columns = basis.evaluate(points[:, : len(inside)], inside)
@@ -257,11 +257,3 @@ def _multiple_of_term(
             '"1". Add a basis that has it, such as Polynomial(1).'
         )
     return None
-
-
-def _number(text: str) -> float | None:
-    """The value of a summand that is a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -1,12 +1,12 @@
-"""The one loop: fit what is no coefficient on a support, choose a support from the rows there, until it
-comes back.
+"""The one loop: fit a model on a support, choose a support from the rows there, until it comes back.
 
-Every evidence for a law is searched in the same way, and every kind of search below is one class:
+Every kind of evidence for a law is searched in the same way, and every kind of search is one class below:
 
-    repeat   1. fit         what is no coefficient is profiled out on the support of a start   (`model_on`)
-             2. rows        white rows of all candidates at what was fitted
+    repeat   1. fit         what is no coefficient, such as states and noise, is estimated on the support of a
+                            start (`model_on`)
+             2. rows        white rows of all candidates are made at these estimates
              3. choose      the path of the conditional gradient offers supports; the rule picks one, with
-                            terms added, dropped and exchanged on the same triangle       (`following`)
+                            terms added, dropped and exchanged on the same triangle (`following`)
     until the support comes back
 
 | evidence                      | what is profiled out                      | class                          |
@@ -21,7 +21,8 @@ Every evidence for a law is searched in the same way, and every kind of search b
 | noise with memory, at the end | as for trajectories                       | `inference.ShownByErrors`      |
 | any, by a rule without price  | as above                                  | `passes.Picking`               |
 
-A search visits finitely many supports and ends where one comes back, after `rounds` at the latest.
+There are finitely many supports, so one comes back; a search ends there, or after `rounds` at the latest.
+The cost is that of a fit for every support on the way.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from typing import ClassVar, Generic, TypeVar
 __all__ = ["Loop"]
 
 Start = TypeVar("Start")
-"""A support, and where to begin what is profiled out on it."""
+"""A support, and first values of what is estimated on it beside the coefficients."""
 Met = TypeVar("Met")
 """A model that was fitted on a support."""
 
 
 @dataclass(eq=False)
 class Loop(ABC, Generic[Start, Met]):
-    """A search over supports; a subclass says how a model is fitted, and where to go on from it.
+    """A search over supports; a subclass says how a model is fitted, and which support follows from it.
 
-    ends: by key of a start, the best model of the way that led through it: no way is gone twice
+    ends: by the key of a start, the best model of the search that led through it, so that none is made twice
     """
 
     ends: dict[bytes, Met | None] = field(default_factory=dict, kw_only=True)
 
     rounds: ClassVar[int]
-    """Models on the way from one start at most: a bound on work."""
+    """Models that are fitted from one start at most: a bound on work."""
 
     @abstractmethod
     def support(self, start: Start) -> bytes:
@@ -57,25 +58,25 @@ class Loop(ABC, Generic[Start, Met]):
 
     @abstractmethod
     def model_on(self, start: Start, *, near: bool) -> Met | None:
-        """The model on the support of a start; None where nothing settles.
+        """The model on the support of a start; None where the fit does not converge.
 
-        near: the start is close to what fits it
+        near: whether the first values are close to those of the fit
         """
 
     @abstractmethod
     def following(self, met: Met, seen: Set[bytes]) -> Start | None:
-        """Where to go on from a model, beyond the supports seen; None where nothing new is promised."""
+        """The next start, from a model; seen: the supports so far. None where no other support is better."""
 
     def key(self, start: Start) -> bytes:
-        """What a fit depends on: the support, unless the subclass knows more."""
+        """What a fit depends on: the support, unless the subclass says that there is more."""
         return self.support(start)
 
     def better(self, first: Met | None, second: Met | None) -> Met | None:
-        """Which of two models of a way counts: the later, unless the subclass compares them."""
+        """Which of two models counts: the later one, unless the subclass compares them."""
         return second or first
 
     def follow(self, start: Start, *, near: bool = False) -> Met | None:
-        """From a start, fit and choose until the support comes back: the best model on that way."""
+        """Fit and choose from a start on until the support comes back; the best model met is returned."""
         best: Met | None = None
         seen: dict[bytes, bytes] = {}
         now: Start | None = start
@@ -84,6 +85,7 @@ class Loop(ABC, Generic[Start, Met]):
                 break
             key = self.key(now)
             if key in self.ends:
+                # An earlier search came through here: it ends where that one did.
                 best = self.better(best, self.ends[key])
                 break
             seen[self.support(now)] = key

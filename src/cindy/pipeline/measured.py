@@ -1,14 +1,17 @@
 """One pass at measured states: the rows of all data as sums, a rule, and the model that it picks.
 
-The terms are evaluated at the measurements, so that their noise makes errors in the columns too. In return
-one pass over the data is enough, be they larger than memory, or fields.
+The terms are evaluated at the measurements, so their columns have errors too. In return one pass over the
+data is enough, which may be larger than memory, or fields.
 
-1. The rows are added up piece by piece (`accumulate`), and posed with the physics.
-2. A first model says how noise drifts through the terms, and how far integrals can be trusted (`reposed`).
-3. A rule picks a support (`selection.choose`), once more from what it picked where noise was taken out of all
-   terms (`Recalibrated`); the evidence may know better errors, and then terms that are not worth their price
-   leave (`AtMeasurements`); models near it are looked at once more (`_reconsidered`).
+1. The rows are added up piece by piece (`accumulate`), and posed with the constraints.
+2. With a first model the drift of the noise and the error of the integrals are estimated (`reposed`).
+3. A rule picks a support (`selection.choose`). Where noise was taken out of all terms, it picks once more
+   from those it picked (`Recalibrated`). If the evidence knows better standard errors, terms that are not
+   worth their price by them are dropped (`AtMeasurements`), and near models compared (`_reconsidered`).
 4. The model is inferred from the rows (`inference`).
+
+The cost is one pass over the data, or two where step 2 changes the drift, and no more than the solver's for
+the rest.
 """
 
 from __future__ import annotations
@@ -37,18 +40,18 @@ from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance,
 from cindy.solver import Correction, Step
 from cindy.summary import Summary
 
-__all__ = ["Estimator", "model_of", "reposed", "solve"]
+__all__ = ["model_of", "reposed", "solve"]
 
 
 Estimator = Callable[[Problem, Estimates], Estimates]
-"""Better coefficients and errors than those of least squares, on the same terms: what the evidence knows."""
+"""Coefficients and errors by what is known of the noise, from those of least squares on the same terms."""
 Leaves = Callable[[Sequence[Floats]], "Floats | None"]
-"""(models, states) mean squares of what models leave, in units of the noise; None where that is not known."""
+"""(models, states) mean squared residuals in units of the noise; None where the noise is not known."""
 
 
 @dataclass(frozen=True, eq=False)
 class AtMeasuredStates(Inference):
-    """The same for the sums of a problem: one column a term, one target an equation."""
+    """Inference from the sums of a problem: one column a term, one target an equation."""
 
     rule: Selection
 
@@ -112,42 +115,43 @@ def model_of(
     estimator: Estimator | None = None,
     leaves: Leaves | None = None,
 ) -> Model:
-    """As `solve`, which has the defaults.
+    """`solve` without defaults, for evidence that may know the noise of its rows.
 
-    estimator: coefficients and errors on given terms, where the evidence knows better than least squares
-    leaves: what models leave in units of the noise, where the evidence knows that
+    estimator: better coefficients and errors on given terms; leaves: residuals in units of the noise
     """
     rule = Significance() if selection is None else selection
     check_settings(rule, correction, tol, max_iter, callback)
     if not isinstance(problem, Problem):
         raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
-    chosen = partial(_chosen, correction=correction, tol=tol, max_iter=max_iter, callback=callback)
-    by_noise = partial(chosen, rule=rule, least=least, estimator=estimator, leaves=leaves)
-    search = Recalibrated(problem, rule, by_noise)
-    model = search.follow(np.arange(len(problem.summary.terms)))
+    solver = partial(choose, correction=correction, max_iter=max_iter, callback=callback)
+
+    def run(problem: Problem) -> Model:
+        return _picked(problem, rule, solver, tol, least, estimator, leaves)
+
+    model = Recalibrated(problem, rule, run).follow(np.arange(len(problem.summary.terms)))
     assert model is not None
     return model
 
 
-def _chosen(
+def _picked(
     problem: Problem,
-    *,
     rule: Selection,
-    correction: Correction | None,
+    solver: Callable[..., Choice],
     tol: float,
-    max_iter: int,
-    callback: Callable[[Step], bool | None] | None,
     least: str,
     estimator: Estimator | None,
     leaves: Leaves | None,
 ) -> Model:
-    """The model that a rule picks from the rows of a problem as they are."""
-    choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
+    """The model that a rule picks from the rows of a problem as they are.
+
+    solver: `choose` with the user's settings
+    """
+    choice = solver(problem.form, rule, tol=tol)
     # A rule may keep nothing; where a model is wanted all the same, the most important term alone is one.
     chance = not np.any(choice.fit.x)
     if chance and least == "best":
         rule = Terms(1)
-        choice = choose(problem.form, rule, correction, tol=tol, max_iter=max_iter, callback=callback)
+        choice = solver(problem.form, rule, tol=tol)
     if not np.any(choice.fit.x):
         raise rule.nothing_kept("solve")
     loop = AtMeasurements(problem, rule, estimator)
@@ -172,10 +176,10 @@ def _chosen(
 class Recalibrated(Loop[Ints, Model]):
     """The loop over the terms that noise is taken out of: first all of them, then those that were chosen.
 
-    Of very many terms noise is taken out badly: of 190 it makes four false ones in an equation of three, at
-    18 standard errors in 10 % of noise (benchmark: measured, the nonlinear Schrödinger equation). What was
-    chosen is therefore chosen from once more, with noise taken out of these terms alone, until all of them
-    stay. A start is the terms to choose from.
+    From very many terms noise is taken out inaccurately. Among 190 terms, an equation of three gets four
+    false ones at 18 standard errors in 10 % of noise (benchmark: measured, the nonlinear Schrödinger
+    equation). The rule therefore picks again among the terms that it picked, with noise taken out of these
+    alone, until all of them stay. A start is the terms to choose from.
     """
 
     problem: Problem
@@ -183,7 +187,7 @@ class Recalibrated(Loop[Ints, Model]):
     run: Callable[[Problem], Model]
 
     rounds: ClassVar[int] = 4
-    """Two are typical: a bound on work."""
+    """A bound on work: two are typical."""
 
     def support(self, start: Ints) -> bytes:
         return start.tobytes()
@@ -198,23 +202,24 @@ class Recalibrated(Loop[Ints, Model]):
 
     def following(self, met: Model, seen: Set[bytes]) -> Ints | None:
         terms = np.flatnonzero(met.coef.any(axis=1))
-        # Without noise to take out there is nothing to do; constraints may need terms that were not chosen.
-        known = self.problem.summary.spurious is None or self.problem.constraints or not self.rule.by_price
-        return None if known or len(terms) < 2 else terms
+        # Without noise to take out nothing changes; constraints may need terms that were not chosen.
+        final = self.problem.summary.spurious is None or self.problem.constraints or not self.rule.by_price
+        return None if final or len(terms) < 2 else terms
 
     def better(self, first: Model | None, second: Model | None) -> Model | None:
-        """The later one where it has fewer terms; otherwise the first, which was chosen beside all others."""
+        """The later one where it has fewer terms; otherwise the first, which was chosen among all terms."""
         if first is None or second is None:
             return first or second
         if np.count_nonzero(second.coef) >= np.count_nonzero(first.coef):
             return first
-        told = [one for one in first.findings if one.code == "dependent-terms"]
-        rest = [one for one in second.findings if one.code != "dependent-terms"]
-        return replace(second, findings=(*told, *rest))
+        # Whether terms depend on each other is a question to all of them.
+        dependent = [finding for finding in first.findings if finding.code == "dependent-terms"]
+        others = [finding for finding in second.findings if finding.code != "dependent-terms"]
+        return replace(second, findings=(*dependent, *others))
 
 
 class Chosen(NamedTuple):
-    """Terms that were chosen, and what is known of their coefficients."""
+    """Terms that were chosen, and the estimates of their coefficients."""
 
     choice: Choice
     estimates: Estimates
@@ -222,13 +227,13 @@ class Chosen(NamedTuple):
 
 @dataclass(eq=False)
 class AtMeasurements(Loop[Choice, Chosen]):
-    """The loop at measurements: the rows stay as they are, and what is profiled out is their noise.
+    """The loop that drops terms which are not worth their price by the errors that the evidence knows.
 
-    A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth; of
-    many terms the one whose error came out too small stays. Where the evidence knows the errors that noise
-    makes, those are far surer, and the weakest term leaves while
+    A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth, so
+    that among many false terms one whose error came out too small is kept. Where the evidence knows the
+    errors that noise makes, those are far more precise, and the weakest term is dropped while
 
-        ξ_i² / error_i² ≤ price of a parameter (Bonferroni's quantile, squared, for Significance)
+        ξ_i² / error_i² ≤ price of a coefficient (Bonferroni's quantile, squared, for Significance)
 
     `python -m benchmarks pde` has no true term below this where all terms are found.
     """
@@ -259,28 +264,29 @@ class AtMeasurements(Loop[Choice, Chosen]):
         if worth.min() > self.rule.price(self.problem.summary.total.rows, coef.size):
             return None
         smaller = met.choice.on(self.problem.form, np.delete(support, worth.argmin()))
-        # Constraints may need the term: then it stays.
+        # Constraints may bring the term back: then it stays.
         return smaller if np.count_nonzero(smaller.fit.x) < len(support) else None
 
 
 def _reconsidered(loop: AtMeasurements, last: Chosen, leaves: Leaves) -> Chosen:
-    """What was chosen, or a model near it that is better; the equations group by group.
+    """The model that was chosen, or a better one near it; the equations group by group.
 
-    1. Rows that overlap say almost the same, and the search may end beside the least of its criterion: a
-       model of no more terms that has less takes its place. Of λ-ω reaction and diffusion at 50 % of noise
-       (v³)_xx + (u² v)_xx stood for v_xx (benchmark: pde).
-    2. Where an equation leaves more than noise, a model that leaves noise alone does: (u³)_xx stood for u³
-       and u_xx of the Allen-Cahn equation at 100 %, with twice the residual that noise makes.
+    1. Rows that overlap are almost equal, and the search may end in a local minimum of its criterion. A model
+       with no more terms and a smaller criterion takes the place of the chosen one. For λ-ω reaction and
+       diffusion at 50 % of noise (v³)_xx + (u² v)_xx was chosen instead of v_xx (benchmark: pde).
+    2. Where an equation leaves more than noise, a near model that leaves noise alone takes its place. For the
+       Allen-Cahn equation at 100 % (u³)_xx was chosen instead of u³ and u_xx, with residuals twice as large
+       as noise makes them.
     """
     problem, width, most = loop.problem, last.estimates.coef.shape[1], EFFORT.field_estimates_explained
-    found = leaves([last.estimates.coef])
+    residuals = leaves([last.estimates.coef])
     for group in AtMeasuredStates.of(problem, last.choice, loop.rule).groups():
         equations = np.unique(group.columns % width)
         rest = np.setdiff1d(last.choice.support, group.columns)
         others = rivals(group.supports, group.own, NEAR)
         # Step 1. Terms that would come in addition were not significant: fewer or others are tried.
         tried = [rival for rival in others if rival.above < 0 and rival.fit.free <= group.own.free][:1]
-        wrong = not tried and found is not None and bool((found[0, equations] > most).any())
+        wrong = not tried and residuals is not None and bool((residuals[0, equations] > most).any())
         if wrong:
             tried = others[: EFFORT.field_estimates_rivals]
         near = [
@@ -298,14 +304,15 @@ def _reconsidered(loop: AtMeasurements, last: Chosen, leaves: Leaves) -> Chosen:
 
 
 def _findings(problem: Problem, choice: Choice) -> list[Finding]:
+    """Findings on the terms, the run of the solver, and a radius that binds."""
     summary, run = problem.summary, choice.result
     status = "" if run.converged else run.status.value
     rank, noisy = problem.regression.independent, summary.spurious is not None
-    found = plain_findings(summary.skipped, rank, len(summary.terms), status, noisy=noisy)
+    findings = plain_findings(summary.skipped, rank, len(summary.terms), status, noisy=noisy)
     if problem.radius is not None and problem.region.norm(choice.fit.x) >= problem.radius * (1 - 1e-9):
         message = f"The radius {problem.radius:g} binds: larger coefficients would fit better."
-        found.append(Finding("radius-binds", message, {"radius": problem.radius}))
-    return found
+        findings.append(Finding("radius-binds", message, {"radius": problem.radius}))
+    return findings
 
 
 def reposed(
@@ -316,53 +323,47 @@ def reposed(
     *,
     drift_known: bool,
 ) -> Problem:
-    """The problem in the integral form as a first model says it should be posed.
+    """The problem in the integral form, with a better drift of the noise and a floor for the residuals.
 
-    Drift of the noise: the guess from the data is rough, yet good enough to find a first
-    model; a second pass over the data pays where that says otherwise and they can be read again.
-    Quadrature and rounding: residuals below their error are not to be explained by terms.
+    1. A few terms are fitted by least squares, which estimates the Jacobian well enough; the solver need not
+       run for it.
+    2. The drift of the noise follows from this model. If it differs from the rough guess by which the rows
+       were made, a second pass over the data makes them again, where the data can be read again.
+    3. The floor is the error of the quadrature and of rounding: residuals below it are not to be explained by
+       terms.
     """
-    form = problem.summary.formulation
-    form = cast(Integral, form)
-    basis = problem.summary.basis
-    # Laws that hold at samples only are left aside: a first look does without.
-    exact = tuple(c for c in problem.constraints if not at_samples(c))
-    look = replace(problem, constraints=exact)
-    look.require_feasible()
-    # Least squares with a few terms tells the Jacobian well enough; the solver need not run for it.
-    start = Candidates(look.regression, look.form.pilot, look.size)
-    rows, size = look.regression.total.rows, int(np.prod(look.regression.shape))
+    form, basis = cast(Integral, problem.summary.formulation), problem.summary.basis
+    # Step 1 leaves out laws that hold at samples only.
+    first = replace(problem, constraints=tuple(c for c in problem.constraints if not at_samples(c)))
+    first.require_feasible()
+    start = Candidates(first.regression, first.form.pilot, first.size)
+    rows, size = first.regression.total.rows, int(np.prod(first.regression.shape))
     fit = start.refit(start.by_price(Significance().price(rows, size)))
-    coef, noise = look.physical(fit.x), fit.left * look.size
-    # What a user gave stands, be it wrong: the docs show what it does.
-    told = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
-    if source.again and told != form.feedback:
-        form = replace(form, feedback=told)
+    coef, noise = first.physical(fit.x), fit.left * first.size
+    # Step 2. A drift that the user gave stays, even where it is wrong.
+    feedback = form.feedback if drift_known else _drift(form, coef, noise, basis, data)
+    if source.again and feedback != form.feedback:
+        form = replace(form, feedback=feedback)
         problem = replace(problem, summary=gather(source, formulation=form))
-    # Exact data leave what quadrature and rounding make: without a floor terms would be kept to explain it.
-    values = np.abs(np.concatenate([one.x for one in data]))
-    floor = np.hypot(
-        quadrature_error(form, basis, coef, data), EFFORT.measured_rounding * np.nanmax(values, axis=0)
-    )
-    return replace(problem, floor=floor)
+    # Step 3.
+    values = np.abs(np.concatenate([run.x for run in data]))
+    rounding = EFFORT.measured_rounding * np.nanmax(values, axis=0)
+    return replace(problem, floor=np.hypot(_quadrature_error(form, basis, coef, data), rounding))
 
 
 def _drift(form: Integral, coef: Floats, noise: Floats, basis: Basis, data: list[Trajectory]) -> float | None:
-    """The feedback of a model, or the guess that the data gave where the two are close."""
-    told = feedback_of_model(coef, noise, basis, data, form.order, form.window or 0)
+    """The feedback of a model, or the guess by which the rows were made, where the two are close."""
+    feedback = feedback_of_model(coef, noise, basis, data, form.order, form.window or 0)
     guess = form.feedback or 0.0
-    return (
-        form.feedback
-        if guess > 0 and 1 / EFFORT.measured_close <= told / guess <= EFFORT.measured_close
-        else told
-    )
+    close = guess > 0 and 1 / EFFORT.measured_close <= feedback / guess <= EFFORT.measured_close
+    return form.feedback if close else feedback
 
 
-def quadrature_error(form: Integral, basis: Basis, coef: Floats, data: Sequence[Trajectory]) -> Floats:
-    """(states,) root mean square difference that a rule of lower degree makes in the rows of a model.
+def _quadrature_error(form: Integral, basis: Basis, coef: Floats, data: Sequence[Trajectory]) -> Floats:
+    """(states,) root mean square difference between the rows of a model by this rule and a lower degree.
 
-    The rule in use is better than that by orders where samples are dense; where they
-    are sparse, both are wrong by as much, and no term should be kept to explain it.
+    Where samples are dense the rule in use is better than that by orders of magnitude; where they are sparse,
+    both have about this error, and no term should be kept to explain it.
     """
     fitted = form.fit_to(data)
     assert fitted.degree is not None

@@ -1,8 +1,15 @@
-"""Moves: the supports that lead on from a fitted model whose terms hold parameters.
+"""Moves: the supports that may follow a fitted model whose terms hold parameters.
 
-At the fitted states every candidate has a column, terms with parameters at the fitted values or, where the
-model has none of their group, at a few scanned ones. The columns of parameters, Σ ξ ∂ψ/∂θ, are taken out
-first, so that a term is judged with the parameters free to follow.
+At the fitted states every candidate has a column; terms with parameters have theirs at the fitted values or,
+where the model has none of their group, at a few scanned ones. The tangents of the parameters, Σ ξ ∂ψ/∂θ, are
+further columns. They are a part of every fit, so that a term is judged with the parameters free to follow.
+
+1. All columns and the target become one triangle (`Moves.of`).
+2. Supports are chosen by price from the triangle, with the terms that hold parameters in the fit: as they
+   are, without a group or one of its terms, or with one term more (`all`).
+3. Terms are exchanged one by one (`exchanges`), or dropped in the order of their significance (`fewer`).
+
+The cost is one pass over the white rows; moves cost least squares on the triangle.
 """
 
 from __future__ import annotations
@@ -18,19 +25,19 @@ from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, triangle
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.request import Options
-from cindy.pipeline.scan import Atoms, Group
-from cindy.selection import EFFORT, SupportFit, Supports
+from cindy.pipeline.scan import Atoms, Group, Values, groups_in
+from cindy.selection import EFFORT, Supports
 from cindy.states import Motion
 
 __all__ = ["Move", "Moves"]
 
 Mask = NDArray[np.bool_]
-Values = dict[str, float]
+"""(columns,) which of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """A support, coefficients and values of parameters to start from, and what they promise.
+    """A support, with coefficients and values of parameters to start from.
 
     criterion: χ² of the rows at the present states, and the price of all numbers
     """
@@ -46,6 +53,7 @@ class Moves:
     """The rows at the states of a model, for all candidates.
 
     offered: for each group the values at which its terms have columns
+    atoms, scan: the terms at these values, and the motion that has them
     factor: the triangle of [tangents | columns | target]; rows: how many there were
     """
 
@@ -61,20 +69,20 @@ class Moves:
 
     @classmethod
     def of(cls, motion: Motion, options: Options, groups: tuple[Group, ...], met: Met) -> Moves | None:
+        """Step 1; None where the states of the model have diverged."""
         law, fitted = met.fitted.law, met.fitted
         now = law.values_of(fitted.coef)
         offered = tuple(_offered(group, now) for group in groups)
         atoms = Atoms.of(motion, groups, offered)
         scan = atoms.motion(motion)
-        every = scan.law(scan.candidates)
+        whole = scan.law(scan.candidates)
         k, tables = len(law.support), []
         for white in motion.whitened(fitted):
             if white is None:
                 return None
-            # Columns of the parameters, ∂/∂θ of the law at its values: with them in every fit, θ follows to
-            # first order.
+            # With the tangents in every fit, the parameters follow to first order.
             tangents = motion.table(white, law, fitted.coef)[:, k:-1]
-            tables.append(np.concatenate([tangents, scan.table(white, every)], axis=1))
+            tables.append(np.concatenate([tangents, scan.table(white, whole)], axis=1))
         rows = sum(len(table) for table in tables)
         factor = triangle(np.concatenate(tables))
         return cls(motion, options, groups, met, offered, atoms, scan, factor, rows)
@@ -91,6 +99,7 @@ class Moves:
 
     @cached_property
     def value(self) -> Ints:
+        """Which of the values of its group each column has."""
         return np.asarray(self.atoms.value[self.scan.candidates // self.motion.states])
 
     @cached_property
@@ -101,12 +110,11 @@ class Moves:
     @cached_property
     def active(self) -> list[int]:
         """The groups that the model has terms of."""
-        terms = self.met.support // self.motion.states
-        return [g for g, group in enumerate(self.groups) if np.isin(group.terms, terms).any()]
+        return groups_in(self.groups, self.met.support // self.motion.states)
 
     @property
     def criterion(self) -> float:
-        """Of the model itself, by these rows."""
+        """That of the model itself, by these rows."""
         k, law = len(self.met.support), self.met.fitted.law
         columns = self.factor[:, len(law.unknown) : -1][:, self.present]
         coef = self.met.fitted.coef[:k][np.searchsorted(self.met.support, self.pairs[self.present])]
@@ -114,159 +122,155 @@ class Moves:
         return float(left @ left) + self.options.price * law.numbers
 
     def all(self) -> list[Move]:
-        """What leads on: the support that all rows ask for; and, where the rows promise a better
-        criterion, a group or a term with parameters less, and one more. The most promising first."""
-        # Terms with parameters stay while plain ones are chosen: without them their tangents would mean
-        # nothing.
+        """Step 2: the supports to go on to, the least criterion first.
+
+        One has the same terms with parameters. The others, which have a group or such a term less, or one
+        more, count where their criterion is better than that of the model.
+        """
+        # Terms with parameters stay while plain ones are chosen, since their tangents belong to them.
         forced = self.present & (self.group >= 0)
-        every = np.ones(len(self.pairs), dtype=bool)
-        # The first is taken whatever it promises: χ² at these states is not yet the likelihood at its own.
-        made = [self._move(forced, every, self.active)]
-        made += self.without_a_group()
+        # The first move counts in any case: χ² at these states is not the likelihood at its own.
+        moves = [self._move(forced, np.ones(len(self.pairs), dtype=bool), self.active)]
+        moves += self.without_a_group()
         for g in self.active:
-            mine = forced & (self.group == g)
-            if np.sum(mine) > 1:
-                made += [self._move(forced & ~one, ~one, self.active) for one in _each(mine)]
-        for one in self._absent():
-            g = self.group[np.argmax(one)]
+            mine = np.flatnonzero(forced & (self.group == g))
+            for out in mine if len(mine) > 1 else ():
+                others = np.arange(len(self.pairs)) != out
+                moves.append(self._move(forced & others, others, self.active))
+        for column in self._absent():
+            entering = np.arange(len(self.pairs)) == column
             # A group has one value for all of its terms, so its atoms at other values are out.
-            others = (self.group == g) & (self.value != self.value[np.argmax(one)])
-            made.append(self._move(forced | one, every & ~others, self.active))
-        below = self.criterion
-        useful = [move for n, move in enumerate(made) if move and (n == 0 or move.criterion < below)]
+            elsewhere = (self.group == self.group[column]) & (self.value != self.value[column])
+            moves.append(self._move(forced | entering, ~elsewhere, self.active))
+        present = self.criterion
+        useful = [move for n, move in enumerate(moves) if move and (n == 0 or move.criterion < present)]
         return sorted(useful, key=lambda move: move.criterion)
 
     def without_a_group(self) -> list[Move | None]:
-        """What the rows ask for without the terms of one group that the model has."""
-        forced, made = self.present & (self.group >= 0), []
+        """The supports that are chosen without the terms of one group that the model has."""
+        forced, moves = self.present & (self.group >= 0), []
         for g in self.active:
-            mine = self.group == g
-            made.append(self._move(forced & ~mine, ~mine, [a for a in self.active if a != g]))
-        return made
+            others = self.group != g
+            moves.append(self._move(forced & others, others, [a for a in self.active if a != g]))
+        return moves
 
     def exchanges(self) -> list[Move]:
-        """Supports with one term in the place of another, by the rows at hand; the most promising first.
+        """Step 3: supports with one term in the place of another, the least criterion first.
 
-        The last term of a group stays: without it the group would have no parameters to fit.
-
-        Where equalities tie terms to each other, none: one alone cannot go.
+        The last term of a group stays, without which the group would have no parameters to fit. Where
+        equalities tie terms to each other there are no exchanges, as one term alone cannot go.
         """
         if len(self.options.rows):
             return []
         usable = np.isin(self.group, [-1, *self.active])
         price = self.options.price * self.met.fitted.law.numbers
-        made = []
-        for out in np.flatnonzero(self.present):
-            # The last term of a group stays.
-            if self.group[out] >= 0 and np.sum(self.present & (self.group == self.group[out])) == 1:
-                continue
-            kept = self.present & (np.arange(len(self.pairs)) != out)
-            gain, left = self._gains(kept)
+        moves = []
+        for out in np.flatnonzero(self.present & ~self._last_of_groups(self.present)):
+            others = self.present & (np.arange(len(self.pairs)) != out)
+            gain, left = self._gains(others)
             gain[~usable | self.present] = -1.0
             for best in np.argsort(-gain)[: EFFORT.moves_instead]:
                 if gain[best] >= 0.0:
-                    picked = np.sort(np.append(np.flatnonzero(kept), best))
-                    made.append(self._merged(picked, kept, left - float(gain[best]) + price))
-        return sorted(made, key=lambda move: move.criterion)
+                    picked = np.sort(np.append(np.flatnonzero(others), best))
+                    moves.append(self._merged(picked, left - float(gain[best]) + price))
+        return sorted(moves, key=lambda move: move.criterion)
+
+    def _last_of_groups(self, columns: Mask) -> Mask:
+        """(columns,) which of some columns is the only one of its group."""
+        last = [g >= 0 and np.sum(columns & (self.group == g)) == 1 for g in self.group]
+        return np.asarray(columns & np.array(last, dtype=bool))
 
     def fewer(self) -> list[Move]:
-        """Supports without the least significant term, without the two least, and so on, by the rows at hand.
+        """Step 3: supports without the least significant term, without the two least, and so on.
 
         The last term of a group stays, and where equalities tie terms to each other, all do.
         """
-        made: list[Move] = []
-        p, kept, promised = len(self.met.fitted.law.unknown), self.present.copy(), self.criterion
+        moves: list[Move] = []
+        p, columns, criterion = len(self.met.fitted.law.unknown), self.present.copy(), self.criterion
         for _ in range(0 if len(self.options.rows) else EFFORT.moves_fewer):
-            places = np.flatnonzero(kept)
-            columns = np.concatenate([self.factor[:, :p], self.factor[:, p:-1][:, places]], axis=1)
-            size = np.linalg.norm(columns, axis=0)
-            inverse = np.linalg.pinv(columns / np.where(size > 0, size, 1.0), rcond=1e-12)[p:]
+            places = np.flatnonzero(columns)
+            table = np.concatenate([self.factor[:, :p], self.factor[:, p:-1][:, places]], axis=1)
+            size = np.linalg.norm(table, axis=0)
+            inverse = np.linalg.pinv(table / np.where(size > 0, size, 1.0), rcond=1e-12)[p:]
             # Rows of the pseudo-inverse give estimate and error of each coefficient, for white rows with
             # noise of size 1.
             z = np.abs(inverse @ self.factor[:, -1]) / np.maximum(np.linalg.norm(inverse, axis=1), 1e-300)
-            last = [g >= 0 and np.sum(kept & (self.group == g)) == 1 for g in self.group[places]]
+            last = self._last_of_groups(columns)[places]
             if np.all(last):
                 break
             least = int(np.argmin(np.where(last, np.inf, z)))
-            kept[places[least]] = False
+            columns[places[least]] = False
             # Without a term χ² rises by the square of its z, and a price is saved.
-            promised += float(z[least]) ** 2 - self.options.price
-            made.append(self._merged(np.flatnonzero(kept), kept, promised))
-        return made
+            criterion += float(z[least]) ** 2 - self.options.price
+            moves.append(self._merged(np.flatnonzero(columns), criterion))
+        return moves
 
-    def _gains(self, kept: Mask) -> tuple[Floats, float]:
-        """(columns,) by how much each lowers χ² beside those kept and the tangents, −1 where it depends on
-        them; and the χ² without it.
+    def _gains(self, fitted: Mask) -> tuple[Floats, float]:
+        """(columns,) by how much each lowers χ² beside the fitted ones and the tangents, and that χ².
 
-        With c⊥ what is left of a column c, and r of the target, that is (c⊥ᵀ r)² / ‖c⊥‖².
+        With c⊥ the part of a column c that is orthogonal to these, and r the residual of the target, the gain
+        is (c⊥ᵀ r)² / ‖c⊥‖². It is −1 for columns that depend on the fitted ones.
         """
         p = len(self.met.fitted.law.unknown)
         columns, target = self.factor[:, p:-1], self.factor[:, -1]
-        q = np.linalg.qr(np.concatenate([self.factor[:, :p], columns[:, kept]], axis=1))[0]
+        q = np.linalg.qr(np.concatenate([self.factor[:, :p], columns[:, fitted]], axis=1))[0]
         left, beyond = target - q @ (q.T @ target), columns - q @ (q.T @ columns)
         size, whole = np.linalg.norm(beyond, axis=0), np.linalg.norm(columns, axis=0)
-        # What is left of a dependent column is rounding.
+        # Of a dependent column only rounding errors remain.
         new = size > 1e-5 * np.where(whole > 0, whole, np.inf)
         gain = np.where(new, (beyond.T @ left / np.where(new, size, 1.0)) ** 2, -1.0)
         return gain, float(left @ left)
 
-    def _absent(self) -> Iterator[Mask]:
-        """Terms with parameters that the model lacks, each at the value of largest gain."""
+    def _absent(self) -> Iterator[int]:
+        """Columns of terms with parameters that the model lacks, each at the value of largest gain."""
         gain, _ = self._gains(self.present)
         gain[self.present | (self.group < 0)] = -1.0
-        taken_pairs: set[int] = set()
+        pairs: set[int] = set()
         for column in np.argsort(-gain):
-            if gain[column] < 0 or len(taken_pairs) == EFFORT.moves_most:
+            if gain[column] < 0 or len(pairs) == EFFORT.moves_most:
                 return
-            if int(self.pairs[column]) not in taken_pairs:
-                taken_pairs.add(int(self.pairs[column]))
-                yield np.arange(len(gain)) == column
+            if int(self.pairs[column]) not in pairs:
+                pairs.add(int(self.pairs[column]))
+                yield int(column)
 
     def _move(self, forced: Mask, allowed: Mask, active: Sequence[int]) -> Move | None:
-        """The support that the rows ask for when some columns are in whatever they explain.
+        """The support that is chosen by price, with some columns in the fit whatever they explain.
 
+        forced: those columns; allowed: the columns that there may be
         active: the groups whose parameters are free to follow
         """
-        held = {one.name for g in active for one in self.groups[g].unknown}
+        held = {parameter.name for g in active for parameter in self.groups[g].unknown}
         unknown = self.met.fitted.law.unknown
-        tangents = np.flatnonzero([one.name in held for one in unknown])
+        tangents = np.flatnonzero([parameter.name in held for parameter in unknown])
         fixed = np.concatenate([tangents, len(unknown) + np.flatnonzero(forced)])
         rest = np.flatnonzero(allowed & ~forced)
         order = np.concatenate([fixed, len(unknown) + rest, [self.factor.shape[1] - 1]])
-        # With the fixed columns first, the rows below their triangle are what is left for the others to
-        # explain.
+        # With the fixed columns first, the rows below their triangle are the problem of the other columns.
         turned = triangle(self.factor[:, order])
         price = self.options.price * len(fixed)
         if not len(rest):
             left = float(np.sum(turned[len(fixed) :, -1] ** 2))
-            return self._merged(np.flatnonzero(forced), forced, left + price)
+            return self._merged(np.flatnonzero(forced), left + price)
         objective = LeastSquares(
             turned[len(fixed) :, len(fixed) :], len(rest), max(self.rows - len(fixed), 1)
         )
         columns = self.scan.candidates
         rows = self.atoms.rows(self.options.rows, self.motion.states, without=columns[forced])
-        state = Search(replace(self.scan, candidates=columns[rest]), replace(self.options, rows=rows))
-        chosen = self._chosen(state, objective, np.flatnonzero(self.present[rest]))
-        if chosen is None:
-            return None
-        fit, supports = chosen
-        picked = np.concatenate([np.flatnonzero(forced), rest[fit.support]])
-        return self._merged(picked, forced, supports.criterion(fit) + price)
-
-    def _chosen(
-        self, state: Search, objective: LeastSquares, present: Ints
-    ) -> tuple[SupportFit, Supports] | None:
-        form = state.form((objective,))
+        loop = Search(replace(self.scan, candidates=columns[rest]), replace(self.options, rows=rows))
+        form = loop.form((objective,))
         supports = Supports.of_form(form, self.options.price)
-        fits = [supports.best(state.path(form)[1])]
+        fits = [supports.best(loop.path(form)[1])]
         if not self.options.faithful:
-            own = supports.possible(present)
-            fits = [supports.settle(f) for f in (*fits, own) if f is not None]
-        best = min((f for f in fits if f is not None), key=supports.criterion, default=None)
-        return None if best is None else (best, supports)
+            own = supports.possible(np.flatnonzero(self.present[rest]))
+            fits = [supports.settle(fit) for fit in (*fits, own) if fit is not None]
+        best = min((fit for fit in fits if fit is not None), key=supports.criterion, default=None)
+        if best is None:
+            return None
+        picked = np.concatenate([np.flatnonzero(forced), rest[best.support]])
+        return self._merged(picked, supports.criterion(best) + price)
 
-    def _merged(self, picked: Ints, forced: Mask, criterion: float) -> Move:
-        """Atoms of one group at several values become one, where it is heaviest."""
+    def _merged(self, picked: Ints, criterion: float) -> Move:
+        """The move to some columns; atoms of one group at several values become one, at the heaviest."""
         p = len(self.met.fitted.law.unknown)
         columns = self.factor[:, p:-1][:, picked]
         coef = np.linalg.lstsq(columns, self.factor[:, -1], rcond=1e-10)[0]
@@ -274,7 +278,7 @@ class Moves:
         values = self.met.fitted.law.values_of(self.met.fitted.coef)
         group, value = self.group[picked], self.value[picked]
         new = [int(g) for g in np.unique(group) if g >= 0 and g not in self.active]
-        # A group that comes in begins at the value of its heaviest atom, and pays for its parameters.
+        # A group that comes in begins at the value of its heaviest atom, and its parameters have a price.
         for g in new:
             mine = np.flatnonzero(group == g)
             values.update(self.offered[g][value[mine[np.argmax(weight[mine])]]])
@@ -288,12 +292,7 @@ class Moves:
 def _offered(group: Group, now: Values) -> tuple[Values, ...]:
     """The values at which terms of a group have columns: the fitted ones, or a few of those scanned."""
     if group.unknown[0].name in now:
-        return ({one.name: now[one.name] for one in group.unknown},)
-    # Few values: what is absent needs a sign that it is worth a fit, which then finds its value.
+        return ({parameter.name: now[parameter.name] for parameter in group.unknown},)
+    # A few values show whether an absent term is worth a fit, which then finds its value.
     thin = max(-(-len(group.values) // EFFORT.moves_coarse), 1)
     return tuple(group.values[thin // 2 :: thin])
-
-
-def _each(mask: Mask) -> Iterator[Mask]:
-    for place in np.flatnonzero(mask):
-        yield np.arange(len(mask)) == place

@@ -1,8 +1,13 @@
 """The search for laws whose terms hold unknown parameters.
 
-Starts come from atoms: terms at scanned values of their parameters, at measured states. From a start, states,
-coefficients and parameters are fitted together; terms are chosen at the fitted states, the parameters free to
-follow; and the models that were met are compared by −2 log p, each parameter at the price of a coefficient.
+1. Starts come from atoms, which are terms at scanned values of their parameters, at measured states
+   (`starts_of`). Several are followed, until two lead to one model.
+2. From a start, states, coefficients and parameters are fitted together. Terms are chosen at the fitted
+   states, with the parameters free to follow (`moves`), until the support comes back (`ParametricSearch`).
+3. Equations of different models are combined (`recombine`), and models near the best fitted (`look_around`).
+4. The models are compared by −2 log p, with each parameter at the price of a coefficient.
+
+The cost is that of some tens of fits of the states.
 """
 
 from __future__ import annotations
@@ -21,18 +26,16 @@ from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.moves import Move, Moves
 from cindy.pipeline.passes import NEAR, Picking
 from cindy.pipeline.request import Options
-from cindy.pipeline.scan import Atoms, Group, groups_of
+from cindy.pipeline.scan import Atoms, Group, Values, groups_in, groups_of
 from cindy.problem import StandardForm
 from cindy.selection import EFFORT, Selection, SupportFit, Supports
 from cindy.states import NEARBY, Fitted, Motion, drift_of_data, drift_of_nothing, first_objective
 
 __all__ = [
     "ParametricSearch",
-    "motion_inside",
     "picked_with_parameters",
     "plain_motion",
     "search_with_parameters",
-    "starts_of",
     "values_of",
 ]
 
@@ -40,7 +43,7 @@ __all__ = [
 @dataclass(eq=False)
 class ParametricSearch(Search):
     """The search where terms hold parameters: a fit is of states, coefficients and parameters together, and
-    what follows are moves whose parameters are free to follow."""
+    the next support is that of the best move."""
 
     groups: tuple[Group, ...] = ()
 
@@ -53,23 +56,19 @@ class ParametricSearch(Search):
         """Support and parameters: the same terms may have two valleys."""
         return super().key(start) + start.coef[len(start.law.support) :].tobytes()
 
-    def unknown_of(self, support: Ints) -> list[int]:
-        """The groups whose terms a support has."""
-        terms = support // self.motion.states
-        return [g for g, group in enumerate(self.groups) if np.isin(group.terms, terms).any()]
-
     def start(self, fitted: Fitted, move: Move) -> Fitted:
         """Fitted states with the terms, coefficients and parameters of a move."""
-        used = [one for g in self.unknown_of(move.support) for one in self.groups[g].unknown]
-        places = [one.place(move.values[one.name]) for one in used]
-        law = replace(self.motion.law(move.support), unknown=tuple(used))
+        groups = groups_in(self.groups, move.support // self.motion.states)
+        unknown = [parameter for g in groups for parameter in self.groups[g].unknown]
+        places = [parameter.place(move.values[parameter.name]) for parameter in unknown]
+        law = replace(self.motion.law(move.support), unknown=tuple(unknown))
         return replace(fitted, law=law, coef=np.concatenate([move.coef, places]), settled=False)
 
     def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
         try:
             return super().fit(start, levels)
         except DataError:
-            # A term has left its domain: no law for these states.
+            # A term has left its domain: there is no law at these states.
             self.met[self.key(start)] = None
             return None
 
@@ -80,16 +79,16 @@ class ParametricSearch(Search):
         return self.start(met.fitted, new[0]) if new else None
 
     def recombine(self) -> None:
-        """Fit laws whose equations come from different models that were met, the most promising ones.
+        """Step 3: fit laws whose equations come from different models, the most promising ones first.
 
         Starts that end at different models are often right in different equations.
         """
         known = {met.support.tobytes() for met in self.models}
         sources = [self._sources(j) for j in self.motion.sought]
-        # The sum of criteria is no criterion of the mixture, but orders what to try first.
-        pairs = sorted(product(*sources), key=lambda mets: sum(met.criterion for met in mets))
+        # The sum of the criteria is not that of the combination, but it orders what is tried first.
+        combinations = sorted(product(*sources), key=lambda mets: sum(met.criterion for met in mets))
         tried = 0
-        for mets in pairs:
+        for mets in combinations:
             if tried >= EFFORT.parametric_crossed:
                 return
             move = self._joined(mets)
@@ -100,11 +99,11 @@ class ParametricSearch(Search):
 
     def _sources(self, equation: int) -> list[Met]:
         """The best models that differ in one equation, and explain the data about as well as any."""
-        found: dict[bytes, Met] = {}
+        by_terms: dict[bytes, Met] = {}
         models = self.models
-        for met in (m for m in models if m.criterion < models[0].criterion + NEAR):
-            found.setdefault(met.support[met.support % self.motion.states == equation].tobytes(), met)
-        return list(found.values())[: EFFORT.parametric_sources]
+        for met in (met for met in models if met.criterion < models[0].criterion + NEAR):
+            by_terms.setdefault(met.support[met.support % self.motion.states == equation].tobytes(), met)
+        return list(by_terms.values())[: EFFORT.parametric_sources]
 
     def _joined(self, mets: Sequence[Met]) -> Move:
         """One equation of each model, with the parameters of the best that has them."""
@@ -120,10 +119,10 @@ class ParametricSearch(Search):
         return Move(np.concatenate(supports)[order], np.concatenate(coefs)[order], values, np.nan)
 
     def look_around(self) -> None:
-        """Fit what has a term in the place of another, few terms less or a group less than the best, while
-        that is better.
+        """Step 3: fit models near the best: with a term exchanged, or with a few terms or a group less.
 
-        Starts lead to one of several models that fit almost equally well; the others are told too.
+        This is repeated while one of them is better. Starts lead to one of several models that fit almost
+        equally well; the others become near models.
         """
         for _ in range(EFFORT.parametric_looks):
             best = next(iter(self.models), None)
@@ -131,13 +130,11 @@ class ParametricSearch(Search):
             if best is None or moves is None:
                 return
             known = {met.support.tobytes() for met in self.models}
-            for move in (
-                *moves.fewer(),
-                *moves.without_a_group(),
-                *moves.exchanges()[: EFFORT.parametric_around],
-            ):
-                near = move is not None and move.criterion < moves.criterion + NEAR
-                if move is not None and near and move.support.tobytes() not in known:
+            exchanges = moves.exchanges()[: EFFORT.parametric_around]
+            for move in (*moves.fewer(), *moves.without_a_group(), *exchanges):
+                if move is None or move.criterion >= moves.criterion + NEAR:
+                    continue
+                if move.support.tobytes() not in known:
                     known.add(move.support.tobytes())
                     self.fit(self.start(best.fitted, move), NEARBY)
             if self.models[0].criterion >= best.criterion:
@@ -146,11 +143,11 @@ class ParametricSearch(Search):
 
 def search_with_parameters(motion: Motion, options: Options, variance: Floats) -> tuple[Met, ...]:
     """All models that were met, the best first."""
-    # A measurement at which a term is undefined, by its noise, must not end the search before states are
-    # fitted.
-    first = motion_inside(motion)
-    state = ParametricSearch(motion, options, groups=groups_of(first))
-    begin = Fitted(
+    # A measurement at which a term is not defined, because of its noise, must not end the search before the
+    # states are fitted.
+    first = _motion_inside(motion)
+    loop = ParametricSearch(motion, options, groups=groups_of(first))
+    measured = Fitted(
         motion.law(np.zeros(0, dtype=np.intp)),
         tuple(record.y for record in first.records),
         np.zeros(0),
@@ -158,12 +155,16 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
         variance / motion.step,
     )
     reached: list[Met] = []
-    for start in islice(starts_of(first, options, state.groups, variance), EFFORT.parametric_most_starts):
-        met = state.follow(state.start(begin, start))
+    for start in islice(_starts_of(first, options, loop.groups, variance), EFFORT.parametric_most_starts):
+        met = loop.follow(loop.start(measured, start))
         if met is None:
             continue
-        # Several valleys are usual with parameters: the same terms may have two sets of values.
-        agreed = any(_same(met, other) for other in reached)
+        # The likelihood may have several maxima in the parameters, so the same terms are not enough.
+        agreed = any(
+            np.array_equal(met.support, other.support)
+            and abs(met.criterion - other.criterion) < EFFORT.parametric_agree
+            for other in reached
+        )
         reached.append(met)
         least = min(other.criterion for other in reached)
         if (
@@ -173,17 +174,19 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
         ):
             break
     if not options.faithful:
-        # Starts are independent, and so are their mistakes: equations are mixed first, then single terms are
+        # Starts are independent, and so are their errors: equations are combined first, then single terms are
         # tried.
-        state.recombine()
-        state.look_around()
-    return tuple(state.models)
+        loop.recombine()
+        loop.look_around()
+    return tuple(loop.models)
 
 
 @dataclass(eq=False)
 class PickingWithParameters(Picking, ParametricSearch):
-    """The search by a rule without a price: it picks from the rows at fitted states and parameters, and both
-    are fitted again on what it picked. Parameters of terms that no model had yet stand in mid-range."""
+    """The search by a rule without a price, which picks from the rows at fitted states and parameters.
+
+    Both are fitted again on what it picks. Parameters of terms that no model had yet stand in mid-range.
+    """
 
     def plain(self, met: Met) -> tuple[Motion, Fitted]:
         motion = plain_motion(self.motion, met)
@@ -195,17 +198,19 @@ class PickingWithParameters(Picking, ParametricSearch):
 
 
 def picked_with_parameters(rule: Selection, motion: Motion, options: Options, best: Met) -> Met:
-    """What a rule without a price picks, from the states and parameters of the best model on."""
-    groups = groups_of(motion_inside(motion))
-    state = PickingWithParameters(motion, options, groups=groups, rule=rule)
-    state.met[state.key(best.fitted)] = best
-    return state.follow(best.fitted) or best
+    """The model that a rule without a price picks, from the states and parameters of the best model on."""
+    groups = groups_of(_motion_inside(motion))
+    loop = PickingWithParameters(motion, options, groups=groups, rule=rule)
+    loop.met[loop.key(best.fitted)] = best
+    return loop.follow(best.fitted) or best
 
 
-def values_of(motion: Motion, met: Met) -> dict[str, float]:
-    """Of all parameters: those of terms that a model does not have stand in mid-range."""
+def values_of(motion: Motion, met: Met) -> Values:
+    """Values of all parameters: those of terms that a model does not have stand in mid-range."""
     known = met.fitted.law.values_of(met.fitted.coef)
-    return {one.name: known.get(one.name, one.middle) for one in motion.basis.unknowns()}
+    return {
+        parameter.name: known.get(parameter.name, parameter.middle) for parameter in motion.basis.unknowns()
+    }
 
 
 def plain_motion(motion: Motion, met: Met) -> Motion:
@@ -213,42 +218,34 @@ def plain_motion(motion: Motion, met: Met) -> Motion:
     return replace(motion, basis=motion.basis.at(values_of(motion, met)))
 
 
-def _same(met: Met, other: Met) -> bool:
-    return (
-        np.array_equal(met.support, other.support)
-        and abs(met.criterion - other.criterion) < EFFORT.parametric_agree
-    )
-
-
-def motion_inside(motion: Motion) -> Motion:
-    """The same with the few measurements at which terms are undefined moved in between their neighbours:
-    where states may begin."""
+def _motion_inside(motion: Motion) -> Motion:
+    """The motion with measurements between their neighbours where terms are not defined at them."""
     flat = np.concatenate([record.points(record.y) for record in motion.records])
     outside = outside_domain(motion.basis, motion.variables, flat)
     if not outside.any():
         return motion
     records, first = [], 0
     for record in motion.records:
-        here = outside[first : first + record.y[..., 0].size].reshape(record.y.shape[:2])
-        first += here.size
-        moved = [between(record.grid.t, x, mask) for x, mask in zip(record.y, here, strict=True)]
+        undefined = outside[first : first + record.y[..., 0].size].reshape(record.y.shape[:2])
+        first += undefined.size
+        moved = [between(record.grid.t, x, mask) for x, mask in zip(record.y, undefined, strict=True)]
         records.append(replace(record, y=np.stack(moved)))
     return replace(motion, records=tuple(records))
 
 
-Values = dict[str, float]
+def _starts_of(motion: Motion, options: Options, groups: Sequence[Group], variance: Floats) -> Iterator[Move]:
+    """Step 1: starts from the rows of all atoms at measured states, the least criterion first.
 
-
-def starts_of(motion: Motion, options: Options, groups: Sequence[Group], variance: Floats) -> Iterator[Move]:
-    """The most promising first; where the profile of a parameter has two valleys, one in each."""
+    Where the loss has two local minima in a parameter there is a start in each. Two guesses of how noise
+    drifts give two lists.
+    """
     atoms = Atoms.of(motion, groups, [group.values for group in groups])
     rows = atoms.rows(options.rows, motion.states)
-    state = Search(atoms.motion(motion), replace(options, rows=rows))
+    loop = Search(atoms.motion(motion), replace(options, rows=rows))
     seen: set[bytes] = set()
     for drift in (drift_of_data(motion, variance), drift_of_nothing(motion)):
-        first = _First.of(state, atoms, groups, drift)
-        made = sorted(first.starts(), key=lambda start: start.criterion)
-        for start in made:
+        first = _First.of(loop, atoms, groups, drift)
+        for start in sorted(first.starts(), key=lambda start: start.criterion):
             key = start.support.tobytes() + repr(sorted(start.values.items())).encode()
             if key not in seen:
                 seen.add(key)
@@ -260,10 +257,10 @@ class _First:
     """The rows of all atoms at measured states.
 
     pairs: the coefficient of the basis that each candidate stands for
-    group, value: what each candidate's term belongs to, and where its parameters are
+    group, value: the group of each candidate's term, and which of its values the parameters have
     """
 
-    state: Search
+    loop: Search
     form: StandardForm
     supports: Supports
     groups: Sequence[Group]
@@ -272,51 +269,54 @@ class _First:
     value: Ints
 
     @classmethod
-    def of(cls, state: Search, atoms: Atoms, groups: Sequence[Group], drift: Floats) -> _First:
-        form = state.form((first_objective(state.motion, drift),))
-        terms = state.columns // state.motion.states
+    def of(cls, loop: Search, atoms: Atoms, groups: Sequence[Group], drift: Floats) -> _First:
+        form = loop.form((first_objective(loop.motion, drift),))
+        terms = loop.columns // loop.motion.states
         return cls(
-            state,
+            loop,
             form,
-            Supports.of_form(form, state.options.price),
+            Supports.of_form(form, loop.options.price),
             groups,
-            atoms.pair(state.columns, state.motion.states),
+            atoms.pair(loop.columns, loop.motion.states),
             atoms.group[terms],
             atoms.value[terms],
         )
 
     def starts(self) -> Iterator[Move]:
-        """Models on the path of the conditional gradient and, where terms may come from elsewhere, on that
-        of the largest gain, sizes around the best of each."""
-        options = self.state.options
-        own = self.state.path(self.form)[1]
-        for path in (own,) if options.faithful else (own, self.greedy()):
+        """Models of sizes around the best on the path of the conditional gradient.
+
+        Where terms may come from elsewhere, also those on a greedy path, and those that grow from each group.
+        """
+        faithful = self.loop.options.faithful
+        paths = [self.loop.path(self.form)[1]]
+        paths += [] if faithful else [self.greedy()]
+        for path in paths:
             best = replace(self.supports, known=False).best(path)
             if best is None:
                 continue
             for share in EFFORT.parametric_shares:
-                near = min(path, key=lambda s: abs(len(s) - share * len(best.support)))
-                yield from self.profiled(near)
-        for g in range(0 if options.faithful else len(self.groups)):
-            whole = self.grown(g)
-            if whole is not None:
-                yield from self.profiled(whole.support)
+                size = share * len(best.support)
+                yield from self.profiled(min(path, key=lambda support: abs(len(support) - size)))
+        for g in range(0 if faithful else len(self.groups)):
+            grown = self.grown(g)
+            if grown is not None:
+                yield from self.profiled(grown.support)
 
     def grown(self, g: int) -> SupportFit | None:
         """The best support that grows from all terms of a group, at a few of its values."""
-        made = []
+        fits = []
         thin = max(len(self.groups[g].values) // EFFORT.parametric_grown, 1)
         for v in range(thin // 2, len(self.groups[g].values), thin):
             seed = self.supports.possible(np.flatnonzero((self.group == g) & (self.value == v)))
             if seed is not None:
-                made.append(self.supports.settle(seed))
-        return min(made, key=self.supports.criterion, default=None)
+                fits.append(self.supports.settle(seed))
+        return min(fits, key=self.supports.criterion, default=None)
 
     def greedy(self) -> list[Ints]:
         """Supports that grow by the atom of largest gain; a group stays at the value it entered with."""
         support = np.zeros(0, dtype=np.intp)
-        made: list[Ints] = []
-        most = 4 * self.state.motion.states + 4
+        path: list[Ints] = []
+        most = 4 * self.loop.motion.states + 4
         chosen: dict[int, int] = {}
         while len(support) < most:
             fit = self.supports.possible(support)
@@ -334,11 +334,11 @@ class _First:
                 pairs = np.unique(self.pairs[support])
                 chosen, _ = self._at_best_values(pairs, chosen)
                 support = self._columns(pairs, chosen)
-            made.append(support)
-        return made
+            path.append(support)
+        return path
 
     def profiled(self, support: Ints) -> Iterator[Move]:
-        """The support with one value for each group, where the loss is least; and in its second valley."""
+        """The support with one value for each group, where the loss is least, and at its second minimum."""
         fit = self.supports.possible(support)
         if fit is None:
             return
@@ -346,15 +346,15 @@ class _First:
         for g in np.unique(self.group[fit.support]):
             if g >= 0:
                 mine = np.flatnonzero(self.group[fit.support] == g)
-                # Several atoms of one group may share the work of one term whose parameter lies between
-                # them; the heaviest is nearest.
+                # Several atoms of one group may stand for one term whose parameter lies between them; the
+                # heaviest is nearest.
                 heaviest = mine[np.argmax(np.abs(fit.x[mine]))]
                 chosen[int(g)] = int(self.value[fit.support[heaviest]])
         pairs = np.unique(self.pairs[fit.support])
         chosen, profile = self._at_best_values(pairs, chosen)
         yield from self._start(pairs, chosen)
         for g, loss in profile.items():
-            second = self._second_valley(g, chosen[g], loss)
+            second = self._second_minimum(g, chosen[g], loss)
             if second is not None:
                 yield from self._start(pairs, {**chosen, g: second})
 
@@ -377,16 +377,15 @@ class _First:
         return chosen, profile
 
     def _columns(self, pairs: Ints, chosen: dict[int, int]) -> Ints:
-        """Where the terms of a support stand, parameters at the values chosen."""
-        here = np.isin(self.pairs, pairs)
-        fitting = self.group < 0
+        """The columns of the terms of a support, with parameters at the chosen values."""
+        chosen_atoms = self.group < 0
         for g, v in chosen.items():
-            fitting |= (self.group == g) & (self.value == v)
-        return np.flatnonzero(here & fitting)
+            chosen_atoms |= (self.group == g) & (self.value == v)
+        return np.flatnonzero(np.isin(self.pairs, pairs) & chosen_atoms)
 
-    def _second_valley(self, g: int, best: int, loss: Floats) -> int | None:
+    def _second_minimum(self, g: int, best: int, loss: Floats) -> int | None:
+        """The value of a group at the second local minimum of the loss that is no neighbour of the best."""
         group = self.groups[g]
-        # Local minima of the profile on the grid, the best one aside.
         low = [
             v
             for v in np.argsort(loss)
@@ -396,16 +395,17 @@ class _First:
         return far[0] if far else None
 
     def _start(self, pairs: Ints, chosen: dict[int, int]) -> Iterator[Move]:
+        """The start on some terms with parameters at the chosen values, if there is one."""
         columns = self._columns(pairs, chosen)
         fit: SupportFit | None = self.supports.possible(columns)
         if fit is None:
             return
         order = np.argsort(self.pairs[fit.support])
         coef = (fit.x * self.form.unit.ravel()[fit.support])[order]
-        values = {one.name: one.middle for group in self.groups for one in group.unknown}
+        values = {parameter.name: parameter.middle for group in self.groups for parameter in group.unknown}
         for g, v in chosen.items():
             values.update(self.groups[g].values[v])
         rows = self.supports.rows
         numbers = fit.free + sum(len(self.groups[g].unknown) for g in chosen)
-        score = rows * np.log(max(fit.loss, 1e-300)) + self.state.options.price * numbers
-        yield Move(self.pairs[fit.support][order], coef, values, float(score))
+        criterion = rows * np.log(max(fit.loss, 1e-300)) + self.loop.options.price * numbers
+        yield Move(self.pairs[fit.support][order], coef, values, float(criterion))

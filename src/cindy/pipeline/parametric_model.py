@@ -1,4 +1,14 @@
-"""From trajectories to a model whose terms hold fitted parameters."""
+"""Models whose terms hold parameters: from trajectories to the model, its errors and its findings.
+
+1. The search finds models with parameters (`parametric`); where the user's options limit the path of the
+   solver, it is made again with terms from that path alone.
+2. A rule without a price picks its terms at the states and parameters of the best model.
+3. With the parameters as numbers the model is that of a basis without any (`inference.LastPass`).
+4. Coefficients and parameters have a joint covariance: that of least squares on the columns of the terms and
+   on the tangents Σ ξ ∂ψ/∂θ of the parameters (`_Joint`).
+5. Findings name parameters at the end of their range, or that the data hardly determine, terms that have
+   become the same function, and near models.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +25,7 @@ from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.findings import Finding
 from cindy.least_squares import LeastSquares, Rows, lengths, triangle
 from cindy.model import Estimate, Model, Path
-from cindy.pipeline.inference import LastPass
+from cindy.pipeline.inference import LastPass, enlarged
 from cindy.pipeline.large import BLOCKS
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.parametric import (
@@ -27,7 +37,7 @@ from cindy.pipeline.parametric import (
 from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Options, Request
 from cindy.problem import at_samples
-from cindy.regression import Regression, refit
+from cindy.regression import Regression
 from cindy.selection import EFFORT, Selection
 from cindy.states import Motion, exact, propagated
 
@@ -35,7 +45,7 @@ __all__ = ["end_of_range", "identify_with_parameters", "with_parameters"]
 
 
 def identify_with_parameters(request: Request) -> Model:
-    """Terms, coefficients, states and parameters inside terms, found together."""
+    """The model of trajectories whose terms, coefficients, states and parameters are estimated together."""
     motion, basis, rule = request.motion(), request.basis, request.selection
     if motion is None:
         raise DataError(
@@ -49,24 +59,24 @@ def identify_with_parameters(request: Request) -> Model:
             f"identify: a constraint with a tolerance cannot be imposed while {_named(basis)} is unknown. "
             "Impose it exactly, or give the parameters values: basis.at({…})."
         )
-    # Terms with parameters have a price for each of these instead.
+    # Every parameter of a term has a price of its own, in the place of a surcharge on the term.
     options = replace(request.options(motion, problem), surcharge=None)
     met = _searched(motion, options, request.variance(motion), rule)
     if not rule.by_price:
         met = (picked_with_parameters(rule, motion, options, met[0]),)
+    # Step 3: from here on parameters are numbers.
     values, final = values_of(motion, met[0]), plain_motion(motion, met[0])
-    plain = tuple(_plain(one, final) for one in met)
+    plain = tuple(_plain(model_met, final) for model_met in met)
     found = Found(plain[0], plain, agreed=False, options=options)
-    # From here on parameters are numbers: the last pass is that of a basis without any.
     posed = replace(request, basis=basis.at(values)).problem(final)
     model = LastPass.of(posed, final, found, request.callback).model()
     return replace(_with_parameters(model, motion, met, options), settings=request.settings)
 
 
 def _searched(motion: Motion, options: Options, variance: Floats, rule: Selection) -> tuple[Met, ...]:
-    """All models met, the best first; terms come from the path alone where the user's options hold it back.
+    """Step 1: all models met, the best first.
 
-    A radius is one of the last pass, whose terms stand at fitted parameters: scanned ones know none.
+    A radius limits the last pass, whose terms stand at fitted parameters: at scanned values there is none.
     """
     met = search_with_parameters(motion, replace(options, radius=None), variance)
     _require(met, rule)
@@ -83,7 +93,7 @@ def _searched(motion: Motion, options: Options, variance: Floats, rule: Selectio
 
 
 def _named(basis: Basis) -> str:
-    return ", ".join(one.name for one in basis.unknowns())
+    return ", ".join(parameter.name for parameter in basis.unknowns())
 
 
 def _require(met: tuple[Met, ...], rule: Selection) -> None:
@@ -97,27 +107,27 @@ def _require(met: tuple[Met, ...], rule: Selection) -> None:
 
 
 def _plain(met: Met, final: Motion) -> Met:
-    """The same with the parameters of the best model as numbers."""
+    """A model that was met, with the parameters of the best model as numbers."""
     law = final.law(met.support)
     return replace(met, fitted=replace(met.fitted, law=law, coef=met.fitted.coef[: len(met.support)]))
 
 
 def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options: Options) -> Model:
-    """Errors in which coefficients and parameters know of each other, and what to beware of."""
+    """The model with its parameters, the joint covariance of these and the coefficients, and findings."""
     best = met[0]
     if not best.fitted.law.unknown:
         return model
     joint = _Joint.of(motion, best, options)
     own = _fitted(model, motion, best, joint)
-    known = {one.support.tobytes(): one for one in reversed(met)}
+    known = {fit.support.tobytes(): fit for fit in reversed(met)}
     near = [replace(own, coef=model.coef)]
     for other in model.near.models[1:]:
-        flat = motion.widened(np.flatnonzero(other.coef)).tobytes()
-        # Its own parameters where it was fitted by itself, those of the best model otherwise.
-        if flat in known:
-            near.append(_fitted(other, motion, known[flat], _Joint.of(motion, known[flat], options)))
-        else:
+        fit = known.get(motion.widened(np.flatnonzero(other.coef)).tobytes())
+        # A near model has its own parameters where it was fitted itself, those of the best model otherwise.
+        if fit is None:
             near.append(replace(other, parameters=_inside(other, own.parameters)))
+        else:
+            near.append(_fitted(other, motion, fit, _Joint.of(motion, fit, options)))
     return replace(
         model,
         coef_error=own.coef_error,
@@ -130,7 +140,7 @@ def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options
 
 
 def with_parameters(path: Path, parameters: Mapping[str, Estimate], error: Floats) -> Path:
-    """The models with those parameters that their terms hold, and the errors of the chosen one."""
+    """The path whose models have those parameters that their terms hold; error: of the chosen model."""
     models = [replace(model, parameters=_inside(model, parameters)) for model in path.models]
     if path.chosen is not None:
         models[path.chosen] = replace(models[path.chosen], coef_error=error)
@@ -138,10 +148,10 @@ def with_parameters(path: Path, parameters: Mapping[str, Estimate], error: Float
 
 
 def _inside(model: Model, parameters: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """Those that terms of the model hold."""
+    """Those parameters that terms of the model hold."""
     terms = model.basis.terms(model.variables)
     held = {name for i in np.flatnonzero(model.coef.any(axis=1)) for name in term_parameters(terms[i])}
-    return {name: one for name, one in parameters.items() if name in held}
+    return {name: estimate for name, estimate in parameters.items() if name in held}
 
 
 def _fitted(model: Model, motion: Motion, met: Met, joint: _Joint) -> Model:
@@ -149,20 +159,21 @@ def _fitted(model: Model, motion: Motion, met: Met, joint: _Joint) -> Model:
     law, coef = met.fitted.law, met.fitted.coef
     values, k = law.values_of(coef), len(law.support)
     place = law.support // motion.states, np.searchsorted(motion.sought, law.support % motion.states)
-    found, error = np.zeros_like(model.coef), np.zeros_like(model.coef)
-    found[place], error[place] = coef[:k], joint.error[:k]
+    table, error = np.zeros_like(model.coef), np.zeros_like(model.coef)
+    table[place], error[place] = coef[:k], joint.error[:k]
     parameters = {
-        one.name: Estimate(values[one.name], float(joint.error[k + p])) for p, one in enumerate(law.unknown)
+        parameter.name: Estimate(values[parameter.name], float(joint.error[k + p]))
+        for p, parameter in enumerate(law.unknown)
     }
-    return replace(model, coef=found, coef_error=error, basis=model.basis.at(values), parameters=parameters)
+    return replace(model, coef=table, coef_error=error, basis=model.basis.at(values), parameters=parameters)
 
 
 @dataclass(frozen=True, eq=False)
 class _Joint:
-    """How coefficients and parameters vary together.
+    """The joint covariance of coefficients and parameters.
 
-    covariance: (k + p, k + p), parameters in their own units; places: (p,) errors of the places
-    factor: the triangle of the columns of all of them
+    covariance: (k + p, k + p), parameters in their own units; places: (p,) errors of their places
+    factor: the triangle of the columns of the terms and the tangents of the parameters
     """
 
     covariance: Floats
@@ -175,7 +186,7 @@ class _Joint:
 
     @classmethod
     def of(cls, motion: Motion, best: Met, options: Options) -> _Joint:
-        """As for coefficients alone: by the noise for exact laws, else not below what blocks of rows say."""
+        """By the noise where the law is exact; else by white rows, and no smaller than by blocks of them."""
         fitted, law = best.fitted, best.fitted.law
         count, k = law.numbers, len(law.support)
         rows = _padded(options.rows, law.support, count)
@@ -188,16 +199,17 @@ class _Joint:
             blocks += [LeastSquares(triangle(part), count, len(part)) for part in parts]
         factor = triangle(np.concatenate([block.factor for block in blocks]))[:, :count]
         spread = _spread(factor, rows)
-        covariance = propagated(motion, fitted, spread) if exact(motion, fitted) else spread @ spread.T
-        if not exact(motion, fitted) and len(blocks) > 1:
-            classical, size = np.sqrt(np.diagonal(covariance)), np.ones(count)
-            clustered = refit(Regression(tuple(blocks), rows), np.arange(count)).error[:, 0]
-            known = classical > 0
-            size[known] = np.maximum(clustered[known] / classical[known], 1.0)
-            covariance = covariance * size[:, None] * size
+        if exact(motion, fitted):
+            covariance = propagated(motion, fitted, spread)
+        elif len(blocks) > 1:
+            covariance = enlarged(spread @ spread.T, Regression(tuple(blocks), rows))
+        else:
+            covariance = spread @ spread.T
         values = law.values_of(fitted.coef)
-        # Fitted are places, such as logarithms; the delta method gives errors of the values.
-        unit = np.concatenate([np.ones(k), [one.slope(values[one.name]) for one in law.unknown]])
+        # The fit is of places, such as logarithms; the delta method gives errors of the values.
+        unit = np.concatenate(
+            [np.ones(k), [parameter.slope(values[parameter.name]) for parameter in law.unknown]]
+        )
         return cls(covariance * unit[:, None] * unit, np.sqrt(np.diagonal(covariance))[k:], factor)
 
 
@@ -211,7 +223,7 @@ def _padded(rows: Rows, support: NDArray[np.intp], count: int) -> Rows:
 
 
 def _spread(factor: Floats, rows: Rows) -> Floats:
-    """(numbers, free), times its transpose the covariance for white noise, under the equalities."""
+    """(numbers, free) a root of the covariance for white noise, under the equalities."""
     count = factor.shape[1]
     free = rows.equalities.freedom(np.arange(count))
     basis = np.eye(count) if free is None else free.basis.toarray()
@@ -222,15 +234,16 @@ def _spread(factor: Floats, rows: Rows) -> Floats:
 
 
 def _findings(model: Model, best: Met, joint: _Joint) -> list[Finding]:
-    law, said = best.fitted.law, list[Finding]()
+    """Step 5, but for kicks."""
+    law, findings = best.fitted.law, list[Finding]()
     places = best.fitted.coef[len(law.support) :]
-    for p, (one, place) in enumerate(zip(law.unknown, places, strict=True)):
-        said += end_of_range(one, float(place)) or _vague(model, best, joint, p)
-    return said + _coalesced(model, best, joint) + _doubted(model)
+    for p, (parameter, place) in enumerate(zip(law.unknown, places, strict=True)):
+        findings += end_of_range(parameter, float(place)) or _vague(model, best, joint, p)
+    return findings + _coalesced(model, best, joint) + _doubted(model)
 
 
 def _kicked(motion: Motion, best: Met) -> list[Finding]:
-    """A finding where random kicks bias the numbers: parameters are fitted without the determinants."""
+    """A finding where random kicks bias the fit, which has no determinants where there are parameters."""
     names = [motion.variables[j] for j in np.flatnonzero(motion.kicked(best.fitted))]
     if not names:
         return []
@@ -241,51 +254,54 @@ def _kicked(motion: Motion, best: Met) -> list[Finding]:
     return [Finding("parameters-with-kicks", message, {"states": names})]
 
 
-def end_of_range(one: Parameter, place: float) -> list[Finding]:
-    """A finding where a parameter has come to the end of its range."""
-    first, last = one.places
+def end_of_range(parameter: Parameter, place: float) -> list[Finding]:
+    """A finding where a parameter is at an end of its range."""
+    first, last = parameter.places
     if min(place - first, last - place) > 1e-6 * (last - first):
         return []
-    end = one.lower if abs(one.value(place) - one.lower) < abs(one.value(place) - one.upper) else one.upper
+    lower, upper = parameter.lower, parameter.upper
+    end = lower if abs(parameter.value(place) - lower) < abs(parameter.value(place) - upper) else upper
     message = (
-        f"The parameter {one.name} sits at the end {end:g} of its range ({one.lower:g}, {one.upper:g}): a "
+        f"The parameter {parameter.name} sits at the end {end:g} of its range ({lower:g}, {upper:g}): a "
         "value beyond would fit better, or the term is not the right one. Widen the range, or leave the "
         "term out."
     )
-    return [Finding("parameter-at-end", message, {"parameter": one.name, "end": end})]
+    return [Finding("parameter-at-end", message, {"parameter": parameter.name, "end": end})]
 
 
 def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[Finding]:
-    """Where the data leave a parameter open, and with which coefficient it then goes."""
+    """A finding where the data hardly determine a parameter, or only together with a coefficient."""
     law = best.fitted.law
-    one, k = law.unknown[p], len(law.support)
-    span = one.places[1] - one.places[0]
-    limit = EFFORT.parametric_model_vague if one.logarithmic else 0.5 * EFFORT.parametric_model_vague * span
+    parameter, k = law.unknown[p], len(law.support)
+    span = parameter.places[1] - parameter.places[0]
+    limit = (
+        EFFORT.parametric_model_vague if parameter.logarithmic else 0.5 * EFFORT.parametric_model_vague * span
+    )
     if joint.places[p] <= limit:
         return []
     error = joint.error
-    # V and K of V S/(K + S) at small S: only their ratio is known.
+    # V and K of V S/(K + S) at small S are an example: only their ratio is known.
     correlation = joint.covariance[k + p, :k] / np.maximum(error[k + p] * error[:k], 1e-300)
     partner = int(np.argmax(np.abs(correlation)))
-    value = law.values_of(best.fitted.coef)[one.name]
-    told = f"{one.name} = {value:.3g} ± {error[k + p]:.2g}"
-    values = {"parameter": one.name, "value": float(value), "error": float(error[k + p])}
+    value = law.values_of(best.fitted.coef)[parameter.name]
+    estimate = f"{parameter.name} = {value:.3g} ± {error[k + p]:.2g}"
+    values = {"parameter": parameter.name, "value": float(value), "error": float(error[k + p])}
     if abs(correlation[partner]) < EFFORT.parametric_model_tied:
-        return [
-            Finding("vague-parameter", f"The data hardly determine the parameter {one.name}: {told}.", values)
-        ]
+        message = f"The data hardly determine the parameter {parameter.name}: {estimate}."
+        return [Finding("vague-parameter", message, values)]
     pair = int(law.support[partner])
     term, state = model.terms[pair // law.states], model.states[pair % law.states % len(model.states)]
     message = (
-        f'The parameter {one.name} cannot be told from the coefficient of "{term}" in {state}\': {told}, '
-        f"correlation {correlation[partner]:.3f}. Only a combination of the two is known; data where the "
-        "term bends more would tell them apart."
+        f'The parameter {parameter.name} cannot be told from the coefficient of "{term}" in {state}\': '
+        f"{estimate}, correlation {correlation[partner]:.3f}. Only a combination of the two is known; data "
+        "where the term bends more would tell them apart."
     )
     return [Finding("tied-parameter", message, {**values, "correlation": float(correlation[partner])})]
 
 
 def _coalesced(model: Model, best: Met, joint: _Joint) -> list[Finding]:
-    law, d, said = best.fitted.law, best.fitted.law.states, list[Finding]()
+    """Findings on terms of an equation that have become the same function at the fitted parameters."""
+    law, d, findings = best.fitted.law, best.fitted.law.states, list[Finding]()
     columns = joint.factor / np.maximum(np.linalg.norm(joint.factor, axis=0), 1e-300)
     basis = model.basis.terms(model.variables)
     for a, first in enumerate(law.support):
@@ -301,22 +317,22 @@ def _coalesced(model: Model, best: Met, joint: _Joint) -> list[Finding]:
                     f'The terms "{one}" and "{other}" in {state}\' have become the same function '
                     f"(cosine {cosine:.5f}), so the data cannot tell them apart. Keep one of them."
                 )
-                said.append(Finding("coalesced-terms", message, {"terms": [one, other], "state": state}))
-    return said
+                findings.append(Finding("coalesced-terms", message, {"terms": [one, other], "state": state}))
+    return findings
 
 
 def _doubted(model: Model) -> list[Finding]:
-    """Whether terms of the model could be left out or exchanged for others at hardly any loss."""
+    """A finding where terms of the model could be left out or exchanged for others at hardly any loss."""
 
-    def told(which: NDArray[np.bool_]) -> str:
+    def named(which: NDArray[np.bool_]) -> str:
         return listed([f'"{model.terms[i]}" in {model.states[j]}\'' for i, j in np.argwhere(which)])
 
     for other, above in zip(model.near.models[1:], model.near.scores[1:], strict=True):
         lost, gained = (model.coef != 0) & (other.coef == 0), (model.coef == 0) & (other.coef != 0)
         if above <= EFFORT.parametric_model_doubt and lost.any():
-            instead = f"With {told(gained)} in place of" if gained.any() else "Without"
+            instead = f"With {named(gained)} in place of" if gained.any() else "Without"
             message = (
-                f"{instead} {told(lost)} the equations would fit almost as well (criterion {above:.1f} "
+                f"{instead} {named(lost)} the equations would fit almost as well (criterion {above:.1f} "
                 "higher, see `near`): these data hardly tell the two apart. Data from other states would."
             )
             return [Finding("rival-model", message, {"above": float(above)})]

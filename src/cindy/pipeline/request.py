@@ -1,4 +1,4 @@
-"""What is asked of a search: the request of a user, and how the convex problem of a pass is posed and solved.
+"""The request of a user, and how the convex problems of a search are posed and solved.
 
 `Options` hold the constraints, the price of each coefficient and the settings of the solver. `Request` holds
 the data, the terms and the rule, and makes the motion, the problem and the options from them. Conservation
@@ -37,11 +37,11 @@ __all__ = ["Options", "Pieces", "Request", "Stages", "solve_with_samples"]
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """How the convex problem of a pass is posed and solved.
+    """How the convex problems of a search are posed and solved.
 
-    price: what a parameter must lower χ² by; likely: what it must lower −2 log p by, if that is another
-    surcharge: (coefficients,) what each must be worth beyond that, or less, as the rule says of its term
-    faithful: whether terms may only come from the path of the solver, as its options left it
+    price: what a coefficient must lower χ² by; likely: what it must lower −2 log p by, if that differs
+    surcharge: (coefficients,) what is added to the price of each, or taken from it, by the rule
+    faithful: whether terms may only come from the path of the solver, as the user's options shape it
     met: called for every model whose states are fitted
     """
 
@@ -66,20 +66,20 @@ class Options:
     def cost(self, support: Ints, memory: Floats | float = 1.0) -> float:
         """The price of a support in −2 log p; where equalities tie coefficients, of as many as are free.
 
-        memory: how many samples count as one, for each coefficient: n log σ² counts every one of them
+        memory: how many correlated samples count as one, for each coefficient: −2 log p counts all of them
         """
-        free = self.rows.equalities.freedom(support) if len(self.rows) else None
         # Equalities make some of the coefficients functions of the others: only those that are free have a
         # price.
+        free = self.rows.equalities.freedom(support) if len(self.rows) else None
         share = 1.0 if free is None or not len(support) else free.basis.shape[1] / len(support)
         return share * float(np.sum(memory * self.prices(support, likelihood=True)))
 
     def resolved(self, rows: int) -> Options:
-        """The same where what is left is not noise: a term must also matter, beside what is left.
+        """The options where residuals are not noise: a term must then also matter relative to them.
 
-        Over the rows of an equation the loss of a term must leave m times what is left with it, m being
-        `Effort.options_matters`: χ² rises by rows · m², and −2 log p, each model with its own variance, by
-        its logarithm.
+        Without the term the residuals of its equation must grow by the share m, `Effort.options_matters`, of
+        what they are with it: χ² then rises by rows · m², and −2 log p, each model with its own variance, by
+        rows · log(1 + m²).
         """
         least = EFFORT.options_matters**2 * rows
         likely = rows * float(np.log1p(EFFORT.options_matters**2))
@@ -87,10 +87,10 @@ class Options:
 
 
 class Stages:
-    """How far identification is, for whoever asked: progress(done, of, stage) in every stage.
+    """Reports of progress to the user's function: progress(done, of, stage) in every stage.
 
     Stages are "data" (samples read, of all), "search" (models fitted; of how many is not known before) and
-    "comparison" (0 of 1, 1 of 1). A function of two arguments is told of the data only.
+    "comparison" (0 of 1, 1 of 1). A function of two arguments is called for the data only.
     """
 
     def __init__(self, progress: Callable[..., Any] | None) -> None:
@@ -99,18 +99,18 @@ class Stages:
 
     @property
     def data(self) -> Callable[[int, int | None], None] | None:
-        """For passes over the data; None where nobody asked."""
+        """The function for passes over the data; None where the user gave none."""
         if self._progress is None or not self._named:
             return self._progress
         return lambda done, of: self.tell(done, of, "data")
 
     def tell(self, done: int, of: int | None, stage: str) -> None:
-        """Say how far a stage is."""
+        """Report how far a stage is."""
         if self._progress is not None and self._named:
             self._progress(done, of, stage)
 
     def model(self) -> None:
-        """Say that the states of one more model are fitted."""
+        """Report that the states of one more model are fitted."""
         self._models += 1
         self.tell(self._models, None, "search")
 
@@ -120,8 +120,8 @@ def _takes_three(function: Callable[..., Any]) -> bool:
         signature(function).bind(0, 1, "data")
     except TypeError:
         return False
-    except ValueError:  # some built-in functions do not say what they take
-        return True
+    except ValueError:  # Some built-in functions have no signature.
+        pass
     return True
 
 
@@ -129,7 +129,7 @@ def _takes_three(function: Callable[..., Any]) -> bool:
 class Pieces:
     """All data, where they are and who works on them.
 
-    source: trajectories in parts; executor: None for this process; stages: who is told how far the work is
+    source: trajectories in parts; executor: None for this process; stages: reports of progress
     """
 
     source: Source
@@ -137,7 +137,7 @@ class Pieces:
     stages: Stages = field(default_factory=lambda: Stages(None))
 
     def told(self, done: int) -> None:
-        """Tell whoever asked for it that so many samples are done."""
+        """Report that so many samples are done."""
         if self.stages.data is not None:
             whole = self.source.whole
             self.stages.data(done, None if whole is None else sum(map(len, whole)))
@@ -145,13 +145,13 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A law of these data, in these terms, found and chosen in this way.
+    """The law that a user asks for: of which data, in which terms, chosen by which rule.
 
-    pieces: all data, and who works on them; data: those in memory, or some to look at
-    pose: the problem that sums over the data make with the physics, the radius and the weights asked for
-    seed: of the part of much data that is looked at first
-    least: "significant", or "best" where a model is wanted that is no better than chance
-    correlation: of the noise of the first states, where these share read-outs; None where it is independent
+    pieces: all data, and who works on them; data: those in memory, or an excerpt
+    pose: the function from sums over the data to a problem with the constraints, the radius and the weights
+    seed: of the draw of the part of much data that is searched first
+    least: "significant", or "best" to return a model even if it is no better than chance
+    correlation: of the noise of the first states, where several come from one column; None if independent
     """
 
     pieces: Pieces
@@ -171,26 +171,26 @@ class Request:
     def motion(self, data: list[Trajectory] | None = None, instants: int | None = None) -> Motion | None:
         """The equations with the states unknown; None where the form takes them as measured.
 
-        data: others than those asked for; instants: into how many parts steps are divided
+        data: other data than those of the request; instants: into how many parts steps are divided
         """
         given = self.data if data is None else data
         motion = self.form.motion(given, self.basis, instants=instants)
         if motion is None or self.correlation is None:
             return motion
-        told = self.data[0].dimension
-        return motion.sharing(self.correlation[:told, :told])
+        states = self.data[0].dimension
+        return motion.sharing(self.correlation[:states, :states])
 
     def price(self, motion: Motion) -> float:
-        """What a parameter must lower −2 log p by."""
+        """What a coefficient must lower −2 log p by."""
         return self.selection.price(motion.rows, len(motion.candidates))
 
     def variance(self, motion: Motion) -> Floats:
-        """Of the noise of each state of the motion, as the roughness of the data tells it."""
+        """The variance of the noise of each state of the motion, estimated by the roughness of the data."""
         return motion.variances(self._roughness)
 
     @cached_property
     def _roughness(self) -> Floats:
-        """(states,) variance of the noise by the roughness of the data, which are read once for it."""
+        """(states,) variance of the noise by the roughness of the data, which are read once for that."""
         groups, states = looked_at(self.data), self.data[0].states
         if len(groups) == 1 and groups[0][0].dimension == len(states):
             return noise_variance(self.data)
@@ -201,27 +201,27 @@ class Request:
         }
         places = [states.index(name) for name in noise]
         values = np.array(list(noise.values()))
-        # Of states that are rarely measured rows say nothing: theirs is in proportion to the others'.
-        spread = np.nanstd(np.concatenate([one.x for one in self.data]), axis=0)
+        # States that are rarely measured have no roughness: their noise is assumed to be the same share of
+        # their spread as that of the others.
+        spread = np.nanstd(np.concatenate([run.x for run in self.data]), axis=0)
         relative = float(np.median(values / np.maximum(spread[places] ** 2, 1e-300)))
-        every = relative * spread**2
-        every[places] = values
-        return np.asarray(every)
+        variance = relative * spread**2
+        variance[places] = values
+        return np.asarray(variance)
 
     def problem(self, motion: Motion) -> Problem:
-        """What the physics say of the names and the number of rows; the rows follow with the states.
+        """The problem without its rows: names, constraints and the number of rows.
 
-        So the form needs none of the settings that rows at measured states are made by.
+        The rows depend on the denoised states, which the search estimates.
         """
         like, terms = self.data[0], len(self.basis.names(motion.variables))
         skipped = len(self.data) - len({int(k) for record in motion.records for k in record.source})
-        # No rows yet: those of fitted states depend on the law that is sought.
         nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, motion.rows // motion.states)
         names = (like.states, like.inputs, self.basis, self.form)
         return self.pose(Summary((nothing,), ("all",), *names, motion.samples, skipped))
 
     def narrowed(self, motion: Motion, problem: Problem) -> Motion:
-        """The motion without coefficients that a constraint of their own says are zero: no candidates."""
+        """The motion without the candidates that a constraint fixes at zero."""
         rows = motion.constraints(problem.rows)
         zero = np.unique(rows.matrix[_says_zero(rows)].indices)
         if not len(zero):
@@ -229,11 +229,11 @@ class Request:
         return replace(motion, candidates=np.setdiff1d(motion.candidates, zero))
 
     def options(self, motion: Motion, problem: Problem) -> Options:
-        """How the passes over a motion are solved; rows over what is no candidate are left out."""
+        """The options of the search; constraints that only fix a coefficient at zero are left out."""
         rows = motion.constraints(problem.rows)
-        says = ~_says_zero(rows)
+        others = ~_says_zero(rows)
         return Options(
-            Rows(csr_array(rows.matrix[says]), rows.lower[says], rows.upper[says], rows.owner[says]),
+            Rows(csr_array(rows.matrix[others]), rows.lower[others], rows.upper[others], rows.owner[others]),
             tuple(problem.constraints),
             self.price(motion),
             problem.weights,
@@ -247,7 +247,7 @@ class Request:
         )
 
     def _surcharge(self, motion: Motion) -> Floats:
-        """(terms · states,) what a coefficient must be worth beyond the price, or less, for its term."""
+        """(terms · states,) what the rule adds to the price of each coefficient, or takes from it."""
         terms = motion.basis.terms(motion.variables)
         factors = np.repeat([sum(abs(factor.power) for factor in term) for term in terms], motion.states)
         beyond, candidates = np.zeros(len(factors)), motion.candidates
@@ -256,52 +256,52 @@ class Request:
         return beyond
 
     def _information(self, motion: Motion) -> float:
-        """Squares of the signal in units of the noise, over all samples: of the states the geometric mean."""
+        """Sum of the squared signal-to-noise ratio over the samples, as a geometric mean over the states."""
         signal = (motion.spread**2 / np.maximum(self.variance(motion), 1e-300))[motion.measured]
         return motion.samples * float(np.exp(np.mean(np.log(np.maximum(signal, 1.0)))))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a model remembers of it."""
+        """The settings that a model stores."""
         used = repr(self.correction or Direct())
         return {"selection": repr(self.selection), "correction": used, "tol": self.tol}
 
 
 def _says_zero(rows: Rows) -> NDArray[np.bool_]:
-    """(rows,) which of them say that one coefficient is zero, and nothing else."""
+    """(rows,) which of them fix one coefficient at zero."""
     return np.asarray((np.diff(rows.matrix.indptr) == 1) & (rows.lower == 0) & (rows.upper == 0))
 
 
-def solve_with_samples(problem: Problem, data: list[Trajectory], run: Callable[[Problem], Model]) -> Model:
-    """What `run` makes of the problem, the laws with a tolerance imposed at every sample.
+def solve_with_samples(problem: Problem, data: list[Trajectory], solve: Callable[[Problem], Model]) -> Model:
+    """The model that `solve` makes of the problem, with laws that have a tolerance imposed at every sample.
 
-    Few samples bind: those that a model violates most are added until none is violated.
+    Few samples bind: from a few on, those that a model violates most are added until none is violated.
     """
     laws = [c for c in problem.constraints if at_samples(c)]
     if not laws:
-        return run(problem)
+        return solve(problem)
     if problem.summary.formulation.needs_states:
         raise ConstraintError(
             f"{laws[0]}: a tolerance speaks of samples, and rates were not measured at them. "
             "Impose it exactly: tolerance=None."
         )
     variables = problem.names.variables
-    values = np.concatenate([s.values for one in data for s in one.segments()])
+    values = np.concatenate([segment.values for run in data for segment in run.segments()])
     terms = problem.summary.basis.evaluate(values, variables)
-    # A first few samples, spread over the data; the worst of the others come in round by round.
-    held = np.unique(np.linspace(0, len(terms) - 1, EFFORT.tolerance_at_a_time).astype(int))
+    imposed = np.unique(np.linspace(0, len(terms) - 1, EFFORT.tolerance_at_a_time).astype(int))
     while True:
-        model = run(replace(problem, samples=terms[held]))
+        model = solve(replace(problem, samples=terms[imposed]))
         excess = _excess(problem, laws, terms, model.coef)
-        over = np.flatnonzero(excess > EFFORT.tolerance_slack)
-        new = np.setdiff1d(over[np.argsort(-excess[over])][: EFFORT.tolerance_at_a_time], held)
+        violated = np.flatnonzero(excess > EFFORT.tolerance_slack)
+        worst = violated[np.argsort(-excess[violated])][: EFFORT.tolerance_at_a_time]
+        new = np.setdiff1d(worst, imposed)
         if not len(new):
             return replace(model, violation=max(model.violation, float(excess.max())))
-        held = np.union1d(held, new)
+        imposed = np.union1d(imposed, new)
 
 
 def _excess(problem: Problem, laws: list[Conservation], terms: Floats, coef: Floats) -> Floats:
-    """(samples,) by how much the worst law is missed at each sample."""
+    """(samples,) by how much the law that is violated most exceeds its tolerance at each sample."""
     worst = np.zeros(len(terms))
     for law in laws:
         rate = np.zeros(len(terms))

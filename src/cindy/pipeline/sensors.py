@@ -1,32 +1,33 @@
-"""Sensors as they are: read-outs of combinations, means over an exposure, states that are measured rarely.
+"""Sensors that measure combinations of states or means over an exposure, and states that are rarely measured.
 
-Read-outs: columns that measure combinations of states are states and hidden states before anything is
-searched (`model/matching.py`). What is left is a sensor that reports the mean over an exposure of length e:
+Read-outs: where columns measure combinations of states, `model/matching.py` solves for the states, and those
+that are not determined become hidden states, before the search begins. This module treats sensors that report
+the mean over an exposure of length e:
 
     y_k = (1/e) ∫ x(t) dt over [t_k − e, t_k]  =  x(t_k − e/2) + e²/24 x''(t_k − e/2) + …
 
-1. Take the samples to the middle of their exposures, t_k − e/2. Sensors of different exposures then share no
+1. Shift the samples to the middle of their exposures, t_k − e/2. Sensors of different exposures then share no
    instants, which the search does not need.
 2. Identify as usual. The states x̂ of that model lie between the true motion and its averages.
-3. Along x̂, a cubic spline through the states with the slopes that the equations give, work out by how much
-   the mean over an exposure differs from the value in its middle. Take that from the measurements. x̂ has
-   little noise, so that nothing amplifies the noise of the measurements, as deconvolution would.
+3. Lay a cubic spline through x̂ with the slopes that the equations give, and compute by how much the mean over
+   an exposure differs from the value in its middle. Subtract that from the measurements. x̂ has little noise,
+   so the noise of the measurements is not amplified, as it would be by deconvolution.
 4. Repeat 2 and 3 until the measurements change by a small part of the noise. A motion of frequency ω
    converges as the powers of 1 − sin(ωe/2)/(ωe/2), which is (ωe)²/24 for short exposures (Van Cittert's
    iteration, Z. Phys. 69, 1931).
 
-Rare states: some are measured so rarely that nothing can be interpolated between their samples. The search
-begins at measured states, and where a state is missing, between its neighbours in time. Of Lorenz' z in one
-sample of 200 that is no motion at all, and the search ends in a wrong law. A state without any sample is
-found all the same (`hidden.py`), in a unit and with a zero of its own:
+Rare states: some states are measured so rarely that nothing can be interpolated between their samples. The
+search starts from the measured states, interpolated where they are missing. If Lorenz' z is measured in one
+sample of 200, the interpolated values do not move as z does, and the search ends in a wrong law. A hidden
+state, which is never measured, can be found all the same (`hidden.py`), in a unit and with a zero of its own:
 
-1. Find the law without the samples of the rare state z, as that of a hidden state w.
-2. The few samples of z tell how the two belong together: z = a w + b + c·x, x the other states, by least
-   squares. Where that does not hold, w is not the rare state.
+1. Find the law without the samples of the rare state z, with a hidden state w in its place.
+2. Fit z = a w + b + c·x to the few samples of z by least squares, x being the other states. If that fails, w
+   is not the rare state.
 3. Put a w + b + c·x where z was not measured, and search as usual from there.
 
-This costs a second search. It is made only where a state is rare and the law that was found without it
-leaves more than noise.
+This costs a second search. It is made only where a state is rare and the law that was found leaves motion
+unexplained.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ from cindy._arrays import Floats
 from cindy.basis import listed
 from cindy.data import Trajectory, noise_variance
 from cindy.errors import CindyError, DataError
-from cindy.findings import Finding, has_finding
+from cindy.findings import Finding
 from cindy.model import Model, Readouts
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.hidden import hidden_names, identify_with_hidden, with_hidden
+from cindy.pipeline.judgement import leaves_motion
 from cindy.pipeline.request import Request
 from cindy.states import Motion, Record
 
@@ -53,20 +55,21 @@ __all__ = ["identify_readouts", "with_rare_state"]
 
 @dataclass(frozen=True)
 class _Averages:
-    """When the measurements count as free of averaging."""
+    """When the correction of means over an exposure has converged."""
 
     still: float = 0.02
-    """Of the noise: a change of the measurements that is none. With 0.1 coefficients of a van der Pol
-    oscillator, exposed for a twentieth of its period, are off by four standard errors, with 0.02 by two."""
+    """Change of the measurements, in units of the noise, below which they have converged. With 0.1 the
+    coefficients of a van der Pol oscillator, exposed for a twentieth of its period, are off by four standard
+    errors, with 0.02 by two."""
     most: int = 8
-    """Models, a bound on work: four are enough for a twentieth of a period."""
+    """Models that are fitted: a bound on work. Four are enough for a twentieth of a period."""
 
 
 _AVERAGES = _Averages()
 _RARE = 0.1
-"""Of the samples that have any state: below this share a state is rare."""
+"""A state is rare if it is known in less than this share of the samples that have any state."""
 _BELONGS = 0.9
-"""R² of the samples of the rare state by a w + b + c·x, above which w is that state (benchmark: hidden)."""
+"""R² of z = a w + b + c·x over the samples of z, above which w is the rare state (benchmark: hidden)."""
 
 
 def identify_readouts(
@@ -77,10 +80,10 @@ def identify_readouts(
     *,
     fitted: bool,
 ) -> Model:
-    """The model of what columns measure.
+    """The model of the states that columns measure, alone or in combinations, or as means over an exposure.
 
-    identify: the model of trajectories of states, some of which are hidden, and whose noise is correlated
-    fitted: whether it fits states
+    identify: a function of the trajectories of states, the hidden states, and the correlation of the noise
+    fitted: whether that function denoises the states
     """
     readouts = Readouts.of(observe, data[0].states, _wanted(hidden))
     if any(readouts.exposure) and not fitted:
@@ -97,8 +100,9 @@ def identify_readouts(
     model = identify(readouts.of_aligned(columns), hidden, shared)
     findings: list[Finding] = [] if shared is None or model.denoised else [readouts.shared_noise()]
     if any(readouts.exposure):
-        again = lambda states: identify(states, hidden, shared)  # noqa: E731
-        model, change = _without_averages(readouts, columns, noise, model, again)
+        model, change = _without_averages(
+            readouts, columns, noise, model, lambda states: identify(states, hidden, shared)
+        )
         if change > _AVERAGES.still:
             findings.append(_too_long(readouts, change))
     settings = {**model.settings, "observe": dict(readouts.formulas)}
@@ -114,7 +118,10 @@ def _without_averages(
     model: Model,
     identify: Callable[[list[Trajectory]], Model],
 ) -> tuple[Model, float]:
-    """The model of the values in the middle of exposures, and the last change in units of the noise."""
+    """The model of the values in the middle of exposures, and the last change in units of the noise.
+
+    identify: steps 2 to 4 of the head, a function of the trajectories of states
+    """
     if not model.denoised:
         raise DataError(
             "identify: means over an exposure are undone along fitted states, and these data are too many "
@@ -126,8 +133,8 @@ def _without_averages(
         smooth = model.smoothed or model.smooth(states)
         before = columns
         columns = [
-            replace(one, x=one.x - _bent(readouts, model, path))
-            for one, path in zip(measured, smooth, strict=True)
+            replace(trajectory, x=trajectory.x - _mean_less_middle(readouts, model, path))
+            for trajectory, path in zip(measured, smooth, strict=True)
         ]
         squares = np.concatenate([(a.x - b.x) ** 2 for a, b in zip(columns, before, strict=True)])
         change = float(np.max(np.sqrt(np.nanmean(squares, axis=0)) / noise))
@@ -137,37 +144,38 @@ def _without_averages(
     return model, change
 
 
-def _bent(readouts: Readouts, model: Model, path: Trajectory) -> Floats:
+def _mean_less_middle(readouts: Readouts, model: Model, path: Trajectory) -> Floats:
     """(samples, columns): means over exposures less the values in their middle, along a path of states."""
     from scipy.interpolate import CubicHermiteSpline
 
     known = np.isfinite(path.x).all(axis=1)
-    bent = np.zeros((len(path), len(readouts.formulas)))
+    difference = np.zeros((len(path), len(readouts.formulas)))
     if known.sum() < 2:
-        return bent
+        return difference
     t, x = path.t[known], path.x[known]
     u = None if path.u is None else np.asarray(path.u)[known]
-    values, slopes = (readouts.columns_of(model.states, one) for one in (x, model.predict(x, u)))
+    values = readouts.columns_of(model.states, x)
+    slopes = readouts.columns_of(model.states, model.predict(x, u))
     for j, exposure in enumerate(readouts.exposure):
         if exposure:
             spline = CubicHermiteSpline(t, values[:, j], slopes[:, j])
             total, half = spline.antiderivative(), exposure / 2
-            # At the ends, where half of an exposure is beyond the data, as far as the curvature tells.
+            # At the ends half of an exposure lies beyond the data: there the leading term e²/24 x'' is used.
             inside = (t - half >= t[0]) & (t + half <= t[-1])
-            mean = (total(t + half) - total(t - half)) / exposure - values[:, j]
-            bent[known, j] = np.where(inside, mean, exposure**2 / 24.0 * spline(t, 2))
-    return bent
+            beyond = (total(t + half) - total(t - half)) / exposure - values[:, j]
+            difference[known, j] = np.where(inside, beyond, exposure**2 / 24.0 * spline(t, 2))
+    return difference
 
 
 def _noise(data: Sequence[Trajectory], j: int) -> float:
-    """Of one column, at the instants at which it was measured, as its roughness tells it."""
-    seen = [np.isfinite(one.x[:, j]) for one in data]
-    alone = [
-        replace(one, t=one.t[s], x=one.x[s, j], states=(one.states[j],), u=None, inputs=(), delay={})
-        for one, s in zip(data, seen, strict=True)
-        if s.sum() > 2
-    ]
-    spread = float(np.nanstd(np.concatenate([one.x[:, j] for one in data])))
+    """Standard deviation of the noise of one column, by its roughness at the instants it was measured at."""
+    alone = []
+    for run in data:
+        known = np.isfinite(run.x[:, j])
+        if known.sum() > 2:
+            t, x = run.t[known], run.x[known, j]
+            alone.append(replace(run, t=t, x=x, states=(run.states[j],), u=None, inputs=(), delay={}))
+    spread = float(np.nanstd(np.concatenate([run.x[:, j] for run in data])))
     return max(float(np.sqrt(noise_variance(alone)[0])) if alone else 0.0, 1e-6 * spread, 1e-300)
 
 
@@ -183,10 +191,11 @@ def _too_long(readouts: Readouts, change: float) -> Finding:
 
 def _wanted(hidden: Any) -> tuple[str, ...]:
     """The names that a user gives to hidden states; none where only their number is given."""
-    names = (
-        (hidden,) if isinstance(hidden, str) else hidden if isinstance(hidden, (Sequence, Mapping)) else ()
-    )
-    return tuple(name for name in names if isinstance(name, str))
+    if isinstance(hidden, str):
+        return (hidden,)
+    if not isinstance(hidden, (Sequence, Mapping)):
+        return ()
+    return tuple(name for name in hidden if isinstance(name, str))
 
 
 def _beside(readouts: Readouts, hidden: Any, data: Trajectory) -> Any:
@@ -218,10 +227,12 @@ def _beside(readouts: Readouts, hidden: Any, data: Trajectory) -> Any:
 
 
 def with_rare_state(request: Request, motion: Motion, model: Model) -> Model:
-    """The model that is found from the law of a hidden state; the same where none is rare, or it is good."""
+    """For a model that leaves motion unexplained: the model found by way of a hidden state, if it is better.
+
+    The model stays as it is where no state is rare.
+    """
     rare = _rare_state(request.data)
-    doubted = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-    if rare is None or not doubted or request.form.needs_states or request.form.discrete:
+    if rare is None or request.form.needs_states or request.form.discrete:
         return model
     try:
         guesses = _guesses(request, rare)
@@ -231,42 +242,41 @@ def with_rare_state(request: Request, motion: Motion, model: Model) -> Model:
         records = [_with_first_values(record, place, guesses, motion.parts) for record in motion.records]
         again = identify_with_states(request, motion.part(records))
     except CindyError:
-        # The law of a hidden state needs not exist; then the model stays, with what is said of it.
+        # A law with a hidden state in the place of the rare one need not exist; then the model stays.
         return model
-    worse = has_finding(again.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-    return model if worse else again
+    return model if leaves_motion(again) else again
 
 
 def _rare_state(data: Sequence[Trajectory]) -> str | None:
     """The state that is rarely measured, if there is one such; None where others are rare, too."""
-    seen = np.concatenate([np.isfinite(one.x) for one in data])
+    seen = np.concatenate([np.isfinite(run.x) for run in data])
     share = seen.sum(axis=0) / max(int(seen.any(axis=1).sum()), 1)
     few = np.flatnonzero(share < _RARE)
     return data[0].states[int(few[0])] if len(few) == 1 and len(share) > 1 else None
 
 
 def _guesses(request: Request, rare: str) -> list[Floats] | None:
-    """(samples,) of the rare state in each trajectory, from the law of a hidden one in its place."""
+    """(samples,) values of the rare state in each trajectory, by the law of a hidden state in its place."""
     place = request.data[0].states.index(rare)
     others = [k for k in range(request.data[0].dimension) if k != place]
     states = tuple(request.data[0].states[k] for k in others)
-    without = [replace(one, x=one.x[:, others], states=states) for one in request.data]
+    without = [replace(run, x=run.x[:, others], states=states) for run in request.data]
     alone = replace(request, data=with_hidden(without, (rare,)), correlation=None)
     hidden = identify_with_hidden(alone, (rare,), None, {})
     if hidden is None or hidden.model.fitted is None:
         return None
-    found = hidden.model.fitted.states
-    tables = [np.column_stack([np.ones(len(found[k])), found[k]]) for k in range(len(without))]
-    measured = [one.x[: len(table), place] for one, table in zip(request.data, tables, strict=True)]
+    fitted = hidden.model.fitted.states
+    tables = [np.column_stack([np.ones(len(fitted[k])), fitted[k]]) for k in range(len(without))]
+    measured = [run.x[: len(table), place] for run, table in zip(request.data, tables, strict=True)]
     table, samples = np.concatenate(tables), np.concatenate(measured)
     known = np.isfinite(samples) & np.isfinite(table).all(axis=1)
     if known.sum() <= table.shape[1]:
         return None
     weights = np.linalg.lstsq(table[known], samples[known], rcond=1e-10)[0]
-    left = samples[known] - table[known] @ weights
-    if left.var() > (1 - _BELONGS) * samples[known].var():
+    residual = samples[known] - table[known] @ weights
+    if residual.var() > (1 - _BELONGS) * samples[known].var():
         return None
-    return [each @ weights for each in tables]
+    return [table @ weights for table in tables]
 
 
 def _with_first_values(record: Record, place: int, guesses: Sequence[Floats], parts: int) -> Record:
@@ -274,7 +284,7 @@ def _with_first_values(record: Record, place: int, guesses: Sequence[Floats], pa
     y, missing = record.y.copy(), record.missing[..., place]
     for k, (source, offset) in enumerate(zip(record.source, record.offset, strict=True)):
         guess = guesses[int(source)]
-        at = int(offset) + np.arange(y.shape[1]) / max(parts, 1)
-        values = np.interp(at, np.arange(len(guess)), guess)
+        samples = int(offset) + np.arange(y.shape[1]) / max(parts, 1)
+        values = np.interp(samples, np.arange(len(guess)), guess)
         y[k, :, place] = np.where(missing[k], values, y[k, :, place])
     return replace(record, y=y)

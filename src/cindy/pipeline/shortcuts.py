@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import add, mul
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,10 +46,10 @@ def whole(text: str, where: str) -> int:
 
 def name_list(text: str, where: str) -> tuple[str, ...]:
     """Names separated by commas."""
-    found = tuple(part.strip() for part in text.split(","))
-    if not all(found):
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
         raise DataError(f'{where}: "{text}" must be names separated by commas.')
-    return found
+    return names
 
 
 def basis_from_text(
@@ -57,39 +59,34 @@ def basis_from_text(
     *,
     where: str = "basis",
 ) -> Basis:
-    """A basis as in "poly:3", "trig:2@x,y + poly:1", "fourier:1,2 * poly:1"; * binds before +.
+    """A basis from a text such as "poly:3", "trig:2@x,y + poly:1", "fourier:1,2 * poly:1"; * binds before +.
 
-    terms: further terms, by name, as formulas; parameters: ranges of the numbers to be found in them
+    terms: further terms, by name, as formulas; parameters: ranges of the unknown numbers in them
 
     >>> basis_from_text("poly:2 + trig:1@x")
     Polynomial(degree=2) + Trigonometric(degree=1).on('x')
     """
-    # No parentheses, hence no grammar: sums of products, as far as a command line should go.
+    # Sums of products without parentheses suffice for a command line, and need no grammar.
     parts = [_product(part, where) for part in text.split("+")] if text.strip() else []
     if terms or parameters:
         parts.append(Custom(dict(terms or {}), dict(parameters or {})))
     if not parts:
         raise DataError(f'{where}: expected a basis such as "poly:3", but got nothing.')
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return reduce(add, parts)
 
 
 def _product(text: str, where: str) -> Basis:
-    factors = [_family(part.strip(), where) for part in text.split("*")]
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
+    """A basis from the text of a product."""
+    return reduce(mul, [_family(part.strip(), where) for part in text.split("*")])
 
 
 def _family(text: str, where: str) -> Basis:
+    """A basis of one family from a text such as "trig:2@x,y"."""
     head, restricted, variables = text.partition("@")
     kind, _, argument = head.strip().partition(":")
     place = f'{where} "{text}"'
-    made = choose(kind, _FAMILIES, place)(argument.strip(), place)
-    return made.on(*name_list(variables, place)) if restricted else made
+    basis = choose(kind, _FAMILIES, place)(argument.strip(), place)
+    return basis.on(*name_list(variables, place)) if restricted else basis
 
 
 def _polynomial(argument: str, where: str) -> Basis:
@@ -115,8 +112,8 @@ _FAMILIES: dict[str, Callable[[str, str], Basis]] = {
 
 
 def formulation_from_text(text: str, *, where: str = "formulation") -> Formulation:
-    """integral, differential or discrete, each with its usual settings; "integral:2" for x'' = F(x),
-    "integral:2:rates" for x'' = F(x, x').
+    """A formulation from a text: integral, differential or discrete, each with its usual settings;
+    "integral:2" for x'' = F(x), "integral:2:rates" for x'' = F(x, x').
 
     >>> formulation_from_text("integral:2") == Integral(order=2)
     True
@@ -142,7 +139,7 @@ def formulation_from_text(text: str, *, where: str = "formulation") -> Formulati
 
 
 def selection_from_text(text: str, *, where: str = "selection") -> Selection:
-    """A rule of selection as in "significance:0.05", "cv:5", "bic", "bic:plain", "gap:1e-6", "terms:7"."""
+    """A rule from a text such as "significance:0.05", "cv:5", "bic", "bic:plain", "gap:1e-6", "terms:7"."""
     kind, _, argument = (part.strip() for part in text.partition(":"))
     rule: Selection = choose(kind, _SELECTIONS, where)(argument, where)
     return rule
@@ -155,12 +152,12 @@ def _optional(make: Callable[..., Any], read: Callable[[str, str], Any]) -> Call
 def _needed(
     make: Callable[..., Any], read: Callable[[str, str], Any], example: str
 ) -> Callable[[str, str], Any]:
-    def made(argument: str, where: str) -> Any:
+    def rule(argument: str, where: str) -> Any:
         if not argument:
             raise DataError(f'{where}: a number must follow, as in "{example}".')
         return make(read(argument, where))
 
-    return made
+    return rule
 
 
 def _bic(argument: str, where: str) -> Any:
@@ -197,7 +194,7 @@ def weights_from_text(text: str, *, where: str = "weights") -> Weights:
 
 
 class Settings(NamedTuple):
-    """What a run is made of, as objects."""
+    """The settings of `identify` that users may give as texts, as objects."""
 
     basis: Basis
     formulation: Formulation
@@ -216,35 +213,32 @@ class Settings(NamedTuple):
     ) -> Settings:
         """Objects for texts, and the usual ones for None."""
 
-        def made(name: str, given: Any, read: Callable[..., Any], usual: Any) -> Any:
+        def as_object(name: str, given: Any, read: Callable[..., Any], usual: Any) -> Any:
             if isinstance(given, str):
                 return read(given, where=f"identify: `{name}`")
             return usual if given is None else given
 
-        terms = made("basis", basis, basis_from_text, None)
+        terms = as_object("basis", basis, basis_from_text, None)
         if not isinstance(terms, Basis):
+            advice = " Times and states are one argument: identify((t, x), basis)."
             raise DataError(
                 f"identify: `basis` must be a basis such as Polynomial(3), but is {short(basis)}."
-                + (
-                    " Times and states are one argument: identify((t, x), basis)."
-                    if hasattr(basis, "shape")
-                    else ""
-                )
+                + (advice if hasattr(basis, "shape") else "")
             )
-        form = made("formulation", formulation, formulation_from_text, Integral())
+        form = as_object("formulation", formulation, formulation_from_text, Integral())
         known = "Integral(), Differential(), Discrete() or, for fields, Weak()"
         instance(form, Formulation, "identify: `formulation`", known)
         return cls(
             terms,
             form,
-            made("selection", selection, selection_from_text, Significance()),
-            made("correction", correction, correction_from_text, None),
-            made("weights", weights, weights_from_text, Adaptive()),
+            as_object("selection", selection, selection_from_text, Significance()),
+            as_object("correction", correction, correction_from_text, None),
+            as_object("weights", weights, weights_from_text, Adaptive()),
         )
 
 
 def choose(name: str, known: Mapping[str, Made], where: str) -> Made:
-    """What is known by that name, in any case; an error that offers the nearest otherwise."""
+    """The value of a name, in upper or lower case; an error that offers the nearest name otherwise."""
     key = name.strip().lower()
     if key not in known:
         raise DataError(f'{where}: there is no "{name.strip()}". {did_you_mean(key, known)}')
@@ -259,7 +253,7 @@ def check_settings(
     callback: object,
     seed: int = 0,
 ) -> None:
-    """Refuse settings of the solver and its rule that are none, before any data are read."""
+    """Refuse settings of the solver and of the rule that are not valid, before any data are read."""
     if not isinstance(rule, Selection):
         raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
     if correction is not None and not isinstance(correction, Correction):
