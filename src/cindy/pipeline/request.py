@@ -202,8 +202,11 @@ class Request:
         places = [states.index(name) for name in noise]
         values = np.array(list(noise.values()))
         # States that are rarely measured have no roughness: their noise is assumed to be the same share of
-        # their spread as that of the others.
-        spread = np.nanstd(np.concatenate([run.x for run in self.data]), axis=0)
+        # their spread as that of the others. Of hidden states nothing is known.
+        every = np.concatenate([run.x for run in self.data])
+        seen = np.isfinite(every).any(axis=0)
+        spread = np.full(len(states), np.nan)
+        spread[seen] = np.nanstd(every[:, seen], axis=0)
         relative = float(np.median(values / np.maximum(spread[places] ** 2, 1e-300)))
         variance = relative * spread**2
         variance[places] = values
