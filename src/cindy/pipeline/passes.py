@@ -135,7 +135,7 @@ def search(
     elif every and not len(every[0].support):
         # Nothing that can be told apart is worth more than none: then what cannot be, if that clearly is.
         every.sort(key=lambda m: m.criterion + NEAR * m.blurred)
-    return Found(every[0], tuple(every), agreed, options, state.kept) if every else None
+    return Found(every[0], tuple(every), agreed, options, state.posed_at_best) if every else None
 
 
 def _reached(
