@@ -36,9 +36,9 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A support on the way down of an elimination.
+    """A support that backward elimination passes through.
 
-    left: the coefficients that went to reach it, and the |z| at which they did
+    left: the coefficients that left in the last step; strength: their |z| then
     """
 
     support: Ints
@@ -50,16 +50,16 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Rival:
-    """A fit on another support, and by how much its criterion exceeds that of the model."""
+    """A fit on another support than the model's, and by how much its criterion is larger."""
 
     fit: SupportFit
     above: float
 
 
 def eliminated(supports: Supports, first: Sequence[int] | Ints = ()) -> SupportFit | None:
-    """The best support on the way down from the whole dictionary; None where that is too large.
+    """The best support in a backward elimination of the whole dictionary; None where that is too large.
 
-    first: coefficients that stand for those that depend on them, where terms are not independent
+    first: where terms depend on each other, the coefficients that elimination begins with if possible
     """
     if supports.size > EFFORT.orders_eliminated or supports.rows <= supports.size:
         return None
@@ -113,10 +113,10 @@ def _best_of(design: Floats, target: Floats, price: Floats, count: int, most: in
 
 
 def _best_below(supports: Supports, start: SupportFit) -> Ints:
-    """The support of least criterion on the way down from a start."""
+    """The support of least criterion that backward elimination from a start passes."""
     best, least = start.support, np.inf
     for stage in way_down(supports, start):
-        # χ² rises all the way: where it alone is too much, all that follows is worse.
+        # χ² only rises: once it exceeds the best criterion without any price, all that follows is worse.
         if supports.value(stage.loss, 0.0) > least:
             break
         value = supports.value(stage.loss, supports.cost(stage.support, stage.free))
@@ -126,39 +126,39 @@ def _best_below(supports: Supports, start: SupportFit) -> Ints:
 
 
 def _independent(supports: Supports, first: Sequence[int] | Ints) -> Ints:
-    """A largest set of columns that the rows tell apart, some of them preferred."""
+    """A largest set of independent columns, with as many as possible of those preferred."""
     size = np.where(supports.lengths > 0, supports.lengths, 1.0)
-    # A pivoted factorisation takes the longest column first: those preferred are made long.
+    # A pivoted factorisation takes the longest column first, so preferred columns are made long.
     length = np.where(np.isin(np.arange(supports.size), np.asarray(first, dtype=np.intp)), 1e3, 1.0)
     unit = supports.design / size * (supports.lengths > 0)
     r, order = scipy.linalg.qr(unit * length, mode="r", pivoting=True)
     pivots = np.abs(np.diagonal(r)) / length[order[: len(np.diagonal(r))]]
     keep = order[: len(pivots)][pivots > 1e-11]
     if supports.coupled:
-        # What equalities connect stays together; a pseudo-inverse bears the dependence.
+        # Coefficients that equalities connect stay together; the fit's pseudo-inverse allows for dependence.
         keep = np.flatnonzero(np.isin(supports.group, supports.group[keep]))
     return np.sort(keep.astype(np.intp))
 
 
 def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
-    """Supports from a start down to what constraints need, the cheapest coefficient leaving first.
+    """Backward elimination: supports from a start down to the required one, the cheapest coefficient first.
 
     With S the root of the covariance, a coefficient leaves by a reflection that turns its row s_i onto one
-    axis, which is then cut off: x ← x − S s_i x_i / |s_i|², χ² ← χ² + x_i² / |s_i|². No new factorisation;
-    an n-th of the work of elimination by refits.
+    axis, which is then cut off: x ← x − S s_i x_i / |s_i|², χ² ← χ² + x_i² / |s_i|². This needs no new
+    factorisation, and with n coefficients an n-th of the work of elimination by refits.
     """
     names, x, spread, loss = start.support, start.x.copy(), start.spread.copy(), start.loss
     error = np.linalg.norm(spread, axis=1)
     yield Stage(names, loss, spread.shape[1], names[:0], 0.0)
     fixed = np.isin(names, supports.required)
-    # As many directions as coefficients: none is tied to another.
-    each_for_itself = spread.shape[0] == spread.shape[1]
+    # With as many directions as coefficients none is tied to another.
+    untied = spread.shape[0] == spread.shape[1]
     while spread.shape[1]:
         squares = np.einsum("ij,ij->i", spread, spread)
         movable = (squares > 0) & ~fixed
         if not movable.any():
             break
-        # z² of every coefficient: what χ² would rise by if it left.
+        # z² of a coefficient is the rise of χ² if it leaves.
         rise = np.full(len(x), np.inf)
         np.divide(x**2, squares, out=rise, where=movable)
         i = int((rise - supports.price[names]).argmin())
@@ -173,8 +173,8 @@ def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
         turned = spread @ axis * (2.0 / float(axis @ axis))
         spread = spread[:, 1:] - turned[:, None] * axis[1:]
         gone = np.zeros(len(x), dtype=bool)
-        if not each_for_itself:
-            # What is tied to it has neither value nor freedom any more.
+        if not untied:
+            # Coefficients that equalities tie to it are zero now and cannot vary.
             gone = (np.linalg.norm(spread, axis=1) <= 1e-7 * error) & (np.abs(x) <= 1e-6 * error) & ~fixed
         gone[i] = True
         left, stays = names[gone], ~gone
@@ -184,15 +184,16 @@ def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
 
 
 class Growth:
-    """A support that takes in one term after the other, each time with the gains of all that are left.
+    """A support to which terms are added one by one, with the gains of all columns outside.
 
-    A column c that comes in adds one direction q, what is left of c beyond the directions so far. With it
+    A column c that is added gives one new direction q, the part of c orthogonal to the directions so far.
+    With b_j the squared length of column j beyond these directions and r the residual, the update is
 
-        |c_j|² beyond ← |c_j|² beyond − (qᵀ c_j)²,   c_jᵀ r ← c_jᵀ r − (qᵀ r)(qᵀ c_j),   χ² ← χ² − (qᵀ r)²
+        b_j ← b_j − (qᵀ c_j)²,   c_jᵀ r ← c_jᵀ r − (qᵀ r)(qᵀ c_j),   χ² ← χ² − (qᵀ r)²
 
-    for all columns j: one product with the design a term, where a new fit takes as many as the support has.
-    Of very many columns the products with each other are known, and with them qᵀ c_j without the design.
-    Under equalities, which bring several columns at a time, the support is fitted anew.
+    This costs one product with the design for a term; a new fit costs as many as the support has terms. Of
+    very many columns the products with each other are known, and qᵀ c_j follows without the design. Under
+    equalities, which add several columns at a time, the support is fitted anew.
     """
 
     def __init__(self, supports: Supports, fit: SupportFit) -> None:
@@ -214,7 +215,7 @@ class Growth:
         return self.supports.gains_by(self.support, self._beyond, self._pull)
 
     def take(self, place: int) -> Ints | None:
-        """Add a term, and what equalities connect to it: the coefficients added; None where that fails."""
+        """Add a term and those that equalities connect to it: these terms, or None if that is impossible."""
         if self.supports.coupled:
             names = np.setdiff1d(self.supports.connected_to(place), self.support)
             fit = self.supports.possible(np.union1d(self.support, names))
@@ -225,7 +226,7 @@ class Growth:
         column = self.supports.design[:, place]
         shares = np.zeros(self.free)
         for _ in range(2):
-            # Once more: what the first projection leaves of a long column is not quite orthogonal.
+            # Twice, because one projection of a long column is not orthogonal enough.
             share = self._directions @ column
             column, shares = column - share @ self._directions, shares + share
         size = float(np.sqrt(column @ column))
@@ -241,7 +242,10 @@ class Growth:
         return np.array([place])
 
     def _products(self, place: int, direction: Floats, shares: Floats, size: float) -> Floats:
-        """(coefficients,) of a direction with all columns: it is a column without its shares of others."""
+        """(coefficients,) products of the new direction with all columns.
+
+        direction: the column at `place` less its shares of the directions before, divided by `size`
+        """
         if self.supports.products is None:
             return np.asarray(direction @ self.supports.design)
         columns, _, unit = self.supports.products
@@ -249,7 +253,7 @@ class Growth:
 
 
 def greedy(supports: Supports, most: int) -> SupportFit | None:
-    """The best support among those that grow by the term of largest gain."""
+    """The best of the supports that grow from none by the term of largest gain."""
     fit = supports.possible(())
     if fit is None:
         return None
@@ -333,7 +337,7 @@ def _regrowths(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterato
 
 
 def _grown(supports: Supports, fit: SupportFit, count: int, without: int = -1) -> SupportFit:
-    """A support after so many terms more, each the one that explains most of what is left."""
+    """A support with so many terms more, each the one of largest gain when it is added."""
     growth = Growth(supports, fit)
     for _ in range(count):
         gain = growth.gains()
@@ -354,9 +358,9 @@ def _shrunk(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterator[S
 
 
 def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -> SupportFit:
-    """The smallest support, on the ways down from some starts, whose loss is at most so much.
+    """The smallest support with a loss of at most so much, by backward elimination from some starts.
 
-    A start that leaves more takes in what explains most first.
+    A start whose loss is larger first grows by the terms of largest gain.
     """
     best: Ints | None = None
     for start in starts:
@@ -371,7 +375,7 @@ def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -
             )
         if fit is None:
             continue
-        # The loss rises with every term that leaves: the last stage below the limit is the smallest.
+        # The loss rises with every term that leaves, so the last stage within the limit is the smallest.
         support = [stage.support for stage in way_down(supports, fit) if stage.loss <= allowed][-1]
         if best is None or len(support) < len(best):
             best = support
@@ -379,17 +383,16 @@ def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -
 
 
 def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, Floats]:
-    """Coefficients from the most to the least important, and the |z| at which each counts.
+    """Coefficients from the most to the least important, and the |z| of each.
 
-    Those of a support come first, the last to leave it leading; then those that it would take in, one
-    after the other, up to `most` in all.
+    Those of the support `through` come first, in the reverse order of backward elimination; then those that
+    it would grow by, up to `most` in all.
     """
     stages = list(way_down(supports, through))
     inside = [(stage.left, stage.strength) for stage in stages[1:]][::-1]
     held = stages[-1].support
     order, strength = [held], [np.full(len(held), np.inf)]
-    # A term that left later counts at least as much as those before it, although its own |z| may have been
-    # smaller.
+    # A term that left later counts at least as much as those before it, even if its own |z| was smaller.
     rising = np.maximum.accumulate(np.array([s for _, s in inside[::-1]]))[::-1]
     for (names, _), value in zip(inside, rising, strict=True):
         order.append(names)
@@ -409,17 +412,18 @@ def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, F
 
 
 def replaceable(supports: Supports, fit: SupportFit, within: float) -> Ints:
-    """Places in a support whose term may go, or make way for another, at a rise of C below `within`.
+    """Places in a support whose term can be dropped or replaced with a rise of C below `within`.
 
-    A term that goes leaves z_i along its own direction u_i, and a column c outside then explains
-    (cᵀ left + cᵀ u_i z_i)² / (what is left of |c|² + (cᵀ u_i)²) of it. All places under equalities.
+    Without term i the residual r is longer by z_i along a unit vector u_i. With b the squared length of a
+    column c beyond the support, c then has the gain (cᵀ r + cᵀ u_i z_i)² / (b + (cᵀ u_i)²). Under
+    equalities all places are returned.
     """
     if supports.coupled:
         return np.arange(len(fit.support))
     error = np.linalg.norm(fit.spread, axis=1)
     known = error > 0
     z = np.divide(fit.x, error, out=np.full(len(error), np.inf), where=known)
-    # Unit vectors along which the residual grows when a term leaves: z_i is its length.
+    # The unit vectors u_i.
     own = fit.directions @ (fit.spread / np.where(known, error, 1.0)[:, None]).T
     outside = np.setdiff1d(np.arange(supports.size), fit.support)
     columns = supports.design[:, outside]
@@ -435,18 +439,18 @@ def replaceable(supports: Supports, fit: SupportFit, within: float) -> Ints:
 
 
 def rivals(supports: Supports, own: SupportFit, within: float) -> list[Rival]:
-    """The models within so many units of the criterion of a fit, the best first.
+    """Models whose criterion exceeds that of a fit by at most so many units, the best first.
 
-    One move drops a term, adds one, or puts one in the place of another; the next begins with the best so
-    far. With a third of the effort the truth is missing from the models near Lorenz at 30 % noise
-    (benchmark: honesty); under equalities a fit costs a hundred times as much, and less is tried.
+    One move drops a term, adds one, or replaces one by another; a second move begins with the best models of
+    the first. With a third of the effort the truth is missing from the models near Lorenz at 30 % noise
+    (benchmark: honesty). Under equalities a fit costs a hundred times as much, and less is tried.
     """
     more, instead, moves, wide = (10, 3, 1, 1) if supports.coupled else (40, 10, 2, 6)
     least = supports.criterion(own)
     met = {own.support.tobytes(): Rival(own, 0.0)}
     tried: set[bytes] = set()
     for _ in range(moves):
-        # Breadth-first over moves, from the best few: two moves away lie models that exchange two terms.
+        # The second move reaches models that differ in two terms.
         for rival in sorted(met.values(), key=lambda rival: rival.above)[:wide]:
             key = rival.fit.support.tobytes()
             if key in tried:
@@ -463,7 +467,7 @@ def rivals(supports: Supports, own: SupportFit, within: float) -> list[Rival]:
 def _one_move(
     supports: Supports, own: SupportFit, within: float, more: int, instead: int
 ) -> Iterator[SupportFit]:
-    """One term more, one less, one in the place of another and of what is superfluous beside it."""
+    """Supports with one term more, one less, or one replaced and without what is then superfluous."""
     above = supports.price - supports.gains(own)
     for place in np.argsort(above)[:more]:
         if above[place] > within:
