@@ -12,7 +12,10 @@ library has no switches for them. Here the function that makes a move is replace
     extra starts  models smaller and larger than the best of the first path
     apart         a start by the best support of each equation for itself (`passes.first_starts`)
     second look   outliers, unequal noise, noise with memory, smooth errors
-    elimination   a start by backward elimination of the whole dictionary
+    eliminated    a start by backward elimination: of each equation alone (apart) and, under constraints, of
+                  all (whole), before the states are denoised; and at measured states (measured), where greedy
+                  growth stands in for it
+    elimination   all three
     regrowth      supports begun anew with other terms where starts disagree
     down          elimination and regrowth
     all           all of these at once
@@ -60,6 +63,7 @@ from benchmarks.constants import Case
 from benchmarks.table import write
 from cindy import systems
 from cindy.selection import trying
+from cindy.selection.orders import greedy
 
 __all__ = ["KINDS", "MOVES", "run"]
 
@@ -83,16 +87,18 @@ MOVES: dict[str, dict[str, Any]] = {
     "extra starts": {"passes_shares": (1.0,)},
     "apart": {f"{_PASSES}._first_choice": lambda state, supports, path: None},
     "second look": {"cindy.pipeline.fitted.second_look": lambda look, variance: look},
-    "elimination": {
-        "cindy.selection.orders.eliminated": lambda supports, first=(): None,
-        f"{_PASSES}.eliminated": lambda supports, first=(): None,
-        f"{_CANDIDATES}.eliminated": lambda supports, first=(): None,
-    },
+    "eliminated apart": {"cindy.selection.orders.eliminated": lambda supports, first=(): None},
+    "grown apart": {"cindy.selection.orders.eliminated": lambda supports, first=(): greedy(supports, 60)},
+    "eliminated whole": {f"{_PASSES}.eliminated": lambda supports, first=(): None},
+    "eliminated measured": {f"{_CANDIDATES}.eliminated": lambda supports, first=(): None},
     "regrowth": {"cindy.selection.orders.regrown": _least, f"{_CANDIDATES}.regrown": _least},
 }
 """What is replaced to take each move away: functions by their place, numbers by their name in `Effort`."""
-ALL = {place: instead for move in MOVES.values() for place, instead in move.items()}
+ALL = {
+    place: instead for name, move in MOVES.items() if name != "grown apart" for place, instead in move.items()
+}
 MOVES["rivals"] = MOVES["near models"] | MOVES["combinations"]
+MOVES["elimination"] = MOVES["eliminated apart"] | MOVES["eliminated whole"] | MOVES["eliminated measured"]
 MOVES["down"] = MOVES["elimination"] | MOVES["regrowth"]
 MOVES["all"] = ALL
 
@@ -258,6 +264,25 @@ def _conserved(subset: Subset, seed: int) -> Iterator[Callable[[], Case]]:
             yield case
 
 
+def _physics(subset: Subset, seed: int) -> Iterator[Callable[[], Case]]:
+    """Systems with all that is known of them as constraints."""
+    for system, noise in (
+        (systems.kuramoto(5), 1e-2),
+        (systems.fput(5), 1e-4),
+        (systems.fput(5, amplitude=1.0), 1e-2),
+        (systems.michaelis_menten(), 1e-3),
+    ):
+        for passes in (None, 1):
+
+            def case(system: systems.System = system, noise: float = noise, passes: Any = passes) -> Case:
+                data = system.simulate(seed, noise=noise, points=2000)
+                form = cindy.Integral(order=system.order)
+                settings = {"passes": passes, "constraints": system.constraints()}
+                return Told(f"{system.name} {passes}", data, system.basis, system.coef, form, settings)
+
+            yield case
+
+
 def _lawless(subset: Subset, seed: int) -> Iterator[Callable[[], Case]]:
     """Random walks and smoothed noise: no terms is right."""
     for name in ("random walk", "smoothed noise"):
@@ -301,6 +326,9 @@ KINDS: dict[str, Kind] = {
     ),
     "lorenz map": _rows(lorenz_map._measure, {"horizon": 4.0, "noise": 0.2}, {"horizon": 10.0, "noise": 0.3}),
     "short clean": _rows(short_clean._measure, *({**STATES, "case": case} for case in short_clean.CASES)),
+    "clean at measured states": _rows(
+        short_clean._measure, *({"method": "one pass", "case": case} for case in short_clean.CASES)
+    ),
     "dependent": _cases(_repeated),
     "offset": _rows(
         oddities._shifted,
@@ -311,6 +339,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "conserved": _cases(_conserved),
+    "physics": _cases(_physics),
     "lawless": _cases(_lawless),
     "parameters 5 %": _rows(
         parameters._measure,

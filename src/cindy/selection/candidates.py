@@ -1,8 +1,8 @@
 """Candidates: the supports that a rule may choose from, on any rows.
 
 1. The convex problem is solved by conditional gradients; the supports of its iterates are the path.
-2. Equations that no equality connects are searched apart, each on its own triangle (`Supports`): the best
-   support of the path, what backward elimination or greedy growth leads to, and the moves from there.
+2. Equations that no equality connects are searched apart, each on its own triangle (`Supports`): from the
+   best support of the path and from the one that greedy growth leads to, by the moves of `Supports.settle`.
 3. The rule picks: by a price, by a number of terms, by blocks left out, by a residual, or the iterate itself.
 4. Coefficients are fitted anew on the support, under all constraints, with errors clustered by block.
 """
@@ -21,7 +21,7 @@ from cindy.errors import InfeasibleError
 from cindy.least_squares import Rows
 from cindy.regression import Refit, Regression, classical, design_effect, refit, sandwich
 from cindy.selection.effort import EFFORT
-from cindy.selection.orders import eliminated, equation_by_equation, greedy, ranking, regrown
+from cindy.selection.orders import equation_by_equation, greedy, ranking, regrown
 from cindy.selection.supports import SupportFit, Supports
 
 __all__ = ["Candidates", "Judged"]
@@ -108,17 +108,13 @@ class Candidates:
         return Judged(names, supports, supports.fit(fit.support))
 
     def starts(self, group: Ints, supports: Supports) -> list[SupportFit]:
-        """The best support of the path, and what elimination or greedy growth leads to."""
+        """The best support of the path, the one that greedy growth leads to, and under equalities a third."""
         names, width = self.regression.coefficients(group), self.regression.shape[1]
         offered = {}
         for support in self.path:
             mine = np.flatnonzero(np.isin(names, support, assume_unique=True))
             offered[mine.tobytes()] = mine
-        # Of terms that depend on each other, the solver's solution tells which serve best.
-        used = np.flatnonzero(self.solution.ravel()[names])
-        starts = [supports.best(list(offered.values())), eliminated(supports, used)]
-        if starts[1] is None:
-            starts.append(greedy(supports, EFFORT.candidates_greedy))
+        starts = [supports.best(list(offered.values())), greedy(supports, EFFORT.candidates_greedy)]
         if supports.coupled:
             parts = [(np.flatnonzero(names % width == j), self._alone(j, supports.price)) for j in group]
             starts.append(equation_by_equation(supports, parts, list(offered.values())))

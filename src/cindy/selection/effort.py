@@ -45,8 +45,7 @@ class Effort:
     orders_longest: int = 15
     """Terms that a support which is begun anew has at most (benchmark: few_samples)."""
     candidates_greedy: int = 60
-    """Terms of an equation that greedy growth goes up to, where elimination would take too long: a bound
-    on work (benchmark: large)."""
+    """Terms of an equation that greedy growth goes up to: a bound on work (benchmark: large)."""
     candidates_likely: int = 150
     """Columns beside those of the support among which near models are sought, where there are more than
     `orders_eliminated`: a bound on work (benchmark: large)."""
