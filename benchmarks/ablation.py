@@ -12,10 +12,7 @@ library has no switches for them. Here the function that makes a move is replace
     extra starts  models smaller and larger than the best of the first path
     apart         a start by the best support of each equation for itself (`passes.first_starts`)
     second look   outliers, unequal noise, noise with memory, smooth errors
-    eliminated    a start by backward elimination: of each equation alone (apart) and, under constraints, of
-                  all (whole), before the states are denoised; and at measured states (measured), where greedy
-                  growth stands in for it
-    elimination   all three
+    elimination   a start by backward elimination of each equation alone
     regrowth      supports begun anew with other terms where starts disagree
     down          elimination and regrowth
     all           all of these at once
@@ -63,7 +60,6 @@ from benchmarks.constants import Case
 from benchmarks.table import write
 from cindy import systems
 from cindy.selection import trying
-from cindy.selection.orders import greedy
 
 __all__ = ["KINDS", "MOVES", "run"]
 
@@ -85,20 +81,14 @@ MOVES: dict[str, dict[str, Any]] = {
     "combinations": {f"{_PASSES}.recombined": lambda supports, own, groups, within, most: []},
     "clearer": {"cindy.pipeline.models_met.Search.clearer": lambda self, met: None},
     "extra starts": {"passes_shares": (1.0,)},
-    "apart": {f"{_PASSES}._first_choice": lambda state, supports, path: None},
+    "apart": {f"{_PASSES}.equation_by_equation": lambda supports, parts, path: None},
     "second look": {"cindy.pipeline.fitted.second_look": lambda look, variance: look},
-    "eliminated apart": {"cindy.selection.orders.eliminated": lambda supports, first=(): None},
-    "grown apart": {"cindy.selection.orders.eliminated": lambda supports, first=(): greedy(supports, 60)},
-    "eliminated whole": {f"{_PASSES}.eliminated": lambda supports, first=(): None},
-    "eliminated measured": {f"{_CANDIDATES}.eliminated": lambda supports, first=(): None},
+    "elimination": {"cindy.selection.orders.eliminated": lambda supports: None},
     "regrowth": {"cindy.selection.orders.regrown": _least, f"{_CANDIDATES}.regrown": _least},
 }
 """What is replaced to take each move away: functions by their place, numbers by their name in `Effort`."""
-ALL = {
-    place: instead for name, move in MOVES.items() if name != "grown apart" for place, instead in move.items()
-}
+ALL = {place: instead for move in MOVES.values() for place, instead in move.items()}
 MOVES["rivals"] = MOVES["near models"] | MOVES["combinations"]
-MOVES["elimination"] = MOVES["eliminated apart"] | MOVES["eliminated whole"] | MOVES["eliminated measured"]
 MOVES["down"] = MOVES["elimination"] | MOVES["regrowth"]
 MOVES["all"] = ALL
 
