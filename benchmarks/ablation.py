@@ -5,9 +5,7 @@ library has no switches for them. Here the function that makes a move is replace
 
     exchange      a term added for the sake of those that can then go (`Supports.settle`)
     merge         one term in the place of several that add up to it (`Supports.settle`)
-    near models   fits of supports one or two moves from the best model (`passes.search`)
     combinations  fits of other combinations of the terms of one equation (`passes.search`)
-    rivals        near models and combinations
     clearer       a law without terms that only noise tells apart (`Search.following`)
     extra starts  models smaller and larger than the best of the first path
     apart         a start by the best support of each equation for itself (`passes.first_starts`)
@@ -77,7 +75,6 @@ MOVES: dict[str, dict[str, Any]] = {
     NONE: {},
     "exchange": {"cindy.selection.supports.Supports._exchanged": lambda self, fit: None},
     "merge": {"cindy.selection.supports.Supports._merged": lambda self, fit: None},
-    "near models": {f"{_PASSES}.rivals": lambda supports, own, within: []},
     "combinations": {f"{_PASSES}.recombined": lambda supports, own, groups, within, most: []},
     "clearer": {"cindy.pipeline.models_met.Search.clearer": lambda self, met: None},
     "extra starts": {"passes_shares": (1.0,)},
@@ -88,7 +85,6 @@ MOVES: dict[str, dict[str, Any]] = {
 }
 """What is replaced to take each move away: functions by their place, numbers by their name in `Effort`."""
 ALL = {place: instead for move in MOVES.values() for place, instead in move.items()}
-MOVES["rivals"] = MOVES["near models"] | MOVES["combinations"]
 MOVES["down"] = MOVES["elimination"] | MOVES["regrowth"]
 MOVES["all"] = ALL
 
@@ -330,6 +326,7 @@ KINDS: dict[str, Kind] = {
     ),
     "conserved": _cases(_conserved),
     "physics": _cases(_physics),
+    "honesty": _rows(honesty._covered, *({**STATES, "data": name} for name in honesty.HARD)),
     "lawless": _cases(_lawless),
     "parameters 5 %": _rows(
         parameters._measure,

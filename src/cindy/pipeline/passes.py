@@ -14,8 +14,9 @@ several starts are followed.
 2. From each start the states are fitted and terms chosen on the rows at these states, until the support
    comes back (`Search.follow`). Where motion may be kicked, it is fitted once more with the determinants.
    The search ends when two starts have led to the same model and no model fitted so far is better.
-3. Models that explain the rows of the best model almost as well are fitted with their own states, because the
-   rows favour the model at whose states they were made (`_with_rivals`).
+3. Other combinations of the terms of one equation that explain the rows of the best model almost as well are
+   fitted with their own states, because the rows favour the model at whose states they were made
+   (`_with_rivals`).
 4. A random walk without any law must have a larger criterion (`_fit_nothing`).
 5. A rule without a price (a number of terms, cross-validation, a residual) begins with the states of the best
    model. It picks from the rows there, and the states are fitted again, until its support comes back
@@ -27,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -45,7 +46,6 @@ from cindy.selection import (
     Supports,
     equation_by_equation,
     recombined,
-    rivals,
 )
 from cindy.solver import conditional_gradient
 from cindy.states import (
@@ -102,7 +102,7 @@ def search(
     """The model of least criterion.
 
     1. Follow starts until two of them lead to the same model (`Search.follow`).
-    2. Fit models that explain the rows of the best model almost as well (`_with_rivals`).
+    2. Fit other combinations of terms that explain the rows of the best model almost as well.
     3. Compare with a model without terms, and rank.
 
     first: a model of nearly the same data, which is the first start; known: a model of these very data
@@ -268,27 +268,26 @@ def picked(rule: Selection, motion: Motion, found: Found) -> Found:
 
 
 def _with_rivals(state: Search, best: Met) -> None:
-    """Fit what explains the rows of the best almost as well, at its own states; on from what is better."""
+    """Fit other combinations of the terms of one equation, at their own states; go on from a better one.
+
+    On the rows of the best model their criterion is almost as small (`recombined`).
+    """
     for _ in range(EFFORT.passes_rivals):
         posed = None if best.blurred else state.posed(best.fitted)
         if posed is None or posed.supports.coupled:
             return
         own = posed.supports.fit(posed.places(best.support))
         equations, most = _by_equation(state.motion, posed.columns), EFFORT.passes_rivals
-        others = [r.fit for r in recombined(posed.supports, own, equations, EFFORT.passes_close, most)]
-        if len(state.met) < EFFORT.passes_most_fitted:
-            # Terms that would come in addition were not significant: those in the place of others are tried.
-            near = (r.fit for r in rivals(posed.supports, own, EFFORT.passes_close) if r.fit.free <= own.free)
-            others += islice(near, most)
-        if others:
+        rivals = recombined(posed.supports, own, equations, EFFORT.passes_close, most)
+        if rivals:
             best = state.again(best)
-        now = best
-        for fit in others:
-            start = replace(posed.start(best.fitted, fit), heeded=True)
-            now = state.better(now, state.fit(start, NEARBY)) or now
-        if now is best:
+        better = best
+        for rival in rivals:
+            start = replace(posed.start(best.fitted, rival.fit), heeded=True)
+            better = state.better(better, state.fit(start, NEARBY)) or better
+        if better is best:
             return
-        best = now
+        best = better
 
 
 def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floats) -> Found | None:
