@@ -7,7 +7,6 @@ library has no switches for them. Here the function that makes a move is replace
     merge         one term in the place of several that add up to it (`Supports.settle`)
     combinations  fits of other combinations of the terms of one equation (`passes.search`)
     clearer       a law without terms that only noise tells apart (`Search.following`)
-    extra starts  models smaller and larger than the best of the first path
     apart         a start by the best support of each equation for itself (`passes.first_starts`)
     second look   outliers, unequal noise, noise with memory, smooth errors
     elimination   a start by backward elimination of each equation alone
@@ -57,7 +56,6 @@ from benchmarks.cells import Row, Subset, measured
 from benchmarks.constants import Case
 from benchmarks.table import write
 from cindy import systems
-from cindy.selection import trying
 
 __all__ = ["KINDS", "MOVES", "run"]
 
@@ -77,13 +75,12 @@ MOVES: dict[str, dict[str, Any]] = {
     "merge": {"cindy.selection.supports.Supports._merged": lambda self, fit: None},
     "combinations": {f"{_PASSES}.recombined": lambda supports, own, groups, within, most: []},
     "clearer": {"cindy.pipeline.models_met.Search.clearer": lambda self, met: None},
-    "extra starts": {"passes_shares": (1.0,)},
     "apart": {f"{_PASSES}.equation_by_equation": lambda supports, parts, path: None},
     "second look": {"cindy.pipeline.fitted.second_look": lambda look, variance: look},
     "elimination": {"cindy.selection.orders.eliminated": lambda supports: None},
     "regrowth": {"cindy.selection.orders.regrown": _least, f"{_CANDIDATES}.regrown": _least},
 }
-"""What is replaced to take each move away: functions by their place, numbers by their name in `Effort`."""
+"""What is replaced to take each move away, by its place."""
 ALL = {place: instead for move in MOVES.values() for place, instead in move.items()}
 MOVES["down"] = MOVES["elimination"] | MOVES["regrowth"]
 MOVES["all"] = ALL
@@ -397,19 +394,18 @@ def taken_away(move: str) -> Iterator[None]:
     """The library without a move."""
     with ExitStack() as stack:
         for place, instead in MOVES[move].items():
-            stack.enter_context(patch(place, instead) if "." in place else trying(**{place: instead}))
+            stack.enter_context(patch(place, instead))
         yield
 
 
 @contextmanager
 def watched() -> Iterator[set[str]]:
     """The moves that make something else than what would stand in their place, as they do."""
-    active = {move for move, places in MOVES.items() if any("." not in place for place in places)}
+    active: set[str] = set()
     with ExitStack() as stack:
         for place, instead in ALL.items():
-            if "." in place:
-                owners = {move for move, places in MOVES.items() if place in places}
-                stack.enter_context(patch(place, _watching(resolve_name(place), instead, active, owners)))
+            owners = {move for move, places in MOVES.items() if place in places}
+            stack.enter_context(patch(place, _watching(resolve_name(place), instead, active, owners)))
         yield active
 
 

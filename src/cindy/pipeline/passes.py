@@ -9,8 +9,8 @@ several starts are followed.
 
 1. Starts (`first_starts`) are made at measured states with white noise. The first is the best support of each
    equation alone, by the path of the conditional gradient, backward elimination and regrowth. Others are
-   supports of the path that are smaller and larger than its best. There are two such lists, for two guesses
-   of the model error.
+   supports of the path: the best, and those with two and three terms an equation. There are two such lists,
+   for two guesses of the model error.
 2. From each start the states are fitted and terms chosen on the rows at these states, until the support
    comes back (`Search.follow`). Where motion may be kicked, it is fitted once more with the determinants.
    The search ends when two starts have led to the same model and no model fitted so far is better.
@@ -301,9 +301,10 @@ def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floa
 
 
 def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]:
-    """Models along the first paths: the best, smaller and larger ones.
+    """Starts at measured states, for two guesses of the model error.
 
-    Without much noise first the best with terms added and dropped; with it, that is no start of its own.
+    Each guess gives the best support of each equation alone, the best of the path by moves from there where
+    there is little noise, and supports of the path of three sizes.
     """
     motion = state.motion
     seen: set[bytes] = set()
@@ -320,12 +321,8 @@ def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fi
         bound = state.bound_to(form, result)
         settled = None if noisy or bound else supports.settle(best)
         apart = None if bound else equation_by_equation(supports, _equations(state, supports), path)
-        # Supports of other sizes than the best of the path: where noise hides terms, the best at measured
-        # states is too small or too large.
-        sizes = [share * len(best.support) for share in EFFORT.passes_shares] + [
-            2.0 * motion.states,
-            3.0 * motion.states,
-        ]
+        # Where noise hides terms, the best support at measured states is too small or too large.
+        sizes = [len(best.support), 2 * motion.states, 3 * motion.states]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
         for fit in chain([apart, settled], map(supports.possible, near)):
             if fit is None or fit.support.tobytes() in seen:

@@ -64,10 +64,6 @@ class Effort:
     passes_close: float = 8.0
     """Units of the criterion within which the rows of one model cannot tell another from it (benchmark:
     honesty)."""
-    passes_shares: tuple[float, ...] = (0.5, 1.0, 0.75, 1.5)
-    """Sizes of the starts, in units of the best model on the first path, while they do not lead to the
-    same. A small one comes first: two starts of one size may agree on one local minimum (benchmark:
-    chaotic)."""
     passes_costly: float = 2e9
     """Multiplications of a factor of the covariance, a third of a second, beyond which a model that the
     path at its own states confirms ends the search: 30 linear states of 3,200 samples take 6e9. A bound
