@@ -9,8 +9,8 @@ several starts are followed.
 
 1. Starts (`first_starts`) are made at measured states with white noise. The first is the best support of each
    equation alone, by the path of the conditional gradient, backward elimination and regrowth. Others are
-   supports of the path: the best, and those with two and three terms an equation. There are two such lists,
-   for two guesses of the model error.
+   supports of the path: the best, smaller and larger ones. There are two such lists, for two guesses of the
+   model error.
 2. From each start the states are fitted and terms chosen on the rows at these states, until the support
    comes back (`Search.follow`). Where motion may be kicked, it is fitted once more with the determinants.
    The search ends when two starts have led to the same model and no model fitted so far is better.
@@ -304,7 +304,7 @@ def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fi
     """Starts at measured states, for two guesses of the model error.
 
     Each guess gives the best support of each equation alone, the best of the path by moves from there where
-    there is little noise, and supports of the path of three sizes.
+    there is little noise, and supports of the path of several sizes.
     """
     motion = state.motion
     seen: set[bytes] = set()
@@ -322,7 +322,8 @@ def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fi
         settled = None if noisy or bound else supports.settle(best)
         apart = None if bound else equation_by_equation(supports, _equations(state, supports), path)
         # Where noise hides terms, the best support at measured states is too small or too large.
-        sizes = [len(best.support), 2 * motion.states, 3 * motion.states]
+        sizes = [share * len(best.support) for share in EFFORT.passes_shares]
+        sizes += [2.0 * motion.states, 3.0 * motion.states]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
         for fit in chain([apart, settled], map(supports.possible, near)):
             if fit is None or fit.support.tobytes() in seen:
