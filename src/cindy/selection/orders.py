@@ -1,9 +1,11 @@
-"""Orders of supports, from large to small and from small to large, and the supports beside a given one.
+"""Ways through the supports of one triangle, and the supports near a given one.
 
-`eliminated` begins with the whole dictionary and lets the cheapest coefficient go, again and again; `greedy`
-begins with none and takes in the term of largest gain; `ranking` is both from a support in between.
-`rivals` are the supports one or two moves away whose criterion is almost as small, and `recombined` those
-with other terms in one equation: the near-equal models.
+Starts: `eliminated` is backward elimination of the whole dictionary, `greedy` forward selection, `regrown`
+goes on where the two and the solver's path disagree, and `equation_by_equation` does all of this for each
+equation alone. `ranking` orders coefficients by both directions from a given support.
+
+Near models: `rivals` are one or two moves away from a support, `recombined` have other terms in one equation;
+the criterion of either is almost as small.
 """
 
 from __future__ import annotations
@@ -69,18 +71,20 @@ def eliminated(supports: Supports) -> SupportFit | None:
 def recombined(
     supports: Supports, own: SupportFit, groups: Iterable[Ints], within: float, most: int
 ) -> list[Rival]:
-    """The best models within so many units whose terms differ in one group of columns, the best first.
+    """Models with other terms in one group of columns and a criterion larger by at most `within`.
 
-    Where terms are nearly collinear on the data, all of an equation must change at once to reach a better
-    support, and no exchange of one or two leads there. All combinations of as many terms as the group has
-    now are tried, and of fewer, as long as these are few combinations; and on from the best by `settle`.
+    Where terms are nearly collinear on the data, a better support may differ in all terms of an equation, and
+    exchanges of one or two do not lead there. So all combinations of as many terms as the group has now, and
+    of fewer, are compared, unless there are too many. From the best the moves of `settle` follow.
+
+    groups: the columns of each equation; most: how many models are returned at most, the best first
     """
     near: dict[bytes, Rival] = {}
     least = supports.criterion(own)
     for columns in () if len(supports.constraints) else groups:
         inside = np.isin(own.support, columns)
         rest = own.support[~inside]
-        # What the other columns do not explain, in unit columns.
+        # Unit columns orthogonal to the terms of the other equations.
         others = np.linalg.qr(supports.design[:, rest])[0]
         alone = supports.design[:, columns] - others @ (others.T @ supports.design[:, columns])
         alone /= np.maximum(np.linalg.norm(alone, axis=0), 1e-300)
@@ -91,7 +95,7 @@ def recombined(
                 fit = supports.possible(np.sort(np.append(rest, columns[chosen])))
                 if fit is None or supports.criterion(fit) > least + within:
                     continue
-                # Beside other terms more may be significant; but the moves may also lead back.
+                # Beside other terms more may be significant, but the moves may also lead back to the model.
                 for end in (supports.settle(fit), fit):
                     if not np.array_equal(end.support, own.support):
                         near[end.support.tobytes()] = Rival(end, supports.criterion(end) - least)
@@ -102,7 +106,7 @@ def recombined(
 def _best_of(design: Floats, target: Floats, price: Floats, count: int, most: int) -> Ints:
     """(most, count): the combinations of so many unit columns with the least criterion."""
     sets = np.array(list(combinations(range(design.shape[1]), count)), dtype=np.intp)
-    # The ridge keeps columns that depend on each other solvable; whoever asks fits the winner without it.
+    # With the ridge dependent columns can be solved for too; the caller fits the best without it.
     gram, pull = design.T @ design + 1e-10 * np.eye(design.shape[1]), design.T @ target
     x = np.linalg.solve(gram[sets[:, :, None], sets[:, None, :]], pull[sets][..., None])[..., 0]
     values = price[sets].sum(axis=1) - np.sum(x * pull[sets], axis=1)
@@ -259,16 +263,19 @@ def greedy(supports: Supports, most: int) -> SupportFit | None:
 
 
 def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
-    """The best of the supports that starts have led to, or what is better though no single move leads there.
+    """The best of some fits, or a better one that no single move leads to.
 
-    Starts that agree, from the path and from the whole dictionary, are believed. Otherwise a term that stands
-    for many others may hold a wrong support together. (1) One of the weakest terms makes way for the four
-    that then explain most. (2) A small support is begun anew with each of the terms that explain most alone,
-    and grows greedily. After either, what is superfluous goes. For one equation at a time, and not under
-    equalities, where a fit costs a hundred times as much.
+    If the starts have led to the same support, it is returned. Otherwise it may be wrong because one term
+    replaces many others. Then, until the criterion no longer falls,
+
+    1. each of the weakest terms is replaced by the four terms of largest gain, and
+    2. supports grow anew from each of the terms of largest gain, to the size of the best one.
+
+    Backward elimination and the moves of `settle` follow on either. This is done for one equation at a time,
+    and not under equalities, where a fit costs a hundred times as much.
     """
     fit = min(fits, key=supports.criterion)
-    agreed = len(fits) > 1 and all(np.array_equal(one.support, fit.support) for one in fits)
+    agreed = len(fits) > 1 and all(np.array_equal(other.support, fit.support) for other in fits)
     if agreed or supports.coupled or supports.size > EFFORT.orders_eliminated:
         return fit
     seen: set[bytes] = set()
@@ -282,12 +289,12 @@ def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
 def equation_by_equation(
     supports: Supports, parts: Iterable[tuple[Ints, Supports]], path: Sequence[Ints]
 ) -> SupportFit | None:
-    """The best support of each equation for itself, and under equalities what they connect to its terms.
+    """The best support of each equation alone, and under equalities the terms that these connect to it.
 
-    Elimination and regrowth go through the terms of one equation at a time, which at measured states knows
-    of no other. On short and nearly clean data the path alone ends in local minima, and this start is right
-    (benchmark: short_clean). Where equalities couple equations, terms that are dependent along a conserved
-    quantity hide each other from elimination of them all; each equation alone still finds its own.
+    At measured states equations are independent, and elimination and regrowth go through the terms of one at
+    a time. On short and nearly clean data the path alone ends in local minima, and this start is right
+    (benchmark: short_clean). With equalities it is right too where terms depend on each other along a
+    conserved quantity, which keeps elimination of all equations together from finding them.
 
     parts: the columns of each equation, and its rows without equalities; path: supports of the solver's run
     """
@@ -295,7 +302,8 @@ def equation_by_equation(
     for columns, alone in parts:
         place = np.full(supports.size, -1, dtype=np.intp)
         place[columns] = np.arange(len(columns))
-        offered = {mine.tobytes(): mine for mine in (at[at >= 0] for at in (place[one] for one in path))}
+        places = (place[support] for support in path)
+        offered = {own.tobytes(): own for own in (at[at >= 0] for at in places)}
         starts = [alone.best(list(offered.values())), eliminated(alone)]
         fits = [alone.settle(fit) for fit in starts if fit is not None]
         if not fits:
@@ -307,9 +315,9 @@ def equation_by_equation(
 
 
 def _regrowths(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterator[SupportFit]:
-    """Supports grown from what is left of a fit without a term, and from single terms, then shrunk.
+    """Supports that grow from a fit without one term, and from single terms; then backward elimination.
 
-    seen: those that were shrunk before
+    seen: supports from which elimination was begun before
     """
     for place in np.argsort(fit.z)[: EFFORT.orders_weakest]:
         less = supports.possible(np.delete(fit.support, place))
@@ -338,7 +346,7 @@ def _grown(supports: Supports, fit: SupportFit, count: int, without: int = -1) -
 
 
 def _shrunk(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterator[SupportFit]:
-    """The best support on the way down from a grown one, unless that was gone before."""
+    """The best support in a backward elimination from a grown one, unless that was done before."""
     if fit.support.tobytes() in seen:
         return
     seen.add(fit.support.tobytes())
