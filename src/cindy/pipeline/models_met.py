@@ -5,12 +5,13 @@ A model on a support S is fitted by maximum likelihood: states, noise, model err
 
     C(S) = −2 log p(measurements | S) + Σ price_i over S
 
-1. `fit`        states and coefficients on a support; a support is fitted once and remembered
-2. `posed`      the convex problem of the white rows of all candidates at the fitted states
-3. `choose`     the path of the conditional gradient on these rows, the best support on it by price, and the
-                moves from there and from the present support
-4. `following`  where the support came back and motion may be kicked, the same with the determinants
-5. `clearer`    where only noise tells terms apart, the law without the noisiest of them
+1. `fit`        fits states and coefficients on a support; a support is fitted once and remembered
+2. `posed`      poses the convex problem of the white rows of all candidates at the fitted states
+3. `choose`     runs the conditional gradient on these rows, takes the best support of its path by price, and
+                makes the moves of `Supports.settle` from there and from the present support
+4. `following`  says where to go on; a support that came back is fitted once more with the determinants where
+                motion may be kicked
+5. `clearer`    leaves out the noisiest of the terms that only noise tells apart
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ __all__ = ["Met", "Posed", "Search", "white_candidates"]
 
 @dataclass(frozen=True, eq=False)
 class Met:
-    """A model met on the way: its support, what it explains, and the states that belong to it.
+    """A model that the search has fitted: its support and states, −2 log p, and its criterion.
 
-    unclear: coefficients that only noise tells apart
+    unclear: coefficients whose terms only the noise in the states tells apart
     """
 
     fitted: Fitted
@@ -53,15 +54,15 @@ class Met:
 
     @property
     def order(self) -> tuple[float, int]:
-        """The criterion without its rounding errors, then the number of terms, by which models are ranked.
+        """What models are ranked by: the criterion without its rounding errors, then the number of terms.
 
-        A coefficient that constraints hold at zero costs nothing, and a model is the same without it.
+        A coefficient that constraints hold at zero has no price, so that two models may tie.
         """
         return round(self.criterion, 6), len(self.support)
 
     @property
     def blurred(self) -> bool:
-        """Whether only noise tells some of its terms apart, so that a shorter law says the same."""
+        """Whether only noise tells some terms apart, so that a shorter law describes the same motion."""
         return len(self.unclear) > 0
 
 
@@ -81,9 +82,9 @@ class Posed:
     def sharp(self) -> bool:
         """Whether Cholesky's method has kept eight digits, so that rows need not be factored by QR again."""
         factors = [block.factor for block in self.form.blocks]
-        left = [np.min(np.abs(np.diagonal(one)) / lengths(one), initial=1.0) for one in factors]
-        # A share of 1e-16 / 1e-4² is lost at most.
-        return bool(min(left) > 1e-4 and all(len(one) == one.shape[1] for one in factors))
+        pivots = [np.min(np.abs(np.diagonal(factor)) / lengths(factor), initial=1.0) for factor in factors]
+        # At most a share of 1e-16 / 1e-4² is lost.
+        return bool(min(pivots) > 1e-4 and all(len(factor) == factor.shape[1] for factor in factors))
 
     def places(self, support: Ints) -> Ints:
         """The columns of the coefficients of a support."""
@@ -98,27 +99,27 @@ class Posed:
 
 @dataclass(eq=False)
 class Search(Loop[Fitted, Met]):
-    """The models met so far, and how to go on from one.
+    """The models fitted so far, and how to go on from one.
 
-    met: by where they started; None where the states do not settle
-    bound: whether a path was all that terms could come from
-    kept: what is posed at the states of the best model so far, which is asked for again
+    met: the models by the key of their start; None where the states do not converge
+    bound: whether the user's options allow only terms of the path
+    posed_at_best: the problem at the states of the best model so far, which is asked for again
     restricted: the constraints over the coefficients of a support, which every step asks for
-    rough: (states,) variance of the noise as the roughness of the data tells it, where it ranks models; None
-        elsewhere
+    rough: (states,) variance of the noise as estimated from the roughness of the data; None where models are
+        not judged by it
     """
 
     motion: Motion
     options: Options
     met: dict[bytes, Met | None] = field(default_factory=dict)
     bound: bool = False
-    kept: Posed | None = None
+    posed_at_best: Posed | None = None
     restricted: dict[bytes, Rows] = field(default_factory=dict)
     rough: Floats | None = None
 
     rounds: ClassVar[int] = 12
-    """Passes from one start; three are typical, 8 not unheard of (benchmark: chaotic). With 2, terms are the
-    same and the search takes half as long again (benchmark: constants)."""
+    """Models fitted from one start: three are typical, eight occur (benchmark: chaotic). With 2, terms are
+    the same and the search takes half as long again (benchmark: constants)."""
 
     @property
     def columns(self) -> Ints:
@@ -126,19 +127,20 @@ class Search(Loop[Fitted, Met]):
 
     @property
     def models(self) -> list[Met]:
-        """All that settled, the best first."""
+        """All models whose states converged, the best first."""
         return sorted((met for met in self.met.values() if met is not None), key=self.rank)
 
     def rank(self, met: Met) -> Any:
-        """What can be told apart comes first, then what the data do not contradict, then the least criterion.
+        """Models sort by this: whether terms are told apart only by noise, then whether the data contradict
+        the model, then by criterion.
 
-        With the law held exact the likelihood has many maxima. One whose noise is a hundred times what the
-        data's own roughness says is contradicted by them.
+        The likelihood of a law that is held exact has many maxima. If the noise at one of them is a hundred
+        times what the roughness of the data allows, the data contradict it.
         """
         return met.blurred, self.contradicted(met), *met.order
 
     def contradicted(self, met: Met) -> bool:
-        """Whether the noise of a law is far more than the roughness of the data."""
+        """Whether a model needs far more noise than the roughness of the data allows."""
         if self.rough is None:
             return False
         least = EFFORT.second_look_contradicted**2 * np.maximum(self.rough, self.motion.floor)
@@ -171,7 +173,8 @@ class Search(Loop[Fitted, Met]):
     def path(self, form: StandardForm, supports: Supports | None = None) -> tuple[Result, list[Ints]]:
         """A run of the solver, and the supports of its iterates.
 
-        supports: the run ends where no larger one can have less criterion, unless a user's options shape it
+        supports: if given, the run stops when no larger support can have a smaller criterion, unless the
+            user's options limit the path
         """
         options = self.options
         limit = options.max_iter if options.faithful else min(options.max_iter, EFFORT.models_met_most_steps)
@@ -196,7 +199,7 @@ class Search(Loop[Fitted, Met]):
         return result, [support for support, _ in result.path]
 
     def bound_to(self, form: StandardForm, result: Result) -> bool:
-        """Whether terms may only come from this path: the user's options made it, or cut it off."""
+        """Whether terms may come only from this path, because the user's options limited it."""
         options = self.options
         held = options.radius is not None and form.region.norm(result.x) >= options.radius * (
             1 - EFFORT.models_met_binds
@@ -211,7 +214,7 @@ class Search(Loop[Fitted, Met]):
         count = objective.terms
         if not len(rows):
             size = lengths(objective.design)
-            # In units of the columns, so that the cut-off means dependence and not small terms.
+            # In units of the columns, so that the cut-off finds dependent columns and not small terms.
             scaled = np.linalg.lstsq(objective.design / size, objective.target[:, 0], rcond=1e-13)[0]
             return np.asarray(scaled / size)
         every = np.arange(count)
@@ -222,7 +225,7 @@ class Search(Loop[Fitted, Met]):
         return fit.x
 
     def support(self, start: Fitted) -> bytes:
-        # A support that has come back is new once more: with the determinants.
+        # With the determinants, a support that has come back counts as a new one.
         return start.law.support.tobytes() + (b"" if start.heeded else b"without determinants")
 
     def key(self, start: Fitted) -> bytes:
@@ -235,22 +238,24 @@ class Search(Loop[Fitted, Met]):
         return self.fit(replace(met.fitted, heeded=True), ())
 
     def worse_than_unkicked(self, met: Met) -> bool:
-        """Whether a law without kicks explains more, so that the kicks of this one are what it lacks.
+        """Whether a law without kicks explains more: then the kicks of this one replace terms that it lacks.
 
-        Only where there is none may motion be kicked, and a way without the determinants lead to another law
-        or to none (benchmark: kicks).
+        Such a model is not fitted again with the determinants. Where no law without kicks is better, motion
+        may be kicked, and without the determinants the search may end at another law or at none (benchmark:
+        kicks).
         """
         return any(
-            one.criterion < met.criterion and not self.motion.kicked(one.fitted).any() for one in self.models
+            other.criterion < met.criterion and not self.motion.kicked(other.fitted).any()
+            for other in self.models
         )
 
     def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
-        """States and coefficients on the support of a start; None where they do not settle."""
+        """The model with the support of a start; None where its states do not converge."""
         key = self.key(start)
         known = self.met.get(key)
         first = known is not None and start.heeded and not known.fitted.heeded
         if known is not None and first and self.motion.may_be_kicked(known.fitted):
-            # It was fitted on the way, where determinants are left out.
+            # It was fitted without the determinants, as all models on the way are.
             del self.met[key]
             start, levels = replace(known.fitted, heeded=True), ()
         if key not in self.met:
@@ -260,9 +265,9 @@ class Search(Loop[Fitted, Met]):
             try:
                 fitted = fit_states(self.motion, start, self.solve, levels=levels)
             except DataError:
-                # On the way a state has left the domain of a term.
+                # During the fit a state has left the domain of a term.
                 fitted = replace(start, alive=False)
-            # States that did not settle may be anywhere, even where the terms have no finite slope.
+            # States that did not converge may be anywhere, even where the terms have no finite slope.
             if fitted.converged and (
                 not self.motion.parts or stiffness(self.motion, fitted) <= EFFORT.models_met_stiff
             ):
@@ -271,7 +276,7 @@ class Search(Loop[Fitted, Met]):
         return self.met[key]
 
     def again(self, met: Met) -> Met:
-        """The same from its own states on, as its rivals are, where noise and model error gain by that."""
+        """A model fitted once more from its own states, as its rivals are, so that all have equal chances."""
         start = replace(met.fitted, settled=False, heeded=True)
         fitted = fit_states(self.motion, start, self.solve, levels=NEARBY)
         if fitted.converged:
@@ -282,21 +287,20 @@ class Search(Loop[Fitted, Met]):
     def priced(self, fitted: Fitted, value: float) -> Met:
         """A model with its criterion: −2 log p and the price of its numbers."""
         law, memory = fitted.law, self.motion.memory
-        # Where noise has a memory, so many samples count as one, and a term must be worth as many times its
-        # price.
+        # Where noise has a memory of κ samples, they count as one: a term must be worth κ times its price.
         samples_as_one = 1.0 if memory is None else memory[law.support % self.motion.states]
         criterion = value + self.options.cost(law.support, samples_as_one)
         criterion += self.options.price * len(law.unknown)
         return Met(fitted, value, criterion, blurred_terms(self.motion, fitted))
 
     def candidates_at(self, fitted: Fitted) -> Ints | None:
-        """The coefficients that rows are made for at fitted states; None where states have run away."""
+        """The coefficients that rows are made for at fitted states; None where states have diverged."""
         return self.columns
 
     def posed(self, fitted: Fitted) -> Posed | None:
         """The convex problem of the rows at fitted states."""
-        if self.kept is not None and self.kept.fitted is fitted:
-            return self.kept
+        if self.posed_at_best is not None and self.posed_at_best.fitted is fitted:
+            return self.posed_at_best
         columns = self.candidates_at(fitted)
         blocks = None if columns is None else self.motion.objectives(fitted, columns, blocks=1, apart=1e-6)
         if columns is None or blocks is None:
@@ -305,11 +309,11 @@ class Search(Loop[Fitted, Met]):
         posed = Posed(fitted, columns, form, Supports.of_form(form, self.options.prices(columns)))
         models = self.models
         if models and models[0].fitted is fitted:
-            self.kept = posed
+            self.posed_at_best = posed
         return posed
 
     def choose(self, fitted: Fitted) -> Fitted | None:
-        """The support that the rows at fitted states ask for, from the path and from the present one."""
+        """The best support by the rows at fitted states, from the path or by moves from the present one."""
         posed = self.posed(fitted)
         if posed is None:
             return None
@@ -323,7 +327,10 @@ class Search(Loop[Fitted, Met]):
         return None if best is None else posed.start(fitted, best)
 
     def clearer(self, met: Met) -> Fitted | None:
-        """The law without the noisiest of the terms that only noise tells apart, and what it held up."""
+        """The law without the noisiest of the terms that only noise tells apart, and without what then fails.
+
+        None where all terms are told apart by the motion.
+        """
         free = not (self.bound or self.options.faithful)
         posed = self.posed(met.fitted) if met.blurred and free else None
         if posed is None:
@@ -334,7 +341,7 @@ class Search(Loop[Fitted, Met]):
         return None if fit is None or len(fit.support) >= len(met.support) else posed.start(met.fitted, fit)
 
     def stay(self, fitted: Fitted) -> Fitted | None:
-        """The coefficients that the rows at fitted states ask for on the support they were fitted with."""
+        """The same support with the coefficients of least squares on the rows at the fitted states."""
         posed = self.posed(fitted)
         fit = posed and posed.supports.possible(posed.places(fitted.law.support))
         return posed.start(fitted, fit) if posed and fit else None
@@ -344,17 +351,17 @@ class Search(Loop[Fitted, Met]):
         back = chosen is None or np.array_equal(chosen.law.support, met.support)
         if chosen is not None and not back and self.support(chosen) not in seen:
             return chosen
-        # The support came back. Now the determinants have their say, and where they do not matter a term that
-        # only noise tells apart is tried without.
+        # The support came back. The model is fitted again with the determinants; where they do not matter, a
+        # term that only noise tells apart is left out.
         if not met.fitted.heeded and self.motion.may_be_kicked(met.fitted):
             return replace(met.fitted, heeded=True)
         return self.clearer(met)
 
 
 def white_candidates(form: StandardForm, result: Result, noise: Floats | None = None) -> Candidates:
-    """What a rule may choose from where the rows are white with noise of size 1, as at fitted states.
+    """The candidates of a rule on white rows with noise of size 1, as at fitted states.
 
-    noise: (states,) of the measurements, in physical units
+    noise: (states,) standard deviations of the measurements, in physical units
     """
     white = replace(form.regression, unit=1.0 / form.sizes[1])
     path = [support for support, _ in result.path]
@@ -362,11 +369,11 @@ def white_candidates(form: StandardForm, result: Result, noise: Floats | None = 
 
 
 def _can_gain(supports: Supports, unit: float) -> Callable[[Step], bool]:
-    """For a run of the solver: whether larger supports may still have a smaller criterion than those met.
+    """A callback for the solver: whether larger supports may have a smaller criterion than those so far.
 
-    An iterate has at least the χ² of its support, and no support less than all coefficients together.
+    The χ² of an iterate is at least that of its support, and no support has less χ² than all coefficients.
 
-    unit: what one unit of the solver's objective is in χ²
+    unit: one unit of the solver's objective in units of χ²
     """
     smallest = np.inf
     cheapest, dearest = float(supports.price.min()), float(supports.price.max())

@@ -1,23 +1,26 @@
 """search: from several starts to the model of least criterion, and what a rule without a price picks there.
 
-The criterion of a law with support S, its states, noise and model error at their best, is
+The criterion of a law with support S, with states, noise and model error of largest likelihood, is
 
     C(S) = −2 log p(measurements | S) + Σ price_i over S
 
-and has local minima. A start that is right in most terms leads to the right law; so several are followed.
+The search over S has local minima. A start in which most terms are right leads to the right law, so that
+several starts are followed.
 
-1. Starts (`first_starts`): at measured states, with noise taken for white, the best support of each
-   equation for itself, by the path of the conditional gradient, backward elimination and regrowth; then
-   models of the path that are smaller and larger than its best. Two guesses of how noise drifts give two
-   such lists.
-2. From each start the states are fitted and terms chosen at them, until the support comes back
-   (`Search.follow`); where motion may be kicked, then once more with the determinants. The search ends when
-   two starts have led to one model that nothing met is better than.
-3. Models that explain the rows of the best almost as well are fitted with states of their own, as their rows
-   may favour the model that they were made at (`_with_rivals`).
-4. A random walk without any law must be worse (`_fit_nothing`).
+1. Starts (`first_starts`) are made at measured states with white noise. The first is the best support of each
+   equation alone, by the path of the conditional gradient, backward elimination and regrowth. Others are
+   supports of the path: the best, smaller and larger ones. There are two such lists, for two guesses of the
+   model error.
+2. From each start the states are fitted and terms chosen on the rows at these states, until the support
+   comes back (`Search.follow`). Where motion may be kicked, it is fitted once more with the determinants.
+   The search ends when two starts have led to the same model and no model fitted so far is better.
+3. Other combinations of the terms of one equation that explain the rows of the best model almost as well are
+   fitted with their own states, because the rows favour the model at whose states they were made
+   (`_with_rivals`).
+4. A random walk without any law must have a larger criterion (`_fit_nothing`).
 5. A rule without a price (a number of terms, cross-validation, a residual) begins with the states of the best
-   model, picks from the rows there and has the states fitted again, until its support comes back (`picked`).
+   model. It picks from the rows there, and the states are fitted again, until its support comes back
+   (`picked`).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -40,12 +43,9 @@ from cindy.selection import (
     EFFORT,
     Selection,
     Significance,
-    SupportFit,
     Supports,
-    eliminated,
     equation_by_equation,
     recombined,
-    rivals,
 )
 from cindy.solver import conditional_gradient
 from cindy.states import (
@@ -71,11 +71,12 @@ NEAR = 14.0
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Where the search ended.
+    """The result of a search.
 
-    best: the model of least criterion; met: all that were fitted, best first
-    options: those of the search; another price than asked for where what is left is no noise
-    posed: what was posed last, mostly at the states of the best
+    best: the model of least criterion; met: all models that were fitted, the best first
+    agreed: whether two starts led to the same model
+    options: those of the search; their price is another than the user's where the residual is no noise
+    posed: the convex problem that was posed last, mostly at the states of the best model
     """
 
     best: Met
@@ -85,10 +86,10 @@ class Found:
     posed: Posed | None = None
 
     def form(self, motion: Motion) -> StandardForm:
-        """The convex problem of all candidates at the states of the best, to at least eight digits."""
+        """The convex problem of all candidates at the states of the best model, to at least eight digits."""
         posed, fitted = self.posed, self.best.fitted
-        here = posed is not None and posed.fitted is fitted
-        if posed is not None and here and np.array_equal(posed.columns, motion.candidates) and posed.sharp:
+        at_best = posed is not None and posed.fitted is fitted
+        if posed is not None and at_best and np.array_equal(posed.columns, motion.candidates) and posed.sharp:
             return posed.form
         blocks = motion.objectives(fitted, motion.candidates, blocks=1)
         assert blocks is not None
@@ -98,20 +99,20 @@ class Found:
 def search(
     motion: Motion, options: Options, variance: Floats, first: Fitted | None = None, known: Met | None = None
 ) -> Found | None:
-    """From starts along the paths at measured states to the model of least criterion.
+    """The model of least criterion.
 
-    1. Follow starts until two of them lead to one model (`Search.follow`).
-    2. Fit what explains the rows of the best almost as well (`_with_rivals`).
-    3. Compare with a model of no terms, and rank.
+    1. Follow starts until two of them lead to the same model (`Search.follow`).
+    2. Fit other combinations of terms that explain the rows of the best model almost as well.
+    3. Compare with a model without terms, and rank.
 
-    first: a model that is tried before, fitted to much the same data; known: the same, fitted to these
+    first: a model of nearly the same data, which is the first start; known: a model of these very data
     """
     state = Search(motion, options, rough=None if motion.memory is None else variance)
     if known is not None:
         first = known.fitted
         state.met[state.key(first)] = state.priced(known.fitted, known.deviance)
     quiet = motion.quiet(variance)
-    # Step 1, a generator: later starts are only made if earlier ones do not agree.
+    # Step 1. The starts are a generator, so that later ones are made only if earlier ones do not agree.
     starts = first_starts(state, variance, noisy=not quiet)
     if quiet and first is None and options.likely is None and motion.memory is None:
         begin = next(starts, None)
@@ -124,7 +125,7 @@ def search(
     if reached and not state.bound and not options.faithful:
         best = min(reached, key=state.rank)
         _with_rivals(state, state.met[state.key(best.fitted)] or best)
-    # A random walk describes noise with memory well; with the law exact it is no measure of a model.
+    # An exact law is not compared with a random walk, which would describe noise with memory well.
     if not (quiet and reached) and motion.memory is None:
         _fit_nothing(state, variance)
     every = state.models
@@ -133,33 +134,34 @@ def search(
         # returned, even where no terms at all would be worth more.
         every.sort(key=lambda m: not len(m.support))
     elif every and not len(every[0].support):
-        # Nothing that can be told apart is worth more than none: then what cannot be, if that clearly is.
+        # No model is best, except for models whose terms only noise tells apart: one of these counts if it is
+        # clearly better than none.
         every.sort(key=lambda m: m.criterion + NEAR * m.blurred)
-    return Found(every[0], tuple(every), agreed, options, state.kept) if every else None
+    return Found(every[0], tuple(every), agreed, options, state.posed_at_best) if every else None
 
 
 def _reached(
     state: Search, starts: Iterator[Fitted], first: Fitted | None, *, sure: bool
 ) -> tuple[list[Met], bool]:
-    """The models that starts lead to, and whether two starts agreed on the last.
+    """The models that starts lead to, and whether two starts agreed on the last one.
 
-    sure: a model that its own start has, and the path at its fitted states confirms, needs no second start
+    sure: no second start is needed if the first leads back to its own support
     """
     options, reached, agreed = state.options, list[Met](), False
     for start in chain([] if first is None else [first], starts):
         met = state.follow(start, near=start is first)
         if met is None:
             continue
-        # Two ways to one model from different starts: a local minimum of one is seldom that of the other.
+        # Two starts seldom end in the same local minimum, unless it is the right model.
         agreed = any(np.array_equal(met.support, other.support) for other in reached)
-        # At little noise the first pass is as good as any: a model that it and the last agree on is the one.
-        # And so is a model that was found before and comes back as the data are weighed anew, or that is
-        # left of the terms of a first start where they must matter.
-        told = start is first and (options.likely is not None and len(met.support) > 0)
-        agreed |= told or (
+        # One start is enough if its support comes back, and if there is little noise or the support was found
+        # before on differently weighted data. It is also enough where terms must matter and a given start
+        # has kept some.
+        given = start is first and (options.likely is not None and len(met.support) > 0)
+        agreed |= given or (
             not reached and (sure or start is first) and np.array_equal(met.support, start.law.support)
         )
-        # What explains more, be it by terms that noise alone tells apart, says that there is more to find.
+        # If another model is better, even by terms that only noise tells apart, the search goes on.
         least = min(other.criterion for other in state.models)
         agreed &= not met.blurred and met.criterion <= least
         reached.append(met)
@@ -179,9 +181,9 @@ def _heed_determinants(state: Search) -> None:
 
 
 def _fit_nothing(state: Search, variance: Floats) -> None:
-    """Fit the model without terms, a random walk: every model must be worth more, its variance by likelihood.
+    """Fit the model without terms, a random walk with a variance by likelihood, unless it is clearly worse.
 
-    Where a walk fits as well as a law it gets no head start. Where it clearly fits worse it is not fitted.
+    Every law must have a smaller criterion than this model.
     """
     motion, models = state.motion, state.models
     if motion.rows < FEW_ROWS:
@@ -194,7 +196,7 @@ def _fit_nothing(state: Search, variance: Floats) -> None:
 
 @dataclass(eq=False)
 class Picking(Search):
-    """The search by a rule without a price: it picks from the path at fitted states."""
+    """The search by a rule without a price, which picks from the path at fitted states."""
 
     rule: Selection = field(default_factory=Significance)
 
@@ -202,25 +204,28 @@ class Picking(Search):
     """Two are typical: a bound on work."""
 
     def better(self, first: Met | None, second: Met | None) -> Met | None:
-        """The rule's last word counts, whatever its price."""
+        """The last pick of the rule counts, whatever its criterion."""
         return second or first
 
     def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
-        """A rule that keeps the solver's coefficients wants none fitted; what it picks is never refused."""
+        """A model on the support that the rule picked, even where the states do not converge.
+
+        A rule that keeps the coefficients of the solver has none fitted.
+        """
         known = self.rule.refits or self.key(start) in self.met
         return (super().fit(start, levels) if known else None) or self.priced(start, np.inf)
 
     def plain(self, met: Met) -> tuple[Motion, Fitted]:
-        """The motion and the fitted states, the numbers inside terms taken for known."""
+        """The motion and the fitted states; numbers inside terms are held at their fitted values."""
         return self.motion, met.fitted
 
     def begun(self, met: Met, support: Ints, coef: Floats) -> Fitted:
-        """The fitted states with what the rule picked."""
+        """A start at the fitted states with the support that the rule picked."""
         law = self.motion.law(support)
         return replace(met.fitted, law=law, coef=coef, settled=False, heeded=True)
 
     def following(self, met: Met, seen: Set[bytes]) -> Fitted | None:
-        """What the rule picks from the white rows there."""
+        """What the rule picks from the white rows at the fitted states."""
         options, rule = self.options, self.rule
         if len(seen) > 1 and not (rule.repeats and rule.refits):
             return None
@@ -249,10 +254,10 @@ class Picking(Search):
 
 
 def picked(rule: Selection, motion: Motion, found: Found) -> Found:
-    """What a rule without a price picks at fitted states, and the states that belong to it.
+    """The model that a rule without a price picks at fitted states.
 
-    The search by a price gives the first states. Then the rule picks from the white rows there, states are
-    fitted on what it picked, and so on until its support comes back.
+    The first states are those of the search by price. The rule picks from the white rows there, states are
+    fitted on the support that it picked, and so on until the support comes back.
     """
     if rule.by_price:
         return found
@@ -263,31 +268,30 @@ def picked(rule: Selection, motion: Motion, found: Found) -> Found:
 
 
 def _with_rivals(state: Search, best: Met) -> None:
-    """Fit what explains the rows of the best almost as well, at its own states; on from what is better."""
+    """Fit other combinations of the terms of one equation, at their own states; go on from a better one.
+
+    On the rows of the best model their criterion is almost as small (`recombined`).
+    """
     for _ in range(EFFORT.passes_rivals):
         posed = None if best.blurred else state.posed(best.fitted)
         if posed is None or posed.supports.coupled:
             return
         own = posed.supports.fit(posed.places(best.support))
         equations, most = _by_equation(state.motion, posed.columns), EFFORT.passes_rivals
-        others = [r.fit for r in recombined(posed.supports, own, equations, EFFORT.passes_close, most)]
-        if len(state.met) < EFFORT.passes_most_fitted:
-            # Terms that would come in addition were not significant: those in the place of others are tried.
-            near = (r.fit for r in rivals(posed.supports, own, EFFORT.passes_close) if r.fit.free <= own.free)
-            others += islice(near, most)
-        if others:
+        rivals = recombined(posed.supports, own, equations, EFFORT.passes_close, most)
+        if rivals:
             best = state.again(best)
-        now = best
-        for fit in others:
-            start = replace(posed.start(best.fitted, fit), heeded=True)
-            now = state.better(now, state.fit(start, NEARBY)) or now
-        if now is best:
+        better = best
+        for rival in rivals:
+            start = replace(posed.start(best.fitted, rival.fit), heeded=True)
+            better = state.better(better, state.fit(start, NEARBY)) or better
+        if better is best:
             return
-        best = now
+        best = better
 
 
 def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floats) -> Found | None:
-    """The search where terms must matter, if the first start, which has terms enough, leaves no noise."""
+    """The search in which terms must matter, if the residual of the first start is smooth and no noise."""
     motion, met = state.motion, state.fit(start, LEVELS)
     if met is None or not len(met.support) or leaves_noise(motion, met.fitted):
         return None
@@ -297,9 +301,10 @@ def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floa
 
 
 def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fitted]:
-    """Models along the first paths: the best, smaller and larger ones.
+    """Starts at measured states, for two guesses of the model error.
 
-    Without much noise first the best with terms added and dropped; with it, that is no start of its own.
+    Each guess gives the best support of each equation alone, the best of the path by moves from there where
+    there is little noise, and supports of the path of several sizes.
     """
     motion = state.motion
     seen: set[bytes] = set()
@@ -315,13 +320,10 @@ def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fi
             continue
         bound = state.bound_to(form, result)
         settled = None if noisy or bound else supports.settle(best)
-        apart = None if bound else _first_choice(state, supports, path)
-        # Supports of other sizes than the best of the path: where noise hides terms, the best at measured
-        # states is too small or too large.
-        sizes = [share * len(best.support) for share in EFFORT.passes_shares] + [
-            2.0 * motion.states,
-            3.0 * motion.states,
-        ]
+        apart = None if bound else equation_by_equation(supports, _equations(state, supports), path)
+        # Where noise hides terms, the best support at measured states is too small or too large.
+        sizes = [share * len(best.support) for share in EFFORT.passes_shares]
+        sizes += [2.0 * motion.states, 3.0 * motion.states]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
         for fit in chain([apart, settled], map(supports.possible, near)):
             if fit is None or fit.support.tobytes() in seen:
@@ -332,27 +334,17 @@ def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fi
             yield replace(start, heeded=False)
 
 
-def _first_choice(state: Search, supports: Supports, path: list[Ints]) -> SupportFit | None:
-    """The best support of each equation for itself; beside constraints, or what elimination of all gives."""
-    apart = equation_by_equation(supports, _equations(state, supports), path)
-    if not len(supports.constraints):
-        return apart
-    down = eliminated(supports, path[-1] if path else ())
-    fits = [apart, None if down is None else supports.settle(down)]
-    return min((fit for fit in fits if fit is not None), key=supports.criterion, default=None)
-
-
 def _by_equation(motion: Motion, columns: Ints) -> list[Ints]:
     """Where the columns of each equation stand."""
     return [np.flatnonzero(columns % motion.states == j) for j in motion.sought]
 
 
 def _equations(state: Search, supports: Supports) -> Iterator[tuple[Ints, Supports]]:
-    """The columns of each equation, and its rows at measured states, where no equation knows of another."""
+    """The columns of each equation and its rows at measured states, where equations are independent."""
     motion = state.motion
     rows = supports.rows // len(motion.sought)
     for columns in _by_equation(motion, state.columns):
-        # The triangle of one equation alone; its target in the same directions.
+        # The triangle of one equation, and its target in the same directions.
         directions, triangle = np.linalg.qr(supports.design[:, columns])
         alone = replace(
             supports,

@@ -1,25 +1,26 @@
-"""A second look: the search once more where the noise, or the motion, is not as was assumed.
+"""A second look: the search is repeated where the noise, or the motion, is not what the first search assumed.
 
-The first search takes the noise for white, of one size a state, and without outliers. Its model tells whether
-that holds; where it does not, each measurement counts by its own noise, or terms must matter beside an error
-that is no noise at all.
+The first search assumes white noise of one size for each state, without outliers. Its residuals tell whether
+that holds. Where it does not, measurements are weighted by their own noise (`_each_by_its_own`); where the
+residual is smooth and no noise at all, a term must have an effect larger than that residual.
 
-Noise with memory, as filters, averages and drifting sensors make it, looks to white noise like a law that is
-inexact. So both hypotheses are tried (`_instrument_before_law`):
+Filters, averages and drifting sensors give noise a memory. To a search that assumes white noise this looks
+like a law that is inexact. So two hypotheses are compared (`_instrument_before_law`):
 
-1. the law is inexact and the noise white: the search as it was;
-2. the law is exact and the noise has a memory: the model error is held negligible, states are solutions of
-   the law, and a term of equation j must be worth κ_j times its price, κ_j the autocorrelation time of what
-   equation j leaves. Estimates stay consistent for any noise that does not depend on the motion; κ is found
-   by repeating the search until it stays.
+1. The law is inexact and the noise is white. This is the first search.
+2. The law is exact and the noise has a memory. The model error is held negligible, so that the states are
+   solutions of the law, and a term of equation j must be worth κ_j times its price, where κ_j is the
+   autocorrelation time of the residual of equation j. Estimates are consistent for any noise that does not
+   depend on the motion. κ depends on the law, so the search is repeated until κ no longer grows.
 
-They are compared by −2 log p with an autoregressive process on what each leaves (`autoregression`). A random
-walk must leave white rows, though, as kicked motion does. Where it does not, as with drifts and splines
-whose high frequencies carry nothing, the first hypothesis fails too, and a law that the data follow wins.
+The criterion of the comparison is −2 log p with an autoregressive process for the residual of each
+(`autoregression`). The first hypothesis must also leave white rows, as randomly kicked motion does. With
+drifts, and with splines whose high frequencies hold no information, it does not; then the second hypothesis
+is taken if its solutions follow the data.
 
-Kicks (`with_kicks`): the search takes what a law leaves for a kick of its own in every row. Real kicks act
-between the samples too, may depend on the state and may come together: the rows get the covariance that such
-kicks have (`Forcing`), and the search goes on from where it ended.
+Kicks (`with_kicks`): the search treats the residual of a law as one independent kick in every row. Real kicks
+act between the samples too, may depend on the state and may be correlated. The rows then get the covariance
+of such kicks (`Forcing`), and the search continues from its last model.
 """
 
 from __future__ import annotations
@@ -63,32 +64,34 @@ _SMOOTH = Finding(
 
 _INEXACT = 1e-2
 """Model error from one sample to the next, in units of σ², beyond which the law may be inexact: the share
-that is told. Not varied yet; `python -m benchmarks wrong_noise` can tell."""
+that the model reports. Not varied yet; `python -m benchmarks wrong_noise` can tell."""
 _ROUNDS = 4
-"""Searches with the memory that the last one found; a bound on work."""
+"""Searches, each with the memory that the one before found: a bound on work."""
 _LONGER = 1.2
-"""A memory that is not longer than this times the last is the same. Not varied yet."""
-_TOLD = 1.5
-"""Samples from which a memory is told of."""
+"""Growth of the memory below which it counts as unchanged. Not varied yet."""
+_REPORTED = 1.5
+"""Samples of memory beyond which a finding reports it."""
 _BEYOND, _SHARE = 3.0, 0.2
-"""Standard errors beyond the usual ones that a term must have, and the share of what is left of its equation
-that makes up for them. Filters and averages bend the motion itself, and false terms that mend that reach 5 to
-6.1 standard errors, memory allowed for, and 0.07 to 0.12 of what is left; true terms beside them 9 and more,
-beside slow drifts fewer, but more than all that is left (benchmark: wrong_noise)."""
+"""Standard errors that a term needs beyond the usual number, and the effect, as a share of the residual of
+its equation, that replaces them. Filters and averages distort the motion itself. False terms that correct
+for this reach 5 to 6.1 standard errors, with memory allowed for, and an effect of 0.07 to 0.12 of the
+residual. True terms reach 9 standard errors and more; beside slow drifts fewer, but then their effect exceeds
+the whole residual (benchmark: wrong_noise)."""
 _FOLLOWED, _DOUBTFUL = 0.4, 0.2
-"""What is left, in units of the spread, up to which data follow a law whose states are its solutions, and
-beyond which that is doubted. Noise of 10 % stays well below the second, random walks reach 0.5 and more
-(benchmarks: wrong_noise, honesty); two cascaded tanks of which one is seen leave 0.35."""
+"""Residual of the solutions, in units of the spread of the data: up to the first the data follow the law, and
+beyond the second a finding doubts it. Noise of 10 % stays well below the second, random walks reach 0.5 and
+more (benchmarks: wrong_noise, honesty); two cascaded tanks of which one is measured leave 0.35."""
 _FEW = 10
-"""Independent values of what is left, of a state, below which a drift looks like a missing term. Not varied;
-with it 10 of 144 right laws are doubted (benchmark: wrong_noise)."""
+"""Independent values in the residual of a state below which a drift cannot be told from a missing term. Not
+varied; with it 10 of 144 right laws are doubted (benchmark: wrong_noise)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was found in a motion, and what there is to say about the measurements.
+    """The result of a search, the motion that was searched, and findings about the measurements.
 
-    usual: the options without what noise with memory adds to the price of a term; None: those of the search
+    usual: the options without the surcharge that noise with memory puts on the price of a term; None where
+        there is none
     """
 
     motion: Motion
@@ -97,14 +100,14 @@ class Look:
     usual: Options | None = None
 
     def again(self, motion: Motion, variance: Floats, finding: Finding) -> Look:
-        """The search once more, from where it ended."""
+        """The same search on another motion, started at the last model."""
         assert self.found is not None
         found = search(motion, self.found.options, variance, self.found.best.fitted) or self.found
         return Look(motion, found, (*self.findings, finding))
 
 
 def second_look(first: Look, variance: Floats) -> Look:
-    """What is found when the measurements are taken for what they are."""
+    """The search repeated with the noise that the first model's residuals show, where that is needed."""
     if first.found is None or not len(first.found.best.support):
         return first
     if first.found.options.likely is not None:
@@ -112,7 +115,7 @@ def second_look(first: Look, variance: Floats) -> Look:
     fitted = first.found.best.fitted
     # Where the law is wrong by more than the noise, it cannot judge the measurements.
     wrong = bool(np.any(fitted.error * first.motion.step > fitted.variance))
-    # Nor do errors of rounding have a size of their own.
+    # Rounding errors have no size that could be estimated.
     exact = bool(np.all(fitted.variance < 10.0 * first.motion.floor))
     look = first if wrong or exact else _each_by_its_own(first, variance)
     assert look.found is not None
@@ -126,7 +129,7 @@ def second_look(first: Look, variance: Floats) -> Look:
 
 
 def _each_by_its_own(look: Look, variance: Floats) -> Look:
-    """Measurements weighted by their noise: what grows with the state, outliers, unequal trajectories."""
+    """Each measurement weighted by its noise: it may grow with the state or differ between trajectories."""
     assert look.found is not None
     uneven, which = growing(look.motion, look.found.best.fitted)
     if which:
@@ -151,35 +154,35 @@ def _each_by_its_own(look: Look, variance: Floats) -> Look:
 
 
 def _instrument_before_law(look: Look, variance: Floats) -> Look:
-    """The law exact and noise with memory, where that explains the measurements better."""
+    """The model of an exact law and noise with memory, where it explains the measurements better."""
     assert look.found is not None
     motion, found = look.motion, look.found
     fitted = found.best.fitted
     inexact = (fitted.error * motion.step > _INEXACT * fitted.variance)[motion.sought]
-    white = all(one.white for one in sensor_memory(motion, fitted))
-    # Of three states one seems to have a memory by chance in a tenth of short records; the likelihood of an
-    # autoregressive process, its order paid for, must say so too.
+    white = all(sensor.white for sensor in sensor_memory(motion, fitted))
+    # In a tenth of short records with three states one residual looks correlated by chance. The likelihood of
+    # an autoregressive process, with a price for its order, must agree.
     if not inexact.any() and (white or autoregression(motion, fitted) >= 0.0):
         return look
     prices = found.options
-    # Both readings at the same price of a term, so that only the likelihoods differ.
+    # Both hypotheses are judged at the same price of a term, so that only the likelihoods differ.
     least = whole_criterion(motion, found.best, prices)
     # κ and the law depend on each other: the search is repeated until κ no longer grows.
     memory = np.ones(motion.states)
     other: Found | None = None
     for number in range(_ROUNDS):
-        here = replace(motion, memory=memory)
-        # Nothing is known of the memory at first: every term must be beyond doubt, so that none hides it.
-        strict = _beyond_doubt(found.options, here, memory - 1.0 if number else np.ones(motion.states))
-        other = _exact_law(here, strict, variance, fitted, other)
+        remembering = replace(motion, memory=memory)
+        # At first the memory is unknown: every term must be beyond doubt, lest false ones explain the memory.
+        strict = _beyond_doubt(found.options, remembering, memory - 1.0 if number else np.ones(motion.states))
+        other = _exact_law(remembering, strict, variance, fitted, other)
         if other is None or not len(other.best.support):
             return look
-        criterion = whole_criterion(here, other.best, prices)
-        # A longer memory takes terms away: it saves no more than all of them cost.
+        criterion = whole_criterion(remembering, other.best, prices)
+        # A longer memory removes terms. That saves at most the price of all of them.
         if white and criterion - prices.cost(other.best.support) > least:
             return look
-        times = np.array([one.time for one in sensor_memory(here, other.best.fitted)])
-        # Never shorter than before: the price would oscillate between two laws.
+        times = np.array([sensor.time for sensor in sensor_memory(remembering, other.best.fitted)])
+        # The memory only grows, or the search would oscillate between two laws.
         longer = np.maximum(memory, np.where(motion.measured, times, times[motion.measured].max()))
         if number and (longer <= _LONGER * memory).all():
             break
@@ -188,26 +191,29 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     left = (np.sqrt(other.best.fitted.variance) / motion.spread)[motion.measured]
     if not (criterion < least or (not white and np.all(left < _FOLLOWED))):
         return look
-    told = [motion.variables[j] for j in np.flatnonzero((memory > _TOLD) & motion.measured)]
-    if not told:
-        return Look(here, other, look.findings, usual=prices)
+    correlated = [motion.variables[j] for j in np.flatnonzero((memory > _REPORTED) & motion.measured)]
+    if not correlated:
+        return Look(remembering, other, look.findings, usual=prices)
     message = (
-        f"The noise of {listed(told)} is correlated over up to {memory[motion.measured].max():.3g} samples, "
-        "as after a filter, an average or in a drifting sensor. CINDy assumes that the equations are exact, "
-        "and the standard errors account for the correlation."
+        f"The noise of {listed(correlated)} is correlated over up to {memory[motion.measured].max():.3g} "
+        "samples, as after a filter, an average or in a drifting sensor. CINDy assumes that the "
+        "equations are exact, and the standard errors account for the correlation."
     )
-    finding = Finding("noise-memory", message, {"states": told, "samples": memory.tolist()})
+    finding = Finding("noise-memory", message, {"states": correlated, "samples": memory.tolist()})
     findings = (*look.findings, finding, *_doubts(motion, left, memory))
-    return Look(here, other, findings, usual=prices)
+    return Look(remembering, other, findings, usual=prices)
 
 
 def _exact_law(
     motion: Motion, options: Options, variance: Floats, first: Fitted, last: Found | None
 ) -> Found | None:
-    """The search with the law held exact, from where the last one ended.
+    """The search for an exact law, started at the last one.
 
-    Its likelihood has many maxima. One that leaves far more than the law of white noise does is contradicted
-    by the data, which follow that law more closely: that law is then a start as well, and the better counts.
+    The likelihood of an exact law has many maxima. Where the residual of the result is far larger than that
+    of the first model, the data contradict the result, as they do follow the first model more closely. Then
+    the search is repeated from the first model, and the better result is taken.
+
+    first: the first model; last: the result of the round before
     """
     found = search(motion, options, variance, None if last is None else last.best.fitted)
     if last is not None or found is None or not len(found.best.support):
@@ -219,13 +225,13 @@ def _exact_law(
     again = search(motion, options, variance, first)
     if again is None or not len(again.best.support):
         return found
-    return min(found, again, key=lambda one: Search(motion, options, rough=variance).rank(one.best))
+    return min(found, again, key=lambda result: Search(motion, options, rough=variance).rank(result.best))
 
 
 def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
-    """What to say where what is left may be motion and no noise: where it is much, or slow beside the runs.
+    """A finding where the residual may be motion and no noise: it is large, or slow compared with the runs.
 
-    left: in units of the spread; memory: in samples, of all states
+    left: (measured states,) size of the residual in units of the spread; memory: (states,) in samples
     """
     values = motion.rows / motion.states / memory[motion.measured]
     names = [
@@ -241,14 +247,14 @@ def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
 
 
 def _beyond_doubt(options: Options, motion: Motion, doubt: Floats) -> Options:
-    """The same where noise has a memory: a term must be beyond doubt, or matter beside what is left.
+    """Options with a surcharge: a term must be more significant, or have an effect that its residual shows.
 
-    In units of χ² with rows that repeat each other counted once, an equation has rows / κ of them.
+    The surcharge is in units of χ² in which an equation has rows / κ independent rows.
 
-    doubt: (states,) samples of memory; what lasts less than one more bends the motion less
+    doubt: (states,) samples of memory beyond the first; below one sample the surcharge is less
     """
     assert motion.memory is not None
-    # The χ² of a term that explains this share of what its equation leaves.
+    # The χ² of a term whose effect is this share of the residual of its equation.
     effect = _SHARE * motion.rows / motion.states / motion.memory
     beyond = _BEYOND * np.clip(doubt, 0.0, 1.0)
     price = np.clip(effect, options.price, (np.sqrt(options.price) + beyond) ** 2)
@@ -257,39 +263,41 @@ def _beyond_doubt(options: Options, motion: Motion, doubt: Floats) -> Options:
 
 
 def whole_criterion(motion: Motion, met: Met, options: Options) -> float:
-    """−2 log p with an autoregressive process on what is left, and the price of the terms."""
+    """−2 log p with an autoregressive process for the residual, and the price of the terms."""
     return met.deviance + autoregression(motion, met.fitted) + options.cost(met.support)
 
 
 def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
-    """What is found when rows are weighed by a diffusion that depends on the state; and the kicks, if any."""
+    """The search repeated with rows weighted by a diffusion, which may depend on the state; and the kicks."""
     if look.found is None or has_finding(look.findings, "smooth-residual"):
         return look, None
     best = look.found.best
     if len(best.support):
         kicks, fitted = _kicks(look, best, variance)
     else:
-        # A kicked oscillator may be no better than a walk while it is taken for an exact law.
+        # An oscillator that is kicked may be no better than a random walk as long as its law counts as exact.
         refused = next((met for met in look.found.met if len(met.support)), None)
         kicks, fitted = (None, best.fitted) if refused is None else _kicks_of_rates(look, refused, variance)
     if kicks is None:
         return look, None
     start = replace(fitted, error=kicks.error, settled=False)
-    # Kicks leave white noise, unless the noise beside them has a memory of its own.
+    # Beside kicks the noise is white, unless it has a memory of its own.
     usual = look.found.options if kicks.motion.memory is not None else look.usual
     found = search(kicks.motion, usual or look.found.options, variance, start)
     if found is None or not len(found.best.support):
         return look, kicks if len(best.support) else None
     again = estimate_kicks(kicks.motion, found.best.fitted)
-    # Kicks take the place of noise with memory, where that was the reading before.
+    # Kicks replace noise with memory as the explanation of the residual.
     findings = tuple(
-        one for one in look.findings if one.code != "noise-memory" or kicks.motion.memory is not None
+        finding
+        for finding in look.findings
+        if finding.code != "noise-memory" or kicks.motion.memory is not None
     )
     return replace(look, motion=kicks.motion, found=found, findings=findings), again or kicks
 
 
 def _kicks(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted]:
-    """The kicks that drive a law, and the law refitted under kicks of one size."""
+    """The kicks that drive a law, or None; and the law refitted with kicks of one size."""
     assert look.found is not None
     motion = kicked_everywhere(look.motion, law.fitted)
     if motion is None:
@@ -299,18 +307,18 @@ def _kicks(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted
 
 
 def _kicks_of_rates(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted]:
-    """The same where rates are kicked and positions alone are measured, if that is the likelier reading."""
+    """The same where rates are kicked and only positions are measured, if that hypothesis is likelier."""
     assert look.found is not None
     rates = kicked_rates(look.motion, law.fitted, variance)
     if rates is None:
         return None, law.fitted
     motion, start = rates
     usual = look.usual or look.found.options
-    # An exact law needs no damping, a kicked one does: terms are chosen again.
+    # Terms are chosen again: kicked motion needs a damping that an exact law does without.
     kicked = search(motion, usual, variance, replace(start, settled=False))
     if kicked is None or not len(kicked.best.support):
         return None, law.fitted
-    # What a law leaves that the data do not follow is motion, not noise with a memory.
+    # If the data do not follow the law, its residual is motion and gets no credit as noise with memory.
     best = look.found.best
     left = (np.sqrt(best.fitted.variance) / motion.spread)[motion.measured]
     followed = len(best.support) > 0 and bool(np.all(left < _FOLLOWED))
@@ -324,7 +332,7 @@ def _kicks_of_rates(look: Look, law: Met, variance: Floats) -> tuple[Kicks | Non
 
 
 def walk_of(look: Look, variance: Floats) -> str:
-    """A sentence on data that are kicked and nothing else; empty where there is more or less to them."""
+    """A sentence for data that random kicks alone explain; empty for others."""
     if look.found is None or len(look.found.best.support):
         return ""
     kicks, _ = _kicks(look, look.found.best, variance)
@@ -339,17 +347,17 @@ def walk_of(look: Look, variance: Floats) -> str:
 
 
 def forced(model: Model, kicks: Kicks | None) -> Model:
-    """The model with its diffusion, and what to say of it in the place of motion that no term explains."""
+    """The model with its diffusion; the finding on kicks replaces the one on unexplained motion."""
     if kicks is None:
         return model
     diffusion = kicks.diffusion
     names = [state for state, column in zip(model.states, diffusion.coef.T, strict=True) if column.any()]
     rest = [
-        one
-        for one in model.findings
-        if one.code != "unexplained-motion" or set(one.values["states"]) - set(names)
+        finding
+        for finding in model.findings
+        if finding.code != "unexplained-motion" or set(finding.values["states"]) - set(names)
     ]
-    told = Finding(
+    kicked = Finding(
         "random-forcing",
         f"Random kicks drive {listed([pretty(name) for name in names])}. The equations give the drift, "
         "`diffusion` the variance of the kicks per unit of time. Solutions without kicks follow the data "
@@ -361,12 +369,12 @@ def forced(model: Model, kicks: Kicks | None) -> Model:
         model,
         diffusion=diffusion,
         model_error=np.where(diffusion.coef.any(axis=0), error, model.model_error),
-        findings=(told, *_together(model, kicks), *rest),
+        findings=(kicked, *_together(model, kicks), *rest),
     )
 
 
 def _together(model: Model, kicks: Kicks) -> Iterator[Finding]:
-    """Kicks of two equations that come together."""
+    """A finding for each pair of equations whose kicks are correlated."""
     together = kicks.diffusion.correlation
     if together is None:
         return

@@ -2,8 +2,8 @@
 
 1. The convex problem is solved by conditional gradients; the supports of its iterates are the path.
 2. Equations that no equality connects are searched separately, each on its own triangle (`Supports`). The
-   search starts at the best support of the path and at the result of backward elimination or greedy growth
-   (`starts`), and moves on from there.
+   search starts at the best support of the path and at the result of greedy growth (`starts`), and moves on
+   from there.
 3. The rule picks: by a price, by a number of terms, by blocks left out, by a residual, or the iterate itself.
 4. Coefficients are fitted anew on the support, under all constraints, with errors clustered by block.
 """
@@ -22,7 +22,7 @@ from cindy.errors import InfeasibleError
 from cindy.least_squares import Rows
 from cindy.regression import Refit, Regression, classical, design_effect, refit, sandwich
 from cindy.selection.effort import EFFORT
-from cindy.selection.orders import eliminated, equation_by_equation, greedy, ranking, regrown
+from cindy.selection.orders import equation_by_equation, greedy, ranking, regrown
 from cindy.selection.supports import SupportFit, Supports
 
 __all__ = ["Candidates", "Judged"]
@@ -108,18 +108,14 @@ class Candidates:
         return Judged(columns, supports, supports.fit(fit.support))
 
     def starts(self, group: Ints, supports: Supports) -> list[SupportFit]:
-        """The best support of the path, and the result of elimination or greedy growth."""
+        """The best support of the path, the result of greedy growth, and under equalities a third."""
         columns, width = self.regression.coefficients(group), self.regression.shape[1]
         distinct = {}
         for support in self.path:
             own = np.flatnonzero(np.isin(columns, support, assume_unique=True))
             distinct[own.tobytes()] = own
         path = list(distinct.values())
-        # Of terms that depend on each other, the solver's solution tells which serve best.
-        used = np.flatnonzero(self.solution.ravel()[columns])
-        starts = [supports.best(path), eliminated(supports, used)]
-        if starts[1] is None:
-            starts.append(greedy(supports, EFFORT.candidates_greedy))
+        starts = [supports.best(path), greedy(supports, EFFORT.candidates_greedy)]
         if supports.coupled:
             parts = [(np.flatnonzero(columns % width == j), self._alone(j, supports.price)) for j in group]
             starts.append(equation_by_equation(supports, parts, path))

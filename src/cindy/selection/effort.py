@@ -21,32 +21,30 @@ class Effort:
 
     # Starts and moves on one triangle.
     supports_dependent: float = 1e-5
-    """What is left of a unit column beyond the terms of a support, below which it says nothing new. With
+    """Length beyond the terms of a support, of a unit column, below which the column depends on them. With
     1e-3 terms are the same (benchmark: constants)."""
     supports_tried: int = 30
-    """Terms, those that explain most of what is left, that are tried for the sake of others: a bound on
-    work."""
+    """Terms of largest gain that are tried although they do not pay, because others may then be dropped: a
+    bound on work."""
     supports_exchanged: int = 100
-    """Coefficients up to which terms are exchanged under equalities too: a bound on work."""
+    """Coefficients up to which this is tried under equalities too: a bound on work."""
     orders_eliminated: int = 500
-    """Coefficients up to which elimination begins with the whole dictionary, and near models are sought
-    in all of it: a bound on work, a second (benchmark: large)."""
+    """Coefficients up to which elimination begins with the whole dictionary of an equation, and near models
+    are sought in all of it: a bound on work, a second (benchmark: large)."""
     orders_combinations: int = 20_000
-    """Combinations of terms of one equation up to which all are tried: a bound on work, 30 ms. Without,
-    competition ends 11 and 23 units above the true law (benchmark: wrong_noise at 10 %)."""
+    """Combinations of terms of one equation up to which all are compared: a bound on work, 30 ms. Without,
+    competition is wrong under three of four instruments (benchmark: ablation)."""
     orders_weakest: int = 12
-    """Terms that others are put in the place of, the weakest first (benchmark: few_samples)."""
+    """Weakest terms, each of which regrowth replaces by others (benchmark: few_samples)."""
     orders_others: int = 4
-    """Terms that come in the place of one of them; those that are superfluous go again (benchmark:
-    few_samples)."""
+    """Terms that replace one of them; superfluous ones are dropped again (benchmark: few_samples)."""
     orders_first: int = 30
-    """Terms that small supports are begun anew with: with 3 or 5, 3 of 48 equations of few samples are
+    """Terms that regrowth begins small supports with: with 3 or 5, 3 of 48 equations of few samples are
     missed (benchmark: few_samples)."""
     orders_longest: int = 15
-    """Terms that a support which is begun anew has at most (benchmark: few_samples)."""
+    """Terms up to which a support is begun anew (benchmark: few_samples)."""
     candidates_greedy: int = 60
-    """Terms of an equation that greedy growth goes up to, where elimination would take too long: a bound
-    on work (benchmark: large)."""
+    """Terms of an equation that greedy growth goes up to: a bound on work (benchmark: large)."""
     candidates_likely: int = 150
     """Columns beside those of the support among which near models are sought, where there are more than
     `orders_eliminated`: a bound on work (benchmark: large)."""
@@ -60,14 +58,16 @@ class Effort:
 
     # The search at denoised states.
     passes_rivals: int = 4
-    """Models almost as good as the best whose own states are fitted (benchmark: honesty)."""
+    """Models with other terms in one equation, almost as good as the best on its rows, that are fitted with
+    their own states; and how often a better one is followed (benchmark: wrong_noise at 10 %)."""
     passes_close: float = 8.0
-    """Units of the criterion within which the rows of one model cannot tell another from it (benchmark:
+    """Units of the criterion within which the rows of one model cannot tell it from another (benchmark:
     honesty)."""
     passes_shares: tuple[float, ...] = (0.5, 1.0, 0.75, 1.5)
     """Sizes of the starts, in units of the best model on the first path, while they do not lead to the
     same. A small one comes first: two starts of one size may agree on one local minimum (benchmark:
-    chaotic)."""
+    chaotic). Without the smaller ones there is no model where a user's radius or limit on iterations leaves
+    only a short path."""
     passes_costly: float = 2e9
     """Multiplications of a factor of the covariance, a third of a second, beyond which a model that the
     path at its own states confirms ends the search: 30 linear states of 3,200 samples take 6e9. A bound
@@ -89,10 +89,10 @@ class Effort:
     """Of the pilot at fitted states, in units of a column (benchmark: chaotic). With 1e-4 or 1, one data
     set loses its terms (benchmark: constants)."""
     models_met_binds: float = 1e-6
-    """Of the radius: a run that ends closer to it than this was held back by it."""
+    """Share of the radius: a run that ends closer to it than this was limited by it."""
     models_met_most_steps: int = 400
-    """Iterations of the solver in the passes before the last: supports beyond are no candidates. With 50
-    terms are the same (benchmark: constants)."""
+    """Iterations of the solver in the passes before the last; later supports are no candidates. With 50 terms
+    are the same (benchmark: constants)."""
     options_matters: float = 3.0
     """Effect of a term, in units of what is left, where that is not noise (benchmark: solver_made)."""
     inference_most_near: int = 50
@@ -110,9 +110,9 @@ class Effort:
     tolerance_slack: float = 1e-10
     """By which a law may be missed at a sample: the tolerance of the linear programs that impose it."""
     second_look_contradicted: float = 100.0
-    """Times the variance that another law leaves: noise of that size is none. Of two laws one with so many
-    times the roughness of the data, as standard deviations, loses. On EMPS with sign(q') a law that leaves
-    85 mm gives way to one that leaves 3 (benchmark: measured)."""
+    """Times the variance that another law leaves: a law with noise of that size is contradicted by the data.
+    Of two laws, one with so many times the roughness of the data, as standard deviations, loses. On EMPS with
+    sign(q') a law that leaves 85 mm gives way to one that leaves 3 (benchmark: measured)."""
 
     # Much data, many terms.
     large_enough: int = 20_000

@@ -1,9 +1,11 @@
-"""Orders of supports, from large to small and from small to large, and the supports beside a given one.
+"""Ways through the supports of one triangle, and the supports near a given one.
 
-`eliminated` begins with the whole dictionary and lets the cheapest coefficient go, again and again; `greedy`
-begins with none and takes in the term of largest gain; `ranking` is both from a support in between.
-`rivals` are the supports one or two moves away whose criterion is almost as small, and `recombined` those
-with other terms in one equation: the near-equal models.
+Starts: `eliminated` is backward elimination of the whole dictionary, `greedy` forward selection, `regrown`
+goes on where the two and the solver's path disagree, and `equation_by_equation` does all of this for each
+equation alone. `ranking` orders coefficients by both directions from a given support.
+
+Near models: `rivals` are one or two moves away from a support, `recombined` have other terms in one equation;
+the criterion of either is almost as small.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A support on the way down of an elimination.
+    """A support that backward elimination passes through.
 
-    left: the coefficients that went to reach it, and the |z| at which they did
+    left: the coefficients that left in the last step; strength: their |z| then
     """
 
     support: Ints
@@ -50,20 +52,17 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Rival:
-    """A fit on another support, and by how much its criterion exceeds that of the model."""
+    """A fit on another support than the model's, and by how much its criterion is larger."""
 
     fit: SupportFit
     above: float
 
 
-def eliminated(supports: Supports, first: Sequence[int] | Ints = ()) -> SupportFit | None:
-    """The best support on the way down from the whole dictionary; None where that is too large.
-
-    first: coefficients that stand for those that depend on them, where terms are not independent
-    """
+def eliminated(supports: Supports) -> SupportFit | None:
+    """The best support in a backward elimination of the whole dictionary; None where that is too large."""
     if supports.size > EFFORT.orders_eliminated or supports.rows <= supports.size:
         return None
-    start = supports.possible(_independent(supports, first))
+    start = supports.possible(_independent(supports))
     if start is None:
         return None
     return supports.possible(_best_below(supports, start))
@@ -72,18 +71,20 @@ def eliminated(supports: Supports, first: Sequence[int] | Ints = ()) -> SupportF
 def recombined(
     supports: Supports, own: SupportFit, groups: Iterable[Ints], within: float, most: int
 ) -> list[Rival]:
-    """The best models within so many units whose terms differ in one group of columns, the best first.
+    """Models with other terms in one group of columns and a criterion larger by at most `within`.
 
-    Where terms are nearly collinear on the data, all of an equation must change at once to reach a better
-    support, and no exchange of one or two leads there. All combinations of as many terms as the group has
-    now are tried, and of fewer, as long as these are few combinations; and on from the best by `settle`.
+    Where terms are nearly collinear on the data, a better support may differ in all terms of an equation, and
+    exchanges of one or two do not lead there. So all combinations of as many terms as the group has now, and
+    of fewer, are compared, unless there are too many. From the best the moves of `settle` follow.
+
+    groups: the columns of each equation; most: how many models are returned at most, the best first
     """
     near: dict[bytes, Rival] = {}
     least = supports.criterion(own)
     for columns in () if len(supports.constraints) else groups:
         inside = np.isin(own.support, columns)
         rest = own.support[~inside]
-        # What the other columns do not explain, in unit columns.
+        # Unit columns orthogonal to the terms of the other equations.
         others = np.linalg.qr(supports.design[:, rest])[0]
         alone = supports.design[:, columns] - others @ (others.T @ supports.design[:, columns])
         alone /= np.maximum(np.linalg.norm(alone, axis=0), 1e-300)
@@ -94,7 +95,7 @@ def recombined(
                 fit = supports.possible(np.sort(np.append(rest, columns[chosen])))
                 if fit is None or supports.criterion(fit) > least + within:
                     continue
-                # Beside other terms more may be significant; but the moves may also lead back.
+                # Beside other terms more may be significant, but the moves may also lead back to the model.
                 for end in (supports.settle(fit), fit):
                     if not np.array_equal(end.support, own.support):
                         near[end.support.tobytes()] = Rival(end, supports.criterion(end) - least)
@@ -105,7 +106,7 @@ def recombined(
 def _best_of(design: Floats, target: Floats, price: Floats, count: int, most: int) -> Ints:
     """(most, count): the combinations of so many unit columns with the least criterion."""
     sets = np.array(list(combinations(range(design.shape[1]), count)), dtype=np.intp)
-    # The ridge keeps columns that depend on each other solvable; whoever asks fits the winner without it.
+    # With the ridge dependent columns can be solved for too; the caller fits the best without it.
     gram, pull = design.T @ design + 1e-10 * np.eye(design.shape[1]), design.T @ target
     x = np.linalg.solve(gram[sets[:, :, None], sets[:, None, :]], pull[sets][..., None])[..., 0]
     values = price[sets].sum(axis=1) - np.sum(x * pull[sets], axis=1)
@@ -113,10 +114,10 @@ def _best_of(design: Floats, target: Floats, price: Floats, count: int, most: in
 
 
 def _best_below(supports: Supports, start: SupportFit) -> Ints:
-    """The support of least criterion on the way down from a start."""
+    """The support of least criterion that backward elimination from a start passes."""
     best, least = start.support, np.inf
     for stage in way_down(supports, start):
-        # χ² rises all the way: where it alone is too much, all that follows is worse.
+        # χ² only rises: once it exceeds the best criterion without any price, all that follows is worse.
         if supports.value(stage.loss, 0.0) > least:
             break
         value = supports.value(stage.loss, supports.cost(stage.support, stage.free))
@@ -125,40 +126,33 @@ def _best_below(supports: Supports, start: SupportFit) -> Ints:
     return best
 
 
-def _independent(supports: Supports, first: Sequence[int] | Ints) -> Ints:
-    """A largest set of columns that the rows tell apart, some of them preferred."""
-    size = np.where(supports.lengths > 0, supports.lengths, 1.0)
-    # A pivoted factorisation takes the longest column first: those preferred are made long.
-    length = np.where(np.isin(np.arange(supports.size), np.asarray(first, dtype=np.intp)), 1e3, 1.0)
-    unit = supports.design / size * (supports.lengths > 0)
-    r, order = scipy.linalg.qr(unit * length, mode="r", pivoting=True)
-    pivots = np.abs(np.diagonal(r)) / length[order[: len(np.diagonal(r))]]
-    keep = order[: len(pivots)][pivots > 1e-11]
-    if supports.coupled:
-        # What equalities connect stays together; a pseudo-inverse bears the dependence.
-        keep = np.flatnonzero(np.isin(supports.group, supports.group[keep]))
-    return np.sort(keep.astype(np.intp))
+def _independent(supports: Supports) -> Ints:
+    """A largest set of columns that the rows tell apart."""
+    unit = supports.design / np.where(supports.lengths > 0, supports.lengths, 1.0)
+    r, order = scipy.linalg.qr(unit, mode="r", pivoting=True)
+    pivots = np.abs(np.diagonal(r))
+    return np.sort(order[: len(pivots)][pivots > 1e-11].astype(np.intp))
 
 
 def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
-    """Supports from a start down to what constraints need, the cheapest coefficient leaving first.
+    """Backward elimination: supports from a start down to the required one, the cheapest coefficient first.
 
     With S the root of the covariance, a coefficient leaves by a reflection that turns its row s_i onto one
-    axis, which is then cut off: x ← x − S s_i x_i / |s_i|², χ² ← χ² + x_i² / |s_i|². No new factorisation;
-    an n-th of the work of elimination by refits.
+    axis, which is then cut off: x ← x − S s_i x_i / |s_i|², χ² ← χ² + x_i² / |s_i|². This needs no new
+    factorisation, and with n coefficients an n-th of the work of elimination by refits.
     """
     names, x, spread, loss = start.support, start.x.copy(), start.spread.copy(), start.loss
     error = np.linalg.norm(spread, axis=1)
     yield Stage(names, loss, spread.shape[1], names[:0], 0.0)
     fixed = np.isin(names, supports.required)
-    # As many directions as coefficients: none is tied to another.
-    each_for_itself = spread.shape[0] == spread.shape[1]
+    # With as many directions as coefficients none is tied to another.
+    untied = spread.shape[0] == spread.shape[1]
     while spread.shape[1]:
         squares = np.einsum("ij,ij->i", spread, spread)
         movable = (squares > 0) & ~fixed
         if not movable.any():
             break
-        # z² of every coefficient: what χ² would rise by if it left.
+        # z² of a coefficient is the rise of χ² if it leaves.
         rise = np.full(len(x), np.inf)
         np.divide(x**2, squares, out=rise, where=movable)
         i = int((rise - supports.price[names]).argmin())
@@ -173,8 +167,8 @@ def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
         turned = spread @ axis * (2.0 / float(axis @ axis))
         spread = spread[:, 1:] - turned[:, None] * axis[1:]
         gone = np.zeros(len(x), dtype=bool)
-        if not each_for_itself:
-            # What is tied to it has neither value nor freedom any more.
+        if not untied:
+            # Coefficients that equalities tie to it are zero now and cannot vary.
             gone = (np.linalg.norm(spread, axis=1) <= 1e-7 * error) & (np.abs(x) <= 1e-6 * error) & ~fixed
         gone[i] = True
         left, stays = names[gone], ~gone
@@ -184,15 +178,16 @@ def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
 
 
 class Growth:
-    """A support that takes in one term after the other, each time with the gains of all that are left.
+    """A support to which terms are added one by one, with the gains of all columns outside.
 
-    A column c that comes in adds one direction q, what is left of c beyond the directions so far. With it
+    A column c that is added gives one new direction q, the part of c orthogonal to the directions so far.
+    With b_j the squared length of column j beyond these directions and r the residual, the update is
 
-        |c_j|² beyond ← |c_j|² beyond − (qᵀ c_j)²,   c_jᵀ r ← c_jᵀ r − (qᵀ r)(qᵀ c_j),   χ² ← χ² − (qᵀ r)²
+        b_j ← b_j − (qᵀ c_j)²,   c_jᵀ r ← c_jᵀ r − (qᵀ r)(qᵀ c_j),   χ² ← χ² − (qᵀ r)²
 
-    for all columns j: one product with the design a term, where a new fit takes as many as the support has.
-    Of very many columns the products with each other are known, and with them qᵀ c_j without the design.
-    Under equalities, which bring several columns at a time, the support is fitted anew.
+    This costs one product with the design for a term; a new fit costs as many as the support has terms. Of
+    very many columns the products with each other are known, and qᵀ c_j follows without the design. Under
+    equalities, which add several columns at a time, the support is fitted anew.
     """
 
     def __init__(self, supports: Supports, fit: SupportFit) -> None:
@@ -214,7 +209,7 @@ class Growth:
         return self.supports.gains_by(self.support, self._beyond, self._pull)
 
     def take(self, place: int) -> Ints | None:
-        """Add a term, and what equalities connect to it: the coefficients added; None where that fails."""
+        """Add a term and those that equalities connect to it: these terms, or None if that is impossible."""
         if self.supports.coupled:
             names = np.setdiff1d(self.supports.connected_to(place), self.support)
             fit = self.supports.possible(np.union1d(self.support, names))
@@ -225,7 +220,7 @@ class Growth:
         column = self.supports.design[:, place]
         shares = np.zeros(self.free)
         for _ in range(2):
-            # Once more: what the first projection leaves of a long column is not quite orthogonal.
+            # Twice, because one projection of a long column is not orthogonal enough.
             share = self._directions @ column
             column, shares = column - share @ self._directions, shares + share
         size = float(np.sqrt(column @ column))
@@ -241,7 +236,10 @@ class Growth:
         return np.array([place])
 
     def _products(self, place: int, direction: Floats, shares: Floats, size: float) -> Floats:
-        """(coefficients,) of a direction with all columns: it is a column without its shares of others."""
+        """(coefficients,) products of the new direction with all columns.
+
+        direction: the column at `place` less its shares of the directions before, divided by `size`
+        """
         if self.supports.products is None:
             return np.asarray(direction @ self.supports.design)
         columns, _, unit = self.supports.products
@@ -249,7 +247,7 @@ class Growth:
 
 
 def greedy(supports: Supports, most: int) -> SupportFit | None:
-    """The best support among those that grow by the term of largest gain."""
+    """The best of the supports that grow from none by the term of largest gain."""
     fit = supports.possible(())
     if fit is None:
         return None
@@ -265,16 +263,19 @@ def greedy(supports: Supports, most: int) -> SupportFit | None:
 
 
 def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
-    """The best of the supports that starts have led to, or what is better though no single move leads there.
+    """The best of some fits, or a better one that no single move leads to.
 
-    Starts that agree, from the path and from the whole dictionary, are believed. Otherwise a term that stands
-    for many others may hold a wrong support together. (1) One of the weakest terms makes way for the four
-    that then explain most. (2) A small support is begun anew with each of the terms that explain most alone,
-    and grows greedily. After either, what is superfluous goes. For one equation at a time, and not under
-    equalities, where a fit costs a hundred times as much.
+    If the starts have led to the same support, it is returned. Otherwise it may be wrong because one term
+    replaces many others. Then, until the criterion no longer falls,
+
+    1. each of the weakest terms is replaced by the four terms of largest gain, and
+    2. supports grow anew from each of the terms of largest gain, to the size of the best one.
+
+    Backward elimination and the moves of `settle` follow on either. This is done for one equation at a time,
+    and not under equalities, where a fit costs a hundred times as much.
     """
     fit = min(fits, key=supports.criterion)
-    agreed = len(fits) > 1 and all(np.array_equal(one.support, fit.support) for one in fits)
+    agreed = len(fits) > 1 and all(np.array_equal(other.support, fit.support) for other in fits)
     if agreed or supports.coupled or supports.size > EFFORT.orders_eliminated:
         return fit
     seen: set[bytes] = set()
@@ -288,12 +289,12 @@ def regrown(supports: Supports, fits: Sequence[SupportFit]) -> SupportFit:
 def equation_by_equation(
     supports: Supports, parts: Iterable[tuple[Ints, Supports]], path: Sequence[Ints]
 ) -> SupportFit | None:
-    """The best support of each equation for itself, and under equalities what they connect to its terms.
+    """The best support of each equation alone, and under equalities the terms that these connect to it.
 
-    Elimination and regrowth go through the terms of one equation at a time, which at measured states knows
-    of no other. On short and nearly clean data the path alone ends in local minima, and this start is right
-    (benchmark: short_clean). Where equalities couple equations, terms that are dependent along a conserved
-    quantity hide each other from elimination of them all; each equation alone still finds its own.
+    At measured states equations are independent, and elimination and regrowth go through the terms of one at
+    a time. On short and nearly clean data the path alone ends in local minima, and this start is right
+    (benchmark: short_clean). With equalities it is right too where terms depend on each other along a
+    conserved quantity, which keeps elimination of all equations together from finding them.
 
     parts: the columns of each equation, and its rows without equalities; path: supports of the solver's run
     """
@@ -301,7 +302,8 @@ def equation_by_equation(
     for columns, alone in parts:
         place = np.full(supports.size, -1, dtype=np.intp)
         place[columns] = np.arange(len(columns))
-        offered = {mine.tobytes(): mine for mine in (at[at >= 0] for at in (place[one] for one in path))}
+        places = (place[support] for support in path)
+        offered = {own.tobytes(): own for own in (at[at >= 0] for at in places)}
         starts = [alone.best(list(offered.values())), eliminated(alone)]
         fits = [alone.settle(fit) for fit in starts if fit is not None]
         if not fits:
@@ -313,9 +315,9 @@ def equation_by_equation(
 
 
 def _regrowths(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterator[SupportFit]:
-    """Supports grown from what is left of a fit without a term, and from single terms, then shrunk.
+    """Supports that grow from a fit without one term, and from single terms; then backward elimination.
 
-    seen: those that were shrunk before
+    seen: supports from which elimination was begun before
     """
     for place in np.argsort(fit.z)[: EFFORT.orders_weakest]:
         less = supports.possible(np.delete(fit.support, place))
@@ -333,7 +335,7 @@ def _regrowths(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterato
 
 
 def _grown(supports: Supports, fit: SupportFit, count: int, without: int = -1) -> SupportFit:
-    """A support after so many terms more, each the one that explains most of what is left."""
+    """A support with so many terms more, each the one of largest gain when it is added."""
     growth = Growth(supports, fit)
     for _ in range(count):
         gain = growth.gains()
@@ -344,7 +346,7 @@ def _grown(supports: Supports, fit: SupportFit, count: int, without: int = -1) -
 
 
 def _shrunk(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterator[SupportFit]:
-    """The best support on the way down from a grown one, unless that was gone before."""
+    """The best support in a backward elimination from a grown one, unless that was done before."""
     if fit.support.tobytes() in seen:
         return
     seen.add(fit.support.tobytes())
@@ -354,9 +356,9 @@ def _shrunk(supports: Supports, fit: SupportFit, seen: set[bytes]) -> Iterator[S
 
 
 def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -> SupportFit:
-    """The smallest support, on the ways down from some starts, whose loss is at most so much.
+    """The smallest support with a loss of at most so much, by backward elimination from some starts.
 
-    A start that leaves more takes in what explains most first.
+    A start whose loss is larger first grows by the terms of largest gain.
     """
     best: Ints | None = None
     for start in starts:
@@ -371,7 +373,7 @@ def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -
             )
         if fit is None:
             continue
-        # The loss rises with every term that leaves: the last stage below the limit is the smallest.
+        # The loss rises with every term that leaves, so the last stage within the limit is the smallest.
         support = [stage.support for stage in way_down(supports, fit) if stage.loss <= allowed][-1]
         if best is None or len(support) < len(best):
             best = support
@@ -379,17 +381,16 @@ def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -
 
 
 def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, Floats]:
-    """Coefficients from the most to the least important, and the |z| at which each counts.
+    """Coefficients from the most to the least important, and the |z| of each.
 
-    Those of a support come first, the last to leave it leading; then those that it would take in, one
-    after the other, up to `most` in all.
+    Those of the support `through` come first, in the reverse order of backward elimination; then those that
+    it would grow by, up to `most` in all.
     """
     stages = list(way_down(supports, through))
     inside = [(stage.left, stage.strength) for stage in stages[1:]][::-1]
     held = stages[-1].support
     order, strength = [held], [np.full(len(held), np.inf)]
-    # A term that left later counts at least as much as those before it, although its own |z| may have been
-    # smaller.
+    # A term that left later counts at least as much as those before it, even if its own |z| was smaller.
     rising = np.maximum.accumulate(np.array([s for _, s in inside[::-1]]))[::-1]
     for (names, _), value in zip(inside, rising, strict=True):
         order.append(names)
@@ -409,17 +410,18 @@ def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, F
 
 
 def replaceable(supports: Supports, fit: SupportFit, within: float) -> Ints:
-    """Places in a support whose term may go, or make way for another, at a rise of C below `within`.
+    """Places in a support whose term can be dropped or replaced with a rise of C below `within`.
 
-    A term that goes leaves z_i along its own direction u_i, and a column c outside then explains
-    (cᵀ left + cᵀ u_i z_i)² / (what is left of |c|² + (cᵀ u_i)²) of it. All places under equalities.
+    Without term i the residual r is longer by z_i along a unit vector u_i. With b the squared length of a
+    column c beyond the support, c then has the gain (cᵀ r + cᵀ u_i z_i)² / (b + (cᵀ u_i)²). Under
+    equalities all places are returned.
     """
     if supports.coupled:
         return np.arange(len(fit.support))
     error = np.linalg.norm(fit.spread, axis=1)
     known = error > 0
     z = np.divide(fit.x, error, out=np.full(len(error), np.inf), where=known)
-    # Unit vectors along which the residual grows when a term leaves: z_i is its length.
+    # The unit vectors u_i.
     own = fit.directions @ (fit.spread / np.where(known, error, 1.0)[:, None]).T
     outside = np.setdiff1d(np.arange(supports.size), fit.support)
     columns = supports.design[:, outside]
@@ -435,18 +437,18 @@ def replaceable(supports: Supports, fit: SupportFit, within: float) -> Ints:
 
 
 def rivals(supports: Supports, own: SupportFit, within: float) -> list[Rival]:
-    """The models within so many units of the criterion of a fit, the best first.
+    """Models whose criterion exceeds that of a fit by at most so many units, the best first.
 
-    One move drops a term, adds one, or puts one in the place of another; the next begins with the best so
-    far. With a third of the effort the truth is missing from the models near Lorenz at 30 % noise
-    (benchmark: honesty); under equalities a fit costs a hundred times as much, and less is tried.
+    One move drops a term, adds one, or replaces one by another; a second move begins with the best models of
+    the first. With a third of the effort the truth is missing from the models near Lorenz at 30 % noise
+    (benchmark: honesty). Under equalities a fit costs a hundred times as much, and less is tried.
     """
     more, instead, moves, wide = (10, 3, 1, 1) if supports.coupled else (40, 10, 2, 6)
     least = supports.criterion(own)
     met = {own.support.tobytes(): Rival(own, 0.0)}
     tried: set[bytes] = set()
     for _ in range(moves):
-        # Breadth-first over moves, from the best few: two moves away lie models that exchange two terms.
+        # The second move reaches models that differ in two terms.
         for rival in sorted(met.values(), key=lambda rival: rival.above)[:wide]:
             key = rival.fit.support.tobytes()
             if key in tried:
@@ -463,7 +465,7 @@ def rivals(supports: Supports, own: SupportFit, within: float) -> list[Rival]:
 def _one_move(
     supports: Supports, own: SupportFit, within: float, more: int, instead: int
 ) -> Iterator[SupportFit]:
-    """One term more, one less, one in the place of another and of what is superfluous beside it."""
+    """Supports with one term more, one less, or one replaced and without what is then superfluous."""
     above = supports.price - supports.gains(own)
     for place in np.argsort(above)[:more]:
         if above[place] > within:

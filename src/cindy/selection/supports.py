@@ -1,22 +1,20 @@
 """Supports: least squares on any support of one triangle, and the moves from one support to another.
 
-Everything that chooses terms works on the same white rows [A | b], reduced to a triangle. A support s with k
-coefficients has the loss χ²(s) = min ‖A_s x − b‖², and the criterion
+Terms are always chosen on white rows [A | b], reduced to a triangle. A support s is a set of columns of A.
+Its loss is χ²(s) = min ‖A_s x − b‖², and its criterion, which is to be small, is
 
-    C(s) = χ²(s) + Σ price          where the noise of the rows is known (its size is 1)
-    C(s) = m log χ²(s) + Σ price    where it is not: m rows, each support judged by its own residual
+    C(s) = χ²(s) + Σ price          where the variance of the noise of the rows is known and 1
+    C(s) = m log χ²(s) + Σ price    where it is unknown: m rows, each support judged by its own residual
 
 The price of a parameter is z*² for a rule of significance, log m for an information criterion.
 
-1. Starts: the supports on the path of the conditional gradient, and backward elimination of the whole
-   dictionary on the same triangle (`orders.eliminated`), which is right on short and nearly clean data where
-   the path ends in a local minimum (benchmark: short_clean).
-2. Moves (`settle`): add the term of largest gain, drop the weakest, put one term in the place of several that
-   add up to it, add a term for the sake of those that can then go; each only where the criterion falls.
-3. Near models (`orders.rivals`): supports one or two moves away whose criterion is almost as small.
+1. Starts (`orders`): the best support of the solver's path, greedy growth, and backward elimination.
+2. Moves (`settle`): add the term of largest gain; drop the weakest term; replace several terms by one that
+   equals their sum; add a term so that others can be dropped. A move is made if the criterion falls.
 
-The gain of a column c outside a support with orthonormal directions Q is (cᵀ r)² / (|c|² − |Qᵀ c|²), r the
-residual; a coefficient x_i with the row s_i of the covariance's root costs z_i² = x_i² / |s_i|² when it goes.
+Q are the orthonormal directions that a support spans, r is its residual, and s_i the i-th row of a root of
+the covariance of its coefficients. Adding a column c lowers χ² by its gain (cᵀ r)² / (|c|² − |Qᵀ c|²).
+Dropping the coefficient x_i raises χ² by z_i² = x_i² / |s_i|².
 """
 
 from __future__ import annotations
@@ -43,10 +41,11 @@ __all__ = ["SupportFit", "Supports"]
 
 @dataclass(frozen=True, eq=False)
 class SupportFit:
-    """Scaled coefficients on a support with their errors, for white noise of size 1 in the rows.
+    """Least squares on a support: scaled coefficients and their errors for white noise of size 1 in the rows.
 
-    support: (k,); x: (k,); spread: (k, free), times its transpose the covariance; loss: χ²
-    directions: (rows, free) orthonormal, what the support spans; left: (rows,) the residual
+    support: (k,) columns; x: (k,) coefficients; loss: χ²
+    spread: (k, free) a root of the covariance, spread spreadᵀ
+    directions: (rows, free) orthonormal basis of what the support spans; left: (rows,) the residual
     """
 
     support: Ints
@@ -62,7 +61,7 @@ class SupportFit:
 
     @property
     def z(self) -> Floats:
-        """(k,) coefficients in units of their errors."""
+        """(k,) absolute coefficients in units of their standard errors."""
         error = np.linalg.norm(self.spread, axis=1)
         size = np.abs(self.x)
         return np.where(error > 0, size / np.where(error > 0, error, 1.0), np.where(size > 0, np.inf, 0.0))
@@ -70,14 +69,14 @@ class SupportFit:
 
 @dataclass(frozen=True, eq=False)
 class Supports:
-    """White rows with one target, the constraints on their coefficients, and the price of a parameter.
+    """White rows with one target, constraints on their coefficients, and the price of each parameter.
 
-    design, target: the triangle; rows: how many it stands for; rest: χ² beyond it, which no term explains
+    design, target: the triangle of so many `rows`; rest: χ² beyond it, which no column can explain
     constraints: over the columns of the design; equalities among them hold in every fit
-    price: (columns,) what each parameter must lower χ² by
-    known: whether the noise of the rows is 1; otherwise each support is judged by its own residual
-    effect: by how much rows that depend on each other count less, where the noise is not known
-    products: of very many columns, with each other and with the target, and what both are to be divided by
+    price: (columns,) by how much a parameter must lower χ²
+    known: whether the variance of the noise is 1; otherwise each support is judged by its own residual
+    effect: the design effect, by which the number of rows is divided, where the noise is unknown
+    products: of very many columns: AᵀA, Aᵀb, and the number that both are to be divided by
     """
 
     design: Floats
@@ -92,7 +91,7 @@ class Supports:
 
     @classmethod
     def of_form(cls, form: StandardForm, price: Floats | float) -> Supports:
-        """Those of a convex problem in standard form whose rows are white."""
+        """The supports of a convex problem in standard form whose rows are white."""
         objective, size = form.objective, float(form.sizes[1][0])
         return cls(
             objective.design * size,
@@ -104,7 +103,7 @@ class Supports:
 
     @classmethod
     def of_regression(cls, regression: Regression, targets: Ints, price: Floats | float) -> Supports:
-        """Those of the targets of a regression that equalities connect, each in units of its own noise.
+        """The supports of the targets that equalities connect, each target in units of its own noise.
 
         Columns are ordered as `regression.coefficients(targets)`: term by term, and target by target.
         """
@@ -120,14 +119,14 @@ class Supports:
             goal[at] = regression.total.target[:terms, j] / regression.noise[j]
         names = regression.coefficients(targets)
         inside = csr_array(regression.rows.matrix[:, names])
-        says = np.diff(inside.indptr) > 0
+        used = np.diff(inside.indptr) > 0
         rows = regression.rows
-        mine = Rows(csr_array(inside[says]), rows.lower[says], rows.upper[says], rows.owner[says])
+        constraints = Rows(csr_array(inside[used]), rows.lower[used], rows.upper[used], rows.owner[used])
         return cls(
             design,
             goal,
             regression.total.rows * count,
-            mine,
+            constraints,
             np.broadcast_to(np.asarray(price, dtype=np.float64), (terms * count,)),
             regression.unexplained(targets),
             known=False,
@@ -140,13 +139,13 @@ class Supports:
 
     @cached_property
     def group(self) -> Ints:
-        """(coefficients,): those that equalities connect share a number, and enter together."""
+        """(coefficients,) a number that coefficients share if equalities connect them."""
         equal = self.constraints.equalities
         return connected(equal.matrix)[1] if len(equal) else np.arange(self.size)
 
     @cached_property
     def required(self) -> Ints:
-        """Coefficients without which a constraint cannot be met: never left out."""
+        """Coefficients without which a constraint cannot be met: they are in every support."""
         rows = self.constraints
         missed = (rows.lower > 0) | (rows.upper < 0)
         if not missed.any():
@@ -165,13 +164,13 @@ class Supports:
 
     @cached_property
     def pinned(self) -> Ints:
-        """Coefficients whose value an equality of their own says."""
+        """Coefficients whose value an equality fixes."""
         matrix = self.constraints.equalities.matrix
         return np.unique(csr_array(matrix[np.diff(matrix.indptr) == 1]).indices)
 
     @cached_property
     def lengths(self) -> Floats:
-        """(coefficients,) of the columns."""
+        """(coefficients,) lengths of the columns."""
         return np.asarray(np.linalg.norm(self.design, axis=0))
 
     def fit(self, support: Iterable[int]) -> SupportFit:
@@ -196,7 +195,7 @@ class Supports:
         if np.abs(np.diagonal(r)).min(initial=1.0) > 1e-11:
             inverse = scipy.linalg.lapack.dtrtri(r)[0] if len(r) else r
         else:
-            # Directions of columns that depend on others are rounding, and would explain what no term does.
+            # The directions of dependent columns consist of rounding errors and must not explain anything.
             u, s, vt = np.linalg.svd(r)
             real = s > 1e-12 * s[0]
             directions, inverse = directions @ u[:, real], vt[real].T / s[real]
@@ -216,7 +215,7 @@ class Supports:
             return None
 
     def cost(self, support: Ints, free: int) -> float:
-        """The price of a support; where coefficients are tied, of as many as are free."""
+        """The price of a support; where equalities tie coefficients, only free ones are paid for."""
         return float(self.price[support].sum()) * free / len(support) if len(support) else 0.0
 
     def value(self, loss: float, cost: float) -> float:
@@ -242,13 +241,13 @@ class Supports:
             values.append(quickly(support))
             least = min(least, values[-1])
         near = least + 1e-6 * (self.rows + abs(least))  # what eight digits cannot tell from the best
-        fits = [self.possible(one) for one, value in zip(offered, values, strict=False) if value <= near]
+        fits = [self.possible(support) for support, c in zip(offered, values, strict=False) if c <= near]
         return min((fit for fit in fits if fit is not None), key=self.criterion, default=None)
 
     def _quick_criterion(self, supports: Sequence[Ints]) -> Callable[[Ints], float]:
-        """The criterion of any of these supports: to eight digits by Cholesky's method, ten times as fast.
+        """The criterion of each of these supports to eight digits, by Cholesky's method: ten times as fast.
 
-        By a fit where columns are too close or constraints have a say; infinite where none is possible.
+        Where columns are nearly dependent, or under constraints, by a fit; infinite where none is possible.
         """
         names = np.unique(np.concatenate([*supports, self.required]))
         columns = np.column_stack([self.design[:, names], self.target])
@@ -279,7 +278,7 @@ class Supports:
 
     @property
     def _independent(self) -> bool:
-        """Whether the design is a triangle without a small pivot, so that all columns explain everything."""
+        """Whether the design is a triangle without a small pivot, so that all columns fit the target."""
         if self.design.shape[0] != self.size or np.tril(self.design, -1).any():
             return False
         return bool((np.abs(np.diagonal(self.design)) > 1e-9 * self.lengths).all())
@@ -294,10 +293,10 @@ class Supports:
             return self._settled_by_own_variance(fit, most)
         seen = {fit.support.tobytes()}
         for _ in range(most):
-            # Several starts lead to one support, and that it stays there was found out before.
+            # Another start has ended here before.
             if fit.support.tobytes() in self._ends:
                 return fit
-            new = self._added(fit) or self.without_weakest(fit) or self._merged(fit) or self._exchanged(fit)
+            new = self._moved(fit)
             if new is None or new.support.tobytes() in seen:
                 break
             fit = new
@@ -307,31 +306,34 @@ class Supports:
 
     @cached_property
     def _ends(self) -> set[bytes]:
-        """Supports at which `settle` has ended."""
+        """Supports where `settle` has ended: no move leads on from them."""
         return set()
 
+    def _moved(self, fit: SupportFit) -> SupportFit | None:
+        """The first move that lowers the criterion, the cheapest to try first; None where there is none."""
+        return self._added(fit) or self.without_weakest(fit) or self._merged(fit) or self._exchanged(fit)
+
     def _settled_by_own_variance(self, fit: SupportFit, most: int) -> SupportFit:
+        """The same moves with the variance that each support leaves."""
         for _ in range(most):
-            # m log χ² falls by m Δχ²/χ² for a small change, so that a price on it is a price times the mean
-            # square on χ².
+            # m log χ² falls by m Δχ²/χ² for a small change: χ² must fall by the price times the mean square.
             scale = self.effect * fit.loss / max(self.rows - fit.free, 1)
-            here = self._at(scale)
-            new = here._added(fit) or here.without_weakest(fit) or here._merged(fit) or here._exchanged(fit)
+            new = self._at(scale)._moved(fit)
             if new is None or self.criterion(new) >= self.criterion(fit):
                 return fit
             fit = new
         return fit
 
     def _at(self, scale: float) -> Supports:
-        """The same rows with the noise taken for known, of this variance."""
-        here = replace(self, known=True, price=self.price * scale)
-        # What depends on the columns alone is the same.
+        """The same rows with noise of a known variance."""
+        scaled = replace(self, known=True, price=self.price * scale)
+        # What depends on the columns alone need not be computed again.
         for name in ("lengths", "group", "required", "coupled", "pinned", "_dependent", "_has_equalities"):
-            here.__dict__[name] = getattr(self, name)
-        return here
+            scaled.__dict__[name] = getattr(self, name)
+        return scaled
 
     def in_units_of(self, variance: float) -> Supports:
-        """The same rows with noise of size 1, where it has this variance."""
+        """The same rows divided by the standard deviation of their noise, given its variance."""
         size = float(np.sqrt(max(variance, 1e-300)))
         return replace(
             self,
@@ -343,7 +345,7 @@ class Supports:
         )
 
     def only(self, columns: Ints) -> Supports:
-        """The same for some of the columns, all other coefficients being zero."""
+        """The same rows for some of the columns; all other coefficients are zero."""
         table = triangle(np.column_stack([self.design[:, columns], self.target]))
         rows = self.constraints
         return replace(
@@ -356,10 +358,10 @@ class Supports:
         )
 
     def products_at(self, fit: SupportFit) -> tuple[Floats, Floats]:
-        """Products with all columns: (free, coefficients) of what a support spans, and of its residual.
+        """Products of all columns with the directions of a support, (free, coefficients), and its residual.
 
-        From those of the columns where they are known, unless columns that almost depend on each other, or a
-        residual that is the small difference of large numbers, would magnify their rounding.
+        From `products` where these are known, unless nearly dependent columns, or a residual far smaller
+        than the target, would magnify rounding errors.
         """
         apart = (np.abs(fit.spread) * self.lengths[fit.support, None]).max(initial=0.0) < 1e3
         if self.products is None or not apart or fit.left @ fit.left < 1e-8 * (self.target @ self.target):
@@ -370,13 +372,13 @@ class Supports:
 
     def gains(self, fit: SupportFit) -> Floats:
         """(coefficients,) by how much χ² falls when each term alone is added; 0 inside, or where pinned."""
-        # The residual is orthogonal to the directions: only the length needs what is left of a column.
+        # The residual is orthogonal to the directions, so that only the length of a column is projected.
         inside, pull = self.products_at(fit)
         return self.gains_by(fit.support, self.lengths**2 - np.einsum("ij,ij->j", inside, inside), pull)
 
     def gains_by(self, support: Ints, beyond: Floats, pull: Floats) -> Floats:
-        """The same from what is left of every column beyond a support, and its product with the residual."""
-        # What is left of a dependent column is rounding, and its gain would be noise over noise.
+        """(coefficients,) gains, from squared lengths beyond the support and products with the residual."""
+        # Beyond the support a dependent column consists of rounding errors; its gain would mean nothing.
         gain = np.zeros(self.size)
         np.divide(pull**2, beyond, out=gain, where=beyond > self._dependent)
         gain[support] = 0.0
@@ -386,11 +388,11 @@ class Supports:
 
     @cached_property
     def _dependent(self) -> Floats:
-        """(coefficients,) square of what is left of a column where it depends on others."""
+        """(coefficients,) squared length beyond a support below which a column depends on it."""
         return np.asarray((EFFORT.supports_dependent * np.where(self.lengths > 0, self.lengths, np.inf)) ** 2)
 
     def connected_to(self, place: int) -> Ints:
-        """A coefficient and what equalities connect to it."""
+        """A coefficient and those that equalities connect to it."""
         return np.flatnonzero(self.group == self.group[place])
 
     def _worth(self, new: SupportFit, old: SupportFit) -> bool:
@@ -399,6 +401,7 @@ class Supports:
         return old.loss - new.loss > max(more, float(self.price.min()))
 
     def _added(self, fit: SupportFit) -> SupportFit | None:
+        """With the term of largest gain, if that pays."""
         gain = self.gains(fit) - self.price
         for place in np.argsort(-gain)[:20]:
             if gain[place] <= 0.0:
@@ -409,7 +412,7 @@ class Supports:
         return None
 
     def without_weakest(self, fit: SupportFit, keep: int = -1) -> SupportFit | None:
-        """Without the least significant term, if that pays; one may be kept whatever its significance."""
+        """Without the least significant term, if that pays; the column `keep` stays in any case."""
         z = np.where(np.isin(fit.support, self.required) | (fit.support == keep), np.inf, fit.z)
         # Without equalities z² is exactly what χ² rises by when a term goes.
         short = z**2 - self.price[fit.support]
@@ -419,18 +422,17 @@ class Supports:
             new = self.possible(np.delete(fit.support, place))
             if new is None:
                 continue
-            # What was tied to it has gone with it.
-            stays = new.support[(new.x != 0) | np.isin(new.support, self.required)]
-            new = new if len(stays) == len(new.support) else self.fit(stays)
+            # Coefficients that equalities tied to it are zero now and leave with it.
+            stays = (new.x != 0) | np.isin(new.support, self.required)
+            new = new if stays.all() else self.fit(new.support[stays])
             if len(new.support) < len(fit.support) and not self._worth(fit, new):
                 return new
         return None
 
     def _exchanged(self, fit: SupportFit) -> SupportFit | None:
-        """A term added for the sake of those that can go when it is there.
+        """With a term that allows others to be dropped.
 
-        Under equalities it comes and goes in all equations that these connect. Every fit under them costs a
-        hundred times as much, so that it is tried with few candidates only.
+        Under equalities a fit costs a hundred times as much, and few candidates are tried.
         """
         if self.coupled and self.size > EFFORT.supports_exchanged:
             return None
@@ -441,9 +443,8 @@ class Supports:
             order = order[np.sort(np.unique(self.group[order], return_index=True)[1])]
         tried = order[: EFFORT.supports_tried // (3 if self.coupled else 1)]
         for place in tried[(gain[tried] > 0.0) & self._makes_room(fit, tried)]:
-            new = self.possible(np.union1d(fit.support, self.connected_to(int(place))))
-            less = new
-            # The new term may make several others superfluous; only the end of that chain is compared.
+            new = less = self.possible(np.union1d(fit.support, self.connected_to(int(place))))
+            # The new term may make several others superfluous: all go before the criterion is compared.
             while less is not None:
                 new, less = less, self.without_weakest(less, int(place))
             if new is not None and self.criterion(new) < self.criterion(fit):
@@ -451,32 +452,32 @@ class Supports:
         return None
 
     def _makes_room(self, fit: SupportFit, places: Ints) -> NDArray[np.bool_]:
-        """(places,) whether a term would be worth less than its price beside each of these.
+        """(places,) whether beside each of these columns a term of the support is not worth its price.
 
-        A column c that the terms inside explain by the shares a, with b = |c|² − |Qᵀ c|² of its own, enters
-        with y = cᵀ r / b: x_i ← x_i − a_i y, and the variance of x_i grows by a_i² / b.
+        Let a be the coefficients of a column c by least squares on the support, b = |c|² − |Qᵀ c|². Beside
+        c, which gets y = cᵀ r / b, x_i becomes x_i − a_i y, and its variance is larger by a_i² / b.
         """
         if self.coupled or len(self.required):
             return np.ones(len(places), dtype=bool)
         columns = self.design[:, places]
         inside = fit.directions.T @ columns
         beyond = self.lengths[places] ** 2 - np.einsum("ij,ij->j", inside, inside)
-        own = beyond > (EFFORT.supports_dependent * self.lengths[places]) ** 2
+        own = beyond > self._dependent[places]
         beyond = np.where(own, beyond, 1.0)
         share = fit.spread @ inside
         x = fit.x[:, None] - share * (fit.left @ columns / beyond)
         variance = np.sum(fit.spread**2, axis=1)[:, None] + share**2 / beyond
-        # A little more than the price, lest rounding hide what a fit would show.
+        # A little more than the price, because of rounding errors: a fit decides.
         return np.asarray(own & (x**2 < 1.0001 * self.price[fit.support][:, None] * variance).any(axis=0))
 
     def _merged(self, fit: SupportFit) -> SupportFit | None:
-        """One term in the place of several that add up to it: 1 for sin² and cos².
+        """With one term instead of several that add up to it: 1 for sin² and cos².
 
-        A column a outside the support that is Σ a_i c_i over the columns c_i inside may take c times its
-        share from each of them; where c is x_i / a_i for several i, these are not needed any more.
+        Let a column outside be Σ a_i c_i over columns c_i inside, which have the coefficients x_i. With the
+        coefficient y for it the others become x_i − a_i y: all with x_i / a_i = y are superfluous.
         """
         products, _ = self.products_at(fit)
-        # Squares tell a small part of a column to few digits only: those in question are looked at.
+        # Differences of squares have few digits: they only say which columns to look at.
         small = self.lengths**2 - np.einsum("ij,ij->j", products, products) <= 1e-6 * self.lengths**2
         small[fit.support] = False
         near = np.flatnonzero(small & (self.lengths > 0))
@@ -489,9 +490,9 @@ class Supports:
             used = np.flatnonzero(np.abs(share) > 1e-6 * np.abs(share).max(initial=0.0))
             left = np.abs(fit.x[used] - (fit.x[used] / share[used])[:, None] * share[used])
             superfluous = left <= 3.0 * error[used] + 1e-9 * np.abs(fit.x[used])
-            # Each set of terms once: terms in the same proportion to their shares all ask for the same.
-            for chosen in {one.tobytes(): one for one in superfluous if one.sum() > 1}.values():
-                # Under equalities a term goes, and comes, in all equations that these connect.
+            # Terms with the same ratio x_i / a_i give the same set: each set is tried once.
+            for chosen in {terms.tobytes(): terms for terms in superfluous if terms.sum() > 1}.values():
+                # Under equalities a term leaves, or enters, in all equations that these connect.
                 stays = ~np.isin(self.group[fit.support], self.group[fit.support[used[chosen]]])
                 new = self.possible(np.union1d(fit.support[stays], self.connected_to(int(place))))
                 if new is not None and self.criterion(new) < self.criterion(fit):
