@@ -196,10 +196,10 @@ def _head(path: Path, lines: list[str]) -> _Head:
         second = lines[top[1]]
         below = delimiter if delimiter in second else _delimiter(second)
         words = _split(path, second, below, top[1] + 1)
-        cells_below = _split(path, lines[top[2]], below, top[2] + 1)
+        two_lines = [words, _split(path, lines[top[2]], below, top[2] + 1)]
         if below != ",":  # a comma inside a cell is then the decimal sign
-            cells_below = [cell.replace(",", ".") for cell in cells_below]
-        if holds_units(words, cells_below):
+            two_lines = [[cell.replace(",", ".") for cell in line] for line in two_lines]
+        if holds_units(*two_lines):
             names = [name.strip() for name in cells]
             # If the first line cannot be names, it is a title, and the second line names the columns.
             if len(names) != len(words) or len(set(names)) < len(names) or not all(names[1:]):

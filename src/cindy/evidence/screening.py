@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import comb
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,13 @@ from cindy._arrays import Floats, Ints
 from cindy.data import Field
 from cindy.evidence.weak_settings import Noise
 
-__all__ = ["Fault", "Screened", "screened"]
+__all__ = ["Fault", "FaultKind", "Screened", "screened"]
 
 Mask = NDArray[np.bool_]
+FaultKind = Literal[
+    "false-period", "saturated-values", "dead-pixels", "outliers", "lost-frames", "unequal-pixels",
+    "unequal-frames", "filled-values",
+]  # fmt: skip
 
 _LARGEST = 4_000_000
 """Largest number of values of a field that is screened."""
@@ -50,8 +54,7 @@ _MOST = 0.1
 _SATURATED = 0.25
 """Largest share of saturated samples that are left out."""
 _TIES = 5
-"""Saturation needs this many times as many samples at the extreme as at the next value, as rounded data have
-ties everywhere."""
+"""Samples at the extreme, in units of those at the next value: rounded data have ties everywhere."""
 _SEAM = 4.0
 """Mean square of e across a false seam, in units of the 98 % quantile elsewhere."""
 _LOST = 2.2
@@ -72,13 +75,11 @@ _WIDEST = 3
 class Fault:
     """A fault of one state of a field.
 
-    kind: "false-period", "saturated-values", "dead-pixels", "outliers", "lost-frames", "unequal-pixels",
-        "unequal-frames", "filled-values"
     axis: along which, where that matters; count: samples, pixels or frames; size: relative to the field
     where: coordinates, at most a few
     """
 
-    kind: str
+    kind: FaultKind
     state: str
     axis: str = ""
     count: int = 0
@@ -168,14 +169,8 @@ class _Screen:
         field = self.field
         if self.changed:
             arrays: dict[str, Any] = {axis: field.coordinate(axis) for axis in self.axes} | self.values
-            corrected = Field(
-                arrays,
-                periodic=self.periods,
-                time=field.time,
-                time_unit=field.time_unit,
-                name=field.name,
-                weight=field.weight,
-            )
+            named = {"time": field.time, "time_unit": field.time_unit, "name": field.name}
+            corrected = Field(arrays, periodic=self.periods, weight=field.weight, **named)
             field = corrected.with_inputs_of(field)
         if not self.cuts:
             return [field]
@@ -270,15 +265,15 @@ class _Screen:
             if not far.any():
                 break
             outliers |= far
-            screen = screen._without(state, "", far)
+            screen = screen._without(state, None, far)
         return outliers if 0 < outliers.mean() <= _MOST else None
 
-    def _without(self, state: str, kind: str, bad: Mask | None) -> _Screen:
-        """The screen with some samples missing, and a fault of this kind unless the kind is empty."""
+    def _without(self, state: str, kind: FaultKind | None, bad: Mask | None) -> _Screen:
+        """The screen with some samples missing, and a fault of this kind if one is given."""
         if bad is None or not bad.any():
             return self
         values = {**self.values, state: np.where(bad, np.nan, self.values[state])}
-        if not kind:
+        if kind is None:
             return replace(self, values=values)
         places = bad.all(axis=-1)
         dead = kind == "dead-pixels"
@@ -349,7 +344,8 @@ class _Screen:
         if np.isnan(u).any():
             return
         space, time = tuple(range(u.ndim - 1)), (u.ndim - 1,)
-        for kind, along, other in (("unequal-pixels", space, time), ("unequal-frames", time, space)):
+        kinds: tuple[FaultKind, FaultKind] = ("unequal-pixels", "unequal-frames")
+        for kind, along, other in zip(kinds, (space, time), (time, space), strict=True):
             if min(u.shape[k] for k in along) < 2 * _DIFFERENCE + 20:
                 continue
             sizes = [_sizes(u, along, other, order) for order in (_DIFFERENCE, 2 * _DIFFERENCE)]
