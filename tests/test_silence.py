@@ -68,6 +68,32 @@ def test_data_that_betray_a_mistake_are_told_in_one_sentence(name):
     assert len(found) == 1
 
 
+def a_walk(rng):
+    return np.cumsum(rng.standard_normal(800))
+
+
+def a_kicked_decay(rng):
+    x = [0.0]
+    for _ in range(799):
+        x.append(0.95 * x[-1] + rng.standard_normal())
+    return np.array(x)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.15])
+def test_a_single_state_that_swings_in_noise_lacks_another(noise):
+    x = OSCILLATION[:, 0] + noise * OSCILLATION[:, 0].std() * np.random.default_rng(1).standard_normal(800)
+    (finding,) = oddities([cindy.Trajectory(T, x)])
+    assert finding.code == "missing-state"
+    assert "Integral(order=2, rates=True)" in finding.message
+
+
+@pytest.mark.parametrize("path", [a_walk, a_kicked_decay])
+def test_a_state_that_kicks_drive_to_and_fro_lacks_no_other(path):
+    for seed in range(20):
+        findings = oddities([cindy.Trajectory(T, path(np.random.default_rng(seed)))])
+        assert "missing-state" not in {finding.code for finding in findings}
+
+
 def test_runs_that_are_listed_twice_are_told_by_name():
     runs = [cindy.Trajectory(T, OSCILLATION * k, name=f"run {k}") for k in (1.0, 2.0)]
     again = cindy.Trajectory(T + 5.0, OSCILLATION, name="again")
