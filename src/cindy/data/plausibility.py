@@ -41,8 +41,8 @@ class _Limits:
     calm: float = 0.02
     """Noise, as a share of the spread, above which rates are too uncertain for this test."""
     calm_means: float = 0.08
-    """The same for a single state averaged over twelfths of a swing. A pendulum with 10 % noise has 0.04, random
-    walks 0.16 in the median: kicks do not average out."""
+    """The same for a single state averaged over twelfths of a swing. A pendulum with 10 % noise has 0.04,
+    random walks 0.16 in the median: kicks do not average out."""
     offset: float = 25.0
     """Ratio of mean and spread of a state above which its powers and products are nearly collinear. At 20 the
     rates of all six motions are found, at 30 of five, at 1,000 of none. Good data stay within 5."""
