@@ -43,7 +43,9 @@ from cindy.selection import (
     EFFORT,
     Selection,
     Significance,
+    SupportFit,
     Supports,
+    eliminated,
     equation_by_equation,
     recombined,
 )
@@ -320,7 +322,7 @@ def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fi
             continue
         bound = state.bound_to(form, result)
         settled = None if noisy or bound else supports.settle(best)
-        apart = None if bound else equation_by_equation(supports, _equations(state, supports), path)
+        apart = None if bound else _first_choice(state, supports, path)
         # Where noise hides terms, the best support at measured states is too small or too large.
         sizes = [share * len(best.support) for share in EFFORT.passes_shares]
         sizes += [2.0 * motion.states, 3.0 * motion.states]
@@ -332,6 +334,20 @@ def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fi
             coef = fit.x * form.unit.ravel()[fit.support]
             start = start_of(motion, state.columns[fit.support], coef, variance)
             yield replace(start, heeded=False)
+
+
+def _first_choice(state: Search, supports: Supports, path: list[Ints]) -> SupportFit | None:
+    """The best support of each equation alone, or under constraints that of elimination from all terms.
+
+    Constraints that pin the gauge of hidden states tie equations together: without the second start the two
+    hidden states of an epidemic are not found (benchmark: hidden).
+    """
+    apart = equation_by_equation(supports, _equations(state, supports), path)
+    if not len(supports.constraints):
+        return apart
+    down = eliminated(supports, path[-1] if path else ())
+    fits = [apart, None if down is None else supports.settle(down)]
+    return min((fit for fit in fits if fit is not None), key=supports.criterion, default=None)
 
 
 def _by_equation(motion: Motion, columns: Ints) -> list[Ints]:

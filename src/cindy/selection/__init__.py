@@ -3,7 +3,7 @@
 from cindy.selection.candidates import Candidates, Judged
 from cindy.selection.choice import Choice, choose, within_radius
 from cindy.selection.effort import EFFORT, Effort, trying
-from cindy.selection.orders import Rival, equation_by_equation, recombined, rivals
+from cindy.selection.orders import Rival, eliminated, equation_by_equation, recombined, regrown, rivals
 from cindy.selection.rules import (
     BIC,
     Beyond,
@@ -34,8 +34,10 @@ __all__ = [
     "Supports",
     "Terms",
     "choose",
+    "eliminated",
     "equation_by_equation",
     "recombined",
+    "regrown",
     "rivals",
     "trying",
     "within_radius",

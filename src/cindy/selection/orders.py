@@ -58,11 +58,14 @@ class Rival:
     above: float
 
 
-def eliminated(supports: Supports) -> SupportFit | None:
-    """The best support in a backward elimination of the whole dictionary; None where that is too large."""
+def eliminated(supports: Supports, first: Sequence[int] | Ints = ()) -> SupportFit | None:
+    """The best support in a backward elimination of the whole dictionary; None where that is too large.
+
+    first: where terms depend on each other, the coefficients that elimination begins with if possible
+    """
     if supports.size > EFFORT.orders_eliminated or supports.rows <= supports.size:
         return None
-    start = supports.possible(_independent(supports))
+    start = supports.possible(_independent(supports, first))
     if start is None:
         return None
     return supports.possible(_best_below(supports, start))
@@ -126,12 +129,19 @@ def _best_below(supports: Supports, start: SupportFit) -> Ints:
     return best
 
 
-def _independent(supports: Supports) -> Ints:
-    """A largest set of columns that the rows tell apart."""
-    unit = supports.design / np.where(supports.lengths > 0, supports.lengths, 1.0)
-    r, order = scipy.linalg.qr(unit, mode="r", pivoting=True)
-    pivots = np.abs(np.diagonal(r))
-    return np.sort(order[: len(pivots)][pivots > 1e-11].astype(np.intp))
+def _independent(supports: Supports, first: Sequence[int] | Ints) -> Ints:
+    """A largest set of independent columns, with as many as possible of those preferred."""
+    size = np.where(supports.lengths > 0, supports.lengths, 1.0)
+    # A pivoted factorisation takes the longest column first, so preferred columns are made long.
+    length = np.where(np.isin(np.arange(supports.size), np.asarray(first, dtype=np.intp)), 1e3, 1.0)
+    unit = supports.design / size * (supports.lengths > 0)
+    r, order = scipy.linalg.qr(unit * length, mode="r", pivoting=True)
+    pivots = np.abs(np.diagonal(r)) / length[order[: len(np.diagonal(r))]]
+    keep = order[: len(pivots)][pivots > 1e-11]
+    if supports.coupled:
+        # Coefficients that equalities connect stay together; the fit's pseudo-inverse allows for dependence.
+        keep = np.flatnonzero(np.isin(supports.group, supports.group[keep]))
+    return np.sort(keep.astype(np.intp))
 
 
 def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
