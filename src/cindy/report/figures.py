@@ -89,10 +89,11 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     # The dots are measurements only, without values that were filled in for the comparison.
     shown = {k: beginning(data[k], most) if whole[k] is not data[k] else run for k, run in shown.items()}
     bands = [_Band.of(model, solution) for solution in compared.solutions if model.diffusion is not None]
+    share = _SIZES.most_numbers // (max(len(shown), 1) * (len(model.states) + 1))
     series = []
     for i, (k, run) in enumerate(shown.items()):
         own = [n for n, s in enumerate(compared.solutions) if s.trajectory == i]
-        base = _series(model, run, [compared.solutions[n] for n in own], k + 1)
+        base = _series(model, run, [compared.solutions[n] for n in own], k + 1, share)
         series.append(base | {"band": _outlines([bands[n] for n in own]) if bands else None})
     inside = float(np.mean(np.concatenate([band.inside for band in bands]))) if bands else np.nan
     cut = sum(run.t[-1] < data[k].t[-1] for k, run in shown.items())
@@ -140,8 +141,13 @@ def density_series(model: Model, data: Sequence[Trajectory]) -> list[dict[str, A
     ]
 
 
-def _series(model: Model, run: Trajectory, solved: Sequence[Solution], number: int) -> dict[str, Any]:
-    lines = [(curve.t, curve.x) for curve in (fine_curve(model, solution) for solution in solved)]
+def _series(
+    model: Model, run: Trajectory, solved: Sequence[Solution], number: int, most: int
+) -> dict[str, Any]:
+    """The numbers of one trajectory; most: points of its curves, which share them by their samples."""
+    samples = sum(len(solution.measured) for solution in solved)
+    curves = [fine_curve(model, one, most * len(one.measured) // samples) for one in solved]
+    lines = [(curve.t, curve.x) for curve in curves]
     start = solved[0].start if solved else np.nan_to_num(run.x[0])
     # A null between two solutions interrupts the line.
     gap = np.full((1, run.dimension), np.nan)
@@ -194,13 +200,18 @@ def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
     most = min(_SIZES.most_models, max(_SIZES.most_summands // usual, 6))
     places = thinned(len(model.path), most, keep=model.path.chosen)
     models = [model.path[k] for k in places]
-    chosen = model.path.chosen
+    chosen, losses = model.path.chosen, [diagnostics.rows.relative_loss(other.coef) for other in models]
     return {
         "size": [other.size for other in models],
         "score": plain(np.array([model.path.scores[k] for k in places], dtype=float)),
-        "loss": plain(np.array([diagnostics.rows.relative_loss(other.coef) for other in models])),
+        "loss": plain(np.array(losses)),
+        "left": [percent(loss) for loss in losses],
         "weighted": isinstance(diagnostics.rows, Denoised),
+        "kicked": model.diffusion is not None,
         "chosen": places.index(chosen) if chosen in places else None,
+        "parameters": [
+            [definition(name, *estimate) for name, estimate in other.parameters.items()] for other in models
+        ],
         "models": [[_numbers(other, j) for j in range(len(other.states))] for other in models],
         "left_out": len(model.path) - len(places),
     }
