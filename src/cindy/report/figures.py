@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats
 from cindy.basis import pretty
 from cindy.data import Trajectory, beginning
-from cindy.export import format_value
+from cindy.export import definition, format_value
 from cindy.model import (
     Comparison,
     Denoised,
@@ -34,6 +34,8 @@ __all__ = [
     "history",
     "minus",
     "path",
+    "percent",
+    "power",
     "residual_series",
     "thinned",
     "trajectories",
@@ -275,3 +277,22 @@ def plain(values: Floats, digits: int = 5) -> list[float | None]:
 def minus(text: str) -> str:
     """The text with true minus signs."""
     return text.replace("-", "−")
+
+
+def power(value: float) -> str:
+    """A number with two digits, as 2.3 × 10⁻⁵ if it is small or large."""
+    if value == 0 or not np.isfinite(value):
+        return f"{value:g}"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    if -3 <= int(exponent) <= 3:
+        return f"{value:.2g}"
+    raised = str(int(exponent)).translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
+    return f"{mantissa}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10{raised}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent with two digits, such as 0.99 %, 1.0 % and 2.1 × 10⁻⁴ %."""
+    if 0 < share < 1e-5:
+        return f"{power(100 * share)}\N{NO-BREAK SPACE}%"
+    digits = f"{100 * share:#.2g}".removesuffix(".") if 100 * share < 100 else f"{100 * share:.0f}"
+    return f"{digits}\N{NO-BREAK SPACE}%"
