@@ -247,6 +247,22 @@ def test_a_page_about_few_data_takes_less_than_two_megabytes():
     assert len(render(*hunters()).encode()) < 2e6
 
 
+def test_the_report_of_kicks_does_not_blame_the_equations_for_them():
+    well = Model(np.array([[0.0], [1.0], [0.0], [-1.0]]), Polynomial(3), ("x",))
+    kicks = Diffusion(("1", "x", "x^2"), np.array([[0.5], [0], [0]]), np.zeros((3, 1)), ("x",))
+    clean = replace(well, diffusion=kicks).simulate([1.0], np.arange(6000) * 0.05, noise=True, seed=0)
+    noise = 0.05 * np.random.default_rng(0).standard_normal(clean.x.shape)
+    data = Trajectory(clean.t, clean.x + noise, ("x",))
+    model = cindy.identify(data, Polynomial(3))
+    assert model.diffusion is not None
+    page = render(model, data)
+    _, text = read(page)
+    assert "This includes the random kicks, which no equation explains." in text
+    assert "correlated negatively although the equations are right" in text
+    assert "The band of paths, the density and new data show whether the terms are right." in text
+    assert numbers(page)["path"]["kicked"]
+
+
 def test_the_report_of_a_kicked_model_has_its_kicks_the_band_of_paths_and_the_density():
     kicks = Diffusion(("1", "x", "x^2"), np.array([[0.25], [0], [0.5]]), np.zeros((3, 1)), ("x",))
     model = Model(np.array([[0.0], [-1.0]]), Polynomial(1), ("x",), diffusion=kicks)

@@ -350,6 +350,12 @@ def _numbers(value: float, error: float, inclusion: float) -> dict[str, Any]:
 
 def _residual_of(model: Model) -> str:
     """What the residuals of the page are, for a sentence."""
+    if model.denoised and model.diffusion is not None:
+        # The denoised states of a kicked model may follow the data, and take part of the noise along.
+        return (
+            "the measurements less the denoised states, which follow random kicks closely. Neighbouring "
+            "residuals are then correlated negatively although the equations are right"
+        )
     if model.denoised:
         return "the measurements less the denoised states"
     kinds = {
@@ -375,10 +381,13 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str | Marku
             if len(model.path)
             else ""
         )
-        kicks = " This includes the random kicks, which no equation explains." * (model.diffusion is not None)
+        kicked = model.diffusion is not None
+        remark = " This includes the random kicks, which no equation explains." if kicked else ""
+        if weighted and not kicked:
+            remark = " R² of the equations counts all states alike and has no weights."
         yield Markup(
             "<b>Residual:</b> {} of the squares of the data{} stay unexplained by these {}.{}{}"
-        ).format(percent(loss), weighted, counted(model.size, "term"), kicks, beside)
+        ).format(percent(loss), weighted, counted(model.size, "term"), remark, beside)
         yield Markup(
             "<b>Optimality gap:</b> any other coefficients within the radius, for all candidate terms at "
             "once, could explain at most {} of the squares more."
@@ -389,7 +398,8 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str | Marku
                 "That is no less than what the equations leave unexplained, because few terms were selected "
                 "and then refitted. A larger model would fit more closely, noise included."
             )
-        yield "R², the residuals and new data show whether the terms are right."
+        shown = "The band of paths, the density" if kicked else "R², the residuals"
+        yield f"{shown} and new data show whether the terms are right."
     if model.result is not None:
         run = model.result
         how = "converged" if run.status == "converged" else f"ended ({run.status})"
