@@ -377,7 +377,7 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str | Marku
         )
         weighted = ", weighted by the noise," if isinstance(diagnostics.rows, Denoised) else ""
         beside = (
-            Markup(' The slider of <a href="#path">smaller and larger models</a> shows the same for each.')
+            Markup(' The slider of <a href="#path">smaller and larger models</a> shows that of each.')
             if len(model.path)
             else ""
         )
