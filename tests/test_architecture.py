@@ -378,6 +378,40 @@ def test_only_a_family_asks_which_of_its_members_it_has():
     assert not wrong, "\n".join(["", *wrong])
 
 
+def test_no_text_leaves_its_plural_to_the_reader():
+    """`counted` writes "1 term" and "2 terms", so that no text needs an s in brackets."""
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            wrong += [f"{path.name}: {found}" for found in re.findall(r"[a-z]{3,}\(s\)", text)]
+    assert not wrong
+
+
+def as_people_write_it(code: str) -> str:
+    """A value of the source for readers: 2e9 and not 2000000000.0, 20,000 and not 20000."""
+    value = ast.literal_eval(code)
+    if isinstance(value, tuple):
+        return ", ".join(as_people_write_it(repr(one)) for one in value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    mantissa, _, power = f"{value:.6e}".partition("e")
+    if value == 0 or -4 <= int(power) < 5:
+        return f"{value:.12g}"
+    return f"{mantissa.rstrip('0').removesuffix('.')}e{int(power)}"
+
+
+def test_numbers_of_the_search_are_written_as_people_write_them():
+    assert as_people_write_it("2000000000.0") == "2e9"
+    assert as_people_write_it("256000000.0") == "2.56e8"
+    assert as_people_write_it("1e-05") == "1e-5"
+    assert as_people_write_it("0.001") == "0.001"
+    assert as_people_write_it("20000") == "20,000"
+    assert as_people_write_it("(0.5, 1.0)") == "0.5, 1"
+
+
 def numbers_of_the_search() -> str:
     """docs/effort.md as the source says it: a table for every part of `Effort`."""
     path = SOURCE / "selection" / "effort.py"
@@ -401,7 +435,7 @@ def numbers_of_the_search() -> str:
             page += ["", f"## {titles[-1]}", "", "| number | value | what it decides |", "|---|---|---|"]
         place = field.lineno
         said = " ".join(text.value.value.split()).replace("|", "\\|")
-        page.append(f"| `{field.target.id}` | {ast.unparse(field.value)} | {said} |")
+        page.append(f"| `{field.target.id}` | {as_people_write_it(ast.unparse(field.value))} | {said} |")
     return "\n".join(page) + "\n"
 
 

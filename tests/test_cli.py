@@ -307,6 +307,17 @@ def test_errors_speak_of_options_and_not_of_arguments(cli, tmp_path):
     )
 
 
+def test_a_parameter_is_aligned_with_the_equations(cli, tmp_path):
+    basis = cindy.Custom({"uptake": "S/(0.37 + S)"})
+    model = Model([[-1.0, 1.0]], basis, ("S", "P"), parameters={"K": (0.37, 0.005)})
+    model.save(tmp_path / "uptake.json")
+    _, out, _ = cli("show", tmp_path / "uptake.json")
+    lines = [line for line in out.splitlines() if re.match(r"  (S'|P'|K) ", line)]
+    assert len({line.index("=") for line in lines}) == 1
+    assert len({re.search(r"\d", line).start() for line in lines}) == 1
+    assert [line.split()[0] for line in lines] == ["S'", "P'", "K"]
+
+
 def test_every_setting_is_an_option_with_a_help_text(cli):
     status, out, _ = cli("fit", "--help")
     assert status == 0

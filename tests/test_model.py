@@ -397,7 +397,7 @@ BAD_MODELS = [
     ({"coef": np.full((3, 2), np.nan)}, "coef must be finite"),
     ({"states": ("x", "x")}, "distinct"),
     ({"states": "xy"}, "single string"),
-    ({"coef_error": np.zeros(3)}, "coef_error must have 2 dimension"),
+    ({"coef_error": np.zeros(3)}, "coef_error must have 2 dimensions, but"),
     ({"noise": [1.0]}, "noise must have shape"),
 ]
 

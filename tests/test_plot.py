@@ -15,6 +15,7 @@ from cindy import plot
 from cindy.basis.term import axis_label, equation_label, pretty
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
+from cindy.model import fine_curve, solutions
 from cindy.model.model import Model, Path
 from cindy.states import Diffusion
 from cindy.systems import kuramoto, lorenz, lotka_volterra
@@ -111,6 +112,32 @@ def test_dots_are_the_data_and_lines_are_solutions():
     at_samples = np.interp(DATA[0].t, line.get_xdata(), line.get_ydata())
     assert np.abs(at_samples - DATA[0].x[:, 0]).max() < 0.3
     assert len(plot.trajectories(DATA[0], MODEL, states=["x"], window=50).get_lines()) == 1 + 3
+
+
+def test_a_phase_portrait_has_no_kinks_where_the_curve_turns_sharply():
+    system = lorenz()
+    data = system.simulate(seed=1, trajectories=1, points=300, horizon=10, noise=0.05)
+    ax = plot.phase(data, model_of(system), states=("x", "z"), window=100)
+    curve = max(ax.get_lines()[1:], key=lambda line: len(line.get_xdata())).get_xydata()
+    steps = np.diff(curve / np.ptp(curve, axis=0), axis=0)
+    length = np.linalg.norm(steps, axis=1)
+    # Neither a step nor a turn that a figure of 1000 pixels would show as a corner.
+    (x, z), (x_next, z_next) = steps[:-1].T, steps[1:].T
+    turn = (x * z_next - z * x_next) / (length[:-1] * length[1:])
+    seen = np.minimum(length[:-1], length[1:]) > 3e-3
+    assert np.degrees(np.abs(np.arcsin(turn)))[seen].max() < 10
+
+
+def test_a_fine_curve_is_the_solution_and_keeps_to_the_points_it_is_given():
+    system = lorenz()
+    data = system.simulate(seed=1, trajectories=1, points=100, horizon=2)
+    [solved] = solutions(model_of(system), data)
+    fine, coarse = (fine_curve(model_of(system), solved, most) for most in (6000, 450))
+    assert 450 >= len(coarse) >= 300
+    assert len(fine) > len(coarse)
+    at = np.searchsorted(fine.t, data[0].t)
+    np.testing.assert_array_equal(fine.t[at], data[0].t)
+    np.testing.assert_allclose(fine.x[at], solved.simulated.x, atol=1e-3)
 
 
 def test_an_interval_is_as_wide_as_its_level_says():

@@ -158,7 +158,7 @@ def test_a_driven_model_asks_for_its_inputs():
         model.simulate([0.0], [0.0, 1.0])
     with pytest.raises(DataError, match=r"shape \(2, 1\)"):
         model.simulate([0.0], [0.0, 1.0], np.zeros((3, 1)))
-    with pytest.raises(DataError, match=r"must return 1 value"):
+    with pytest.raises(DataError, match=r"must return 1 value, but"):
         model.simulate([0.0], [0.0, 1.0], lambda t: [t, t])
 
 

@@ -243,6 +243,10 @@ def test_the_tails_of_a_noisier_run_are_no_outliers():
     model = identify([Trajectory(clean.t, one, clean.states) for one in runs], Polynomial(2))
     told = {finding.code: finding.values for finding in model.findings}
     assert told["outliers"]["count"] == 1
+    sentence = (
+        "1 measurement more than 6 standard deviations from the fitted states was left out as an outlier."
+    )
+    assert sentence in [finding.message for finding in model.findings]
     assert "unequal-noise" in told
     assert terms_of(model) == PREY
 

@@ -79,7 +79,12 @@ BAD = {
         {"states": ("a",), "u": [0.0], "inputs": ("a",)},
         "more than once",
     ),
-    "too few names": ([0.0, 1.0], np.zeros((2, 2)), {"states": ("a",)}, r"2 column\(s\), but there are 1"),
+    "too few names": (
+        [0.0, 1.0],
+        np.zeros((2, 2)),
+        {"states": ("a",)},
+        "must name 2 columns, but holds 1 name: a",
+    ),
     "one string": ([0.0, 1.0], np.zeros((2, 2)), {"states": "ab"}, "single string"),
     "weight": ([0.0], np.zeros((1, 1)), {"weight": 0.0}, "`weight` must be a positive"),
 }

@@ -12,6 +12,7 @@ from cindy._arrays import Floats
 from cindy.errors import DataError
 
 __all__ = [
+    "counted",
     "did_you_mean",
     "file_path",
     "flag",
@@ -55,7 +56,7 @@ def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False)
             raise
         raise DataError(f"{where} must be numbers, but could not be read as such: {error}.") from error
     if array.ndim != ndim:
-        raise DataError(f"{where} must have {ndim} dimension(s), but has shape {array.shape}.")
+        raise DataError(f"{where} must have {counted(ndim, 'dimension')}, but has shape {array.shape}.")
     bad = np.isinf(array) if allow_nan else ~np.isfinite(array)
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -200,3 +201,12 @@ def _number(value: float, where: str) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where} must be a number, but is {short(value)}.") from error
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, in the plural if it is not 1.
+
+    >>> counted(1, "term"), counted(1200, "term")
+    ('1 term', '1,200 terms')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.browser import browser
-from tests.report.models import hunters
+from tests.report.models import SYSTEM, hunters, true_model
 
 import cindy
 from cindy.data.readers import read
@@ -123,6 +123,45 @@ def test_the_demo_draws_every_figure_fits_the_window_and_the_console_stays_silen
     overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert driver.execute_script(overflow) == 0
     keep(driver, f"report-{view}")
+
+
+def test_an_exponent_stands_beside_the_top_of_its_letter(driver, demo):
+    look(driver, demo, changes=False)
+    script = """return [...document.querySelectorAll('#explore-terms msup')].map(power => {
+        const [letter, exponent] = [...power.children].map(part => part.getBoundingClientRect());
+        const from = (edge) => (letter[edge] - exponent[edge]) / letter.height;
+        return [from("bottom"), from("top")];
+    })"""
+    heights = driver.execute_script(script)
+    assert len(heights) == 4
+    # The exponent ends above the foot of the letter, and begins no more than half a letter above its head.
+    assert all(0.1 < foot < 0.75 and head < 0.5 for foot, head in heights), heights
+
+
+@pytest.mark.parametrize(("view", "cut"), [("phone", True), ("wide", False)])
+def test_a_table_that_is_wider_than_the_page_says_so(driver, demo, view, cut):
+    look(driver, demo, view)
+    box = "document.querySelector('#coefficients .scroll')"
+    driver.execute_script("document.getElementById('all-coefficients').open = true")
+    wait(driver, lambda d: d.execute_script(f"return {box}.clientWidth > 0"))
+    wait(driver, lambda d: d.execute_script(f"return {box}.hasAttribute('data-cut')") is cut)
+    hint = driver.execute_script(f"return getComputedStyle({box}, '::after').content")
+    assert ("scroll it sideways" in hint) is cut
+
+
+def test_the_band_of_the_explorer_leaves_the_curve_fine(driver, tmp_path):
+    data = SYSTEM.simulate(seed=0, noise=0.01, trajectories=1, points=400)
+    cindy.report.write(true_model(SYSTEM), data, tmp_path / "long.html")
+    look(driver, tmp_path / "long.html")
+    points = "return document.querySelector('#explore-plots .plot').data.at(-1).x.length"
+    traces = "return document.querySelector('#explore-plots .plot').data.length"
+    driver.execute_script(
+        "const time = [...document.querySelectorAll('#explore-start input')].at(-1); time.value = time.max;"
+        "time.dispatchEvent(new Event('input'))"
+    )
+    before = driver.execute_script(points)
+    wait(driver, lambda d: d.execute_script(traces) == 4)
+    assert driver.execute_script(points) == before > 500
 
 
 def test_paper_is_light_and_every_figure_fits_it(driver, demo):

@@ -20,6 +20,7 @@ from cindy.formulation import Differential, Discrete, Integral
 from cindy.model.model import Model
 from cindy.model.story import facts
 from cindy.report import DIGITS, plotly, render, write
+from cindy.report.figures import percent
 from cindy.states import Diffusion
 from cindy.systems import lotka_volterra, spring_masses
 
@@ -79,7 +80,7 @@ def test_the_page_says_everything_there_is_to_say(page):
         "A sentence with <b>marks</b>.",
         "x is <conserved> & kept",
         "The largest violation, over all of them, is 2.0 × 10⁻¹⁶",
-        "could explain at most 3.0 × 10⁻⁵ more",
+        "could explain at most 0.0030 % of the squares more",
         "see below.",
         "The search converged after 3 iterations",
         "Significance(level=0.05)",
@@ -114,6 +115,49 @@ def test_the_page_and_the_summary_state_the_same_r2(passes):
     assert f"R² of the equations {said['R² of equations']} " in text
     assert f"R² of the solutions {said['R² of solutions']} " in text
     assert "checked on 2 of 5 runs" in text
+
+
+def test_the_residual_under_the_slider_is_the_one_of_the_certificate(page):
+    _, text = read(page)
+    path = numbers(page)["path"]
+    residual = " ".join(path["left"][path["chosen"]].split())
+    assert residual.endswith(" %")
+    assert f"Residual: {residual} of the squares of the data stay unexplained by these 4 terms" in text
+    assert 'href="#path"' in page
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.97, "97 %"),
+        (0.00049, "0.049 %"),
+        (2.1e-6, "2.1 × 10⁻⁴ %"),
+        (0.01, "1.0 %"),
+        (1.0, "100 %"),
+        (0.0, "0.0 %"),
+    ],
+)
+def test_a_share_is_told_in_per_cent_however_small(share, text):
+    assert percent(share).replace("\N{NO-BREAK SPACE}", " ") == text
+
+
+def test_constraints_without_a_violation_hold_exactly():
+    model, data = hunters()
+    _, text = read(render(replace(model, violation=0.0), data))
+    assert "All of them hold exactly." in text
+    assert "1 constraint holds exactly" in text
+    assert dict(facts(replace(model, violation=0.0)))["violation"] == "none: the constraints hold exactly"
+    assert dict(facts(model))["violation"] == "2.0e-16 at most"
+
+
+def test_the_page_states_the_noise_of_measured_states_beside_a_hidden_one():
+    t = np.arange(300) * 0.05
+    noise = 0.01 * np.random.default_rng(0).standard_normal((2, 300))
+    data = [Trajectory(t, np.cos(t + k) + noise[k], ("q",)) for k in range(2)]
+    model = cindy.identify(data, Polynomial(1), hidden="v")
+    _, text = read(render(model, data))
+    assert model.hidden == ("v",)
+    assert "of the spread of a state, in the median" in text
 
 
 HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "a & b {{ 7 * 7 }}")
@@ -201,6 +245,22 @@ def test_what_is_packed_into_the_page_is_the_library_and_nothing_that_html_would
 
 def test_a_page_about_few_data_takes_less_than_two_megabytes():
     assert len(render(*hunters()).encode()) < 2e6
+
+
+def test_the_report_of_kicks_does_not_blame_the_equations_for_them():
+    well = Model(np.array([[0.0], [1.0], [0.0], [-1.0]]), Polynomial(3), ("x",))
+    kicks = Diffusion(("1", "x", "x^2"), np.array([[0.5], [0], [0]]), np.zeros((3, 1)), ("x",))
+    clean = replace(well, diffusion=kicks).simulate([1.0], np.arange(6000) * 0.05, noise=True, seed=0)
+    noise = 0.05 * np.random.default_rng(0).standard_normal(clean.x.shape)
+    data = Trajectory(clean.t, clean.x + noise, ("x",))
+    model = cindy.identify(data, Polynomial(3))
+    assert model.diffusion is not None
+    page = render(model, data)
+    _, text = read(page)
+    assert "This includes the random kicks, which no equation explains." in text
+    assert "correlated negatively although the equations are right" in text
+    assert "The band of paths, the density and new data show whether the terms are right." in text
+    assert numbers(page)["path"]["kicked"]
 
 
 def test_the_report_of_a_kicked_model_has_its_kicks_the_band_of_paths_and_the_density():

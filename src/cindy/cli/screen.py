@@ -27,7 +27,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cindy.cli.settings import FitSettings
-from cindy.export import format_value
 from cindy.model import definitions, difference, facts
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
 def show_equations(model: Model) -> None:
     """Print the equations, on a terminal wrapped between terms, elsewhere one per line."""
     section("Equations")
-    for line in model.equations():
+    for line in model.to_text().splitlines():
         left, _, right = line.partition(" = ")
         width = max(20, out.width - len(left) - 6) if out.is_terminal else 10**9
         for k, piece in enumerate(_wrapped(right, width)):
@@ -106,8 +105,6 @@ def show_equations(model: Model) -> None:
             body = Text(piece)
             body.highlight_regex(_VALUE, "cyan")
             plain(Text.assemble((head, "bold"), body))
-    for name, (value, error) in model.parameters.items():
-        plain(Text.assemble((f"{name} = ", "bold"), (format_value(value, error), "cyan")))
     for line in definitions(model):
         plain(f"where {line}")
 

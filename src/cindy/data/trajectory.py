@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Floats, Space
-from cindy._check import floats, instance, integer, positive, short, stretch, text, unique_names
+from cindy._check import counted, floats, instance, integer, positive, short, stretch, text, unique_names
 from cindy.calculus import uniform_step
 from cindy.data.inputs import (
     Held,
@@ -402,7 +402,8 @@ def _names(given: Iterable[str] | None, letter: str, count: int, where: str) -> 
     names = unique_names(given, where)
     if len(names) != count:
         raise DataError(
-            f"{where} must name {count} column(s), but there are {len(names)} names: {', '.join(names)}."
+            f"{where} must name {counted(count, 'column')}, "
+            f"but holds {counted(len(names), 'name')}: {', '.join(names)}."
         )
     return names
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats, one_thread
-from cindy._check import floats, integer, numbers, positive
+from cindy._check import counted, floats, integer, numbers, positive
 from cindy.basis import TIME, is_run
 from cindy.data import Held, Hold, Trajectory, as_hold, with_turns
 from cindy.errors import CindyError, DataError
@@ -459,7 +459,11 @@ def _input_signal(
     if u is None or count == 0:
         if u is None and count == 0:
             return None
-        expected = f"{count} input(s), which `u` must give" if count else "no inputs, so `u` must be left out"
+        expected = (
+            f"{counted(count, 'input')}, which `u` must give"
+            if count
+            else "no inputs, so `u` must be left out"
+        )
         raise DataError(f"simulate: the model has {expected}.")
     if callable(u):
         function = u
@@ -468,7 +472,8 @@ def _input_signal(
             values: list[float] = np.atleast_1d(np.asarray(function(s), dtype=np.float64)).tolist()
             if len(values) != count:
                 raise DataError(
-                    f"simulate: `u` must return {count} value(s), but u({s:g}) returned {len(values)}."
+                    f"simulate: `u` must return {counted(count, 'value')}, "
+                    f"but u({s:g}) returned {len(values)}."
                 )
             return values
 

@@ -59,7 +59,12 @@ class _Start:
     (`python -m benchmarks large`). With the rule for fewer states, solutions of Paramecium lose 0.03 of R²
     (examples/paramecium.py)."""
     smooth_curve: int = 300
-    """Points of a curve that looks smooth in a figure."""
+    """Points of a curve without bends that looks smooth in a figure."""
+    visible: float = 1e-4
+    """Distance between a curve and the line from point to point that may be seen, in widths of a figure: a
+    tenth of a pixel."""
+    most_between: int = 12
+    """Points of a curve for each of the first ones, where it bends."""
     degree: int = 6
     half_width: int = 3
     """Of the polynomials by which the right-hand side is integrated."""
@@ -283,13 +288,42 @@ def _solved(
     return simulate(model, start, piece.t, own.u, hold=own.hold, u_t=own.t, limits=limits)
 
 
-def fine_curve(model: Equations, solution: Solution) -> Trajectory:
-    """The solution at enough times for a smooth curve; with inputs, at the samples alone."""
-    times = solution.simulated.t
-    if model.inputs or model.formulation.discrete or not 1 < len(times) < _START.smooth_curve:
-        return solution.simulated
-    between = np.linspace(times[0], times[-1], _START.smooth_curve)
-    return simulate(model, solution.start, np.union1d(between, times), limits=Limits())
+def fine_curve(model: Equations, solution: Solution, most: int = 6000) -> Trajectory:
+    """The solution at enough times for a smooth curve, most of them where it bends.
+
+    With inputs, and of maps, it is known at the samples alone.
+    most: points beyond which a curve of many turns may have kinks
+    """
+    curve = solution.simulated
+    if model.inputs or model.formulation.discrete or len(curve) < 2:
+        return curve
+    if len(curve) < _START.smooth_curve:
+        between = np.linspace(curve.t[0], curve.t[-1], _START.smooth_curve)
+        curve = simulate(model, solution.start, np.union1d(between, curve.t), limits=Limits())
+    parts, room = _between(curve.t, curve.x, solution.measured.x), max(most - len(curve), 0)
+    if np.sum(parts) > room:
+        parts = np.floor(parts * (room / np.sum(parts)))
+    if not parts.any():
+        return curve
+    steps = zip(curve.t[:-1].tolist(), curve.t[1:].tolist(), (parts.astype(int) + 2).tolist(), strict=True)
+    times = np.unique(np.concatenate([np.linspace(begin, end, count) for begin, end, count in steps]))
+    return simulate(model, solution.start, times, limits=Limits())
+
+
+def _between(t: Floats, x: Floats, measured: Floats) -> Floats:
+    """(points − 1,) how many points a curve needs between each two of its points to look smooth."""
+    low, high = np.nanmin(measured, axis=0), np.nanmax(measured, axis=0)
+    width = np.where(high > low, high - low, np.ptp(x, axis=0))
+    # A solution that leaves the data by far is not drawn there.
+    seen = np.clip(x, low - width, high + width) / np.where(width > 0, width, 1.0)
+    if len(t) < 3:
+        return np.zeros(len(t) - 1)
+    share = ((t[1:-1] - t[:-2]) / (t[2:] - t[:-2]))[:, None]
+    # How far a point lies from the line between its neighbours; between them a parabola is as far from its
+    # own chord as a quarter of that.
+    off = 0.25 * np.max(np.abs(seen[1:-1] - (1 - share) * seen[:-2] - share * seen[2:]), axis=1)
+    off = np.maximum(np.append(off, 0.0), np.insert(off, 0, 0.0))
+    return np.asarray(np.ceil(np.sqrt(off / _START.visible) - 1.0).clip(0.0, _START.most_between))
 
 
 def _fitted(

@@ -10,6 +10,7 @@ from html import escape
 
 import numpy as np
 
+from cindy._check import counted
 from cindy.basis import Language, equation_label, factor_code, pretty, variable_label
 from cindy.model.equations import Equations
 
@@ -179,7 +180,13 @@ def _constraints(model: Equations) -> Iterator[tuple[str, str]]:
     for text in model.constraints:
         yield "constraint", text
     if model.constraints:
-        yield "violation", f"{model.violation:.1e} at most"
+        yield "violation", _violation(model.violation)
+
+
+def _violation(worst: float) -> str:
+    if worst == 0:
+        return "none: the constraints hold exactly"
+    return f"{worst:.1e} at most" if np.isfinite(worst) else "unknown"
 
 
 def _search(model: Equations) -> Iterator[tuple[str, str]]:
@@ -192,7 +199,7 @@ def _search(model: Equations) -> Iterator[tuple[str, str]]:
         yield "radius", f"{model.radius:.4g}"
     if model.result is not None:
         run = model.result
-        yield "solver", f"{run.status}, {run.iterations} iterations, {run.seconds:.2f} s"
+        yield "solver", f"{run.status}, {counted(run.iterations, 'iteration')}, {run.seconds:.2f} s"
 
 
 def determination(value: float) -> str:

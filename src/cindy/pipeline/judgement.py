@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
+from cindy._check import counted
 from cindy.basis import Basis, listed, pretty
 from cindy.data import Trajectory, excerpt, oddities, some_segments, spread_over
 from cindy.errors import CindyError, NoModelError
@@ -224,8 +225,8 @@ def _outside(moved: int) -> Iterator[Finding]:
     if moved:
         yield Finding(
             "outside-domain",
-            f"{moved} measurement(s) lie where a term is not defined, probably because of noise. The states "
-            "were fitted to them as they are; for R² they were replaced by values between their neighbours.",
+            f"A term is not defined at {counted(moved, 'measurement')}, probably because of noise. The "
+            "states were fitted to the data as they are; R² takes values between the neighbours instead.",
             {"count": moved},
         )
 
@@ -410,7 +411,7 @@ def instrument_fault(motion: Motion, found: Found) -> Finding | None:
 
 def _finding_on(motion: Motion, fault: _Fault, fewer: int) -> Finding:
     """The finding on a fault; fewer: how many terms fewer the law needs with it."""
-    shorter = f", with {fewer} term(s) fewer" if fewer > 0 else ""
+    shorter = f", with {counted(fewer, 'term')} fewer" if fewer > 0 else ""
     better = (
         f"With that the equations explain the data better{shorter} (the criterion is lower by "
         f"{fault.gain:.0f})."

@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cindy._arrays import Floats
+from cindy._check import counted
 from cindy.basis import listed, pretty
 from cindy.findings import Finding, has_finding
 from cindy.model import Model
@@ -140,9 +141,10 @@ def _each_by_its_own(look: Look, variance: Floats) -> Look:
     assert look.found is not None
     clean, count = without_outliers(look.motion, look.found.best.fitted)
     if count:
+        left_out = "was left out as an outlier" if count == 1 else "were left out as outliers"
         message = (
-            f"{count} measurement(s) lie more than 6 standard deviations from the fitted states "
-            "and were left out as outliers."
+            f"{counted(count, 'measurement')} more than 6 standard deviations from the fitted states "
+            f"{left_out}."
         )
         look = look.again(clean, variance, Finding("outliers", message, {"count": count}))
     assert look.found is not None

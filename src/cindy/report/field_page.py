@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats
+from cindy._check import counted
 from cindy.basis import axis_label, pretty
 from cindy.data import Field
 from cindy.model import FieldComparison, Model, compare_fields, determination, diagnose_fields
-from cindy.report.figures import minus, plain, thinned
-from cindy.report.page import certificate, common, counted, percent, power, sentences
+from cindy.report.figures import minus, percent, plain, power, thinned
+from cindy.report.page import certificate, common, sentences
 
 __all__ = ["field_contents"]
 

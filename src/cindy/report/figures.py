@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats
 from cindy.basis import pretty
 from cindy.data import Trajectory, beginning
-from cindy.export import format_value
+from cindy.export import definition, format_value
 from cindy.model import (
     Comparison,
     Denoised,
@@ -34,6 +34,8 @@ __all__ = [
     "history",
     "minus",
     "path",
+    "percent",
+    "power",
     "residual_series",
     "thinned",
     "trajectories",
@@ -89,10 +91,11 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     # The dots are measurements only, without values that were filled in for the comparison.
     shown = {k: beginning(data[k], most) if whole[k] is not data[k] else run for k, run in shown.items()}
     bands = [_Band.of(model, solution) for solution in compared.solutions if model.diffusion is not None]
+    share = _SIZES.most_numbers // (max(len(shown), 1) * (len(model.states) + 1))
     series = []
     for i, (k, run) in enumerate(shown.items()):
         own = [n for n, s in enumerate(compared.solutions) if s.trajectory == i]
-        base = _series(model, run, [compared.solutions[n] for n in own], k + 1)
+        base = _series(model, run, [compared.solutions[n] for n in own], k + 1, share)
         series.append(base | {"band": _outlines([bands[n] for n in own]) if bands else None})
     inside = float(np.mean(np.concatenate([band.inside for band in bands]))) if bands else np.nan
     cut = sum(run.t[-1] < data[k].t[-1] for k, run in shown.items())
@@ -140,8 +143,13 @@ def density_series(model: Model, data: Sequence[Trajectory]) -> list[dict[str, A
     ]
 
 
-def _series(model: Model, run: Trajectory, solved: Sequence[Solution], number: int) -> dict[str, Any]:
-    lines = [(curve.t, curve.x) for curve in (fine_curve(model, solution) for solution in solved)]
+def _series(
+    model: Model, run: Trajectory, solved: Sequence[Solution], number: int, most: int
+) -> dict[str, Any]:
+    """The numbers of one trajectory; most: points of its curves, which share them by their samples."""
+    samples = sum(len(solution.measured) for solution in solved)
+    curves = [fine_curve(model, one, most * len(one.measured) // samples) for one in solved]
+    lines = [(curve.t, curve.x) for curve in curves]
     start = solved[0].start if solved else np.nan_to_num(run.x[0])
     # A null between two solutions interrupts the line.
     gap = np.full((1, run.dimension), np.nan)
@@ -194,13 +202,18 @@ def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
     most = min(_SIZES.most_models, max(_SIZES.most_summands // usual, 6))
     places = thinned(len(model.path), most, keep=model.path.chosen)
     models = [model.path[k] for k in places]
-    chosen = model.path.chosen
+    chosen, losses = model.path.chosen, [diagnostics.rows.relative_loss(other.coef) for other in models]
     return {
         "size": [other.size for other in models],
         "score": plain(np.array([model.path.scores[k] for k in places], dtype=float)),
-        "loss": plain(np.array([diagnostics.rows.relative_loss(other.coef) for other in models])),
+        "loss": plain(np.array(losses)),
+        "left": [percent(loss) for loss in losses],
         "weighted": isinstance(diagnostics.rows, Denoised),
+        "kicked": model.diffusion is not None,
         "chosen": places.index(chosen) if chosen in places else None,
+        "parameters": [
+            [definition(name, *estimate) for name, estimate in other.parameters.items()] for other in models
+        ],
         "models": [[_numbers(other, j) for j in range(len(other.states))] for other in models],
         "left_out": len(model.path) - len(places),
     }
@@ -264,3 +277,22 @@ def plain(values: Floats, digits: int = 5) -> list[float | None]:
 def minus(text: str) -> str:
     """The text with true minus signs."""
     return text.replace("-", "−")
+
+
+def power(value: float) -> str:
+    """A number with two digits, as 2.3 × 10⁻⁵ if it is small or large."""
+    if value == 0 or not np.isfinite(value):
+        return f"{value:g}"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    if -3 <= int(exponent) <= 3:
+        return f"{value:.2g}"
+    raised = str(int(exponent)).translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
+    return f"{mantissa}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10{raised}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent with two digits, such as 0.99 %, 1.0 % and 2.1 × 10⁻⁴ %."""
+    if 0 < share < 1e-5:
+        return f"{power(100 * share)}\N{NO-BREAK SPACE}%"
+    digits = f"{100 * share:#.2g}".removesuffix(".") if 100 * share < 100 else f"{100 * share:.0f}"
+    return f"{digits}\N{NO-BREAK SPACE}%"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
+from cindy._check import counted
 from cindy.basis import Term, axis_label, listed, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
@@ -27,6 +28,7 @@ from cindy.export import (
 )
 from cindy.findings import Finding, has_finding
 from cindy.model import (
+    Denoised,
     Diagnostics,
     Model,
     compare_few,
@@ -39,9 +41,9 @@ from cindy.model import (
 )
 from cindy.report import figures
 from cindy.report.explorer import explorer, terms_as_code
-from cindy.report.figures import minus
+from cindy.report.figures import minus, percent, power
 
-__all__ = ["certificate", "common", "contents", "counted", "percent", "power", "sentences"]
+__all__ = ["certificate", "common", "contents", "sentences"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
@@ -98,7 +100,7 @@ def common(
         "rule": model.settings.get("selection"),
         "certificate": list(_certificate(model, diagnostics)),
         "constraints": model.constraints,
-        "violation": power(model.violation),
+        "violation": power(model.violation) if model.violation else "",
         "near": _near(model, None),
         "has_inputs": bool(model.inputs),
         "has_error": bool(np.any(np.isfinite(model.model_error))),
@@ -219,9 +221,11 @@ def _highlights(
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
         yield shares, "size of the kicks", "standard deviation per root of time, on average"
     spread = _spread(data)
-    if np.all(np.isfinite(diagnostics.noise)):
+    relative = diagnostics.noise / np.where(spread > 0, spread, np.inf)
+    measured = np.array([state not in model.hidden for state in model.states])
+    if measured.any() and np.all(np.isfinite(diagnostics.noise[measured])):
         # The median, since one state that hardly moves would make a mean huge.
-        share = float(np.median(diagnostics.noise / np.where(spread > 0, spread, np.inf)))
+        share = float(np.median(relative[measured]))
         yield percent(share), "noise", "of the spread of a state, in the median"
     if np.any(np.isfinite(model.inclusion)) and model.size:
         least = float(np.nanmin(np.where(model.support, model.inclusion, np.nan)))
@@ -257,16 +261,16 @@ def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
     """(value, name, what it means) of how well the convex problem was solved."""
     if np.isfinite(model.gap):
         yield (
-            power(model.gap),
+            percent(model.gap),
             "optimality gap",
-            "other coefficients within the radius explain at most this share more",
+            "of the squares of the data: other coefficients within the radius explain at most this much more",
         )
     if model.constraints:
-        yield (
-            power(model.violation),
-            "violation",
-            f"at most, of {counted(len(model.constraints), 'constraint')}",
-        )
+        many = counted(len(model.constraints), "constraint")
+        if model.violation == 0:
+            yield "none", "violation", f"{many} hold{'s' * (len(model.constraints) == 1)} exactly"
+        else:
+            yield power(model.violation), "violation", f"at most, of {many}"
 
 
 def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -> list[str]:
@@ -346,6 +350,12 @@ def _numbers(value: float, error: float, inclusion: float) -> dict[str, Any]:
 
 def _residual_of(model: Model) -> str:
     """What the residuals of the page are, for a sentence."""
+    if model.denoised and model.diffusion is not None:
+        # The denoised states of a kicked model may follow the data, and take part of the noise along.
+        return (
+            "the measurements less the denoised states, which follow random kicks closely. Neighbouring "
+            "residuals are then correlated negatively although the equations are right"
+        )
     if model.denoised:
         return "the measurements less the denoised states"
     kinds = {
@@ -356,27 +366,45 @@ def _residual_of(model: Model) -> str:
     return kinds[model.formulation.kind]
 
 
-def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str]:
+def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str | Markup]:
     """Sentences about how well the convex problem was solved."""
-    loss = float(np.mean(diagnostics.loss))
+    # On the rows of the convex problem, whose loss the gap is about; R² weights them otherwise.
+    loss = diagnostics.rows.relative_loss(model.coef)
     if np.isfinite(model.gap):
         yield (
             "The certificate is about how well the optimisation was solved, not about whether the terms are "
-            f"right. The equations leave {power(loss)} of the squares of the data unexplained. Any other "
-            "coefficients within the radius, for all candidate terms at once, could explain at most "
-            f"{power(model.gap)} more."
+            "right."
         )
+        weighted = ", weighted by the noise," if isinstance(diagnostics.rows, Denoised) else ""
+        beside = (
+            Markup(' The slider of <a href="#path">smaller and larger models</a> shows that of each.')
+            if len(model.path)
+            else ""
+        )
+        kicked = model.diffusion is not None
+        remark = " This includes the random kicks, which no equation explains." if kicked else ""
+        if weighted and not kicked:
+            remark = " R² of the equations counts all states alike and has no weights."
+        yield Markup(
+            "<b>Residual:</b> {} of the squares of the data{} stay unexplained by these {}.{}{}"
+        ).format(percent(loss), weighted, counted(model.size, "term"), remark, beside)
+        yield Markup(
+            "<b>Optimality gap:</b> any other coefficients within the radius, for all candidate terms at "
+            "once, could explain at most {} of the squares more."
+        ).format(percent(model.gap))
         # Readers compare the two numbers, and would see a contradiction here.
         if model.gap >= loss:
             yield (
                 "That is no less than what the equations leave unexplained, because few terms were selected "
                 "and then refitted. A larger model would fit more closely, noise included."
             )
-        yield "R², the residuals and new data show whether the terms are right."
+        shown = "The band of paths, the density" if kicked else "R², the residuals"
+        yield f"{shown} and new data show whether the terms are right."
     if model.result is not None:
         run = model.result
         how = "converged" if run.status == "converged" else f"ended ({run.status})"
-        yield f"The search {how} after {counted(run.iterations, 'iteration')} in {run.seconds:.2g} s."
+        fell = " The figure shows how its own gap fell, in units of its objective." * (len(run.history) > 1)
+        yield f"The search {how} after {counted(run.iterations, 'iteration')} in {run.seconds:.2g} s.{fell}"
 
 
 def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -451,24 +479,3 @@ def _exports(model: Model) -> Iterator[tuple[str, str, str]]:
             yield name, make(), ""
         except CindyError as error:  # a Python function in the basis has no formula to write down
             yield name, "", str(error)
-
-
-def power(value: float) -> str:
-    """A number with two digits, as 2.3 × 10⁻⁵ if it is small or large."""
-    if value == 0 or not np.isfinite(value):
-        return f"{value:g}"
-    mantissa, _, exponent = f"{value:.1e}".partition("e")
-    if -3 <= int(exponent) <= 3:
-        return f"{value:.2g}"
-    raised = str(int(exponent)).translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
-    return f"{mantissa} × 10{raised}"
-
-
-def percent(share: float) -> str:
-    """A share in per cent with two digits, such as 0.99 % and 1.0 %."""
-    return f"{100 * share:#.2g}".removesuffix(".") + " %" if 100 * share < 100 else f"{100 * share:.0f} %"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number and its noun, in the plural if it is not 1."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -223,7 +223,7 @@ const explorer = (page) => {
     const count = Math.min(curve.t.length, ...draws.map((x) => x[0].length));
     const at = (list, share) => list.sort((a, b) => a - b)[Math.floor(share * (list.length - 1))];
     return numbers.states.map((_, j) => [0.05, 0.95].map((share) =>
-      Array.from({ length: count }, (_, i) => at(draws.map((x) => x[j][i]), share))));
+      Array.from({ length: count }, (_, i) => at(draws.map((x) => x[j][i]), share))).concat([curve.t.slice(0, count)]));
   };
 
   // ---- what is seen ----
@@ -240,14 +240,14 @@ const explorer = (page) => {
     const traces = [{ x: series.t, y: series.x[j], mode: "markers", type: "scatter", name: "data",
       marker: { color: grey, size: 5, opacity: 0.6 } }];
     if (band) traces.push(
-      { x: curve.t, y: band[j][0], mode: "lines", line: { width: 0 }, hoverinfo: "skip", type: "scatter" },
-      { x: curve.t, y: band[j][1], mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: wash, hoverinfo: "skip", type: "scatter" });
+      { x: band[j][2], y: band[j][0], mode: "lines", line: { width: 0 }, hoverinfo: "skip", type: "scatter" },
+      { x: band[j][2], y: band[j][1], mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: wash, hoverinfo: "skip", type: "scatter" });
     if (curve) traces.push({ x: curve.t, y: curve.x[j], mode: "lines", type: "scatter", name: "model", line: { color: ink, width: 1.8 } });
-    const end = series.t[0] + horizon, up = page.within(series.x[j], curve?.x[j] ?? [], ...(band?.[j] ?? []));
+    const end = series.t[0] + horizon, up = page.within(series.x[j], curve?.x[j] ?? [], ...(band?.[j].slice(0, 2) ?? []));
     return { data: traces, layout: layout(axis(text(numbers.time), { range: [series.t[0], end] }), axis(text(numbers.states[j]), up)) };
   };
   const redraw = () => {
-    curve = possible() ? simulate(model.value, parameters, 600) : null;
+    curve = possible() ? simulate(model.value, parameters, 1500) : null;
     band = null;
     const plots = [...find("explore-plots").querySelectorAll(".plot")];
     plots.forEach(draw);
@@ -255,9 +255,7 @@ const explorer = (page) => {
       curve.stopped ? "The solution leaves the range of the data and is not drawn beyond." : "";
     clearTimeout(waiting);
     if (curve) waiting = setTimeout(() => {
-      const coarse = simulate(model.value, parameters, 200);
-      band = bands(coarse);
-      curve = coarse;
+      band = bands(simulate(model.value, parameters, 200));
       plots.forEach(draw);
     }, 250);
   };

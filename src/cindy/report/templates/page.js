@@ -28,6 +28,8 @@
     zeroline: false, tickfont: { size: 11 }, ticks: "outside", ticklen: 4, tickcolor: colours.line, automargin: true, nticks: 7,
     fixedrange: touch, exponentformat: "power", ...more,
   });
+  // Plotly sets powers of ten a quarter larger than other ticks.
+  const log = { type: "log", tickfont: { size: 9 } };
   const layout = (x, y, more) => ({
     margin: { l: 12, r: 12, t: 12, b: 12 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: colours.sans, size: 12, color: colours.muted }, showlegend: false, hovermode: "closest",
@@ -153,7 +155,7 @@
     return {
       data: [{ x: h.iteration, y: h.gap.map((v) => v > 0 ? v : null), type: "scatter", mode: "lines", name: "gap",
         line: { color: colours.model, width: 2 } }],
-      layout: layout(axis("iteration"), axis("gap", { type: "log", dtick: undefined, nticks: 5 })),
+      layout: layout(axis("iteration"), axis("gap", { ...log, dtick: undefined, nticks: 5 })),
     };
   };
 
@@ -170,7 +172,7 @@
       mode: "markers", marker: { color: colours.model, size: 11 }, hovertemplate: "chosen<extra></extra>" });
     data.push({ x: [path.size[at]], y: [path.score[at]], type: "scatter", mode: "markers", hoverinfo: "skip",
       marker: { color: "rgba(0,0,0,0)", size: 18, line: { color: colours.mark, width: 2.5 } } });
-    return { data, layout: layout(axis("terms"), axis("score (lower is better)", wide ? { type: "log", dtick: 1 } : {})) };
+    return { data, layout: layout(axis("terms"), axis("score (lower is better)", wide ? { ...log, dtick: 1 } : {})) };
   };
 
   // The MathML of a number as export/markup.py writes it: value, error in parentheses, power of ten.
@@ -193,8 +195,9 @@
     find("model-size").textContent = path.size[at] + (path.size[at] === 1 ? " term" : " terms") +
       (at === path.chosen ? ", the chosen one" : "");
     const loss = path.loss[at] === null ? "" : path.loss[at] > 1 ? "Explains less than no model at all. " :
-      "Leaves " + percent(path.loss[at]) + " of the squares" +
-      (path.weighted ? ", weighted by the noise," : "") + " unexplained. ";
+      "Residual: " + path.left[at] + " of the squares of the data" +
+      (path.weighted ? ", weighted by the noise," : "") + " stay unexplained" +
+      (path.kicked ? ", with the random kicks among them. " : ". ");
     const hint = chosen && at > path.chosen ? "Terms beyond the chosen model are coloured." : "";
     find("model-caption").textContent = loss + hint;
     find("model-equations").innerHTML = path.models[at].map((side, j) => {
@@ -202,9 +205,9 @@
       const sum = side.map((term, k) => summand(term, k === 0, known && !known.has(term[0]))).join(" ");
       return '<div class="left">' + numbers.left[j] + '</div><div class="right">' +
         (sum || "<math><mn>0</mn></math>") + "</div>";
-    }).join("");
+    }).join("") + path.parameters[at].map(([left, right]) => '<div class="left">' + left +
+      '</div><div class="right">' + right + "</div>").join("");
   };
-  const percent = (share) => share >= 0.0001 ? Number((100 * share).toPrecision(2)) + " %" : share.toExponential(1);
 
   // The library is packed: five digits to the base 85 encode four bytes of gzip.
   const unpack = async () => {
@@ -291,6 +294,11 @@
     numbers, find, text, axis, layout, add, draw, summand, number, within, copy, shown: () => shown, colours: () => colours,
     whenShown: (follow) => followers.push(follow),
   });
+
+  // A table that is wider than its place says so.
+  const watched = new ResizeObserver(() => document.querySelectorAll(".scroll").forEach((box) =>
+    box.toggleAttribute("data-cut", box.scrollWidth > box.clientWidth + 1)));
+  document.querySelectorAll(".scroll, .scroll table").forEach((element) => watched.observe(element));
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   const printing = (on) => () => {
