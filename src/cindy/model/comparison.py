@@ -229,10 +229,10 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
        the data, beyond their noise. One solution from a bad start does not decide for all.
     3. Halve that time as long as solutions of this length do not follow either.
     """
-    least, stretches = 4 if model.order == 2 else 2, stretches_of(completed(model, data))
     # An equation of second order needs a rate to start from, which takes a few samples.
-    short = {stretch.trajectory for stretch in stretches if len(stretch.samples) < least}
-    comparable = [stretch for stretch in stretches if stretch.trajectory not in short]
+    least = 4 if model.order == 2 else 2
+    stretches = stretches_of(completed(model, data)) if data else []
+    comparable = [stretch for stretch in stretches if len(stretch.samples) >= least]
     # Step 1.
     whole = tuple(solved_along(model, comparable))
     states = len(model.states)

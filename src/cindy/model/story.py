@@ -178,7 +178,8 @@ def _by_state(model: Equations, values: np.ndarray[tuple[int, ...], np.dtype[np.
 def _constraints(model: Equations) -> Iterator[tuple[str, str]]:
     for text in model.constraints:
         yield "constraint", text
-    if model.constraints:
+    # Coefficients that were set by hand were not compared with the constraints.
+    if model.constraints and np.isfinite(model.violation):
         yield "violation", f"{model.violation:.1e} at most"
 
 

@@ -98,7 +98,7 @@ def common(
         "rule": model.settings.get("selection"),
         "certificate": list(_certificate(model, diagnostics)),
         "constraints": model.constraints,
-        "violation": power(model.violation),
+        "violation": power(model.violation) if np.isfinite(model.violation) else "",
         "near": _near(model, None),
         "has_inputs": bool(model.inputs),
         "has_error": bool(np.any(np.isfinite(model.model_error))),
@@ -214,7 +214,8 @@ def _highlights(
         yield from _of_solutions(model, data, len(shown.series) + shown.left_out)
     else:
         # No solution follows random kicks; the band of paths with kicks can be compared with the data.
-        yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
+        if np.isfinite(shown.inside):
+            yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
         sizes = np.sqrt(model.diffusion.coef[0]) if model.diffusion.additive else model.model_error
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
         yield shares, "size of the kicks", "standard deviation per root of time, on average"
@@ -261,7 +262,7 @@ def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
             "optimality gap",
             "other coefficients within the radius explain at most this share more",
         )
-    if model.constraints:
+    if model.constraints and np.isfinite(model.violation):
         yield (
             power(model.violation),
             "violation",
@@ -280,6 +281,8 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
         sentences.append(
             f"These solutions follow the drift alone.{restarts} The band contains 90 % of the measurements "
             f"of paths with random kicks from the same start, and {100 * shown.inside:.0f} % of the data."
+            if np.isfinite(shown.inside)
+            else "These solutions follow the drift alone. All paths with random kicks blow up."
         )
     elif compared.window is not None:
         fit = float(np.min(compared.through))
