@@ -89,16 +89,6 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
             **more,
         )
 
-    def path(name: str) -> Path:
-        described = to_mapping(data[name], name)
-        chosen = described.get("chosen")
-        return Path(
-            tuple(model(to_mapping(part, name)) for part in described["models"]),
-            tuple(to_float(s, "scores") for s in described["scores"]),
-            chosen if isinstance(chosen, int) else None,
-            str(described.get("criterion", "")),
-        )
-
     return model(
         data,
         noise=np.array([to_float(v, "noise") for v in data["noise"]]),
@@ -116,8 +106,20 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
             for name, value in to_mapping(data.get("explained") or {}, "explained").items()
         },
         result=None if data["result"] is None else _run_from_dict(to_mapping(data["result"], "result")),
-        path=path("path"),
-        near=path("near") if "near" in data else Path(),
+        path=_path(data, "path", model),
+        near=_path(data, "near", model) if "near" in data else Path(),
+    )
+
+
+def _path(data: Mapping[str, Any], name: str, model: Callable[[Mapping[str, Any]], Model]) -> Path:
+    """The models that were compared; model: the function from the description of one."""
+    described = to_mapping(data[name], name)
+    chosen = described.get("chosen")
+    return Path(
+        tuple(model(to_mapping(part, name)) for part in described["models"]),
+        tuple(to_float(s, "scores") for s in described["scores"]),
+        chosen if isinstance(chosen, int) else None,
+        str(described.get("criterion", "")),
     )
 
 
