@@ -308,7 +308,7 @@ def test_errors_speak_of_options_and_not_of_arguments(cli, tmp_path):
 
 
 def test_a_parameter_is_aligned_with_the_equations(cli, tmp_path):
-    basis = cindy.Custom({"uptake": "S/(0.37 + S)"})
+    basis = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": 0.37})
     model = Model([[-1.0, 1.0]], basis, ("S", "P"), parameters={"K": (0.37, 0.005)})
     model.save(tmp_path / "uptake.json")
     _, out, _ = cli("show", tmp_path / "uptake.json")

@@ -103,6 +103,9 @@ def test_partitions_of_a_data_frame_are_loaded_one_by_one():
     assert np.allclose(cindy.identify(lazy, BASIS).coef, whole.coef, atol=1e-8)
     one = frames.from_pandas(frame(0).drop(columns="run"), npartitions=2)
     assert cindy.accumulate(one, BASIS).samples == len(run(0))
+    assert [len(smooth) for smooth in cindy.identify(frame(0).drop(columns="run"), BASIS).smooth(one)] == [
+        len(run(0))
+    ]
 
 
 def test_chunks_of_arrays_and_of_a_dataset_are_loaded_one_by_one():

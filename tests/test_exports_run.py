@@ -269,6 +269,12 @@ def test_casadi_computes_what_predict_computes_in_first_order_form(case):
     agree(case, rhs)
 
 
+def test_casadi_takes_one_number_for_an_input_in_brackets():
+    pytest.importorskip("casadi")
+    model = made(cindy.Polynomial(1), {("c", "[run 1]"): 2.0}, ("c",), ("[run 0]", "[run 1]"))
+    assert float(model.to_casadi()(5.0, [3.0, 7.0])) == 14.0
+
+
 @three_cases
 def test_the_solution_by_casadi_is_that_of_simulate(case):
     pytest.importorskip("casadi")

@@ -91,6 +91,15 @@ def test_data_without_the_hidden_state_are_smoothed_and_compared(model, position
         loaded.simulate([0.5], T)
 
 
+def test_a_hidden_state_stays_hidden_with_other_coefficients(model, positions):
+    changed = model.with_coef({("v", "v"): -0.19})
+    assert changed.hidden == ("v",)
+    for other in (changed, *model.sample(2)):
+        assert other.score(positions, "trajectory") > 0.9
+    assert "was not measured" in cindy.report.render(changed, positions)
+    assert all(other.hidden == () for other in model.path)
+
+
 def test_a_law_that_does_not_predict_from_earlier_samples_is_told(model, positions):
     assert "not-forecast" not in codes(model)
     slower = replace(model, coef=model.coef * [[1, 1], [1, 0.7], [1, 1], [1, 1], [1, 1], [1, 1]], fitted=None)

@@ -181,3 +181,13 @@ def test_rough_inputs_are_not_thinned_with_the_samples():
     few = beginning(data, 100)
     assert np.isfinite(few.x).sum() <= 100
     assert model.score(few, "trajectory") > 0.999
+
+
+def test_the_models_that_were_compared_hold_inputs_like_the_chosen_one(tmp_path):
+    model = identified(5, 0, "zero")
+    model.save(tmp_path / "model.json")
+    t, u = np.arange(0.0, 5.0, 0.5), np.arange(10) % 2
+    for every in (model, cindy.load(tmp_path / "model.json")):
+        for other in (*every.path, *every.near):
+            expected = other.simulate([1.0], t, u, hold="zero").x
+            np.testing.assert_array_equal(other.simulate([1.0], t, u).x, expected)

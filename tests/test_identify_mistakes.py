@@ -67,6 +67,9 @@ WRONG = {
     "list is empty": lambda: identify([], Polynomial(2)),
     "nothing is left": lambda: identify((T, np.full((200, 2), np.nan)), Polynomial(2)),
     "`problem` must be a Problem": lambda: cindy.solve(3),
+    'the input "t" is not the time': lambda: identify(
+        cindy.Trajectory(T, np.cos(T), ("x",), u=np.sin(T), inputs=("t",)), Polynomial(2)
+    ),
 }
 
 

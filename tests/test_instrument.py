@@ -82,3 +82,14 @@ def test_kicks_are_no_fault_of_an_instrument() -> None:
     model = cindy.identify((STEP * np.arange(len(x)), x), cindy.Polynomial(1), least="best")
     faults = {"late-channel", "drifting-gain", "drifting-clock"}
     assert not faults & {one.code for one in model.findings}
+
+
+def test_a_channel_without_another_is_not_late() -> None:
+    """The indicator of a run is no channel."""
+    t, runs = np.linspace(0, 6, 120), []
+    for k, rate in enumerate([0.5, 1.0, 1.5]):
+        x = 1 / rate + (3 - 1 / rate) * np.exp(-rate * t)
+        noise = 0.01 * x.std() * np.random.default_rng(k).standard_normal(120)
+        runs.append(cindy.Trajectory(t, x + noise, ("c",), name=f"run {k}"))
+    model = cindy.identify(runs, cindy.PerRun(cindy.Polynomial(1)))
+    assert "late-channel" not in {one.code for one in model.findings}

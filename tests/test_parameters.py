@@ -70,6 +70,21 @@ def test_a_file_keeps_parameters_values_and_ranges(found, tmp_path):
     assert again.to_text() == found.to_text()
 
 
+def test_a_file_keeps_the_parameters_of_every_model_that_was_compared(found, tmp_path):
+    found.save(tmp_path / "model.json")
+    loaded = cindy.load(tmp_path / "model.json")
+    assert len({model.parameters["K"].value for model in found.near}) > 1
+    for mine, theirs in zip([*found.near, *found.path], [*loaded.near, *loaded.path], strict=True):
+        assert theirs.parameters == mine.parameters
+        np.testing.assert_array_equal(theirs.predict([[0.5]]), mine.predict([[0.5]]))
+
+
+def test_a_model_without_the_parameter_has_a_report_too(found):
+    without = found.with_coef({("S", "uptake"): 0.0, ("S", "S"): -0.3})
+    page = cindy.report.render(cindy.Model(without.coef, without.basis, ("S",)), substrate())
+    assert "cindyTerms" in page
+
+
 def test_a_damaged_parameter_in_a_file_gets_a_sentence(found):
     from cindy.model.model_file import from_dict
 

@@ -1,5 +1,6 @@
 """Plots: what stands on them, checked on the artists; the pictures are kept for a person to look at."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path as File
 
@@ -245,3 +246,12 @@ def test_few_samples_are_open_circles_and_many_are_dots():
     assert few["marker"] == "o"
     assert few["mew"] > 0
     assert many["marker"] == "."
+
+
+def test_long_names_leave_room_for_the_squares():
+    states = ("angle of the arm [rad]", "rate of the arm [rad/s]")
+    ax = plot.sparsity(Model(np.ones((6, 2)), SYSTEM.basis, states))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ax.figure.canvas.draw()
+    pyplot.close(ax.figure)

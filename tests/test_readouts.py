@@ -39,6 +39,10 @@ def model(sums):
     return cindy.identify(sums, cindy.Polynomial(2), observe={"total": "x + y"})
 
 
+def test_the_models_that_were_compared_know_the_read_outs(model, sums):
+    assert all(np.isfinite(other.score(sums)) for other in (*model.path, *model.near))
+
+
 def test_a_sum_and_one_state_give_the_law_of_both(model):
     assert measured().states == ("x", "y")
     found = {(model.terms[i], model.states[j]) for i, j in np.argwhere(model.coef)}

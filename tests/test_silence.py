@@ -1,6 +1,7 @@
 """What a user must be told: by the model itself, by its summary and by the command line."""
 
 import re
+import warnings
 import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
@@ -391,3 +392,16 @@ def test_near_models_differ_and_so_do_their_names_in_a_page():
     assert len({one.support.tobytes() for one in model.near}) == len(model.near)
     assert "of 6 runs" in " ".join(model.summary().split())
     assert "E·S" in model._repr_html_()
+
+
+def test_states_that_diverge_while_kicks_and_gaps_are_fitted_raise_no_warning_of_numpy():
+    rng, x, samples = np.random.default_rng(1), np.array([0.5, 0.0]), []
+    for k in range(15_000):
+        if k % 10 == 0:
+            samples.append(x.copy())
+        x = x + 0.002 * np.array([x[1] - x[0], -x[0] - x[1]]) + 0.4 * 0.002**0.5 * rng.standard_normal(2)
+    measured = np.array(samples)
+    measured[::7, 0] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cindy.identify((0.02 * np.arange(1500), measured), "poly:1")

@@ -373,7 +373,11 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
     """
     known = _like(truth, model.coef, "sparsity: truth")
     terms, states = model.coef.shape
-    ax = _axes(ax, (max(3.2, 1.2 + 0.24 * terms), max(1.4, 1.0 + 0.3 * states)))
+    # Names longer than ten letters need room beside the squares, 0.08 inches a letter.
+    across, up = (
+        0.08 * max(0, *(len(name) - 10 for name in names)) for names in (equation_labels(model), model.labels)
+    )
+    ax = _axes(ax, (max(3.2, 1.2 + 0.24 * terms) + across, max(1.4, 1.0 + 0.3 * states) + up))
     largest = np.max(np.abs(model.coef), axis=0, initial=1e-300)
     for i in range(terms):
         for j in range(states):

@@ -7,6 +7,7 @@ from tests.report.models import SYSTEM, true_model
 from cindy.basis import Polynomial
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
+from cindy.formulation import Discrete
 from cindy.model import compare
 from cindy.model.diagnostics import diagnose
 from cindy.model.model import Model
@@ -100,3 +101,15 @@ def test_thinning_keeps_the_ends_and_what_must_be_kept():
     some = thinned(1000, 10, keep=333)
     assert {0, 332, 333, 334, 999} <= set(some)
     assert len(some) <= 13
+
+
+def test_the_roughness_of_a_map_is_no_noise_of_its_measurements():
+    """Solutions of a chaotic map are restarted, and then follow it."""
+    x = [0.3]
+    for _ in range(199):
+        x.append(3.8 * x[-1] * (1 - x[-1]))
+    data = Trajectory(np.arange(200.0), np.array(x), ("n",))
+    model = Model([[0], [3.8], [-3.8]], Polynomial(2), ("n",), formulation=Discrete(), noise=[1e-9])
+    compared = compare(model, [data])
+    assert (compared.window or 0) > 20
+    assert min(*compared.explained, *compared.allowed) > 0.9

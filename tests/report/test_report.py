@@ -17,6 +17,7 @@ from cindy.basis import Custom, Polynomial
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
+from cindy.model import compare
 from cindy.model.model import Model
 from cindy.model.story import facts
 from cindy.report import DIGITS, plotly, render, write
@@ -281,3 +282,27 @@ def test_the_report_of_a_kicked_model_has_its_kicks_the_band_of_paths_and_the_de
     plain = render(replace(model, diffusion=None), data)
     assert "Density of the states" not in plain
     assert numbers(plain)["trajectories"][0]["band"] is None
+
+
+def test_a_violation_that_nobody_computed_is_not_given_as_a_number():
+    model = replace(true_model(lotka_volterra()), constraints=("a law",), violation=np.nan)
+    page = render(model, lotka_volterra().simulate(seed=0, trajectories=1))
+    assert "were not compared with them" in page
+    assert not any("nan" in text for text in (page.split("<body")[1].split("<script")[0], model.summary()))
+
+
+def test_a_model_whose_paths_with_kicks_all_blow_up_has_a_report():
+    kicks = Diffusion(("1", "x", "x^2"), np.array([[0.25], [0], [0]]), np.zeros((3, 1)), ("x",))
+    model = Model([[0], [0], [1e4]], Polynomial(2), ("x",), diffusion=kicks)
+    page = render(model, Trajectory(np.arange(50.0), np.sin(np.arange(50.0)), ("x",)))
+    assert not any(numbers(page)["densities"][0]["model"])
+
+
+def test_a_single_sample_between_gaps_hides_no_trajectory():
+    [data] = lotka_volterra().simulate(seed=0, trajectories=1, points=200)
+    x = data.x.copy()
+    x[100:121] = np.nan
+    x[110] = data.x[110]
+    compared = compare(true_model(lotka_volterra()), [replace(data, x=x)])
+    assert [len(solution.measured) for solution in compared.solutions] == [100, 79]
+    assert compare(true_model(lotka_volterra()), []).solutions == ()

@@ -206,6 +206,8 @@ def from_frame(frame: Any, source: str = "") -> Table:
         frame = frame.to_dataframe()
     if type(frame).__name__ == "LazyFrame":
         frame = frame.collect()
+    if hasattr(frame, "to_delayed"):  # a frame of Dask
+        frame = frame.compute()
     frame, index = _index_as_columns(frame)
     names = [str(name) for name in frame.columns]
     refused = {

@@ -301,7 +301,11 @@ def to_casadi(equations: RightHandSides) -> Any:
     """
     casadi = require("casadi", "control", "to_casadi")
     names, d = equations.first_order_states, len(equations.states)
-    known = {name: casadi.SX.sym(name) for name in (*names, *equations.inputs, *(TIME,) * equations.timed)}
+    # CasADi reads a name in brackets as a list of names, and makes a vector of it.
+    known = {
+        name: casadi.SX.sym(name.strip("[]"))
+        for name in (*names, *equations.inputs, *(TIME,) * equations.timed)
+    }
     algebra = _CasADi(casadi)
     sides = [
         reduce(

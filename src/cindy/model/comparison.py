@@ -229,24 +229,24 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
        the data, beyond their noise. One solution from a bad start does not decide for all.
     3. Halve that time as long as solutions of this length do not follow either.
     """
-    least, stretches = 4 if model.order == 2 else 2, stretches_of(completed(model, data))
     # An equation of second order needs a rate to start from, which takes a few samples.
-    short = {stretch.trajectory for stretch in stretches if len(stretch.samples) < least}
-    comparable = [stretch for stretch in stretches if stretch.trajectory not in short]
+    least = 4 if model.order == 2 else 2
+    stretches = stretches_of(completed(model, data)) if data else []
+    comparable = [stretch for stretch in stretches if len(stretch.samples) >= least]
     # Step 1.
     whole = tuple(solved_along(model, comparable))
     states = len(model.states)
     explained = through = _explained(whole, states)
     stopped = tuple(dict.fromkeys(solved.simulated.stopped for solved in whole if solved.simulated.stopped))
     best, window = whole, None
-    allowed = _explainable(whole, states)
+    allowed = _explainable(model, whole)
     enough = _HORIZON.follows * allowed
     if np.any(explained < enough) and whole:
         least_length = _HORIZON.shortest_steps if model.formulation.discrete else _HORIZON.shortest
         # The windows of the integral form were chosen so that solutions can be compared over them.
         shortest = max(getattr(model.formulation, "window", 0) or 0, least_length)
         # Step 2.
-        length = int(np.median([_follows(solved) for solved in whole]))
+        length = int(np.median([_follows(model, solved) for solved in whole]))
         longest = max(len(solved.measured) for solved in whole)
         for _ in range(_HORIZON.tries):
             length = max(length, min(shortest, longest))
@@ -277,13 +277,13 @@ def compare_few(model: Equations, data: Sequence[Trajectory]) -> tuple[Compariso
     return compare(model, [beginning(run, _HORIZON.most_solved) for run in runs]), len(runs)
 
 
-def _follows(solution: Solution) -> int:
+def _follows(model: Equations, solution: Solution) -> int:
     """The number of samples over which the running root mean square error of a solution stays small."""
     spread = solution.measured.x.std(axis=0)
     spread = np.where(spread > 0, spread, np.inf)
     off = (solution.simulated.x - solution.measured.x[: len(solution.simulated)]) / spread
     allowed = (
-        np.hypot(_HORIZON.off, float(np.max(noise_level(solution.measured) / spread)))
+        np.hypot(_HORIZON.off, float(np.max(_noise(model, solution.measured) / spread)))
         if len(solution.measured) >= 8
         else _HORIZON.off
     )
@@ -294,12 +294,19 @@ def _follows(solution: Solution) -> int:
     return int(lost[0]) if len(lost) else len(solution.simulated)
 
 
-def _explainable(compared: Sequence[Solution], states: int) -> Floats:
+def _noise(model: Equations, run: Trajectory) -> Floats:
+    """(states,) standard deviation of the noise: the roughness of the samples, which in a map is motion."""
+    known = model.formulation.discrete and np.isfinite(model.noise).all()
+    return model.noise if known else noise_level(run)
+
+
+def _explainable(model: Equations, compared: Sequence[Solution]) -> Floats:
     """(states,) R² of the best possible solution, in view of the noise; 1 if samples are too few."""
     measured = [solution.measured for solution in compared if len(solution.measured) >= 8]
+    states = len(model.states)
     if not measured:
         return np.ones(states)
-    noise = np.mean([noise_level(run) ** 2 for run in measured], axis=0)
+    noise = np.mean([_noise(model, run) ** 2 for run in measured], axis=0)
     whole = np.vstack([run.x for run in measured]).var(axis=0)
     return np.asarray(1 - np.minimum(np.divide(noise, whole, out=np.zeros(states), where=whole > 0), 1.0))
 

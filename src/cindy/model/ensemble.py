@@ -222,7 +222,11 @@ def band(model: Equations, solution: Solution, *, seed: int = 0) -> tuple[Floats
     paths = many_paths(model, starts, solution.measured, seed=seed)[..., : len(model.states)]
     # Step 2.
     paths += _noise(model) * np.random.default_rng(seed + 1).standard_normal(paths.shape)
-    low, high = np.nanpercentile(paths, [50 * (1 - LEVEL), 50 * (1 + LEVEL)], axis=0)
+    # After a blow-up of every path there is no band.
+    alive, shares = np.isfinite(paths).any(axis=0), [50 * (1 - LEVEL), 50 * (1 + LEVEL)]
+    edges = np.full((2, *alive.shape), np.nan)
+    edges[:, alive] = np.nanpercentile(paths[:, alive], shares, axis=0)
+    low, high = edges
     return low, high
 
 
@@ -290,10 +294,13 @@ def _states(model: Equations, trajectory: Trajectory) -> Floats:
 
 
 def _histograms(measured: Floats, simulated: Floats) -> Density:
-    ends = [np.nanquantile(values, [_PATHS.tail, 1 - _PATHS.tail]) for values in (measured, simulated)]
+    # Where every path blows up, nothing is left of the model, and its density is zero.
+    finite = [values[np.isfinite(values)] for values in (measured, simulated)]
+    ends = [np.quantile(values, [_PATHS.tail, 1 - _PATHS.tail]) for values in finite if len(values)]
     low, high = np.min(ends), np.max(ends)
     edges = np.linspace(low, high if high > low else low + 1.0, _PATHS.bins + 1)
     data, model = (
-        np.histogram(values[np.isfinite(values)], edges, density=True)[0] for values in (measured, simulated)
+        np.histogram(values, edges, density=True)[0] if len(values) else np.zeros(_PATHS.bins)
+        for values in finite
     )
     return Density(edges, data, model)

@@ -76,7 +76,12 @@ class Equations:
     def hidden(self) -> tuple[str, ...]:
         """States that were not measured: of a denoised model, those without a noise estimate."""
         if not self.denoised:
-            return ()
+            # With other coefficients a model is no longer denoised, and its states are as before. Models
+            # that were only compared have no scale, from which hidden states could be estimated.
+            named = self.settings.get("hidden")
+            if not isinstance(named, (Mapping, Sequence)) or not np.isfinite(self.scale).all():
+                return ()
+            return tuple(state for state in self.states if state in named)
         return tuple(s for s, noise in zip(self.states, self.noise, strict=True) if np.isnan(noise))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from os import PathLike
 from typing import Any, Literal, overload
@@ -87,10 +88,18 @@ class Path(Sequence["Model"]):
         """The scores, numbers of terms and differences as a table: for notebooks."""
         return models_as_html(self.models, self.scores, self.chosen, self.criterion)
 
+    def with_settings(self, settings: Mapping[str, Any]) -> Path:
+        """The same models with the settings of the model that was chosen, such as `hold` and `observe`."""
+        models = tuple(copy(model) for model in self.models)
+        for model in models:
+            object.__setattr__(model, "settings", settings)
+        return replace(self, models=models)
+
     def to_dict(self) -> dict[str, Any]:
         """The models as plain values."""
         models = [
-            {"coefficients": _by_name(m), "gap": json_number(m.gap), "violation": json_number(m.violation)}
+            {"coefficients": _by_name(m), "parameters": _parameters(m)}
+            | {"gap": json_number(m.gap), "violation": json_number(m.violation)}
             for m in self
         ]
         scores = [json_number(s) for s in self.scores]
@@ -383,17 +392,15 @@ class Model(Equations):
             "basis": self.basis.to_dict(),
             "formulation": self.formulation.to_dict(),
             "coefficients": _by_name(self),
-            "parameters": {
-                name: [json_number(v) for v in estimate] for name, estimate in self.parameters.items()
-            },
+            "parameters": _parameters(self),
             "noise": json_value(self.noise.tolist()),
             "noise_memory": json_value(self.noise_memory.tolist()),
             "model_error": json_value(self.model_error.tolist()),
             "diffusion": None if self.diffusion is None else self.diffusion.to_dict(),
             "inclusion": _inclusion(self),
-            "covariance": None
-            if self.covariance is None
-            else json_value(np.asarray(self.covariance).tolist()),
+            "covariance": json_value(
+                None if self.covariance is None else np.asarray(self.covariance).tolist()
+            ),
             "scale": json_value(self.scale.tolist()),
             "gap": json_number(self.gap),
             "radius": json_number(self.radius),
@@ -474,6 +481,11 @@ def _inclusion(model: Model) -> dict[str, dict[str, float | str | None]] | None:
         }
         for j, state in enumerate(model.states)
     }
+
+
+def _parameters(model: Model) -> dict[str, list[float | str | None]]:
+    """The numbers inside terms: {name: [value, standard error]}."""
+    return {name: [json_number(v) for v in estimate] for name, estimate in model.parameters.items()}
 
 
 def _by_name(model: Model) -> dict[str, dict[str, list[float | str | None]]]:

@@ -66,12 +66,20 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
     # Coefficients are stored by name, so that the order of the terms may differ between versions.
     row = {name: i for i, name in enumerate(basis.names(formulation.variables(states, inputs)))}
 
+    settings = to_mapping(data["settings"], "settings")
+
     def model(part: Mapping[str, Any], **more: Any) -> Model:
         coef, error = _matrices(part["coefficients"], states, row)
+        # Every model that was compared has numbers of its own inside its terms.
+        parameters = _parameters(part.get("parameters", {}))
         return Model(
             coef,
-            basis,
+            basis.at({name: estimate.value for name, estimate in parameters.items()})
+            if parameters
+            else basis,
             states,
+            parameters=parameters,
+            settings=settings,
             inputs=inputs,
             coef_error=error,
             formulation=formulation,
@@ -81,16 +89,6 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
             **more,
         )
 
-    def path(name: str) -> Path:
-        described = to_mapping(data[name], name)
-        chosen = described.get("chosen")
-        return Path(
-            tuple(model(to_mapping(part, name)) for part in described["models"]),
-            tuple(to_float(s, "scores") for s in described["scores"]),
-            chosen if isinstance(chosen, int) else None,
-            str(described.get("criterion", "")),
-        )
-
     return model(
         data,
         noise=np.array([to_float(v, "noise") for v in data["noise"]]),
@@ -98,7 +96,6 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         model_error=_numbers(data.get("model_error"), "model_error"),
         diffusion=_diffusion(data.get("diffusion")),
         inclusion=_inclusion(data.get("inclusion"), states, row),
-        parameters=_parameters(data.get("parameters", {})),
         covariance=_numbers(data.get("covariance"), "covariance"),
         scale=np.array([to_float(v, "scale") for v in data["scale"]]),
         constraints=to_names(data["constraints"], "constraints"),
@@ -108,10 +105,21 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
             name: to_float(value, "explained")
             for name, value in to_mapping(data.get("explained") or {}, "explained").items()
         },
-        settings=to_mapping(data["settings"], "settings"),
         result=None if data["result"] is None else _run_from_dict(to_mapping(data["result"], "result")),
-        path=path("path"),
-        near=path("near") if "near" in data else Path(),
+        path=_path(data, "path", model),
+        near=_path(data, "near", model) if "near" in data else Path(),
+    )
+
+
+def _path(data: Mapping[str, Any], name: str, model: Callable[[Mapping[str, Any]], Model]) -> Path:
+    """The models that were compared; model: the function from the description of one."""
+    described = to_mapping(data[name], name)
+    chosen = described.get("chosen")
+    return Path(
+        tuple(model(to_mapping(part, name)) for part in described["models"]),
+        tuple(to_float(s, "scores") for s in described["scores"]),
+        chosen if isinstance(chosen, int) else None,
+        str(described.get("criterion", "")),
     )
 
 

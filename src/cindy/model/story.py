@@ -179,14 +179,10 @@ def _by_state(model: Equations, values: np.ndarray[tuple[int, ...], np.dtype[np.
 def _constraints(model: Equations) -> Iterator[tuple[str, str]]:
     for text in model.constraints:
         yield "constraint", text
-    if model.constraints:
-        yield "violation", _violation(model.violation)
-
-
-def _violation(worst: float) -> str:
-    if worst == 0:
-        return "none: the constraints hold exactly"
-    return f"{worst:.1e} at most" if np.isfinite(worst) else "unknown"
+    # Coefficients that were set by hand were not compared with the constraints.
+    if model.constraints and np.isfinite(model.violation):
+        exactly = "none: the constraints hold exactly"
+        yield "violation", f"{model.violation:.1e} at most" if model.violation else exactly
 
 
 def _search(model: Equations) -> Iterator[tuple[str, str]]:

@@ -380,6 +380,7 @@ def _opened(
     """
     source = as_source(trajectories)
     data = source.some(_SOME)
+    _check_time(data)
     if not hidden:
         _check_motion(data)
     basis, laws = equations.resolved(
@@ -452,15 +453,30 @@ def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
     first = data[0]
     held = {"hold": first.hold} if first.inputs and first.hold != "linear" else {}
     unit = {"time_unit": first.time_unit} if first.time_unit else {}
+    settings = {**model.settings, "seed": seed, **held, **unit}
     # Denoised states and the free integral form leave noise alone; for other forms the roughness tells it.
     leaves_noise = model.denoised or model.formulation.leaves_noise
     return replace(
         model,
         scale=np.nanmax(np.abs(np.concatenate([run.x for run in data])), axis=0),
         noise=model.noise if leaves_noise else np.asarray(np.sqrt(noise_variance(data))),
-        settings={**model.settings, "seed": seed, **held, **unit},
+        settings=settings,
+        path=model.path.with_settings(settings),
+        near=model.near.with_settings(settings),
         fitted=None if model.fitted is None else model.fitted.of_data(data),
     )
+
+
+def _check_time(data: list[Trajectory]) -> None:
+    """Refuse an input that is called like the time but is something else: simulations put the time there."""
+    for run in data:
+        if run.u is not None and TIME in run.inputs:
+            other = run.u[:, run.inputs.index(TIME)]
+            if not np.allclose(other[np.isfinite(other)], run.t[np.isfinite(other)]):
+                raise DataError(
+                    f'identify: the input "{TIME}" is not the time, which has this name in terms and in '
+                    'simulations. Give the input another name, such as "T".'
+                )
 
 
 def _check_motion(data: list[Trajectory]) -> None:

@@ -33,6 +33,7 @@ from cindy.model import (
     diagnose,
     excerpt_of,
     inside_domain,
+    unmeasured,
 )
 from cindy.pipeline.passes import NEAR, Found
 from cindy.selection import Supports
@@ -443,7 +444,9 @@ def _finding_on(motion: Motion, fault: _Fault, fewer: int) -> Finding:
 def _faults(motion: Motion, found: Found, measured: Ints) -> list[_Fault]:
     """Steps 1 and 2: each fault that is worth its price, from the white rows at the fitted states."""
     fitted = found.best.fitted
-    alone = motion.states == 1 and len(motion.variables) == 1
+    # A channel that is read late differs from another one; the time and the runs were not read.
+    inputs = [name for name in motion.variables[motion.states :] if not unmeasured(name)]
+    alone = len(measured) + len(inputs) == 1
     tested = [Distortion("clock")]
     # Random kicks are in the columns of gains and delays as well as in the residuals, which would correlate
     # them. The column of the clock follows from the states before a kick.

@@ -108,7 +108,13 @@ def identify_readouts(
     settings = {**model.settings, "observe": dict(readouts.formulas)}
     if shared is not None:
         settings["column_noise"] = dict(zip(readouts.formulas, noise.tolist(), strict=True))
-    return replace(model, findings=(*model.findings, *readouts.findings(), *findings), settings=settings)
+    return replace(
+        model,
+        findings=(*model.findings, *readouts.findings(), *findings),
+        settings=settings,
+        path=model.path.with_settings(settings),
+        near=model.near.with_settings(settings),
+    )
 
 
 def _without_averages(

@@ -107,6 +107,8 @@ def terms_as_code(model: Model, offered: dict[str, Any] | None, terms: Sequence[
         return ""
     variables = [f"v[{k}]" for k in range(len(model.variables))]
     parameters = {name: f"p[{k}]" for k, name in enumerate(model.parameters)}
+    # A parameter that is in no term of the model is no unknown of it, and stands there as its number.
+    parameters = {**_fixed(model.basis.terms(model.variables)), **parameters}
     # Step 3. A term without source raises an error, and is found by writing each of them alone.
     writable = []
     for i in offered["terms"]:
@@ -117,6 +119,13 @@ def terms_as_code(model: Model, offered: dict[str, Any] | None, terms: Sequence[
             continue
     lines = _code([terms[i] for i in writable], [f"o[{i}]" for i in writable], model, variables, parameters)
     return "const cindyTerms = (v, p, o) => {\n" + "\n".join(lines) + "\n};"
+
+
+def _fixed(terms: Sequence[Term]) -> dict[str, str]:
+    """The parameters inside terms, each with its value as a number of JavaScript."""
+    factors = [factor for term in terms for factor in term]
+    values = {name: repr(value) for factor in factors for name, value in factor.values}
+    return values | (_fixed([factor.of for factor in factors]) if factors else {})
 
 
 def _code(

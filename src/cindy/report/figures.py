@@ -86,7 +86,7 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     whole = completed(model, data)
     shown = {k: beginning(whole[k], most) for k in places if whole[k].segments()}
     least = 4 if model.order == 2 else 2
-    shown = {k: run for k, run in shown.items() if min(len(part) for part in run.segments()) >= least}
+    shown = {k: run for k, run in shown.items() if max(len(part) for part in run.segments()) >= least}
     compared = compare(model, list(shown.values()))
     # The dots are measurements only, without values that were filled in for the comparison.
     shown = {k: beginning(data[k], most) if whole[k] is not data[k] else run for k, run in shown.items()}
@@ -97,9 +97,11 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
         own = [n for n, s in enumerate(compared.solutions) if s.trajectory == i]
         base = _series(model, run, [compared.solutions[n] for n in own], k + 1, share)
         series.append(base | {"band": _outlines([bands[n] for n in own]) if bands else None})
-    inside = float(np.mean(np.concatenate([band.inside for band in bands]))) if bands else np.nan
+    inside = np.concatenate([band.inside for band in bands]) if bands else np.zeros(0)
     cut = sum(run.t[-1] < data[k].t[-1] for k, run in shown.items())
-    return Shown(compared, series, len(data) - len(shown), cut, inside)
+    return Shown(
+        compared, series, len(data) - len(shown), cut, float(np.mean(inside)) if len(inside) else np.nan
+    )
 
 
 @dataclass(frozen=True, eq=False)

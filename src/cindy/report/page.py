@@ -100,7 +100,8 @@ def common(
         "rule": model.settings.get("selection"),
         "certificate": list(_certificate(model, diagnostics)),
         "constraints": model.constraints,
-        "violation": power(model.violation) if model.violation else "",
+        "violation": power(model.violation) if np.isfinite(model.violation) and model.violation else "",
+        "exact": model.violation == 0,
         "near": _near(model, None),
         "has_inputs": bool(model.inputs),
         "has_error": bool(np.any(np.isfinite(model.model_error))),
@@ -216,7 +217,8 @@ def _highlights(
         yield from _of_solutions(model, data, len(shown.series) + shown.left_out)
     else:
         # No solution follows random kicks; the band of paths with kicks can be compared with the data.
-        yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
+        if np.isfinite(shown.inside):
+            yield f"{100 * shown.inside:.0f} %", "of the data in the band", "which should hold 90 % of them"
         sizes = np.sqrt(model.diffusion.coef[0]) if model.diffusion.additive else model.model_error
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
         yield shares, "size of the kicks", "standard deviation per root of time, on average"
@@ -265,7 +267,7 @@ def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
             "optimality gap",
             "of the squares of the data: other coefficients within the radius explain at most this much more",
         )
-    if model.constraints:
+    if model.constraints and np.isfinite(model.violation):
         many = counted(len(model.constraints), "constraint")
         if model.violation == 0:
             yield "none", "violation", f"{many} hold{'s' * (len(model.constraints) == 1)} exactly"
@@ -284,6 +286,8 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
         sentences.append(
             f"These solutions follow the drift alone.{restarts} The band contains 90 % of the measurements "
             f"of paths with random kicks from the same start, and {100 * shown.inside:.0f} % of the data."
+            if np.isfinite(shown.inside)
+            else "These solutions follow the drift alone. All paths with random kicks blow up."
         )
     elif compared.window is not None:
         fit = float(np.min(compared.through))

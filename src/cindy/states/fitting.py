@@ -181,6 +181,7 @@ class _Score:
     curvature: Floats
 
 
+@np.errstate(all="ignore")  # states may diverge, which `alive` says
 def _step(motion: Motion, now: Fitted, solve: Solve, update: Update, *, heeded: bool = False) -> Fitted:
     """One Gauss-Newton step for states and coefficients, and one step of the variances.
 
