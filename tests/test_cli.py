@@ -307,6 +307,25 @@ def test_errors_speak_of_options_and_not_of_arguments(cli, tmp_path):
     )
 
 
+def test_a_state_that_nobody_measured_a_known_equation_and_read_outs_are_options(cli, tmp_path):
+    t = np.linspace(0, 12, 500)
+    x, v = np.exp(-0.1 * t) * np.cos(2 * t), -2 * np.exp(-0.1 * t) * np.sin(2 * t)
+    noise = 1e-3 * np.random.default_rng(0).standard_normal((500, 2))
+    rows = "\n".join(f"{a},{b},{c}" for a, b, c in zip(t, x + noise[:, 0], x + v + noise[:, 1], strict=True))
+    (tmp_path / "data.csv").write_text("t,x,total\n" + rows)
+    written = ("--basis", "poly:1", "--out", "m.json")
+    asked = ("--states", "x", "--hidden", "w", "--known", "x=w")
+    assert cli("fit", "data.csv", *asked, *written)[0] == 0
+    hidden = cindy.load(tmp_path / "m.json")
+    assert hidden.states == ("x", "w")
+    assert hidden.coef[hidden.terms.index("x"), 1] == pytest.approx(-4.01, abs=0.05)
+    assert cli("fit", "data.csv", "--observe", "x=x", "--observe", "total=x + v", *written)[0] == 0
+    assert cindy.load(tmp_path / "m.json").states == ("x", "v")
+    status, _, err = cli("fit", "data.csv", "--known", "x", *written)
+    assert status == 2
+    assert '--known "x": expected a name and a formula' in err
+
+
 def test_a_parameter_is_aligned_with_the_equations(cli, tmp_path):
     basis = cindy.Custom({"uptake": "S/(K + S)"}, parameters={"K": 0.37})
     model = Model([[-1.0, 1.0]], basis, ("S", "P"), parameters={"K": (0.37, 0.005)})

@@ -60,6 +60,11 @@ class FitSettings:
     order: int | None = _terms("1 for x' = F, 2 for x'' = F.")
     window: int | None = _terms("Samples in a window; 0: whole trajectories.")
     initial: str | None = _terms('Initial states: "free" or "first".')
+    hidden: str | None = _terms(
+        'States that nobody measured: how many, their names as "w,v", "auto", or a first guess "w=x\' + x".'
+    )
+    observe: list[str] = _terms('What a column measures, as "total=S + ES".', many=True)
+    known: list[str] = _physics('An equation that is known, as "q=v" for q\' = v.', many=True)
     conserve: list[str] = _physics('A conserved sum, as "S + ES + P" or "A + 2 B = 0.5".', many=True)
     exchange: list[str] = _physics('Two interchangeable states, as "x1,x2".', many=True)
     fix: list[str] = _physics('A known coefficient, as "x:y=0.5".', many=True)
@@ -104,6 +109,11 @@ class FitSettings:
             value = getattr(self, name)
             if value is not None:
                 given[name] = readers[name](value, where=f"--{name}") if name in readers else value
+        for name in ("observe", "known"):
+            if getattr(self, name):
+                given[name] = dict(_pair(text, f"--{name}") for text in getattr(self, name))
+        if self.hidden is not None:
+            given["hidden"] = _hidden(self.hidden)
         return given
 
     def terms(self) -> dict[str, str]:
@@ -129,6 +139,24 @@ class FitSettings:
                 raise DataError(f'{where}: a range has two ends, as in "K=0.01:10".')
             parameters[name] = values[0] if len(values) == 1 else (values[0], values[1])
         return parameters
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    """The name and the formula of a text such as "total=S + ES"."""
+    name, equals, formula = (part.strip() for part in text.partition("="))
+    if not (name and equals and formula):
+        raise DataError(f'{option} "{text}": expected a name and a formula, as in "total=S + ES".')
+    return name.removesuffix("'"), formula
+
+
+def _hidden(text: str) -> Any:
+    """How many states, their names, or the first values of one, as `identify` takes them."""
+    if "=" in text:
+        return dict([_pair(text, "--hidden")])
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) > 1:
+        return names
+    return int(text) if text.strip().isdecimal() else names[0]
 
 
 def read_settings(file: Path | None, typed: Mapping[str, Any]) -> FitSettings:
