@@ -88,6 +88,15 @@ def test_a_single_state_that_swings_in_noise_lacks_another(noise):
     assert "Integral(order=2, rates=True)" in finding.message
 
 
+def test_short_runs_of_one_decay_lack_no_state():
+    t, rng = np.arange(12) * 0.1, np.random.default_rng(0)
+    runs = [
+        cindy.Trajectory(t, start * np.exp(-t) + 0.01 * rng.standard_normal(12))
+        for start in np.linspace(0.5, 2.0, 40)
+    ]
+    assert "missing-state" not in {finding.code for finding in oddities(runs)}
+
+
 @pytest.mark.parametrize("path", [a_walk, a_kicked_decay])
 def test_a_state_that_kicks_drive_to_and_fro_lacks_no_other(path):
     for seed in range(20):

@@ -72,6 +72,11 @@ def has_finding(findings: Iterable[Finding], *codes: str) -> bool:
     return any(finding.code in codes for finding in findings)
 
 
+def leaves_motion(findings: Iterable[Finding]) -> bool:
+    """Whether a finding says that the equations leave more than noise unexplained."""
+    return has_finding(findings, "unexplained-motion", "smooth-residual", "random-forcing")
+
+
 def without_repeats(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings in order, each once."""
     return tuple(dict.fromkeys(findings))

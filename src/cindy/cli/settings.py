@@ -109,9 +109,11 @@ class FitSettings:
             value = getattr(self, name)
             if value is not None:
                 given[name] = readers[name](value, where=f"--{name}") if name in readers else value
-        for name in ("observe", "known"):
-            if getattr(self, name):
-                given[name] = dict(_pair(text, f"--{name}") for text in getattr(self, name))
+        if self.observe:
+            given["observe"] = dict(_pair(text, "--observe") for text in self.observe)
+        if self.known:
+            pairs = [_pair(text, "--known") for text in self.known]
+            given["known"] = {state.removesuffix("'"): formula for state, formula in pairs}
         if self.hidden is not None:
             given["hidden"] = _hidden(self.hidden)
         return given
@@ -146,7 +148,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, formula = (part.strip() for part in text.partition("="))
     if not (name and equals and formula):
         raise DataError(f'{option} "{text}": expected a name and a formula, as in "total=S + ES".')
-    return name.removesuffix("'"), formula
+    return name, formula
 
 
 def _hidden(text: str) -> Any:

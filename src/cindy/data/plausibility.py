@@ -261,10 +261,10 @@ def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
     if alone:
         # No equation x' = F(x) lets a state swing. So a single state can be averaged before the test.
         size = max(int(sum(map(len, segments)) / swings / 12), 1)
-        segments, calm = (
-            [_means(segment, size) for segment in segments if len(segment) >= size],
-            _AT.calm_means,
-        )
+        segments = [_means(segment, size) for segment in segments if len(segment) >= 12 * size]
+        calm = _AT.calm_means
+    if not segments:
+        return []
     if np.max(roughness(segments)) <= calm and unknown_rates(segments) > _AT.unknown:
         named = ", ".join(f'"{name}"' for name in segments[0].variables[:4])
         message = (

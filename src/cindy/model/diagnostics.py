@@ -28,7 +28,7 @@ from cindy._check import instance
 from cindy.basis import equation_label, listed, pretty
 from cindy.data import Field, Roughness, Trajectory, as_trajectories, lack_of_fit, rough_noise
 from cindy.errors import CindyError, DataError
-from cindy.findings import Finding, has_finding, without_repeats
+from cindy.findings import Finding, leaves_motion, without_repeats
 from cindy.formulation import Formulation, Integral
 from cindy.least_squares import LeastSquares
 from cindy.model.comparison import (
@@ -355,8 +355,7 @@ def _lack_of_steps(model: Model, data: Sequence[Trajectory]) -> Floats:
 
 def _left_over(model: Model, samples: int, form: Formulation, beyond: Floats) -> Iterator[Finding]:
     """States whose residuals are larger than the noise, as estimated from so many samples, accounts for."""
-    explained = has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-    if model.denoised and (explained or samples < _LIMITS.enough):
+    if model.denoised and (leaves_motion(model.findings) or samples < _LIMITS.enough):
         return
     # Roughness is an estimate itself, and a poor one if samples are few.
     limit = _LIMITS.too_large * (1 + _LIMITS.few / samples) if model.denoised else _LIMITS.too_large

@@ -22,7 +22,7 @@ from cindy._check import integer, one_of
 from cindy.basis import RUN, TIME, Basis
 from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance, without_clipped
 from cindy.errors import CindyError, DataError, NoModelError
-from cindy.findings import Finding
+from cindy.findings import Finding, leaves_motion
 from cindy.formulation import Formulation, Integral
 from cindy.model import Model, run_names, with_inputs
 from cindy.pipeline.field_identification import identify_fields
@@ -36,7 +36,7 @@ from cindy.pipeline.hidden import (
     not_needed,
     with_hidden,
 )
-from cindy.pipeline.judgement import beside_positions, judged, leaves_motion, refusals_told, with_forecasts
+from cindy.pipeline.judgement import beside_positions, judged, refusals_told, with_forecasts
 from cindy.pipeline.libraries import Equations, check_agreement
 from cindy.pipeline.measured import model_of, reposed
 from cindy.pipeline.parametric_model import identify_with_parameters
@@ -337,7 +337,7 @@ def _law(request: Request, passes: int | None, one_pass: Callable[[], Model]) ->
     if large and passes is None:
         return one_pass()
     model = identify_with_states(request, motion)
-    return with_rare_state(request, motion, model) if leaves_motion(model) else model
+    return with_rare_state(request, motion, model) if leaves_motion(model.findings) else model
 
 
 def _check_passes(request: Request, passes: int | None) -> None:

@@ -22,7 +22,7 @@ from cindy._check import counted
 from cindy.basis import Basis, listed, pretty
 from cindy.data import Trajectory, excerpt, oddities, some_segments, spread_over
 from cindy.errors import CindyError, NoModelError
-from cindy.findings import Finding, has_finding, without_repeats
+from cindy.findings import Finding, leaves_motion, without_repeats
 from cindy.formulation import Formulation
 from cindy.least_squares import Rows, lengths
 from cindy.model import (
@@ -43,7 +43,6 @@ __all__ = [
     "beside_positions",
     "instrument_fault",
     "judged",
-    "leaves_motion",
     "refusals_told",
     "with_forecasts",
 ]
@@ -209,15 +208,10 @@ def _not_explained(
         )
 
 
-def leaves_motion(model: Model) -> bool:
-    """Whether a finding says that the equations leave more than noise unexplained."""
-    return has_finding(model.findings, "unexplained-motion", "smooth-residual", "random-forcing")
-
-
 def _as_noise(model: Model, diagnostics: Diagnostics) -> NDArray[np.bool_]:
     """(states,) where residuals are no larger than the roughness of the data."""
     # Residuals of a map that lacks a state look like noise, too.
-    possible = not leaves_motion(model) and not model.formulation.discrete
+    possible = not leaves_motion(model.findings) and not model.formulation.discrete
     return np.asarray((diagnostics.beyond < _LOOKS.noisy) & possible)
 
 
@@ -235,7 +229,7 @@ def _outside(moved: int) -> Iterator[Finding]:
 def _driven(model: Model, data: Sequence[Trajectory]) -> Iterator[Finding]:
     """Findings on states whose model error within a sampling step exceeds their noise."""
     steps = [np.median(np.diff(run.t)) for run in data if len(run) > 1]
-    if leaves_motion(model) or not steps or not np.any(np.isfinite(model.model_error)):
+    if leaves_motion(model.findings) or not steps or not np.any(np.isfinite(model.model_error)):
         return
     # A random walk of q per unit of time moves by √(q h) in a step; in x'' = F by h more.
     kick = model.model_error * float(np.median(steps)) ** (model.order - 0.5)

@@ -42,11 +42,10 @@ from cindy._arrays import Floats
 from cindy.basis import listed
 from cindy.data import Trajectory, noise_variance
 from cindy.errors import CindyError, DataError
-from cindy.findings import Finding
+from cindy.findings import Finding, leaves_motion
 from cindy.model import Model, Readouts
 from cindy.pipeline.fitted import identify_with_states
 from cindy.pipeline.hidden import hidden_names, identify_with_hidden, with_hidden
-from cindy.pipeline.judgement import leaves_motion
 from cindy.pipeline.request import Request
 from cindy.states import Motion, Record
 
@@ -250,7 +249,7 @@ def with_rare_state(request: Request, motion: Motion, model: Model) -> Model:
     except CindyError:
         # A law with a hidden state in the place of the rare one need not exist; then the model stays.
         return model
-    return model if leaves_motion(again) else again
+    return model if leaves_motion(again.findings) else again
 
 
 def _rare_state(data: Sequence[Trajectory]) -> str | None:
