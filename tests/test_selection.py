@@ -294,8 +294,9 @@ def test_prices_rise_with_what_the_data_say_up_to_equal_shares():
     equal = rule.price(5000, len(factors))
     singles = [rule.prices(5000, factors, information)[0] for information in (1.0, 1e2, 1e4, 1e6, 1e9)]
     assert singles == sorted(singles)
-    assert singles[0] < np.log(1e4) < equal
-    assert singles[2] == pytest.approx(np.log(1e4))
+    evidence = np.log(2e4 / np.pi)
+    assert singles[0] < evidence < equal
+    assert singles[2] == pytest.approx(evidence)
     assert singles[-1] == pytest.approx(equal)
 
 

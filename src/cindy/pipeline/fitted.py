@@ -37,7 +37,7 @@ from cindy.pipeline.inference import LastPass, not_significant, plain_findings, 
 from cindy.pipeline.judgement import instrument_fault
 from cindy.pipeline.large import confirmed, screened, some_of
 from cindy.pipeline.models_met import Met, Search
-from cindy.pipeline.passes import Found, picked, search
+from cindy.pipeline.passes import Found, picked, search, stepped_down
 from cindy.pipeline.request import Options, Request, solve_with_samples
 from cindy.pipeline.second_look import Look, forced, second_look, walk_of, with_kicks
 from cindy.problem import Problem, at_samples
@@ -99,6 +99,8 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
         whole, part = finer, replace(some_of(finer, request.seed), candidates=part.candidates)
         start = start_of(part, found.best.support, found.best.fitted.coef, variance)
         found = search(part, found.options, variance, start)
+    if found is not None and len(part.candidates) == len(motion.candidates):
+        found = stepped_down(part, found, variance)
     return whole, second_look(Look(part, found), variance)
 
 

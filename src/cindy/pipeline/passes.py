@@ -18,7 +18,9 @@ several starts are followed.
    fitted with their own states, because the rows favour the model at whose states they were made
    (`_with_rivals`).
 4. A random walk without any law must have a larger criterion (`_fit_nothing`).
-5. A rule without a price (a number of terms, cross-validation, a residual) begins with the states of the best
+5. Once a law is known, only the terms beside it are tested and prices fall: with them the search goes on from
+   that law (`stepped_down`).
+6. A rule without a price (a number of terms, cross-validation, a residual) begins with the states of the best
    model. It picks from the rows there, and the states are fitted again, until its support comes back
    (`picked`).
 """
@@ -45,6 +47,7 @@ from cindy.selection import (
     Significance,
     SupportFit,
     Supports,
+    correlated_tests,
     eliminated,
     equation_by_equation,
     recombined,
@@ -65,7 +68,7 @@ from cindy.states import (
     start_of_nothing,
 )
 
-__all__ = ["NEAR", "Found", "Picking", "first_starts", "picked", "search"]
+__all__ = ["NEAR", "Found", "Picking", "first_starts", "picked", "search", "stepped_down"]
 
 NEAR = 14.0
 """Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
@@ -194,6 +197,31 @@ def _fit_nothing(state: Search, variance: Floats) -> None:
         not models or deviance_of_nothing(motion) < models[0].criterion + EFFORT.passes_clearly * motion.rows
     ):
         state.fit(start_of_nothing(motion, variance), ())
+
+
+def stepped_down(motion: Motion, found: Found, variance: Floats) -> Found:
+    """The result of the search at the prices that hold once a law is known, repeated while terms come in.
+
+    The weakest term of the law counts as one that is still tested, so that it must earn its place by the same
+    price as a term that would come in. Where noise is small, or constraints tie coefficients, prices stay.
+    """
+    while True:
+        options, best = found.options, found.best
+        state = Search(motion, options)
+        posed = None if best.blurred or options.likely is not None else state.posed(best.fitted)
+        if options.falls is None or posed is None or posed.supports.coupled or not len(best.support):
+            return found
+        fit = posed.supports.fit(posed.places(best.support))
+        rest = posed.supports.fit(np.delete(fit.support, int(np.argmin(fit.z))))
+        columns, correlation = correlated_tests(posed.supports, rest)
+        spared = options.falls(posed.columns[columns], correlation)
+        if spared <= options.spared:
+            return found
+        options = replace(options, spared=spared)
+        again = search(motion, options, variance, best.fitted)
+        if again is None or len(again.best.support) <= len(best.support):
+            return found
+        found = again
 
 
 @dataclass(eq=False)

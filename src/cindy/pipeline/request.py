@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import signature
 from typing import Any
 
@@ -41,6 +41,8 @@ class Options:
 
     price: what a coefficient must lower χ² by; likely: what it must lower −2 log p by, if that differs
     surcharge: (coefficients,) what is added to the price of each, or taken from it, by the rule
+    spared: by how much all prices have fallen since a law is known; falls: by how much they may, from the
+        candidates that are not in the law and the correlations of their tests
     faithful: whether terms may only come from the path of the solver, as the user's options shape it
     met: called for every model whose states are fitted
     """
@@ -56,12 +58,15 @@ class Options:
     faithful: bool = False
     likely: float | None = None
     surcharge: Floats | None = None
+    spared: float = 0.0
+    falls: Callable[[Ints, Floats], float] | None = None
     met: Callable[[], None] | None = None
 
     def prices(self, columns: Ints, *, likelihood: bool = False) -> Floats:
         """(columns,) what each coefficient must lower χ² by, or −2 log p."""
         price = self.likely if likelihood and self.likely is not None else self.price
-        return price + (np.zeros(len(columns)) if self.surcharge is None else self.surcharge[columns])
+        more = np.zeros(len(columns)) if self.surcharge is None else self.surcharge[columns]
+        return price - self.spared + more
 
     def cost(self, support: Ints, memory: Floats | float = 1.0) -> float:
         """The price of a support in −2 log p; where equalities tie coefficients, of as many as are free.
@@ -246,17 +251,23 @@ class Request:
             self.max_iter,
             faithful=not problem.weights.adapts,
             surcharge=self._surcharge(motion),
+            falls=partial(self._spared, motion),
             met=self.pieces.stages.model,
         )
 
     def _surcharge(self, motion: Motion) -> Floats:
         """(terms · states,) what the rule adds to the price of each coefficient, or takes from it."""
-        terms = motion.basis.terms(motion.variables)
-        factors = np.repeat([sum(abs(factor.power) for factor in term) for term in terms], motion.states)
-        beyond, candidates = np.zeros(len(factors)), motion.candidates
+        factors, candidates = _factors(motion), motion.candidates
         prices = self.selection.prices(motion.rows, factors[candidates], self._information(motion))
+        beyond = np.zeros(len(factors))
         beyond[candidates] = prices - self.price(motion)
         return beyond
+
+    def _spared(self, motion: Motion, tested: Ints, correlation: Floats) -> float:
+        """By how much the rule lets prices fall where only these coefficients are still tested."""
+        candidates = motion.candidates
+        factors, places = _factors(motion)[candidates], np.searchsorted(candidates, tested)
+        return self.selection.spared(motion.rows, factors, self._information(motion), places, correlation)
 
     def _information(self, motion: Motion) -> float:
         """Sum of the squared signal-to-noise ratio over the samples, as a geometric mean over the states."""
@@ -268,6 +279,12 @@ class Request:
         """The settings that a model stores."""
         used = repr(self.correction or Direct())
         return {"selection": repr(self.selection), "correction": used, "tol": self.tol}
+
+
+def _factors(motion: Motion) -> Ints:
+    """(terms · states,) the number of factors of the term of each coefficient."""
+    terms = motion.basis.terms(motion.variables)
+    return np.repeat([sum(abs(factor.power) for factor in term) for term in terms], motion.states)
 
 
 def _says_zero(rows: Rows) -> NDArray[np.bool_]:

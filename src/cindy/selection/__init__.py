@@ -3,6 +3,7 @@
 from cindy.selection.candidates import Candidates, Judged
 from cindy.selection.choice import Choice, choose, within_radius
 from cindy.selection.effort import EFFORT, Effort, trying
+from cindy.selection.familywise import correlated_tests
 from cindy.selection.orders import Rival, eliminated, equation_by_equation, recombined, regrown, rivals
 from cindy.selection.rules import (
     BIC,
@@ -34,6 +35,7 @@ __all__ = [
     "Supports",
     "Terms",
     "choose",
+    "correlated_tests",
     "eliminated",
     "equation_by_equation",
     "recombined",

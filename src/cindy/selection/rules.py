@@ -22,6 +22,7 @@ from cindy.errors import DataError, NoModelError
 from cindy.regression import Refit, Regression, binding
 from cindy.selection.candidates import Candidates
 from cindy.selection.effort import EFFORT
+from cindy.selection.familywise import least_price
 from cindy.selection.orders import smallest
 
 __all__ = [
@@ -75,6 +76,15 @@ class Selection(ABC):
         """
         return np.full(len(factors), self.price(rows, len(factors)))
 
+    def spared(
+        self, rows: int, factors: Ints, information: float, tested: Ints, correlation: Floats
+    ) -> float:
+        """By how much all prices fall once a law is known.
+
+        tested: the candidates that are not in the law; correlation: (tested, tested) of their tests
+        """
+        return 0.0
+
     def nothing_kept(self, where: str) -> NoModelError:
         """The error to raise where no term is left."""
         return NoModelError(
@@ -115,10 +125,13 @@ class Significance(Selection):
 
            Σ_i P(z² > q + per_factor · (m_i − 1)) = level
 
+       Once a law is known, only the terms beside it are tested, and what their tests have in common counts
+       once: q falls (`familywise.py`).
     4. With many or accurate data false terms would still come in at that rate, while true ones are far above
-       any price. There q is log I, from Laplace's approximation of the evidence (Kashyap, IEEE Trans. Pattern
-       Anal. Mach. Intell. 4, 1982), where I is the sum over the samples of the squared signal in units of
-       the noise; q is at most z*². None of this has units, so rescaled data give the same terms.
+       any price. There q is log(2 I / π), from Laplace's approximation of the evidence (Kashyap, IEEE Trans.
+       Pattern Anal. Mach. Intell. 4, 1982) with a coefficient that may be anything from −1 to 1 in units of
+       the signal. I is the sum over the samples of the squared signal in units of the noise; q is at most
+       z*². None of this has units, so rescaled data give the same terms.
 
     `python -m benchmarks lorenz_map` shows the effect at much noise, and `chaotic` at little.
 
@@ -185,19 +198,31 @@ class Significance(Selection):
         return float(stdtrit(max(rows, 2), 1.0 - self.level / (2 * candidates)) ** 2)
 
     def prices(self, rows: int, factors: Ints, information: float) -> Floats:
-        from scipy.optimize import brentq
-        from scipy.special import stdtr
+        surcharge = self._surcharge(factors)
+        return self._single(rows, len(factors), information, surcharge) + surcharge
 
-        surcharge = self.per_factor * np.maximum(factors - 1, 0)
-        distinct, count = np.unique(surcharge, return_counts=True)
-        equal = self.price(rows, len(factors))
+    def spared(
+        self, rows: int, factors: Ints, information: float, tested: Ints, correlation: Floats
+    ) -> float:
+        surcharge = self._surcharge(factors)
+        before = self._single(rows, len(factors), information, surcharge)
+        return before - self._single(rows, len(factors), information, surcharge[tested], correlation)
 
-        def unspent(price: float) -> float:
-            return self.level - float(count @ (2.0 * stdtr(max(rows, 2), -np.sqrt(price + distinct))))
+    def _surcharge(self, factors: Ints) -> Floats:
+        return np.asarray(self.per_factor * np.maximum(factors - 1.0, 0.0))
 
-        # At equal prices Bonferroni's correction spends the whole level; surcharges leave some of it.
-        single = float(brentq(unspent, 0.0, equal)) if unspent(0.0) < 0 < unspent(equal) else equal
-        return min(max(single, float(np.log(max(information, 1.0)))), equal) + surcharge
+    def _single(
+        self,
+        rows: int,
+        candidates: int,
+        information: float,
+        surcharge: Floats,
+        correlation: Floats | None = None,
+    ) -> float:
+        """The price of a term of one factor."""
+        least = least_price(self.level, rows, surcharge, correlation)
+        evidence = float(np.log(max(2.0 * information / np.pi, 1.0)))
+        return min(max(least, evidence), self.price(rows, candidates))
 
     def quantile(self, candidates: Candidates) -> float:
         """The |t| that a term must exceed."""
