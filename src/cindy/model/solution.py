@@ -203,12 +203,14 @@ class Solution:
     """A stretch of data without gaps, and the solution that starts with it.
 
     trajectory: the index of its trajectory in the data
+    driven: the inputs over that time, possibly at more times than the samples
     simulated: the solution; it has fewer samples than `measured` if it blew up
     start: the state that it starts from, with rates for order 2
     """
 
     trajectory: int
     measured: Trajectory
+    driven: Trajectory
     simulated: Trajectory
     start: Floats
 
@@ -268,7 +270,7 @@ def solved_along(
                     guesses.append(guess)
                 start = _fitted_start(model, piece, guesses, first=first, driven=driven)
             solved = _solved(model, start, piece, driven, Limits())
-            yield Solution(i, piece, solved, start)
+            yield Solution(i, piece, driven, solved, start)
 
 
 def _around(segment: Trajectory, whole: Trajectory) -> Trajectory:
@@ -278,28 +280,41 @@ def _around(segment: Trajectory, whole: Trajectory) -> Trajectory:
 
 
 def _solved(
-    model: Equations, start: Floats, piece: Trajectory, driven: Trajectory, limits: Limits
+    model: Equations,
+    start: Floats,
+    piece: Trajectory,
+    driven: Trajectory,
+    limits: Limits,
+    times: Floats | None = None,
 ) -> Trajectory:
-    """The solution at the samples of a piece, with the inputs at all times at which they are known."""
+    """The solution at the samples of a piece, with the inputs at all times at which they are known.
+
+    times: within the piece, in place of those of its samples
+    """
     begin, end = np.searchsorted(driven.t, [piece.t[0], piece.t[-1]])
-    if driven.u is None or end + 1 - begin == len(piece):
+    own = piece if driven.u is None or end + 1 - begin == len(piece) else driven.part(begin, end + 1)
+    if own is piece and times is None:
         return simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=limits)
-    own = driven.part(begin, end + 1)
-    return simulate(model, start, piece.t, own.u, hold=own.hold, u_t=own.t, limits=limits)
+    if times is not None and (own.u is None or own.hold == "band"):
+        # At uneven times band-limited inputs are no samples from which others could follow, but a function.
+        return simulate(model, start, times, own.signal(), limits=limits)
+    wanted = piece.t if times is None else times
+    return simulate(model, start, wanted, own.u, hold=own.hold, u_t=own.t, limits=limits)
 
 
 def fine_curve(model: Equations, solution: Solution, most: int = 6000) -> Trajectory:
     """The solution at enough times for a smooth curve, most of them where it bends.
 
-    With inputs, and of maps, it is known at the samples alone.
+    Maps have no states between their samples.
     most: points beyond which a curve of many turns may have kinks
     """
     curve = solution.simulated
-    if model.inputs or model.formulation.discrete or len(curve) < 2:
+    if model.formulation.discrete or len(curve) < 2:
         return curve
+    at = partial(_solved, model, solution.start, solution.measured, solution.driven, Limits())
     if len(curve) < _START.smooth_curve:
         between = np.linspace(curve.t[0], curve.t[-1], _START.smooth_curve)
-        curve = simulate(model, solution.start, np.union1d(between, curve.t), limits=Limits())
+        curve = at(np.union1d(between, curve.t))
     parts, room = _between(curve.t, curve.x, solution.measured.x), max(most - len(curve), 0)
     if np.sum(parts) > room:
         parts = np.floor(parts * (room / np.sum(parts)))
@@ -307,7 +322,7 @@ def fine_curve(model: Equations, solution: Solution, most: int = 6000) -> Trajec
         return curve
     steps = zip(curve.t[:-1].tolist(), curve.t[1:].tolist(), (parts.astype(int) + 2).tolist(), strict=True)
     times = np.unique(np.concatenate([np.linspace(begin, end, count) for begin, end, count in steps]))
-    return simulate(model, solution.start, times, limits=Limits())
+    return at(times)
 
 
 def _between(t: Floats, x: Floats, measured: Floats) -> Floats:
