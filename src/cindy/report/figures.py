@@ -1,13 +1,15 @@
-"""The numbers of each figure of the page, as plain lists that the script of the page draws."""
+"""The numbers of each figure of the page, as plain lists that its script draws, and of its coefficients."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
@@ -24,14 +26,17 @@ from cindy.model import (
     compare,
     completed,
     densities,
+    equation_labels,
     fine_curve,
 )
 
 __all__ = [
     "Shown",
+    "coefficient_rows",
     "coefficients",
     "density_series",
     "history",
+    "lowered",
     "minus",
     "path",
     "percent",
@@ -193,6 +198,42 @@ def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]
             }
         )
     return equations
+
+
+def coefficient_rows(model: Model) -> list[dict[str, Any]]:
+    """The rows of the table of coefficients, and after them of parameters."""
+    rows = []
+    for j, side in enumerate(equation_labels(model)):
+        for k, i in enumerate(np.flatnonzero(model.coef[:, j])):
+            names = {
+                "first": k == 0,
+                "equation": lowered(model, side),
+                "term": lowered(model, pretty(model.labels[i])),
+            }
+            numbers = float(model.coef[i, j]), float(model.coef_error[i, j]), float(model.inclusion[i, j])
+            rows.append(names | _cells(*numbers))
+    for k, (name, (value, error)) in enumerate(model.parameters.items()):
+        rows.append({"first": k == 0, "equation": "parameters", "term": name} | _cells(value, error, np.nan))
+    return rows
+
+
+def _cells(value: float, error: float, inclusion: float) -> dict[str, Any]:
+    """The cells of a coefficient: value, 95 % interval, value over error, and inclusion probability."""
+    known = np.isfinite(error) and error > 0
+    return {
+        "value": minus(format_value(value, error)),
+        "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
+        "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
+        "ratio": f"{abs(value) / error:,.0f}" if known else "",
+        "belongs": f"{100 * inclusion:.0f} %" if np.isfinite(inclusion) else "",
+    }
+
+
+def lowered(model: Model, text: str) -> str | Markup:
+    """A label; derivatives of a field become subscripts."""
+    if not model.formulation.for_fields:
+        return text
+    return Markup(re.sub(r"_([^\W\d_]+)", r"<sub>\1</sub>", str(escape(text))))
 
 
 def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:
