@@ -187,6 +187,18 @@ def test_a_curve_with_time_in_its_terms_or_coefficients_of_each_run_is_smooth_to
         assert len(line.get_xdata()) >= 300
 
 
+def test_an_absent_species_stays_absent_in_the_solution_however_the_others_are_fitted():
+    [data] = SYSTEM.simulate(seed=0, trajectories=1, points=120, noise=0.05)
+    grows = MODEL.with_coef({("x", "x"): 0.3, ("x", "x y"): 0.0, ("y", "y"): 0.2})
+    run = replace(data, x=np.stack([np.exp(0.3 * data.t) + 0.1 * data.x[:, 0], 0 * data.t], axis=1))
+    [solved] = solutions(grows, [run])
+    assert not solved.simulated.x[:, 1].any()
+    assert np.abs(solved.simulated.x[:, 0] - run.x[:, 0]).mean() < 0.5
+    # Predators alone, whose equation has another sign, must not overflow either.
+    [solved] = solutions(MODEL, [replace(data, x=data.x * [1.0, 0.0])])
+    assert not solved.simulated.x[:, 1].any()
+
+
 def test_an_interval_is_as_wide_as_its_level_says():
     ax = plot.coefficients(MODEL, level=0.6827)
     spans = [bar.get_segments()[0][:, 0] for bar in ax.collections]

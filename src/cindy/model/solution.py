@@ -94,8 +94,8 @@ def _fitted_start(
     """
     d = len(model.states)
     low, high = ahead.x.min(axis=0), ahead.x.max(axis=0)
-    width = np.where(high > low, high - low, np.maximum(np.abs(high), 1e-300))
-    spread = np.maximum(ahead.x.std(axis=0), 1e-3 * width)
+    width = np.where(high > low, high - low, np.abs(high))
+    spread = _spread(model, ahead, width)
     span = float(ahead.t[-1] - ahead.t[0])
     # Rates are of the size of one swing over the time ahead; their own spread was not measured.
     scale = np.concatenate([spread, spread * (2 * np.pi / span)])[: model.order * d]
@@ -142,6 +142,13 @@ def _fitted_start(
     return best
 
 
+def _spread(model: Equations, ahead: Trajectory, width: Floats) -> Floats:
+    """(states,) the unit of the errors: the standard deviations of the states."""
+    # An absent species has none, and its usual size is taken. Its width is zero, and its start is not fitted.
+    spread = np.maximum(ahead.x.std(axis=0), 1e-3 * width)
+    return np.where(spread > 0, spread, np.where(model.scale > 0, model.scale, 1.0))
+
+
 def _off(solution: Trajectory, piece: Trajectory, spread: Floats) -> Floats:
     """(samples · states,) errors of a solution in units of the spread; 3 after it has ended."""
     # A solution that blew up must be worse than any that follows, yet finite to have a slope.
@@ -158,7 +165,7 @@ def _improved(
     damping, slope = 1e-3, np.zeros((len(left), 0))
     for _ in range(_START.rounds):
         if slope.shape[1] == 0 or len(start) <= _START.many:
-            slope = _slope(start, left, missed, scale, upper)
+            slope = _slope(start, left, missed, scale, lower, upper)
         if not np.all(np.isfinite(slope)):
             return start
         before = float(left @ left)
@@ -187,11 +194,19 @@ def _improved(
 
 
 def _slope(
-    start: Floats, left: Floats, missed: Callable[[Floats], Floats], scale: Floats, upper: Floats
+    start: Floats,
+    left: Floats,
+    missed: Callable[[Floats], Floats],
+    scale: Floats,
+    lower: Floats,
+    upper: Floats,
 ) -> Floats:
-    """Derivatives of the errors by the start, in units of the scale, by differences."""
+    """Derivatives of the errors by the start, in units of the scale, by differences; 0 where it is fixed."""
     columns = []
     for k, unit in enumerate(scale):
+        if lower[k] == upper[k]:
+            columns.append(np.zeros(len(left)))
+            continue
         step = np.zeros(len(start))
         step[k] = _START.difference * unit * (1 if start[k] + _START.difference * unit <= upper[k] else -1)
         columns.append((missed(start + step) - left) / step[k] * unit)
