@@ -20,7 +20,7 @@ from cindy.formulation import Differential, Discrete, Integral
 from cindy.model import compare
 from cindy.model.model import Model
 from cindy.model.story import facts
-from cindy.report import DIGITS, plotly, render, write
+from cindy.report import DIGITS, figures, plotly, render, write
 from cindy.report import page as page_module
 from cindy.report.figures import percent
 from cindy.report.page import in_words
@@ -138,6 +138,31 @@ def test_the_settings_are_no_code_but_for_the_basis():
     assert "states measured the terms are evaluated at the measurements" in settings
     assert settings.count("(degree=") == 1
     assert "None" not in settings
+
+
+def test_a_page_opens_with_a_run_in_which_every_state_moves_and_says_what_is_absent():
+    t = np.linspace(0, 6, 80)
+    wave = np.stack([np.sin(t), np.cos(t)], axis=1)
+    nothing, off = np.zeros(80), np.full(80, np.nan)
+    columns = {
+        "alone": (wave[:, 0], nothing),
+        "both": (wave[:, 0], wave[:, 1]),
+        "held": (nothing + 0.25, wave[:, 1]),
+    }
+    runs = [Trajectory(t, np.stack(both, axis=1), ("A", "C"), name=name) for name, both in columns.items()]
+    model = Model([[0.0, 0.0], [0.0, -1.0], [1.0, 0.0]], Polynomial(1), ("A", "C"))
+    page = render(model, runs)
+    options = re.findall(r'<option value="(\d)"( selected)?>(.*?)</option>', page)[:3]
+    assert options == [
+        ("0", "", "alone, without C"),
+        ("1", " selected", "both"),
+        ("2", "", "held, A constant at 0.25"),
+    ]
+    gone = replace(runs[1], x=np.stack([wave[:, 0], off], axis=1), name="lost")
+    assert figures._still(("A", "C"), [gone, runs[1]])[1] == {}
+    assert list(figures._still(("A", "C"), [gone, runs[1]])[0]) == ["C"]
+    # A state that is at rest in every run is no reason to prefer one.
+    assert figures._still(("A", "C"), [runs[0], runs[0]]) == [{}, {}]
 
 
 def test_the_numbers_behind_the_figures_are_those_of_model_and_data(page):

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy.basis import pretty
+from cindy.basis import listed, pretty
 from cindy.data import Trajectory, beginning
 from cindy.export import definition, format_value
 from cindy.model import (
@@ -63,6 +63,9 @@ class _Sizes:
     """Models of the path."""
     most_summands: int = 8000
     """Summands of all these models, which are part of the page as text."""
+    still: float = 0.01
+    """Range of a state in one trajectory, relative to that in all, below which it does not move there: an
+    absent species, or a valve that stays shut."""
 
 
 _SIZES = _Sizes()
@@ -75,6 +78,7 @@ class Shown:
     compared: the solutions and their R²; series: what the page draws, one entry per trajectory
     left_out: how many trajectories are not shown; cut: how many of those shown are not shown to their end
     inside: share of the samples that lie in the bands of paths with kicks; NaN without kicks
+    still: for each trajectory shown, the states that do not move in it, with their values; NaN: not measured
     """
 
     compared: Comparison
@@ -82,6 +86,22 @@ class Shown:
     left_out: int
     cut: int
     inside: float
+    still: list[dict[str, float]]
+
+    @property
+    def opened(self) -> int:
+        """The trajectory that a page opens with: the first of those in which most states move."""
+        return min(range(len(self.still)), key=lambda k: len(self.still[k]), default=0)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the trajectories, and which states do not move in them."""
+        names = []
+        for series, still in zip(self.series, self.still, strict=True):
+            absent = listed([pretty(state) for state, value in still.items() if value == 0.0])
+            others = [f"{pretty(state)} {_at(value)}" for state, value in still.items() if value != 0.0]
+            names.append(", ".join([series["name"], *([f"without {absent}"] if absent else []), *others]))
+        return names
 
 
 def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
@@ -104,9 +124,27 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
         series.append(base | {"band": _outlines([bands[n] for n in own]) if bands else None})
     inside = np.concatenate([band.inside for band in bands]) if bands else np.zeros(0)
     cut = sum(run.t[-1] < data[k].t[-1] for k, run in shown.items())
-    return Shown(
-        compared, series, len(data) - len(shown), cut, float(np.mean(inside)) if len(inside) else np.nan
-    )
+    share_inside = float(np.mean(inside)) if len(inside) else np.nan
+    still = _still(model.states, list(shown.values()))
+    return Shown(compared, series, len(data) - len(shown), cut, share_inside, still)
+
+
+def _at(value: float) -> str:
+    return f"constant at {value:.3g}" if np.isfinite(value) else "not measured"
+
+
+def _still(states: Sequence[str], runs: Sequence[Trajectory]) -> list[dict[str, float]]:
+    """For each trajectory the states that do not move in it, while they do in another, with their values."""
+    measured = [np.ma.masked_invalid(run.x) for run in runs]
+    low, high = (np.ma.array([getattr(x, end)(axis=0) for x in measured]) for end in ("min", "max"))
+    least = _SIZES.still * (high.max(axis=0) - low.min(axis=0))
+    moves = np.ma.filled(high - low > least, False)
+    still = ~moves & moves.any(axis=0)
+    values = np.ma.filled(low, np.nan).tolist()
+    return [
+        {state: value for state, value, rests in zip(states, row, own, strict=True) if rests}
+        for row, own in zip(values, still.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
