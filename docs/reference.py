@@ -49,7 +49,7 @@ EXTRAS = {
     ),
     "systems": (
         "System lorenz rossler lotka_volterra van_der_pol duffing sir kuramoto fput michaelis_menten "
-        "spring_masses",
+        "spring_masses integrate",
         "cindy.systems",
     ),
 }

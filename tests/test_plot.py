@@ -13,10 +13,12 @@ mpl.use("Agg")
 from matplotlib import pyplot
 
 from cindy import plot
+from cindy.basis import Custom, PerRun, Polynomial
 from cindy.basis.term import axis_label, equation_label, pretty
+from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model import fine_curve, solutions
+from cindy.model import Limits, fine_curve, solutions
 from cindy.model.model import Model, Path
 from cindy.states import Diffusion
 from cindy.systems import kuramoto, lorenz, lotka_volterra
@@ -139,6 +141,62 @@ def test_a_fine_curve_is_the_solution_and_keeps_to_the_points_it_is_given():
     at = np.searchsorted(fine.t, data[0].t)
     np.testing.assert_array_equal(fine.t[at], data[0].t)
     np.testing.assert_allclose(fine.x[at], solved.simulated.x, atol=1e-3)
+
+
+T = np.arange(0.0, 12.01, 0.6)
+PUSHED = Model([[0, 0], [0, -4], [1, -0.3], [0, 3]], Polynomial(1), ("x", "v"), inputs=("u",))
+HOLDS = {
+    "zero": Trajectory(T, np.zeros((21, 2)), ("x", "v"), np.sign(np.sin(T)), ("u",), "zero"),
+    "linear": Trajectory(T, np.zeros((21, 2)), ("x", "v"), np.sin(1.7 * T), ("u",)),
+    "band": Trajectory(T, np.zeros((21, 2)), ("x", "v"), np.sin(1.7 * T), ("u",), "band"),
+    "own times": Trajectory(T, np.zeros((21, 2)), ("x", "v"), [1, -1, 2], ("u",), "zero", u_t=[0, 2, 7.5]),
+}
+
+
+def followed(inputs):
+    """Samples of the motion that these inputs drive; missing where only inputs are known."""
+    x = PUSHED.simulate([1.0, 0.0], inputs.t, inputs.signal()).x
+    return replace(inputs, x=np.where(np.isfinite(inputs.x), x, np.nan))
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_a_curve_with_inputs_follows_them_between_the_samples(hold):
+    data = followed(HOLDS[hold])
+    [solved] = solutions(PUSHED, [data])
+    curve = fine_curve(PUSHED, solved)
+    assert len(curve) >= 300
+    assert set(T) <= set(curve.t)
+    exact = PUSHED.simulate(solved.start, curve.t, data.signal(), limits=Limits(steps=10**6))
+    np.testing.assert_allclose(curve.x, exact.x, atol=1e-6)
+
+
+def test_lines_of_a_model_with_inputs_are_no_polygons():
+    data = followed(HOLDS["linear"])
+    for window in (None, 7):
+        lines = plot.phase(data, PUSHED, window=window).get_lines()[1:]
+        assert min(len(line.get_xdata()) for line in lines) >= 300
+
+
+def test_a_curve_with_time_in_its_terms_or_coefficients_of_each_run_is_smooth_too():
+    clock = Model([[1.0]], Custom({"push": "cos(t)"}), ("x",), inputs=("t",))
+    runs = [Trajectory(T, np.sin(T), ("x",), name=name) for name in ("a", "b")]
+    apart = Model([[-0.2], [-0.4]], PerRun(Custom({"drag": "x"})), ("x",), inputs=("[a]", "[b]"))
+    [first] = plot.trajectories(runs[0], clock).get_lines()[1:]
+    np.testing.assert_allclose(first.get_ydata(), np.sin(first.get_xdata()), atol=1e-6)
+    for line in plot.trajectories(runs, apart).get_lines()[2:]:
+        assert len(line.get_xdata()) >= 300
+
+
+def test_an_absent_species_stays_absent_in_the_solution_however_the_others_are_fitted():
+    [data] = SYSTEM.simulate(seed=0, trajectories=1, points=120, noise=0.05)
+    grows = MODEL.with_coef({("x", "x"): 0.3, ("x", "x y"): 0.0, ("y", "y"): 0.2})
+    run = replace(data, x=np.stack([np.exp(0.3 * data.t) + 0.1 * data.x[:, 0], 0 * data.t], axis=1))
+    [solved] = solutions(grows, [run])
+    assert not solved.simulated.x[:, 1].any()
+    assert np.abs(solved.simulated.x[:, 0] - run.x[:, 0]).mean() < 0.5
+    # Predators alone, whose equation has another sign, must not overflow either.
+    [solved] = solutions(MODEL, [replace(data, x=data.x * [1.0, 0.0])])
+    assert not solved.simulated.x[:, 1].any()
 
 
 def test_an_interval_is_as_wide_as_its_level_says():

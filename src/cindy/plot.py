@@ -3,7 +3,7 @@
 units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}, for the labels of the axes
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import wraps
 from inspect import signature
 from statistics import NormalDist
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from cindy._arrays import Floats
 from cindy._check import did_you_mean, flag, instance, integer, numbers, positive, unique_names
 from cindy.basis import axis_label, equation_label, pretty
-from cindy.data import Field, Trajectory, as_trajectories
+from cindy.data import Field, as_trajectories
 from cindy.errors import DataError
 from cindy.export import format_value
 from cindy.model import (
@@ -112,6 +112,12 @@ def trajectories(
 
     states: which to draw; all if not given
     window: samples after which solutions are restarted; chaotic ones follow the data only so long
+
+    >>> import cindy
+    >>> data = cindy.systems.lotka_volterra().simulate(trajectories=2, points=200, noise=0.02)
+    >>> model = cindy.identify(data, "poly:2")
+    >>> ax = cindy.plot.trajectories(data, model, units={"t": "years"})
+    >>> ax.figure.savefig("trajectories.png")
     """
     runs = as_trajectories(data) if model is None else matched(model, data, "plot")
     columns = _columns(runs[0].states, states)
@@ -160,6 +166,13 @@ def density(
 
     The density is that of measurements of many paths with random kicks, after their start is forgotten; with
     inputs, of paths along those of the data.
+
+    >>> import cindy
+    >>> import numpy as np
+    >>> x = np.convolve(np.random.default_rng(0).standard_normal(1500), 0.3 * 0.9 ** np.arange(60))
+    >>> data = cindy.Trajectory(0.1, x, states=("x",))
+    >>> ax = cindy.plot.density(data, cindy.identify(data, "poly:1"))
+    >>> ax.figure.savefig("density.png")
     """
     if model.diffusion is None:
         raise DataError("density: no random kicks drive this model, and `model.diffusion` is None.")
@@ -173,8 +186,7 @@ def density(
     bars = ax.bar(middle, histogram.data, width, color=_MUTED, alpha=0.5, lw=0, label="data")
     (line,) = ax.plot(middle, histogram.model, color=_colour(j), lw=1.6, label="model")
     _legend(ax, [bars, line])
-    ax.set_xlabel(axis_label(model.states[j], units))
-    ax.set_ylabel("density")
+    ax.set(xlabel=axis_label(model.states[j], units), ylabel="density")
     return ax
 
 
@@ -188,6 +200,14 @@ def field(
     the third and later axes. Returns the axes, (fields, panels).
 
     smooth: whether the solution starts from smoothed data; noise in the start would be carried along
+
+    >>> import cindy
+    >>> import numpy as np
+    >>> x, t = np.linspace(0, 2 * np.pi, 32, endpoint=False), np.linspace(0, 2, 41)
+    >>> u = np.exp(-0.5 * t) * np.sin(x)[:, None] + np.exp(-2 * t) * np.cos(2 * x)[:, None]
+    >>> heat = cindy.Field(u=u, x=x, t=t, periodic="x")
+    >>> [[data, solution, difference]] = cindy.plot.field(heat, cindy.identify(heat, "pde:2"))
+    >>> data.figure.savefig("field.png")
     """
     chosen = [data.states[j] for j in _columns(data.states, states)]
     solved = None
@@ -227,8 +247,7 @@ def _image(ax: Axes, data: Field, values: Floats, low: float, high: float, *, ce
     mesh = ax.pcolormesh(
         data.coordinate(across), data.coordinate(up), values.T, shading="nearest", rasterized=True, **limits
     )
-    ax.set_xlabel(across)
-    ax.set_ylabel(up)
+    ax.set(xlabel=across, ylabel=up)
     ax.figure.colorbar(mesh, ax=ax, fraction=0.06, pad=0.02)
 
 
@@ -242,7 +261,14 @@ def phase(
     units: Units | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """One state against another, the first two if not given: data as dots, the model's solutions as lines."""
+    """One state against another, the first two if not given: data as dots, the model's solutions as lines.
+
+    >>> import cindy
+    >>> data = cindy.systems.lotka_volterra().simulate(trajectories=2, points=200, noise=0.02)
+    >>> model = cindy.identify(data, "poly:2")
+    >>> ax = cindy.plot.phase(data, model)
+    >>> ax.figure.savefig("phase.png")
+    """
     runs = as_trajectories(data) if model is None else matched(model, data, "plot")
     names = runs[0].states[:2] if states is None else tuple(states)
     if len(names) != 2:
@@ -252,13 +278,13 @@ def phase(
     for run in runs:
         colour = _MUTED if model else COLOURS[0]
         ax.plot(run.x[:, i], run.x[:, j], color=colour, **(_dots(run) if model else {"lw": 1.1}))
-    for curve in _curves(model, runs, window):
-        ax.plot(curve.x[:, i], curve.x[:, j], color=COLOURS[0], lw=1.2)
-    if model:
+    if model is not None:
+        for solved in solutions(model, runs, window=window):
+            curve = fine_curve(model, solved)
+            ax.plot(curve.x[:, i], curve.x[:, j], color=COLOURS[0], lw=1.2)
         dots = _line("data", color=_MUTED, marker=".", ls="none")
         _legend(ax, [dots, _line("model", color=COLOURS[0], lw=1.2)])
-    ax.set_xlabel(axis_label(names[0], units))
-    ax.set_ylabel(axis_label(names[1], units))
+    ax.set(xlabel=axis_label(names[0], units), ylabel=axis_label(names[1], units))
     return ax
 
 
@@ -270,6 +296,11 @@ def coefficients(
 
     truth: (terms, states), the true coefficients if known, drawn as crosses
     level: of the intervals, by the normal distribution
+
+    >>> import cindy
+    >>> model = cindy.identify(cindy.systems.lotka_volterra().simulate(points=500, noise=0.02), "poly:2")
+    >>> ax = cindy.plot.coefficients(model)
+    >>> ax.figure.savefig("coefficients.png")
     """
     known = _like(truth, model.coef, "coefficients: truth")
     shown = (model.coef != 0) | (np.nan_to_num(known) != 0)
@@ -295,23 +326,28 @@ def coefficients(
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlabel(f"coefficient, with {100 * level:g} % interval")
-    _stretch_small_values(ax, np.concatenate([model.coef[model.support], known[np.isfinite(known)]]))
+    sizes = np.abs(np.concatenate([model.coef[model.support], known[np.nan_to_num(known) != 0]]))
+    # Coefficients of very different sizes are only visible on a logarithmic scale on both sides of zero.
+    if len(sizes) and sizes.max() > 100 * sizes.min():
+        ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(sizes.min())))
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
     if truth is not None:
-        _legend(
-            ax,
-            [
-                _line("found", color=_MUTED, marker="o", ms=4.5, ls="none"),
-                _line("true", color="black", marker="x", ls="none"),
-            ],
-        )
+        found = _line("found", color=_MUTED, marker="o", ms=4.5, ls="none")
+        _legend(ax, [found, _line("true", color="black", marker="x", ls="none")])
     return ax
 
 
 @_checked
 def path(model: Model, *, ax: Axes | None = None) -> Axes:
-    """The models that were compared: the score of each against its number of terms, the chosen one marked."""
+    """The models that were compared: the score of each against its number of terms, the chosen one marked.
+
+    >>> import cindy
+    >>> model = cindy.identify(cindy.systems.lotka_volterra().simulate(points=500, noise=0.02), "poly:2")
+    >>> ax = cindy.plot.path(model)
+    >>> model.path[0].size  # every point of the figure is a model
+    1
+    """
     if not len(model.path):
         raise DataError("path: the model has no path. Models from `identify` have one; `with_coef` drops it.")
     ax = _axes(ax)
@@ -325,8 +361,7 @@ def path(model: Model, *, ax: Axes | None = None) -> Axes:
         text = f"chosen, {sizes[chosen]} terms"
         mark: dict[str, Any] = {"marker": "o", "ms": 9, "color": COLOURS[1], "ls": "none"}
         _legend(ax, [ax.plot(sizes[chosen], scores[chosen], zorder=3, label=text, **mark)[0]])
-    ax.set_xlabel("terms")
-    ax.set_ylabel("score (lower is better)")
+    ax.set(xlabel="terms", ylabel="score (lower is better)")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
 
@@ -340,7 +375,14 @@ def residuals(
     units: Units | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The residuals of the equations against time, in the formulation of the model."""
+    """The residuals of the equations against time, in the formulation of the model.
+
+    >>> import cindy
+    >>> data = cindy.systems.lotka_volterra().simulate(trajectories=2, points=200, noise=0.02)
+    >>> model = cindy.identify(data, "poly:2")
+    >>> ax = cindy.plot.residuals(model, data, states=["x"])
+    >>> ax.figure.savefig("residuals.png")
+    """
     columns = _columns(model.states, states)
     ax = _axes(ax)
     ax.axhline(0, color=_MUTED, lw=0.8, zorder=0)
@@ -349,13 +391,8 @@ def residuals(
             ax.plot(window.t, window.values[:, j], color=_colour(j), **_dots(window.t))
     names = [model.states[j] for j in columns]
     if len(columns) > 1:
-        _legend(
-            ax,
-            [
-                _line(pretty(name), color=_colour(j), marker=".", ls="none")
-                for name, j in zip(names, columns, strict=True)
-            ],
-        )
+        keys = zip(names, columns, strict=True)
+        _legend(ax, [_line(pretty(name), color=_colour(j), marker=".", ls="none") for name, j in keys])
     rates = model.formulation.differentiates
     left = [equation_label(name, model.order) if rates else pretty(name) for name in names]
     unit = (units or {}).get(names[0], "") if len(names) == 1 and not rates else ""
@@ -370,6 +407,12 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
 
     The size of a square shows that of the coefficient relative to the others of its equation. Positive ones
     are blue, negative ones orange. With `truth`, superfluous terms are crossed and missing ones are rings.
+
+    >>> import cindy
+    >>> system = cindy.systems.lorenz()
+    >>> data = system.simulate(trajectories=2, points=1000, noise=0.05)
+    >>> ax = cindy.plot.sparsity(cindy.identify(data, system.basis), truth=system.coef)
+    >>> ax.figure.savefig("sparsity.png")
     """
     known = _like(truth, model.coef, "sparsity: truth")
     terms, states = model.coef.shape
@@ -395,10 +438,9 @@ def sparsity(model: Model, *, truth: ArrayLike | None = None, ax: Axes | None = 
     ax.set_yticks(range(states), equation_labels(model))
     ax.set_xlim(-0.7, terms - 0.3)
     ax.set_ylim(states - 0.4, -0.6)
-    ax.set_xlabel("term")
-    ax.set_ylabel("equation")
-    keys = [_line("positive", color=COLOURS[0], marker="s", ls="none")]
-    keys.append(_line("negative", color=COLOURS[1], marker="s", ls="none"))
+    ax.set(xlabel="term", ylabel="equation")
+    signs = (("positive", COLOURS[0]), ("negative", COLOURS[1]))
+    keys = [_line(name, color=colour, marker="s", ls="none") for name, colour in signs]
     if truth is not None:
         keys.append(_line("too many", color="black", marker="x", ls="none"))
         keys.append(_line("missing", color="black", marker="o", mfc="none", ls="none"))
@@ -429,20 +471,6 @@ def _like(values: ArrayLike | None, coef: Floats, where: str) -> Floats:
     if array.shape != coef.shape:
         raise DataError(f"{where} must have shape {coef.shape}, terms by states, but has {array.shape}.")
     return array
-
-
-def _stretch_small_values(ax: Axes, values: Floats) -> None:
-    """Set a logarithmic scale on both sides of zero if coefficients differ much in size."""
-    sizes = np.abs(values[values != 0])
-    if len(sizes) and sizes.max() > 100 * sizes.min():
-        ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(sizes.min())))
-
-
-def _curves(model: Model | None, data: Sequence[Trajectory], window: int | None) -> Iterator[Trajectory]:
-    """Solutions from the starts of the data, at enough times for smooth curves; none without a model."""
-    if model is not None:
-        for solved in solutions(model, data, window=window):
-            yield fine_curve(model, solved)
 
 
 def _dots(samples: Sized) -> dict[str, Any]:

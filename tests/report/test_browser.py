@@ -380,3 +380,16 @@ def test_a_slider_moves_the_curve_and_the_band_follows(driver, identified):
     )
     assert np.all(np.subtract(high, low) >= 0)
     assert np.max(np.subtract(high, low)) > 0
+
+
+def test_the_page_draws_the_run_that_it_opens_with(driver, tmp_path):
+    data = SYSTEM.simulate(seed=0, trajectories=2, points=120)
+    alone = cindy.Trajectory(data[0].t, data[0].x * [1.0, 0.0], data[0].states, name="alone")
+    cindy.report.write(true_model(SYSTEM), [alone, data[1]], tmp_path / "report.html")
+    look(driver, tmp_path / "report.html")
+    drawn = driver.execute_script(
+        "return [...document.querySelectorAll('#solution-plots .plot')].map(p => p.data[0].y)"
+    )
+    np.testing.assert_allclose(np.transpose(drawn), data[1].x, rtol=1e-3, atol=1e-3)
+    picker = "return document.getElementById('trajectory').selectedOptions[0].text"
+    assert driver.execute_script(picker) == "trajectory 2"

@@ -33,7 +33,7 @@ def test_the_page_says_what_there_is_to_say_of_fields(carried):
         "R² of the equations",
         "R² of the solutions",
         "the smoothed first field",
-        "Weak(order=1",
+        "formulation weak fields are averaged with smooth test functions",
         r"\partial_{t} u",
     ):
         assert expected in text

@@ -20,8 +20,12 @@ from cindy.formulation import Differential, Discrete, Integral
 from cindy.model import compare
 from cindy.model.model import Model
 from cindy.model.story import facts
-from cindy.report import DIGITS, plotly, render, write
+from cindy.report import DIGITS, figures, plotly, render, write
+from cindy.report import page as page_module
 from cindy.report.figures import percent
+from cindy.report.page import in_words
+from cindy.selection import Beyond
+from cindy.solver import Correction
 from cindy.states import Diffusion
 from cindy.systems import lotka_volterra, spring_masses
 
@@ -84,13 +88,81 @@ def test_the_page_says_everything_there_is_to_say(page):
         "could explain at most 0.0030 % of the squares more",
         "see below.",
         "The search converged after 3 iterations",
-        "Significance(level=0.05)",
+        "selection significance at level 0.05",
+        "The rule, significance at level 0.05, weighs fit",
         "numpy " + np.__version__,
-        "Integral(order=1",
+        "formulation integral states are compared with integrals",
         r"\begin{aligned}",
         "def ",
     ):
         assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        (repr(cindy.Significance(level=0.01)), "significance at level 0.01 (per factor 4)"),
+        (repr(cindy.CrossValidation(folds=7)), "cross-validation in 7 folds"),
+        (repr(cindy.BIC()), "information criterion (extended)"),
+        (repr(cindy.BIC(extended=False)), "information criterion"),
+        (repr(cindy.Discrepancy()), "discrepancy"),
+        (repr(cindy.Discrepancy(0.25)), "discrepancy (noise 0.25)"),
+        (repr(cindy.Terms(3)), "the 3 most important terms"),
+        (repr(cindy.Gap(1e-6)), "gap below 1e-06"),
+        (repr(cindy.Direct(leap=True)), "direct (leap)"),
+        (repr(cindy.Plain()), "plain"),
+        ("Mine(level=3)", "Mine(level=3)"),
+        ("as before", "as before"),
+    ],
+)
+def test_a_rule_of_the_settings_is_told_in_words(call, value):
+    assert in_words(call)[0] == value
+
+
+def test_every_rule_and_correction_of_the_library_has_words():
+    families = [*cindy.Selection.__subclasses__(), *Correction.__subclasses__()]
+    public = [
+        kind.__name__ for kind in families if kind.__module__.startswith("cindy") and kind is not Beyond
+    ]
+    assert [name for name in public if name not in page_module._CALLS] == []
+
+
+def test_the_settings_are_no_code_but_for_the_basis():
+    t = np.linspace(0, 6, 200)
+    data = Trajectory(t, np.sin(t), ("x",), u=np.cos(t), inputs=("push",), hold="band")
+    model = cindy.identify(data, "poly:1", passes=1)
+    _, text = read(render(model, data))
+    settings = text[text.index("Settings and versions") :]
+    assert "1, x and push 3 candidate terms for each equation; in Python, Polynomial(degree=1)" in settings
+    assert "hold band inputs between samples" in settings
+    assert "states measured the terms are evaluated at the measurements" in settings
+    assert settings.count("(degree=") == 1
+    assert "None" not in settings
+
+
+def test_a_page_opens_with_a_run_in_which_every_state_moves_and_says_what_is_absent():
+    t = np.linspace(0, 6, 80)
+    wave = np.stack([np.sin(t), np.cos(t)], axis=1)
+    nothing, off = np.zeros(80), np.full(80, np.nan)
+    columns = {
+        "alone": (wave[:, 0], nothing),
+        "both": (wave[:, 0], wave[:, 1]),
+        "held": (nothing + 0.25, wave[:, 1]),
+    }
+    runs = [Trajectory(t, np.stack(both, axis=1), ("A", "C"), name=name) for name, both in columns.items()]
+    model = Model([[0.0, 0.0], [0.0, -1.0], [1.0, 0.0]], Polynomial(1), ("A", "C"))
+    page = render(model, runs)
+    options = re.findall(r'<option value="(\d)"( selected)?>(.*?)</option>', page)[:3]
+    assert options == [
+        ("0", "", "alone, without C"),
+        ("1", " selected", "both"),
+        ("2", "", "held, A constant at 0.25"),
+    ]
+    gone = replace(runs[1], x=np.stack([wave[:, 0], off], axis=1), name="lost")
+    assert figures._still(("A", "C"), [gone, runs[1]])[1] == {}
+    assert list(figures._still(("A", "C"), [gone, runs[1]])[0]) == ["C"]
+    # A state that is at rest in every run is no reason to prefer one.
+    assert figures._still(("A", "C"), [runs[0], runs[0]]) == [{}, {}]
 
 
 def test_the_numbers_behind_the_figures_are_those_of_model_and_data(page):

@@ -503,7 +503,7 @@ def test_a_band_holds_nine_tenths_of_the_measurements():
     model = replace(stochastic(-1.0, [2.0, 0.0, 0.0]), noise=np.array([0.2]))
     truth = model.simulate([0.0], np.arange(0.0, 30.0, 0.1), noise=True, seed=5)
     data = replace(truth, x=truth.x + 0.2 * np.random.default_rng(6).normal(size=truth.x.shape))
-    low, high = band(model, Solution(0, data, truth, np.zeros(1)))
+    low, high = band(model, Solution(0, data, data, truth, np.zeros(1)))
     # 300 samples, of which some 15 are independent.
     assert 0.7 < np.mean((low <= data.x) & (data.x <= high)) <= 1.0
     assert np.mean(high - low) == pytest.approx(2 * 1.645 * np.sqrt(1.04), rel=0.1)

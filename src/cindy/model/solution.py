@@ -94,8 +94,8 @@ def _fitted_start(
     """
     d = len(model.states)
     low, high = ahead.x.min(axis=0), ahead.x.max(axis=0)
-    width = np.where(high > low, high - low, np.maximum(np.abs(high), 1e-300))
-    spread = np.maximum(ahead.x.std(axis=0), 1e-3 * width)
+    width = np.where(high > low, high - low, np.abs(high))
+    spread = _spread(model, ahead, width)
     span = float(ahead.t[-1] - ahead.t[0])
     # Rates are of the size of one swing over the time ahead; their own spread was not measured.
     scale = np.concatenate([spread, spread * (2 * np.pi / span)])[: model.order * d]
@@ -142,6 +142,13 @@ def _fitted_start(
     return best
 
 
+def _spread(model: Equations, ahead: Trajectory, width: Floats) -> Floats:
+    """(states,) the unit of the errors: the standard deviations of the states."""
+    # An absent species has none, and its usual size is taken. Its width is zero, and its start is not fitted.
+    spread = np.maximum(ahead.x.std(axis=0), 1e-3 * width)
+    return np.where(spread > 0, spread, np.where(model.scale > 0, model.scale, 1.0))
+
+
 def _off(solution: Trajectory, piece: Trajectory, spread: Floats) -> Floats:
     """(samples · states,) errors of a solution in units of the spread; 3 after it has ended."""
     # A solution that blew up must be worse than any that follows, yet finite to have a slope.
@@ -158,7 +165,7 @@ def _improved(
     damping, slope = 1e-3, np.zeros((len(left), 0))
     for _ in range(_START.rounds):
         if slope.shape[1] == 0 or len(start) <= _START.many:
-            slope = _slope(start, left, missed, scale, upper)
+            slope = _slope(start, left, missed, scale, lower, upper)
         if not np.all(np.isfinite(slope)):
             return start
         before = float(left @ left)
@@ -187,11 +194,19 @@ def _improved(
 
 
 def _slope(
-    start: Floats, left: Floats, missed: Callable[[Floats], Floats], scale: Floats, upper: Floats
+    start: Floats,
+    left: Floats,
+    missed: Callable[[Floats], Floats],
+    scale: Floats,
+    lower: Floats,
+    upper: Floats,
 ) -> Floats:
-    """Derivatives of the errors by the start, in units of the scale, by differences."""
+    """Derivatives of the errors by the start, in units of the scale, by differences; 0 where it is fixed."""
     columns = []
     for k, unit in enumerate(scale):
+        if lower[k] == upper[k]:
+            columns.append(np.zeros(len(left)))
+            continue
         step = np.zeros(len(start))
         step[k] = _START.difference * unit * (1 if start[k] + _START.difference * unit <= upper[k] else -1)
         columns.append((missed(start + step) - left) / step[k] * unit)
@@ -203,12 +218,14 @@ class Solution:
     """A stretch of data without gaps, and the solution that starts with it.
 
     trajectory: the index of its trajectory in the data
+    driven: the inputs over that time, possibly at more times than the samples
     simulated: the solution; it has fewer samples than `measured` if it blew up
     start: the state that it starts from, with rates for order 2
     """
 
     trajectory: int
     measured: Trajectory
+    driven: Trajectory
     simulated: Trajectory
     start: Floats
 
@@ -268,7 +285,7 @@ def solved_along(
                     guesses.append(guess)
                 start = _fitted_start(model, piece, guesses, first=first, driven=driven)
             solved = _solved(model, start, piece, driven, Limits())
-            yield Solution(i, piece, solved, start)
+            yield Solution(i, piece, driven, solved, start)
 
 
 def _around(segment: Trajectory, whole: Trajectory) -> Trajectory:
@@ -278,28 +295,41 @@ def _around(segment: Trajectory, whole: Trajectory) -> Trajectory:
 
 
 def _solved(
-    model: Equations, start: Floats, piece: Trajectory, driven: Trajectory, limits: Limits
+    model: Equations,
+    start: Floats,
+    piece: Trajectory,
+    driven: Trajectory,
+    limits: Limits,
+    times: Floats | None = None,
 ) -> Trajectory:
-    """The solution at the samples of a piece, with the inputs at all times at which they are known."""
+    """The solution at the samples of a piece, with the inputs at all times at which they are known.
+
+    times: within the piece, in place of those of its samples
+    """
     begin, end = np.searchsorted(driven.t, [piece.t[0], piece.t[-1]])
-    if driven.u is None or end + 1 - begin == len(piece):
+    own = piece if driven.u is None or end + 1 - begin == len(piece) else driven.part(begin, end + 1)
+    if own is piece and times is None:
         return simulate(model, start, piece.t, piece.u, hold=piece.hold, limits=limits)
-    own = driven.part(begin, end + 1)
-    return simulate(model, start, piece.t, own.u, hold=own.hold, u_t=own.t, limits=limits)
+    if times is not None and (own.u is None or own.hold == "band"):
+        # At uneven times band-limited inputs are no samples from which others could follow, but a function.
+        return simulate(model, start, times, own.signal(), limits=limits)
+    wanted = piece.t if times is None else times
+    return simulate(model, start, wanted, own.u, hold=own.hold, u_t=own.t, limits=limits)
 
 
 def fine_curve(model: Equations, solution: Solution, most: int = 6000) -> Trajectory:
     """The solution at enough times for a smooth curve, most of them where it bends.
 
-    With inputs, and of maps, it is known at the samples alone.
+    Maps have no states between their samples.
     most: points beyond which a curve of many turns may have kinks
     """
     curve = solution.simulated
-    if model.inputs or model.formulation.discrete or len(curve) < 2:
+    if model.formulation.discrete or len(curve) < 2:
         return curve
+    at = partial(_solved, model, solution.start, solution.measured, solution.driven, Limits())
     if len(curve) < _START.smooth_curve:
         between = np.linspace(curve.t[0], curve.t[-1], _START.smooth_curve)
-        curve = simulate(model, solution.start, np.union1d(between, curve.t), limits=Limits())
+        curve = at(np.union1d(between, curve.t))
     parts, room = _between(curve.t, curve.x, solution.measured.x), max(most - len(curve), 0)
     if np.sum(parts) > room:
         parts = np.floor(parts * (room / np.sum(parts)))
@@ -307,7 +337,7 @@ def fine_curve(model: Equations, solution: Solution, most: int = 6000) -> Trajec
         return curve
     steps = zip(curve.t[:-1].tolist(), curve.t[1:].tolist(), (parts.astype(int) + 2).tolist(), strict=True)
     times = np.unique(np.concatenate([np.linspace(begin, end, count) for begin, end, count in steps]))
-    return simulate(model, solution.start, times, limits=Limits())
+    return at(times)
 
 
 def _between(t: Floats, x: Floats, measured: Floats) -> Floats:

@@ -328,6 +328,19 @@ def from_pysindy(model: Any) -> Model:
 
     Coefficients, names and inputs are taken over; a feature that the library has twice becomes one term.
     Errors, gap and violation are those of `ConditionalGradient`, and unknown for other optimizers.
+
+    >>> import numpy as np
+    >>> import pysindy
+    >>> from cindy.pysindy import from_pysindy
+    >>> t = np.linspace(0, 6, 600)
+    >>> theirs = pysindy.SINDy(optimizer=pysindy.STLSQ(threshold=0.1)).fit(
+    ...     np.stack([np.cos(t), -np.sin(t)], axis=1), t, feature_names=["x", "v"]
+    ... )
+    >>> model = from_pysindy(theirs)
+    >>> [model.terms[i] for i in np.flatnonzero(model.coef[:, 0])]
+    ['v']
+    >>> model.simulate({"x": 1.0, "v": 0.0}, [0.0, 1.0, 2.0])
+    Trajectory(3 samples of x, v over t = 0 … 2)
     """
     if not isinstance(model, (pysindy.SINDy, pysindy.DiscreteSINDy)):
         raise DataError(f"from_pysindy: expected a fitted pysindy.SINDy or DiscreteSINDy, but got {model!r}.")

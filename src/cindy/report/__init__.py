@@ -42,6 +42,11 @@ def write(
     trajectories: as for `identify`; usually the data that the model was identified from
     title: by default the names of the states
     units: by name, of states and of "t", for the axes
+
+    >>> import cindy
+    >>> data = cindy.systems.lotka_volterra().simulate(trajectories=2, points=200, noise=0.02)
+    >>> model = cindy.identify(data, "poly:2")
+    >>> cindy.report.write(model, data, "report.html", title="Hares and lynxes", units={"t": "years"})
     """
     write_text(path, render(model, trajectories, title=title, units=units), "the report")
 
@@ -49,7 +54,14 @@ def write(
 def render(
     model: Model, trajectories: Any, *, title: str | None = None, units: Mapping[str, str] | None = None
 ) -> str:
-    """The page as text; see `write`."""
+    """The page as text; see `write`.
+
+    >>> import cindy
+    >>> data = cindy.systems.lotka_volterra().simulate(trajectories=2, points=200, noise=0.02)
+    >>> page = cindy.report.render(cindy.identify(data, "poly:2"), data)
+    >>> page.startswith("<!doctype html>")
+    True
+    """
     instance(model, Model, "report: `model`", "a Model, as `identify` gives it")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cindy.report"),

@@ -45,6 +45,7 @@ def field_contents(
         "messages": sentences(model.findings, remarks),
         "solutions": _about(comparisons),
         "names": [comparison.field.name or f"field {k}" for k, comparison in enumerate(comparisons, 1)],
+        "opened": 0,
         "looked_at": "",
         "residual_of": "",
         "noise": list(_noise(model, comparisons)),

@@ -1,17 +1,19 @@
-"""The numbers of each figure of the page, as plain lists that the script of the page draws."""
+"""The numbers of each figure of the page, as plain lists that its script draws, and of its coefficients."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy.basis import pretty
+from cindy.basis import listed, pretty
 from cindy.data import Trajectory, beginning
 from cindy.export import definition, format_value
 from cindy.model import (
@@ -24,14 +26,17 @@ from cindy.model import (
     compare,
     completed,
     densities,
+    equation_labels,
     fine_curve,
 )
 
 __all__ = [
     "Shown",
+    "coefficient_rows",
     "coefficients",
     "density_series",
     "history",
+    "lowered",
     "minus",
     "path",
     "percent",
@@ -58,6 +63,9 @@ class _Sizes:
     """Models of the path."""
     most_summands: int = 8000
     """Summands of all these models, which are part of the page as text."""
+    still: float = 0.01
+    """Range of a state in one trajectory, relative to that in all, below which it does not move there: an
+    absent species, or a valve that stays shut."""
 
 
 _SIZES = _Sizes()
@@ -70,6 +78,7 @@ class Shown:
     compared: the solutions and their R²; series: what the page draws, one entry per trajectory
     left_out: how many trajectories are not shown; cut: how many of those shown are not shown to their end
     inside: share of the samples that lie in the bands of paths with kicks; NaN without kicks
+    still: for each trajectory shown, the states that do not move in it, with their values; NaN: not measured
     """
 
     compared: Comparison
@@ -77,6 +86,22 @@ class Shown:
     left_out: int
     cut: int
     inside: float
+    still: list[dict[str, float]]
+
+    @property
+    def opened(self) -> int:
+        """The trajectory that a page opens with: the first of those in which most states move."""
+        return min(range(len(self.still)), key=lambda k: len(self.still[k]), default=0)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the trajectories, and which states do not move in them."""
+        names = []
+        for series, still in zip(self.series, self.still, strict=True):
+            absent = listed([pretty(state) for state, value in still.items() if value == 0.0])
+            others = [f"{pretty(state)} {_at(value)}" for state, value in still.items() if value != 0.0]
+            names.append(", ".join([series["name"], *([f"without {absent}"] if absent else []), *others]))
+        return names
 
 
 def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
@@ -99,9 +124,27 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
         series.append(base | {"band": _outlines([bands[n] for n in own]) if bands else None})
     inside = np.concatenate([band.inside for band in bands]) if bands else np.zeros(0)
     cut = sum(run.t[-1] < data[k].t[-1] for k, run in shown.items())
-    return Shown(
-        compared, series, len(data) - len(shown), cut, float(np.mean(inside)) if len(inside) else np.nan
-    )
+    share_inside = float(np.mean(inside)) if len(inside) else np.nan
+    still = _still(model.states, list(shown.values()))
+    return Shown(compared, series, len(data) - len(shown), cut, share_inside, still)
+
+
+def _at(value: float) -> str:
+    return f"constant at {value:.3g}" if np.isfinite(value) else "not measured"
+
+
+def _still(states: Sequence[str], runs: Sequence[Trajectory]) -> list[dict[str, float]]:
+    """For each trajectory the states that do not move in it, while they do in another, with their values."""
+    measured = [np.ma.masked_invalid(run.x) for run in runs]
+    low, high = (np.ma.array([getattr(x, end)(axis=0) for x in measured]) for end in ("min", "max"))
+    least = _SIZES.still * (high.max(axis=0) - low.min(axis=0))
+    moves = np.ma.filled(high - low > least, False)
+    still = ~moves & moves.any(axis=0)
+    values = np.ma.filled(low, np.nan).tolist()
+    return [
+        {state: value for state, value, rests in zip(states, row, own, strict=True) if rests}
+        for row, own in zip(values, still.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +236,42 @@ def coefficients(model: Model, diagnostics: Diagnostics) -> list[dict[str, Any]]
             }
         )
     return equations
+
+
+def coefficient_rows(model: Model) -> list[dict[str, Any]]:
+    """The rows of the table of coefficients, and after them of parameters."""
+    rows = []
+    for j, side in enumerate(equation_labels(model)):
+        for k, i in enumerate(np.flatnonzero(model.coef[:, j])):
+            names = {
+                "first": k == 0,
+                "equation": lowered(model, side),
+                "term": lowered(model, pretty(model.labels[i])),
+            }
+            numbers = float(model.coef[i, j]), float(model.coef_error[i, j]), float(model.inclusion[i, j])
+            rows.append(names | _cells(*numbers))
+    for k, (name, (value, error)) in enumerate(model.parameters.items()):
+        rows.append({"first": k == 0, "equation": "parameters", "term": name} | _cells(value, error, np.nan))
+    return rows
+
+
+def _cells(value: float, error: float, inclusion: float) -> dict[str, Any]:
+    """The cells of a coefficient: value, 95 % interval, value over error, and inclusion probability."""
+    known = np.isfinite(error) and error > 0
+    return {
+        "value": minus(format_value(value, error)),
+        "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
+        "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
+        "ratio": f"{abs(value) / error:,.0f}" if known else "",
+        "belongs": f"{100 * inclusion:.0f} %" if np.isfinite(inclusion) else "",
+    }
+
+
+def lowered(model: Model, text: str) -> str | Markup:
+    """A label; derivatives of a field become subscripts."""
+    if not model.formulation.for_fields:
+        return text
+    return Markup(re.sub(r"_([^\W\d_]+)", r"<sub>\1</sub>", str(escape(text))))
 
 
 def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from cindy.errors import CindyError
 from cindy.export import (
     definition,
     differential,
-    format_value,
     left_sides,
     summand,
     term_markup,
@@ -37,10 +37,9 @@ from cindy.model import (
     diagnose,
     equation_labels,
     excerpt_of,
-    named_term,
 )
 from cindy.report import figures
-from cindy.report.explorer import explorer, terms_as_code
+from cindy.report.explorer import explorer, near_models, terms_as_code
 from cindy.report.figures import minus, percent, power
 
 __all__ = ["certificate", "common", "contents", "sentences"]
@@ -48,6 +47,19 @@ __all__ = ["certificate", "common", "contents", "sentences"]
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
 """Coefficients beyond which equations are set in smaller type."""
+_CALLS = {
+    "Significance": "significance at level {level:g}",
+    "CrossValidation": "cross-validation in {folds} folds",
+    "BIC": "information criterion",
+    "Discrepancy": "discrepancy",
+    "Terms": "the {k} most important terms",
+    "Gap": "gap below {tol:g}",
+    "Direct": "direct",
+    "FullyCorrective": "fully corrective",
+    "Blended": "blended",
+    "Plain": "plain",
+}
+"""Rules and corrections in words, by the name of their class; what they mean stands in settings.html.j2."""
 
 
 def contents(
@@ -61,7 +73,7 @@ def contents(
     offered = (
         explorer(model, diagnostics, shown, data, _terms(model), dots=_dots(model)) if shown.series else None
     )
-    base["near"] = _near(model, offered)
+    base["near"] = near_models(model, offered)
     base["drawn"] |= {
         "explorer": offered,
         "trajectories": shown.series,
@@ -75,7 +87,8 @@ def contents(
         "highlights": list(_highlights(model, excerpt, diagnostics, shown)),
         "messages": sentences(diagnostics.findings, _stopped(shown)),
         "solutions": _solutions(model, data, shown),
-        "names": [series["name"] for series in shown.series],
+        "names": shown.names,
+        "opened": shown.opened,
         "looked_at": _looked_at(data, excerpt),
         "residual_of": _residual_of(model),
         "noise": list(_noise(model, excerpt, diagnostics)),
@@ -93,16 +106,16 @@ def common(
         "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
         "equations": _equations(model),
         "dense": model.size > _DENSE,
-        "coefficients": _coefficient_rows(model),
+        "coefficients": figures.coefficient_rows(model),
         "definitions": definitions(model),
         "has_path": path is not None,
         "path_left_out": path["left_out"] if path else 0,
-        "rule": model.settings.get("selection"),
+        "rule": in_words(str(model.settings["selection"]))[0] if "selection" in model.settings else "",
         "certificate": list(_certificate(model, diagnostics)),
         "constraints": model.constraints,
         "violation": power(model.violation) if np.isfinite(model.violation) and model.violation else "",
         "exact": model.violation == 0,
-        "near": _near(model, None),
+        "near": near_models(model, None),
         "has_inputs": bool(model.inputs),
         "has_error": bool(np.any(np.isfinite(model.model_error))),
         "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
@@ -138,13 +151,6 @@ def sentences(findings: Sequence[Finding], more: Sequence[str] = ()) -> dict[str
         "warnings": [_with_code(sentence) for sentence in warnings],
         "notes": [_with_code(finding.message) for finding in findings if finding.note],
     }
-
-
-def _lowered(model: Model, text: str) -> str | Markup:
-    """A label; derivatives of a field become subscripts."""
-    if not model.formulation.for_fields:
-        return text
-    return Markup(re.sub(r"_([^\W\d_]+)", r"<sub>\1</sub>", str(escape(text))))
 
 
 def _with_code(sentence: str) -> Markup:
@@ -321,37 +327,6 @@ def _stopped(shown: figures.Shown) -> list[str]:
     return [f"A solution did not reach the end of the data: {reason}." for reason in reasons]
 
 
-def _coefficient_rows(model: Model) -> list[dict[str, Any]]:
-    """The rows of the table of coefficients, and after them of parameters."""
-    rows = []
-    for j, side in enumerate(equation_labels(model)):
-        for k, i in enumerate(np.flatnonzero(model.coef[:, j])):
-            names = {
-                "first": k == 0,
-                "equation": _lowered(model, side),
-                "term": _lowered(model, pretty(model.labels[i])),
-            }
-            numbers = float(model.coef[i, j]), float(model.coef_error[i, j]), float(model.inclusion[i, j])
-            rows.append(names | _numbers(*numbers))
-    for k, (name, (value, error)) in enumerate(model.parameters.items()):
-        rows.append(
-            {"first": k == 0, "equation": "parameters", "term": name} | _numbers(value, error, np.nan)
-        )
-    return rows
-
-
-def _numbers(value: float, error: float, inclusion: float) -> dict[str, Any]:
-    """The cells of a coefficient: value, 95 % interval, value over error, and inclusion probability."""
-    known = np.isfinite(error) and error > 0
-    return {
-        "value": minus(format_value(value, error)),
-        "low": minus(f"{value - 1.96 * error:.4g}") if known else "",
-        "high": minus(f"{value + 1.96 * error:.4g}") if known else "",
-        "ratio": f"{abs(value) / error:,.0f}" if known else "",
-        "belongs": f"{100 * inclusion:.0f} %" if np.isfinite(inclusion) else "",
-    }
-
-
 def _residual_of(model: Model) -> str:
     """What the residuals of the page are, for a sentence."""
     if model.denoised and model.diffusion is not None:
@@ -411,25 +386,6 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str | Marku
         yield f"The search {how} after {counted(run.iterations, 'iteration')} in {run.seconds:.2g} s.{fell}"
 
 
-def _near(model: Model, offered: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Near models: how much worse they are, what differs, and their index in the explorer."""
-    index = {offer["near"]: k for k, offer in enumerate((offered or {"models": []})["models"])}
-    rows = []
-    for k, other in enumerate(model.near):
-        added, dropped = other.support & ~model.support, model.support & ~other.support
-        if not added.any() and not dropped.any():
-            continue
-        changes = [
-            *(f"+ {named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(added)),
-            *(f"− {named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(dropped)),
-        ]
-        worse = f"{model.near.scores[k]:.1f}"
-        rows.append(
-            {"worse": worse, "changes": _lowered(model, listed(changes, most=6)), "number": index.get(k)}
-        )
-    return rows[:8]
-
-
 def _noise(model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics) -> Iterator[dict[str, str]]:
     """The rows of the table of noise."""
     for j, spread in enumerate(_spread(data)):
@@ -449,15 +405,63 @@ def _spread(data: Sequence[Trajectory]) -> Any:
     return np.nanstd(np.vstack([run.x for run in data]), axis=0)
 
 
-def _settings(model: Model, diagnostics: Diagnostics) -> Iterator[tuple[str, str]]:
-    """(name, value) of the options of the run."""
-    yield "basis", f"{model.basis!r}: {counted(len(model.terms), 'term')}"
-    yield "formulation", repr(diagnostics.formulation)
-    if np.isfinite(model.radius):
-        yield "radius", f"{model.radius:.6g}"
+def _settings(model: Model, diagnostics: Diagnostics) -> Iterator[tuple[str, str, str]]:
+    """(name, value, meaning) of the options of the run; the template has the usual meanings by their keys."""
+    form, kind = diagnostics.formulation.to_dict(), model.formulation.kind
+    several = counted(model.coef.size // len(model.states), "candidate term")
+    names = listed([pretty(name) for name in model.labels], most=8)
+    code = _with_code(f"{several} for each equation; in Python, `{model.basis!r}`")
+    yield "basis", figures.lowered(model, names), code
+    yield "formulation", kind, kind
+    if form.get("order") == 2:
+        yield "order", "2", "x″ = F(x, x′)" if model.rates else "x″ = F(x)"
+    if kind in ("integral", "differential"):
+        states = "denoised" if model.denoised else "measured"
+        yield "states", states, states
+    for name, value in form.items():
+        # Denoised states are fitted to all samples, whatever the rows for measured states are.
+        if not model.denoised and name not in ("kind", "order", "rates") and value is not None:
+            yield name.replace("_", " "), _plain(value), name
     for name, value in model.settings.items():
-        if name not in ("basis", "formulation", "radius"):
-            yield str(name), value if isinstance(value, str) else repr(value)
+        if name in ("selection", "correction"):
+            yield name, *in_words(str(value))
+        elif name not in ("basis", "formulation", "radius"):
+            yield name.replace("_", " "), _plain(value), name
+    if np.isfinite(model.radius):
+        yield "radius", _plain(model.radius), "radius"
+
+
+def in_words(call: str) -> tuple[str, str]:
+    """A rule or a correction, which settings keep as its call in Python: in words, and the name of its class.
+
+    >>> in_words("Significance(level=0.01, per_factor=4.0)")
+    ('significance at level 0.01 (per factor 4)', 'Significance')
+    """
+    try:
+        made = ast.parse(call, mode="eval").body
+        assert isinstance(made, ast.Call)
+        kind, given = ast.unparse(made.func), {k.arg: ast.literal_eval(k.value) for k in made.keywords}
+        value = _CALLS[kind].format_map(given)
+    except (SyntaxError, ValueError, KeyError, AssertionError):
+        return call, ""  # a class of the user, or arrays among the arguments
+    more = [(name, part) for name, part in given.items() if f"{{{name}" not in _CALLS[kind]]
+    shown = [
+        str(name).replace("_", " ") + ("" if part is True else f" {_plain(part)}")
+        for name, part in more
+        if part not in (None, False)
+    ]
+    return value + (f" ({', '.join(shown)})" if shown else ""), kind
+
+
+def _plain(value: Any) -> str:
+    """A value of the settings without brackets and quotes; small and large numbers as powers of ten."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{pretty(str(name))} = {_plain(part)}" for name, part in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_plain, value))
+    if isinstance(value, float) and value:
+        return power(value) if not 1e-3 <= abs(value) < 1e4 else f"{value:.4g}"
+    return str(value)
 
 
 def _versions() -> list[tuple[str, str]]:

@@ -452,6 +452,13 @@ def oracle_for(region: Region) -> Oracle:
     - Rows that fall apart into small homogeneous blocks (ties, conservation laws, signs): the least value
       over the corners of the blocks, which `presolve` lists (`Rays`).
     - Any other rows: a linear program (`LinearProgram`).
+
+    >>> import numpy as np
+    >>> from cindy.solver import Region, oracle_for
+    >>> oracle = oracle_for(Region(3, radius=2.0))
+    >>> atom = oracle.minimise(np.array([0.5, -3.0, 1.0]))  # where ⟨gradient, x⟩ is least
+    >>> atom.indices.tolist(), atom.values.tolist()
+    ([1], [2.0])
     """
     _check(region, "oracle_for")
     if region.rows == 0:

@@ -5,7 +5,7 @@
   const figures = new Map();
   const settings = { responsive: true, displayModeBar: false, doubleClick: "reset" };
   const touch = matchMedia("(pointer: coarse)").matches;
-  let shown = 0;
+  let shown = Number(find("trajectory")?.value ?? 0); // the page says which it opens with
   let scale = "value";
   let colours = {};
   let paper = false;
