@@ -29,7 +29,7 @@ class CindyError(ValueError):
     ...     cindy.Trajectory([0, 1, 1], [1, 2, 3])
     ... except cindy.CindyError as error:
     ...     print(error)
-    Trajectory: `t` must increase, but t[1] = 1 is followed by t[2] = 1. Drop the repeated sample, ...
+    Trajectory: `t` must increase, but t[1] = 1 is followed by t[2] = 1. Average or drop ...
     """
 
 

@@ -318,7 +318,7 @@ OF_EACH_OTHER = {
     "LeastSquares": "scaled",
     "Limits": "steps_per_sample",
     "Problem": "physical require_feasible",
-    "Selection": "nothing_kept pick price priced prices quantile score tolerance",
+    "Selection": "nothing_kept pick price priced prices quantile score spared tolerance",
     "Summary": "of_terms",
     "Trajectory": "on_device",
     "Weights": "of",

@@ -418,7 +418,7 @@ def _must_increase(t: Floats, where: str, name: str) -> None:
         f"{where}: `{name}` must increase, but {name}[{i}] = {t[i]:g} is followed by "
         f"{name}[{i + 1}] = {t[i + 1]:g}. "
         + (
-            "Drop the repeated sample, or pass the two stretches as separate trajectories."
+            "Average or drop the repeated samples, or pass the two stretches as separate trajectories."
             if repeats
             else "Sort the samples by time, or pass the two stretches as separate trajectories."
         )
