@@ -132,11 +132,16 @@ def second_look(first: Look, variance: Floats) -> Look:
 def _each_by_its_own(look: Look, variance: Floats) -> Look:
     """Each measurement weighted by its noise: it may grow with the state or differ between trajectories."""
     assert look.found is not None
-    uneven, which = growing(look.motion, look.found.best.fitted)
-    if which:
-        names = listed([look.motion.variables[j] for j in which])
-        message = f"The noise of {names} grows with the state; each measurement is weighted by its own noise."
-        states = [look.motion.variables[j] for j in which]
+    uneven, causes = growing(look.motion, look.found.best.fitted)
+    if causes:
+        how = {
+            "state": "with the state",
+            "later": "along the runs",
+            "sooner": "towards the start of the runs",
+        }
+        states = {name: [look.motion.variables[j] for j in which] for name, which in causes.items()}
+        grows = [f"The noise of {listed(names)} grows {how[name]}." for name, names in states.items()]
+        message = " ".join([*grows, "Each measurement is weighted by its own noise."])
         look = look.again(uneven, variance, Finding("growing-noise", message, {"states": states}))
     assert look.found is not None
     clean, count = without_outliers(look.motion, look.found.best.fitted)

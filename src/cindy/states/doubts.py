@@ -23,7 +23,7 @@ measurements in units of the noise of their own trajectory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -347,41 +347,65 @@ def _far_ends(y: Floats, x: Floats, limit: Floats) -> tuple[Floats, NDArray[np.b
     return values, far
 
 
-def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, tuple[int, ...]]:
-    """The motion with noise that grows with the state where the measurements show it, and these states.
+def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, dict[str, list[int]]]:
+    """The motion with noise that grows where the measurements show it, and the states by what it grows with.
 
-    The variance σ² becomes σ² (1 + ρ x²), and ρ minimises Σ log(1 + ρ x²) + n log Σ ê²/(1 + ρ x²) over a
-    grid. It is divided by its mean, since 1 + ρ x² alone can reach the value that marks a missing
-    measurement.
+    The variance σ² becomes σ² (1 + ρ g) with g one of
+
+        state   x²          noise that is a share of the state, as of most sensors
+        later   s²          noise that grows along the runs
+        sooner  (1 − s)²    noise that falls along the runs, as of a sensor that settles
+
+    where s is the time since the run began, in units of the longest run. ρ and g minimise
+    Σ log(1 + ρ g) + n log Σ ê²/(1 + ρ g), ρ over a grid. 1 + ρ g is divided by its mean, since alone it can
+    reach the value that marks a missing measurement.
     """
-    rates, means, states = np.zeros(motion.states), np.ones(motion.states), []
     pairs = list(zip(motion.records, fitted.x, strict=True))
+    since = [np.broadcast_to(_since(motion, record)[..., None], x.shape) for record, x in pairs]
+    longest = max(float(s.max()) for s in since)
+    causes = {
+        "state": [x**2 for _, x in pairs],
+        "later": [(s / longest) ** 2 for s in since],
+        "sooner": [(1.0 - s / longest) ** 2 for s in since],
+    }
+    spreads, states = [record.spread.copy() for record, _ in pairs], dict[str, list[int]]()
     for j in range(motion.states):
         measured = [~record.missing[..., j] for record, _ in pairs]
-        size = np.concatenate([x[..., j][m] ** 2 for (_, x), m in zip(pairs, measured, strict=True)])
-        noise = np.concatenate(
-            [
-                ((record.y - x)[..., j] ** 2 / record.spread[..., j])[m]
-                for (record, x), m in zip(pairs, measured, strict=True)
-            ]
-        )
-        if len(size) < _DOUBT.few or not noise.any():
+
+        def column(
+            values: Sequence[Floats], j: int = j, measured: list[NDArray[np.bool_]] = measured
+        ) -> Floats:
+            return np.concatenate([v[..., j][m] for v, m in zip(values, measured, strict=True)])
+
+        noise = column([(record.y - x) ** 2 / record.spread for record, x in pairs])
+        cause, ratio, mean = _growth(noise, {name: column(values) for name, values in causes.items()})
+        if not ratio:
             continue
-        ratios = np.concatenate([[0.0], _GROWTH / max(float(np.mean(size)), 1e-300)])
-        shapes = 1.0 + ratios[:, None] * size
-        # −2 log p of normal noise of variance σ² times the shape, with σ² profiled out.
-        deviance = np.sum(np.log(shapes), axis=1) + len(size) * np.log(np.mean(noise / shapes, axis=1))
-        if deviance[0] - deviance.min() > _DOUBT.clearly:
-            best = int(np.argmin(deviance))
-            rates[j], means[j] = ratios[best], float(np.mean(shapes[best]))
-            states.append(j)
+        states.setdefault(cause, []).append(j)
+        for spread, m, values in zip(spreads, measured, causes[cause], strict=True):
+            grown = spread[..., j] * (1.0 + ratio * values[..., j]) / mean
+            spread[..., j][m] = np.minimum(grown, _DOUBT.noisiest * MISSING)[m]
     if not states:
-        return motion, ()
-    records = []
-    for record, x in pairs:
-        spread = np.minimum(record.spread * (1.0 + rates * x**2) / means, _DOUBT.noisiest * MISSING)
-        records.append(replace(record, spread=np.where(record.missing, record.spread, spread)))
-    return motion.part(records), tuple(states)
+        return motion, {}
+    records = [replace(record, spread=new) for (record, _), new in zip(pairs, spreads, strict=True)]
+    return motion.part(records), states
+
+
+def _growth(noise: Floats, causes: Mapping[str, Floats]) -> tuple[str, float, float]:
+    """What the noise grows with, the ratio ρ, and the mean of 1 + ρ g; ρ is 0 where noise does not grow."""
+    best = ("", 0.0, 1.0)
+    if len(noise) < _DOUBT.few or not noise.any():
+        return best
+    least = len(noise) * np.log(np.mean(noise)) - _DOUBT.clearly
+    for name, values in causes.items():
+        ratios = _GROWTH / max(float(np.mean(values)), 1e-300)
+        shapes = 1.0 + ratios[:, None] * values
+        # −2 log p of normal noise of variance σ² times the shape, with σ² profiled out.
+        deviance = np.sum(np.log(shapes), axis=1) + len(noise) * np.log(np.mean(noise / shapes, axis=1))
+        place = int(np.argmin(deviance))
+        if deviance[place] < least:
+            least, best = deviance[place], (name, float(ratios[place]), float(np.mean(shapes[place])))
+    return best
 
 
 def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
