@@ -180,7 +180,10 @@ def _equations(model: Model) -> list[dict[str, Any]]:
         ]
         whole = sides or ["<math><mn>0</mn></math>"]
         if model.diffusion is not None:
-            left, whole = differential(model.states[j], model.order, sides, model.diffusion.summands(j))
+            kicks = model.diffusion.summands(j)
+            left, whole = differential(
+                model.states[j], model.order, sides, kicks, alone=len(model.states) == 1
+            )
         rows.append({"left": left, "right": whole})
     for name, (value, error) in model.parameters.items():
         left, right = definition(name, value, error)
