@@ -331,6 +331,8 @@ def test_the_report_of_kicks_does_not_blame_the_equations_for_them():
     page = render(model, data)
     _, text = read(page)
     assert "This includes the random kicks, which no equation explains." in text
+    assert "Dots are the data, the line is the solution from the initial state" in text
+    assert "the data leave the line and the band even if the equations are right." in text
     assert "correlated negatively although the equations are right" in text
     assert "The band of paths, the density and new data show whether the terms are right." in text
     assert numbers(page)["path"]["kicked"]

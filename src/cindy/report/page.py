@@ -117,6 +117,7 @@ def common(
         "exact": model.violation == 0,
         "near": near_models(model, None),
         "has_inputs": bool(model.inputs),
+        "has_kicks": model.diffusion is not None,
         "has_error": bool(np.any(np.isfinite(model.model_error))),
         "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
         "settings": list(_settings(model, diagnostics)),
