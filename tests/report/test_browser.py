@@ -149,7 +149,7 @@ def test_a_subscript_begins_below_the_head_of_its_letter_and_ends_below_its_foot
     })"""
     depths = driver.execute_script(script)
     assert len(depths) > 4
-    assert all(0.2 < head and 0.05 < foot < 0.7 for head, foot in depths), depths
+    assert all(head > 0.2 and 0.05 < foot < 0.7 for head, foot in depths), depths
 
 
 @pytest.mark.parametrize(("view", "cut"), [("phone", True), ("wide", False)])

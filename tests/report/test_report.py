@@ -320,6 +320,15 @@ def test_a_page_about_few_data_takes_less_than_two_megabytes():
     assert len(render(*hunters()).encode()) < 2e6
 
 
+@pytest.mark.parametrize(("unit", "shown"), [("year", "2 years"), ("min", "2 min"), ("", "2 time units")])
+def test_lengths_of_time_have_the_unit_of_the_data(unit, shown):
+    t = np.linspace(0.0, 2.0, 60)
+    data = Trajectory(t, np.exp(-t), ("x",), time_unit=unit)
+    model = cindy.identify(data, Polynomial(1))
+    assert f"over up to {shown}" in " ".join(model.summary().split())
+    assert f"over up to {shown}" in read(render(model, data))[1]
+
+
 def test_the_report_of_kicks_does_not_blame_the_equations_for_them():
     well = Model(np.array([[0.0], [1.0], [0.0], [-1.0]]), Polynomial(3), ("x",))
     kicks = Diffusion(("1", "x", "x^2"), np.array([[0.5], [0], [0]]), np.zeros((3, 1)), ("x",))

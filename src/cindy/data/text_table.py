@@ -216,7 +216,7 @@ def _head(path: Path, lines: list[str]) -> _Head:
 
 
 def _below_a_title(first: Sequence[str], second: Sequence[str], third: Sequence[str]) -> bool:
-    """Whether names begin in the second line: it has words alone, and as many cells as the third, unlike the first."""
+    """Whether the second line holds the names: words alone, and as many as the third line has cells."""
     return len(first) != len(second) == len(third) > 1 and not any(map(is_number, second))
 
 

@@ -10,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from cindy._check import counted
+from cindy._check import counted, units_of_time
 from cindy.basis import Language, equation_label, factor_code, pretty, variable_label
 from cindy.model.equations import Equations
 
@@ -95,7 +95,8 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     if not {"equations", "solutions", "span", "through"} <= set(explained):
         return
     solutions, through = explained["solutions"], explained["through"]
-    span = f"{explained['span']:,.0f}" if explained["span"] >= 1000 else f"{explained['span']:.3g}"
+    length = f"{explained['span']:,.0f}" if explained["span"] >= 1000 else f"{explained['span']:.3g}"
+    span = f"{length} {units_of_time(model.settings.get('time_unit'))}"
     if np.isnan(solutions):
         return
     partial = {"runs", "of"} <= set(explained)
@@ -104,11 +105,11 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     if not np.isfinite(solutions):
         text = "none: the solutions blow up"
     elif solutions == through:  # no restart was needed
-        text = f"{determination(solutions)}{allowed}, over up to {span} time units"
+        text = f"{determination(solutions)}{allowed}, over up to {span}"
     else:
         whole = f"R² is {determination(through)}" if np.isfinite(through) else "the solutions blow up"
         text = (
-            f"{determination(solutions)}{allowed}, restarted from the data every {span} time units; "
+            f"{determination(solutions)}{allowed}, restarted from the data every {span}; "
             f"without restarts {whole}"
         )
     yield "R² of solutions", text + checked
