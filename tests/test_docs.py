@@ -1,11 +1,13 @@
 """The documentation: every block of code prints what its page shows, and the site builds without warnings."""
 
+import csv
 import importlib
 import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 from tests.pages import BLOCK, ROOT, UPDATE, executed, keep_pictures, same
@@ -148,6 +150,30 @@ def test_the_table_of_names_is_current():
     if UPDATE:
         page.write_text(now, encoding="utf-8")
     assert UPDATE or now == text, "docs/api.md is not what docs/reference.py gives: see `make outputs`"
+
+
+def test_the_comparison_with_pysindy_is_quoted_from_its_results():
+    with (ROOT / "benchmarks" / "results" / "chaotic.csv").open(encoding="utf-8") as file:
+        results = list(csv.DictReader(file))
+    methods = ("fitted states", "one pass", "pysindy weak at its best")
+    draws = [[row["right"] for row in results if row["method"] == method] for method in methods]
+    medians = [[f"{median(map(int, cell.split(','))):g}" for cell in row] for row in draws]
+    readme, page, table = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "docs/benchmarks.md", "benchmarks/results/chaotic_missed.md")
+    )
+    for row in medians:
+        assert f"| {' | '.join(row)} |" in readme.replace("*", "")
+    for fitted, one_pass, pysindy in zip(*draws, strict=True):
+        assert re.search(rf"\| {fitted} \| [\d.e-]+ \| {one_pass} \| {pysindy} \|", page)
+    first = medians[0]
+    assert (
+        f"{first[0]} of 70 systems at 1 % noise, {first[1]} at 10 %, {first[2]} at 20 %, {first[3]} at 40 %"
+        in page
+    )
+    missed = re.findall(r"^\| 0\..*$", table, re.M)
+    silent = sum(line.split("|")[8].strip() == "0" for line in missed)
+    assert f"Of the {len(missed)} models that are wrong, {silent} carry no warning" in page
 
 
 def test_code_in_the_documentation_fits_88_columns():
