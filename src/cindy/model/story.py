@@ -232,9 +232,10 @@ def _equation(line: str, *, partial: bool) -> tuple[str, str]:
     summands = re.split(r"(?= [+-] )", right.strip())
     more = f" … ({len(summands)} terms)" if len(summands) > _WORDS.summands else ""
     sides = _letters(left.strip()), _letters("".join(summands[: _WORDS.summands])) + more
-    if partial:
-        sides = re.sub(r"_(\w+)", r"<sub>\1</sub>", sides[0]), re.sub(r"_(\w+)", r"<sub>\1</sub>", sides[1])
-    return f"{sides[0]} =", sides[1]
+    # Derivatives of fields, and increments of random forces, have the name of an axis or a state below them.
+    lower = r"_(\w+)" if partial else r"(?<=\bdW)_(\w+)"
+    left, right = (re.sub(lower, r"<sub>\1</sub>", side) for side in sides)
+    return f"{left} =", right
 
 
 def _letters(text: str) -> str:
@@ -244,7 +245,8 @@ def _letters(text: str) -> str:
 
 
 def _listed(head: str, sentences: Sequence[str]) -> str:
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    typed = [re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(sentence)) for sentence in sentences]
+    items = "".join(f"<li>{sentence}</li>" for sentence in typed)
     return f"<details open><summary>{head}</summary><ul>{items}</ul></details>" if items else ""
 
 
