@@ -81,6 +81,26 @@ def test_the_site_builds_without_a_warning_and_asks_the_network_for_nothing(tmp_
         assert "arithmatex" not in text, f"{page.name} has a formula that was not converted"
 
 
+def test_a_short_name_in_a_table_and_an_option_are_not_broken_on_a_phone():
+    pytest.importorskip("mkdocs")
+    page = in_docs("hooks").on_page_content(
+        "<td><code>wrong_noise</code></td><p>See <code>fit --inputs u</code>.</p>"
+        "<pre><span></span><code>cindy --help</code></pre>"
+    )
+    assert '<td class="short"><code>wrong_noise</code></td>' in page
+    assert '<code>fit <span class="short">--inputs</span> u</code>' in page
+    assert "<code>cindy --help</code>" in page
+
+
+def test_fields_below_numbered_steps_in_a_docstring_are_a_list_of_their_own():
+    pytest.importorskip("griffe")
+    markdown = pytest.importorskip("markdown")
+    paragraphs = ["1. A step.\n2. Another.", in_docs("docstrings")._paragraph("tol: when it ends")]
+    html = markdown.markdown("\n\n".join(paragraphs))
+    assert html.count("<li>") == 3
+    assert "<ul>" in html
+
+
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
     pytest.importorskip("mkdocs")
     pages = tmp_path / "docs"
@@ -116,12 +136,17 @@ def yaml_part(path, name):
     return re.search(rf"^{name}:\n(?:[ ]+.*\n)+", text, flags=re.MULTILINE)[0]
 
 
-def reference():
-    """The module that lists what stands on which page of the reference."""
-    place = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+def in_docs(name):
+    """A module of the folder of the documentation."""
+    place = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(place)
     place.loader.exec_module(module)
     return module
+
+
+def reference():
+    """The module that lists what stands on which page of the reference."""
+    return in_docs("reference")
 
 
 def test_every_public_name_is_in_the_reference_once_with_an_example():
