@@ -165,10 +165,20 @@ def _mathml(formula: re.Match[str]) -> str:
     """One formula; a command that the converter does not know would be printed as it is, so it is refused."""
     text = html.unescape(formula[2]).strip()
     display = "block" if formula[1] == "div" else "inline"
-    markup = convert(text, display=display)
+    # The converter knows these bars as operators between two numbers: with spaces, and stretched at random.
+    bars = re.sub(r"\\(l|r)(v|V)ert", _bar, text)
+    markup = convert(bars, display=display).replace(
+        '<mo stretchy="true" fence="true"', '<mo stretchy="false" fence="true"'
+    )
     if "\\" in markup:
         raise PluginError(f"a command of the formula {text!r} has no MathML")
     return markup
+
+
+def _bar(name: re.Match[str]) -> str:
+    """The left or right bar of an absolute value or a norm."""
+    side = "left" if name[1] == "l" else "right"
+    return rf"\{side}|" if name[2] == "v" else rf"\{side}\|"
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

@@ -116,6 +116,16 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
     assert "missing.md" in done.stdout + done.stderr
 
 
+def test_the_bars_of_a_norm_are_brackets_and_no_operators():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    formula = r'<span class="arithmatex">\(\lVert x\rVert + \lvert y\rvert\)</span>'
+    bars = re.findall(
+        r'<mo stretchy="false" fence="true" form="(\w+)">', in_docs("hooks").on_page_content(formula)
+    )
+    assert bars == ["prefix", "postfix"] * 2
+
+
 def test_a_formula_that_has_no_mathml_fails_the_build(tmp_path):
     pytest.importorskip("mkdocs")
     pages = tmp_path / "docs"
