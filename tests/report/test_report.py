@@ -326,7 +326,10 @@ def test_lengths_of_time_have_the_unit_of_the_data(unit, shown):
     data = Trajectory(t, np.exp(-t), ("x",), time_unit=unit)
     model = cindy.identify(data, Polynomial(1))
     assert f"over up to {shown}" in " ".join(model.summary().split())
-    assert f"over up to {shown}" in read(render(model, data))[1]
+    page = render(model, data)
+    assert f"over up to {shown}" in read(page)[1]
+    assert numbers(page)["time"] == {"year": "t (years)", "min": "t (min)", "": "t"}[unit]
+    assert numbers(render(model, data, units={"t": "a"}))["time"] == "t (a)"
 
 
 def test_the_report_of_kicks_does_not_blame_the_equations_for_them():
