@@ -29,4 +29,5 @@ def _paragraph(text: str) -> str:
     for line in lines:
         field = FIELD.fullmatch(line)
         items.append(f"- `{field[1]}`: {field[2]}" if field else f"  {line.strip()}")
-    return "\n".join(items)
+    # Without a comment between them the fields would go on with the numbers of a list above.
+    return "\n".join(["<!-- fields -->", "", *items])

@@ -32,7 +32,10 @@ SHIM = "https://unpkg.com/iframe-worker/shim"
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
 )
-SHORT_CELL = re.compile(r"<td((?: style=\"[^\"]*\")?)>([^<,]{1,12})</td>")
+SHORT_CELL = re.compile(
+    r"<td((?: style=\"[^\"]*\")?)>([^<,]{1,12}|<code>[^<]{1,12}</code>)</td>"
+)
+INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]*--[^<]*)</code>")
 TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
 FIRST_IS_CODE = re.compile(r"<td[^>]*>(?:<(?:a|autoref)\b[^>]*>)?<code>")
 
@@ -125,10 +128,17 @@ def _with_tables(markdown: str) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """MathML in place of LaTeX, which browsers draw by themselves; short cells of tables on one line."""
+    """MathML in place of LaTeX, which browsers draw by themselves; short cells and options on one line."""
     content = SHORT_CELL.sub(r'<td\1 class="short">\2</td>', content)
+    content = INLINE_CODE.sub(_with_whole_options, content)
     content = TABLE.sub(_labelled, content)
     return FORMULA.sub(_mathml, content)
+
+
+def _with_whole_options(code: re.Match[str]) -> str:
+    """Code in a sentence whose options, such as --inputs, are not broken behind their hyphens."""
+    options = re.sub(r"(--[\w-]+)", r'<span class="short">\1</span>', code[1])
+    return f"<code>{options}</code>"
 
 
 def _labelled(table: re.Match[str]) -> str:
@@ -155,10 +165,20 @@ def _mathml(formula: re.Match[str]) -> str:
     """One formula; a command that the converter does not know would be printed as it is, so it is refused."""
     text = html.unescape(formula[2]).strip()
     display = "block" if formula[1] == "div" else "inline"
-    markup = convert(text, display=display)
+    # The converter knows these bars as operators between two numbers: with spaces, and stretched at random.
+    bars = re.sub(r"\\(l|r)(v|V)ert", _bar, text)
+    markup = convert(bars, display=display).replace(
+        '<mo stretchy="true" fence="true"', '<mo stretchy="false" fence="true"'
+    )
     if "\\" in markup:
         raise PluginError(f"a command of the formula {text!r} has no MathML")
     return markup
+
+
+def _bar(name: re.Match[str]) -> str:
+    """The left or right bar of an absolute value or a norm."""
+    side = "left" if name[1] == "l" else "right"
+    return rf"\{side}|" if name[2] == "v" else rf"\{side}\|"
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

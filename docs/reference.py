@@ -36,7 +36,10 @@ PAGES = {
 }
 """Page: (title, names of `cindy.__all__`)."""
 EXTRAS = {
-    "solver": ("conditional_gradient Region oracle_for basis_pursuit", "cindy.solver"),
+    "solver": (
+        "conditional_gradient Region oracle_for basis_pursuit SampledRows DeviceRows",
+        "cindy.solver",
+    ),
     "sklearn": ("CINDy ConditionalGradientRegressor", "cindy.sklearn"),
     "pysindy": (
         "ConditionalGradient from_pysindy Library constraint_matrices",

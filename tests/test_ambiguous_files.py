@@ -99,6 +99,14 @@ def test_a_title_above_the_names_is_no_header(tmp_path):
     assert found.time_unit == "year"
 
 
+@pytest.mark.parametrize("title", ["Laboratory 3", "Laboratory 3; device A"])
+def test_a_title_may_stand_above_names_with_units_below_them(tmp_path, title):
+    text = f"{title}\nrun;time;x;note\n;[s];[mm];\n" + "".join(f"A;{k},5;{k},25;ok\n" for k in range(3))
+    (found,) = cindy.read(written(tmp_path, text), by="run", states=["x"])
+    assert found.time_unit == "s"
+    assert found.x[:, 0].tolist() == [0.25, 1.25, 2.25]
+
+
 def test_a_first_row_with_missing_values_is_no_line_of_units(tmp_path):
     text = "run,x,y\na,NA,\na,1,2\n"
     (found,) = cindy.read(written(tmp_path, text), by="run", dt=1.0)

@@ -1,11 +1,13 @@
 """The documentation: every block of code prints what its page shows, and the site builds without warnings."""
 
+import csv
 import importlib
 import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 from tests.pages import BLOCK, ROOT, UPDATE, executed, keep_pictures, same
@@ -79,6 +81,26 @@ def test_the_site_builds_without_a_warning_and_asks_the_network_for_nothing(tmp_
         assert "arithmatex" not in text, f"{page.name} has a formula that was not converted"
 
 
+def test_a_short_name_in_a_table_and_an_option_are_not_broken_on_a_phone():
+    pytest.importorskip("mkdocs")
+    page = in_docs("hooks").on_page_content(
+        "<td><code>wrong_noise</code></td><p>See <code>fit --inputs u</code>.</p>"
+        "<pre><span></span><code>cindy --help</code></pre>"
+    )
+    assert '<td class="short"><code>wrong_noise</code></td>' in page
+    assert '<code>fit <span class="short">--inputs</span> u</code>' in page
+    assert "<code>cindy --help</code>" in page
+
+
+def test_fields_below_numbered_steps_in_a_docstring_are_a_list_of_their_own():
+    pytest.importorskip("griffe")
+    markdown = pytest.importorskip("markdown")
+    paragraphs = ["1. A step.\n2. Another.", in_docs("docstrings")._paragraph("tol: when it ends")]
+    html = markdown.markdown("\n\n".join(paragraphs))
+    assert html.count("<li>") == 3
+    assert "<ul>" in html
+
+
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
     pytest.importorskip("mkdocs")
     pages = tmp_path / "docs"
@@ -92,6 +114,16 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
     )
     assert done.returncode != 0
     assert "missing.md" in done.stdout + done.stderr
+
+
+def test_the_bars_of_a_norm_are_brackets_and_no_operators():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    formula = r'<span class="arithmatex">\(\lVert x\rVert + \lvert y\rvert\)</span>'
+    bars = re.findall(
+        r'<mo stretchy="false" fence="true" form="(\w+)">', in_docs("hooks").on_page_content(formula)
+    )
+    assert bars == ["prefix", "postfix"] * 2
 
 
 def test_a_formula_that_has_no_mathml_fails_the_build(tmp_path):
@@ -114,12 +146,17 @@ def yaml_part(path, name):
     return re.search(rf"^{name}:\n(?:[ ]+.*\n)+", text, flags=re.MULTILINE)[0]
 
 
-def reference():
-    """The module that lists what stands on which page of the reference."""
-    place = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+def in_docs(name):
+    """A module of the folder of the documentation."""
+    place = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(place)
     place.loader.exec_module(module)
     return module
+
+
+def reference():
+    """The module that lists what stands on which page of the reference."""
+    return in_docs("reference")
 
 
 def test_every_public_name_is_in_the_reference_once_with_an_example():
@@ -148,6 +185,30 @@ def test_the_table_of_names_is_current():
     if UPDATE:
         page.write_text(now, encoding="utf-8")
     assert UPDATE or now == text, "docs/api.md is not what docs/reference.py gives: see `make outputs`"
+
+
+def test_the_comparison_with_pysindy_is_quoted_from_its_results():
+    with (ROOT / "benchmarks" / "results" / "chaotic.csv").open(encoding="utf-8") as file:
+        results = list(csv.DictReader(file))
+    methods = ("fitted states", "one pass", "pysindy weak at its best")
+    draws = [[row["right"] for row in results if row["method"] == method] for method in methods]
+    medians = [[f"{median(map(int, cell.split(','))):g}" for cell in row] for row in draws]
+    readme, page, table = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "docs/benchmarks.md", "benchmarks/results/chaotic_missed.md")
+    )
+    for row in medians:
+        assert f"| {' | '.join(row)} |" in readme.replace("*", "")
+    for fitted, one_pass, pysindy in zip(*draws, strict=True):
+        assert re.search(rf"\| {fitted} \| [\d.e-]+ \| {one_pass} \| {pysindy} \|", page)
+    first = medians[0]
+    assert (
+        f"{first[0]} of 70 systems at 1 % noise, {first[1]} at 10 %, {first[2]} at 20 %, {first[3]} at 40 %"
+        in page
+    )
+    missed = re.findall(r"^\| 0\..*$", table, re.M)
+    silent = sum(line.split("|")[8].strip() == "0" for line in missed)
+    assert f"Of the {len(missed)} models that are wrong, {silent} carry no warning" in page
 
 
 def test_code_in_the_documentation_fits_88_columns():

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cindy.basis import Custom, Derivatives, Fourier, Polynomial, Trigonometric
-from cindy.export.markup import left_side, name, number, summand
+from cindy.export.markup import differential, left_side, name, number, summand
 from cindy.export.markup import term_markup as term
 
 BASES = [
@@ -66,6 +66,20 @@ def test_a_power_of_a_numbered_variable_stands_above_its_number():
     [whole] = read(term(square))
     assert whole.tag == "msubsup"
     assert ["".join(part.itertext()) for part in whole] == ["x", "1", "2"]
+
+
+def test_a_power_of_a_letter_is_raised_by_the_font_and_not_by_the_height_of_a_row():
+    [square] = [one for one in Polynomial(2).terms(("x",)) if one and one[0].power == 2]
+    [whole] = read(term(square))
+    assert [part.tag for part in whole] == ["mi", "mrow"]
+
+
+def test_the_increment_of_random_forcing_has_a_subscript_only_beside_other_states():
+    [constant] = Polynomial(0).terms(("x", "y"))
+    several = [differential(state, 1, [], [(0.25, 0.1, constant)])[1][-1] for state in ("x", "x_1")]
+    assert [words(re.sub("</?math>", "", side)) for side in several] == ["0.5(1)dWx", "0.5(1)dWx1"]
+    [alone] = differential("x", 1, [], [(0.25, 0.1, constant)], alone=True)[1]
+    assert words(re.sub("</?math>", "", alone)) == "0.5(1)dW"
 
 
 def test_brackets_stretch_around_what_is_tall_and_around_nothing_else():

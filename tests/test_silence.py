@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 import cindy
 from cindy.cli import app
 from cindy.data import oddities, without_clipped
+from cindy.findings import Finding
 from cindy.model import Model
 from cindy.model.story import models_as_html
+from cindy.states import Diffusion
 from cindy.systems import lorenz, lotka_volterra, michaelis_menten
 
 T = np.linspace(0, 20, 800)
@@ -394,6 +396,23 @@ def test_equations_of_a_notebook_can_be_read_where_their_marks_are_removed():
     )
     words = re.sub(r"<[^>]*>", "", model._repr_html_())
     assert words.startswith("hare₁′ =−2.5(1)·10⁻⁵ hare₁ + 1.0(1) hare₁²")
+
+
+def test_a_notebook_sets_names_of_attributes_as_code_and_the_state_of_a_random_force_below_it():
+    sizes = np.zeros((6, 2))
+    sizes[0, 0] = 0.25
+    kicks = Diffusion(cindy.Polynomial(2).names(("x_1", "v")), sizes, np.zeros((6, 2)), ("x_1", "v"))
+    note = Finding("random-forcing", "The equations give the drift, `diffusion` the variance.", {})
+    model = Model(
+        [[0.0, 0.0], [-2.0, 0.0], [0.0, -1.0]],
+        cindy.Polynomial(1),
+        ("x_1", "v"),
+        diffusion=kicks,
+        findings=(note,),
+    )
+    html = model._repr_html_()
+    assert "dW<sub>x₁</sub>" in html
+    assert "<code>diffusion</code>" in html
 
 
 def test_near_models_differ_and_so_do_their_names_in_a_page():

@@ -237,7 +237,21 @@ def test_excel_and_matlab_files_are_read(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["t", "T", "time", "Time", "time_s", "Time (ms)", "t [s]", "year", "Years", "date", "Day", "timestamp"],
+    [
+        "t",
+        "T",
+        "time",
+        "Time",
+        "time_s",
+        "Time (ms)",
+        "t [s]",
+        "year",
+        "Years",
+        "date",
+        "Day",
+        "timestamp",
+        "Zeit",
+    ],
 )
 def test_the_time_is_found_by_its_usual_names(name):
     pd = pytest.importorskip("pandas")

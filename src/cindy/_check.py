@@ -210,3 +210,13 @@ def counted(number: int, noun: str) -> str:
     ('1 term', '1,200 terms')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def units_of_time(unit: object) -> str:
+    """What follows a number of units of time: words in the plural, abbreviations as they are.
+
+    >>> units_of_time("second"), units_of_time("min"), units_of_time("")
+    ('seconds', 'min', 'time units')
+    """
+    words = ("year", "month", "week", "day", "hour", "minute", "second")
+    return f"{unit}s" if unit in words else str(unit or "time units")

@@ -10,6 +10,7 @@ from tests.browser import browser
 from tests.report.models import SYSTEM, hunters, true_model
 
 import cindy
+from cindy.data import Trajectory
 from cindy.data.readers import read
 from cindy.systems import lotka_volterra
 from cindy.systems.catalogue import KINETICS
@@ -136,6 +137,19 @@ def test_an_exponent_stands_beside_the_top_of_its_letter(driver, demo):
     assert len(heights) == 4
     # The exponent ends above the foot of the letter, and begins no more than half a letter above its head.
     assert all(0.1 < foot < 0.75 and head < 0.5 for foot, head in heights), heights
+
+
+def test_a_subscript_begins_below_the_head_of_its_letter_and_ends_below_its_foot(driver, tmp_path):
+    data = Trajectory(0.1, np.exp(-np.arange(40.0)[:, None] * [0.1, 0.2]), states=("W_x", "x_1"))
+    cindy.report.write(cindy.identify(data, "poly:2:nobias"), data, tmp_path / "lower.html")
+    look(driver, tmp_path / "lower.html")
+    script = """return [...document.querySelectorAll('#explore-terms :is(msub, msubsup)')].map(whole => {
+        const [letter, below] = [...whole.children].map(part => part.getBoundingClientRect());
+        return [(below.top - letter.top) / letter.height, (below.bottom - letter.bottom) / letter.height];
+    })"""
+    depths = driver.execute_script(script)
+    assert len(depths) > 4
+    assert all(head > 0.2 and 0.05 < foot < 0.7 for head, foot in depths), depths
 
 
 @pytest.mark.parametrize(("view", "cut"), [("phone", True), ("wide", False)])

@@ -320,6 +320,18 @@ def test_a_page_about_few_data_takes_less_than_two_megabytes():
     assert len(render(*hunters()).encode()) < 2e6
 
 
+@pytest.mark.parametrize(("unit", "shown"), [("year", "2 years"), ("min", "2 min"), ("", "2 time units")])
+def test_lengths_of_time_have_the_unit_of_the_data(unit, shown):
+    t = np.linspace(0.0, 2.0, 60)
+    data = Trajectory(t, np.exp(-t), ("x",), time_unit=unit)
+    model = cindy.identify(data, Polynomial(1))
+    assert f"over up to {shown}" in " ".join(model.summary().split())
+    page = render(model, data)
+    assert f"over up to {shown}" in read(page)[1]
+    assert numbers(page)["time"] == {"year": "t (years)", "min": "t (min)", "": "t"}[unit]
+    assert numbers(render(model, data, units={"t": "a"}))["time"] == "t (a)"
+
+
 def test_the_report_of_kicks_does_not_blame_the_equations_for_them():
     well = Model(np.array([[0.0], [1.0], [0.0], [-1.0]]), Polynomial(3), ("x",))
     kicks = Diffusion(("1", "x", "x^2"), np.array([[0.5], [0], [0]]), np.zeros((3, 1)), ("x",))
@@ -331,6 +343,8 @@ def test_the_report_of_kicks_does_not_blame_the_equations_for_them():
     page = render(model, data)
     _, text = read(page)
     assert "This includes the random kicks, which no equation explains." in text
+    assert "Dots are the data, the line is the solution from the initial state" in text
+    assert "the data leave the line and the band even if the equations are right." in text
     assert "correlated negatively although the equations are right" in text
     assert "The band of paths, the density and new data show whether the terms are right." in text
     assert numbers(page)["path"]["kicked"]

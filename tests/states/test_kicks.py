@@ -295,7 +295,8 @@ def test_equations_with_kicks_are_written_as_differentials():
     model = stochastic(-1.0, [0.25, 0.0, 0.5])
     assert str(model) == "dx = -1 x dt + √(0.25 + 0.5 x^2) dW"
     assert (
-        r"\mathrm{d}x &= -1\, x\,\mathrm{d}t + \sqrt{0.25 + 0.5\, x^{2}}\,\mathrm{d}W_{x}" in model.to_latex()
+        r"\mathrm{d}x &= -1\, x\,\mathrm{d}t + \sqrt{0.25 + 0.5\, x^{2}}\,\mathrm{d}W"
+        "\n" in model.to_latex()
     )
     assert str(stochastic(-1.0, [0.25, 0.0, 0.0])) == "dx = -1 x dt + 0.5 dW"
 

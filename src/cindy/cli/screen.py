@@ -26,6 +26,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from cindy._check import units_of_time
 from cindy.cli.settings import FitSettings
 from cindy.model import definitions, difference, facts
 
@@ -87,7 +88,7 @@ def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
     begin, end = min(run.t[0] for run in data), max(run.t[-1] for run in data)
     section("Data")
     many = f"{len(data)} trajectories, " if len(data) > 1 else ""
-    unit = f" {data[0].time_unit}" if data[0].time_unit else ""
+    unit = f" {units_of_time(data[0].time_unit)}" if data[0].time_unit else ""
     plain(f"{', '.join(files)}: {many}{samples:,} samples over t = {begin:g} … {end:g}{unit}")
     states = f"states {', '.join(data[0].states)}"
     inputs = f"; inputs {', '.join(data[0].inputs)}" if data[0].inputs else ""

@@ -57,9 +57,10 @@ def times(text: str) -> Floats:
     >>> times("0:1:0.25")
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
+    where = '--t: times are "start:stop:step", such as 0:20:0.1, or numbers with commas'
     if ":" not in text:
-        return np.array([number(part, "--t") for part in text.split(",")])
-    parts = [number(part, "--t") for part in text.split(":")]
+        return np.array([number(part, where) for part in text.split(",")])
+    parts = [number(part, where) for part in text.split(":")]
     if len(parts) != 3 or parts[2] <= 0 or parts[1] <= parts[0]:
         raise DataError(f'--t: expected "start:stop:step" with start < stop and step > 0, but got "{text}".')
     begin, end, step = parts

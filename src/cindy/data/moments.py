@@ -27,7 +27,7 @@ _LENGTHS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
 _FRACTIONS = {None: 1.0, "milli": 1e-3, "micro": 1e-6, "nano": 1e-9}
 _NAMES = (
     *("t", "time", "times", "timestamp", "datetime", "date", "year", "month", "week", "day", "hour"),
-    *("minute", "second", "sec", "elapsed"),
+    *("minute", "second", "sec", "elapsed", "zeit", "temps", "tiempo"),
 )
 """What a column of times is called, the surest first; plurals, capitals and a unit after it do not matter."""
 _UNITS = r"(s|sec|secs|seconds?|ms|us|µs|μs|ns|min|h|hr|hours?|d|days?|y|yr|years?)"

@@ -356,16 +356,20 @@ def _must_go_on(
         return
     i = int(back[0])
     row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
-    fault = "repeats" if times[i] == times[i + 1] else "goes back"
+    fault, remedy = (
+        ("repeats", "average the rows that share a time, or keep one of each.")
+        if times[i] == times[i + 1]
+        else ("goes back", "sort the rows by time.")
+    )
     hint = (
-        ""
+        remedy.capitalize()
         if separated
-        else " If the rows belong to several trajectories, name the column that separates them with `by`; "
-        "otherwise sort them by time, and keep one of those that repeat."
+        else "If the rows belong to several trajectories, name the column that separates them with `by`; "
+        f"otherwise {remedy}"
     )
     raise DataError(
         f"{table.source}, {table.place(row, time)}: time {fault}, "
-        f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}.{hint}"
+        f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}. {hint}"
     )
 
 

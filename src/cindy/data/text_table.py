@@ -199,6 +199,8 @@ def _head(path: Path, lines: list[str]) -> _Head:
         two_lines = [words, _split(path, lines[top[2]], below, top[2] + 1)]
         if below != ",":  # a comma inside a cell is then the decimal sign
             two_lines = [[cell.replace(",", ".") for cell in line] for line in two_lines]
+        if _below_a_title(cells, *two_lines):
+            return _head(path, [*lines[:first], "", *lines[first + 1 :]])
         if holds_units(*two_lines):
             names = [name.strip() for name in cells]
             # If the first line cannot be names, it is a title, and the second line names the columns.
@@ -211,6 +213,11 @@ def _head(path: Path, lines: list[str]) -> _Head:
         delimiter = " "  # blanks of both kinds, mixed
     names = [name.strip() for name in _split(path, header, delimiter, first + 1)]
     return _Head(names, [""] * len(names), delimiter, above, above)
+
+
+def _below_a_title(first: Sequence[str], second: Sequence[str], third: Sequence[str]) -> bool:
+    """Whether the second line holds the names: words alone, and as many as the third line has cells."""
+    return len(first) != len(second) == len(third) > 1 and not any(map(is_number, second))
 
 
 def _comment(line: str) -> bool:
@@ -284,7 +291,8 @@ def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
     for number, cells in _records(path, lines, head):
         if len(cells) != width:
             raise DataError(
-                f"{path}, line {number}: expected {width} cells as in the header, but got {len(cells)}."
+                f"{path}, line {number}: expected {width} cells as in the header, but got {len(cells)}. "
+                f"The header is line {head.line}."
             )
         for cell in cells:
             inner = cell.split("\n")[1:]

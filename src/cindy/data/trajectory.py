@@ -12,7 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Floats, Space
-from cindy._check import counted, floats, instance, integer, positive, short, stretch, text, unique_names
+from cindy._check import (
+    counted,
+    floats,
+    instance,
+    integer,
+    positive,
+    short,
+    stretch,
+    text,
+    unique_names,
+    units_of_time,
+)
 from cindy.calculus import uniform_step
 from cindy.data.inputs import (
     Held,
@@ -159,7 +170,8 @@ class Trajectory:
         variables = ", ".join(self.variables[:6]) + (", …" if len(self.variables) > 6 else "")
         name = f'"{self.name}", ' if self.name else ""
         kind = {"linear": "", "zero": " (held)", "band": " (band-limited)"}[self.hold] if self.inputs else ""
-        times = f"t = {self.t[0]:.6g} … {self.t[-1]:.6g}{' ' if self.time_unit else ''}{self.time_unit}"
+        unit = f" {units_of_time(self.time_unit)}" if self.time_unit else ""
+        times = f"t = {self.t[0]:.6g} … {self.t[-1]:.6g}{unit}"
         late = "".join(f", {channel} read {lag:g} late" for channel, lag in self.delay.items())
         return f"Trajectory({name}{len(self)} samples of {variables}{kind} over {times}{late})"
 

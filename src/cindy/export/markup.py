@@ -248,7 +248,8 @@ def to_latex(
             parts = [rf"{drift}\,\mathrm{{d}}t"] if sides else []
             size = _kick(_LATEX, list(diffusion.summands(j)))
             if size:
-                parts.append(rf"{size}\,\mathrm{{d}}W_{{{head}{index}}}")
+                which = f"_{{{head}{index}}}" if len(equations.states) > 1 else ""
+                parts.append(rf"{size}\,\mathrm{{d}}W{which}")
             right = " + ".join(parts) or "0"
         lines.append(f"{left} &= {right}")
     for parameter, (value, error) in (parameters or {}).items():
@@ -283,6 +284,9 @@ def _latex_summands(equations: RightHandSides, equation: int, *, symbols: bool) 
 
 
 # MathML
+
+# Browsers slant a single letter unless it says otherwise.
+_UPRIGHT_D = '<mi mathvariant="normal">d</mi>'
 
 
 def number(text: str) -> str:
@@ -338,10 +342,8 @@ def _dotted(head: str, dots: str) -> str:
 
 
 def _lowered(body: str, below: str) -> str:
-    """A body with a subscript; fonts without a MATH table lower it too little, or cut it off."""
-    if not below:
-        return body
-    return f'<msub>{body}<mpadded voffset="-0.25em" depth="+0.25em">{below}</mpadded></msub>'
+    """A body with a subscript, if there is one."""
+    return f"<msub>{body}{below}</msub>" if below else body
 
 
 def _words(text: str) -> str:
@@ -359,7 +361,9 @@ def _power(base: str, exponent: str) -> str:
     if base.startswith("<msub>"):
         inside = base.removeprefix("<msub>").removesuffix("</msub>")
         return f"<msubsup>{inside}<mrow>{exponent}</mrow></msubsup>"
-    return f"<msup><mrow>{base}</mrow><mrow>{exponent}</mrow></msup>"
+    # Browsers raise the exponent of a single letter by the font, and that of anything else by its height.
+    whole = base if base.count("<m") == 1 else f"<mrow>{base}</mrow>"
+    return f"<msup>{whole}<mrow>{exponent}</mrow></msup>"
 
 
 def _function(name: str, argument: str, power: str) -> str:
@@ -433,22 +437,30 @@ def left_side(
     elif dotted and _one_letter(state):
         inside = _lowered(_dotted(head, "˙" if order == 1 else "¨"), index)
     else:
-        d, t = (f"<mi>{x}</mi>" if order == 1 else f"<msup><mi>{x}</mi><mn>2</mn></msup>" for x in "dt")
+        d, t = _UPRIGHT_D, _identifier("t")
+        if order == 2:
+            d, t = (f"<msup>{x}<mn>2</mn></msup>" for x in (d, t))
         # Without a space the derivative of an angle would read "dangle".
         space = "" if _one_letter(state) else _MATHML.thin
-        inside = _MATHML.fraction.format(d + space + whole, "<mi>d</mi>" + t)
+        inside = _MATHML.fraction.format(d + space + whole, _UPRIGHT_D + t)
     return f"<math>{inside}<mo>=</mo></math>"
 
 
 def differential(
-    state: str, order: int, drift: Sequence[str], variance: Sequence[tuple[float, float, Term]]
+    state: str,
+    order: int,
+    drift: Sequence[str],
+    variance: Sequence[tuple[float, float, Term]],
+    *,
+    alone: bool = False,
 ) -> tuple[str, list[str]]:
     """The two sides of dx = (…) dt + √(…) dW, as whole `math` elements.
 
     drift: its summands as `math` elements; variance: that of the kicks, as (coefficient, error, term)
+    alone: there is no other state, so that dW needs no subscript
     """
     whole = _lowered(*_parts(state)) if order == 1 else name(f"{state}'")
-    time = f'{_MATHML.thin}<mi>d</mi><mi class="v">t</mi>'
+    time = _MATHML.thin + _UPRIGHT_D + _identifier("t")
     sides = list(drift)
     if len(sides) > 1:
         sides[0] = '<math><mo stretchy="false">(</mo>' + sides[0].removeprefix("<math>")
@@ -458,10 +470,10 @@ def differential(
     size = _kick(_MATHML, variance)
     if size:
         lead = '<mo form="infix">+</mo>' if sides else ""
-        increment = _lowered('<mi class="v">W</mi>', whole)
-        sides.append(f"<math>{lead}{size}{_MATHML.thin}<mi>d</mi>{increment}</math>")
+        increment = _lowered(_identifier("W"), "" if alone else whole)
+        sides.append(f"<math>{lead}{size}{_MATHML.thin}{_UPRIGHT_D}{increment}</math>")
     space = "" if _one_letter(state) else _MATHML.thin
-    return f"<math><mi>d</mi>{space}{whole}<mo>=</mo></math>", sides or ["<math><mn>0</mn></math>"]
+    return f"<math>{_UPRIGHT_D}{space}{whole}<mo>=</mo></math>", sides or ["<math><mn>0</mn></math>"]
 
 
 def left_sides(

@@ -125,7 +125,14 @@ class Equations:
         return int(np.count_nonzero(self.coef))
 
     def place(self, state: str, term: str) -> tuple[int, int]:
-        """The row and column of a coefficient, by name."""
+        """The row and column of a coefficient, by name.
+
+        >>> import cindy
+        >>> decay = cindy.Model([[0.0], [-2.0]], cindy.Polynomial(1), ("x",), coef_error=[[0.0], [0.01]])
+        >>> row, column = decay.place("x", "x")
+        >>> f"{decay.coef[row, column]} ± {decay.coef_error[row, column]}"
+        '-2.0 ± 0.01'
+        """
         for name, known, what in ((state, self.states, "state"), (term, self.terms, "term")):
             if text(name, f"The name of a {what}") not in known:
                 raise DataError(f'The model has no {what} "{name}". {did_you_mean(name, known)}')
@@ -140,6 +147,11 @@ class Equations:
         Columns of a frame, and states of a Trajectory, are found by their names.
 
         t: (n,), or one number: the time, if terms hold it; a Trajectory has its own
+
+        >>> import cindy
+        >>> grow = cindy.Model([[0.0], [1.0], [-0.5]], cindy.Polynomial(2), ("x",))
+        >>> grow.predict([[1.0], [2.0]]).ravel().tolist()
+        [0.5, 0.0]
         """
         rows, single = self._rows(x, u, t, "predict")
         result: Floats = self.basis.evaluate(rows, self.variables) @ self.coef
@@ -152,6 +164,11 @@ class Equations:
 
         If terms may hold rates, (…, states, 2 · states). Exact, except for terms that are Python functions,
         whose derivatives are central differences.
+
+        >>> import cindy
+        >>> grow = cindy.Model([[0.0], [1.0], [-0.5]], cindy.Polynomial(2), ("x",))
+        >>> grow.jacobian([2.0]).tolist()  # negative: 2 is a stable state
+        [[-1.0]]
         """
         slopes, single = self._slopes(x, u, t, "jacobian")
         by_states = slopes[..., : len(self.states) + len(self.rates)]
@@ -239,6 +256,12 @@ class Equations:
         """F compiled, as (t, x) → list, or (t, x, u) → list with inputs: ready for scipy.integrate.
 
         It does not check its arguments, since integrators call it a million times; `predict` does.
+
+        >>> import cindy
+        >>> from scipy.integrate import solve_ivp
+        >>> decay = cindy.Model([[0.0], [-2.0]], cindy.Polynomial(1), ("x",))
+        >>> solve_ivp(decay.rhs, (0, 1), [1.0], rtol=1e-8).y[0, -1].round(4)  # exp(-2)
+        np.float64(0.1353)
         """
         # Rates are integrated with the states and therefore belong to x, not to u.
         given = len(self.states) + len(self.rates)
@@ -269,7 +292,13 @@ class Equations:
         return str(self._export("to_text", errors=errors, parameters=parameters, diffusion=kicks))
 
     def to_latex(self, *, errors: bool = False) -> str:
-        """The equations in LaTeX, and the parameters inside terms."""
+        r"""The equations in LaTeX, and the parameters inside terms.
+
+        >>> import cindy
+        >>> decay = cindy.Model([[0.0], [-2.0]], cindy.Polynomial(1), ("x",), coef_error=[[0.0], [0.01]])
+        >>> print(decay.to_latex(errors=True).splitlines()[1])
+        \dot{x} &= -2.00(1)\, x
+        """
         flag(errors, "to_latex: `errors`")
         kicks = self._variance(errors=errors)
         return str(self._export("to_latex", errors=errors, parameters=self.parameters, diffusion=kicks))
@@ -285,6 +314,12 @@ class Equations:
         """Python source of the right-hand side, which runs without this library.
 
         With random kicks (`diffusion`), a function `noise` gives their standard deviations.
+
+        >>> import cindy
+        >>> code = {}
+        >>> exec(cindy.Model([[0.0], [-2.0]], cindy.Polynomial(1), ("x",)).to_python(), code)
+        >>> code["rhs"](0.0, [3.0])
+        [-6.0]
         """
         return str(self._export("to_python", variance=self._variance()))
 
@@ -374,7 +409,13 @@ class Equations:
         return getattr(export, form)(sides, **options)
 
     def to_dataframe(self) -> Any:
-        """A pandas table, a row per coefficient that is not zero: state, term, coef, error (extra: data)."""
+        """A pandas table, a row per coefficient that is not zero: state, term, coef, error (extra: data).
+
+        >>> import cindy
+        >>> decay = cindy.Model([[0.0], [-2.0]], cindy.Polynomial(1), ("x",), coef_error=[[0.0], [0.01]])
+        >>> decay.to_dataframe().values.tolist()
+        [['x', 'x', -2.0, 0.01]]
+        """
         pandas = require("pandas", "data", "Model.to_dataframe")
         equation, term = np.nonzero(self.coef.T)
         return pandas.DataFrame(

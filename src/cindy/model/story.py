@@ -10,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from cindy._check import counted
+from cindy._check import counted, units_of_time
 from cindy.basis import Language, equation_label, factor_code, pretty, variable_label
 from cindy.model.equations import Equations
 
@@ -95,7 +95,8 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     if not {"equations", "solutions", "span", "through"} <= set(explained):
         return
     solutions, through = explained["solutions"], explained["through"]
-    span = f"{explained['span']:,.0f}" if explained["span"] >= 1000 else f"{explained['span']:.3g}"
+    length = f"{explained['span']:,.0f}" if explained["span"] >= 1000 else f"{explained['span']:.3g}"
+    span = f"{length} {units_of_time(model.settings.get('time_unit'))}"
     if np.isnan(solutions):
         return
     partial = {"runs", "of"} <= set(explained)
@@ -104,11 +105,11 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     if not np.isfinite(solutions):
         text = "none: the solutions blow up"
     elif solutions == through:  # no restart was needed
-        text = f"{determination(solutions)}{allowed}, over up to {span} time units"
+        text = f"{determination(solutions)}{allowed}, over up to {span}"
     else:
         whole = f"R² is {determination(through)}" if np.isfinite(through) else "the solutions blow up"
         text = (
-            f"{determination(solutions)}{allowed}, restarted from the data every {span} time units; "
+            f"{determination(solutions)}{allowed}, restarted from the data every {span}; "
             f"without restarts {whole}"
         )
     yield "R² of solutions", text + checked
@@ -231,9 +232,10 @@ def _equation(line: str, *, partial: bool) -> tuple[str, str]:
     summands = re.split(r"(?= [+-] )", right.strip())
     more = f" … ({len(summands)} terms)" if len(summands) > _WORDS.summands else ""
     sides = _letters(left.strip()), _letters("".join(summands[: _WORDS.summands])) + more
-    if partial:
-        sides = re.sub(r"_(\w+)", r"<sub>\1</sub>", sides[0]), re.sub(r"_(\w+)", r"<sub>\1</sub>", sides[1])
-    return f"{sides[0]} =", sides[1]
+    # Derivatives of fields, and increments of random forces, have the name of an axis or a state below them.
+    lower = r"_(\w+)" if partial else r"(?<=\bdW)_(\w+)"
+    left, right = (re.sub(lower, r"<sub>\1</sub>", side) for side in sides)
+    return f"{left} =", right
 
 
 def _letters(text: str) -> str:
@@ -243,7 +245,8 @@ def _letters(text: str) -> str:
 
 
 def _listed(head: str, sentences: Sequence[str]) -> str:
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    typed = [re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(sentence)) for sentence in sentences]
+    items = "".join(f"<li>{sentence}</li>" for sentence in typed)
     return f"<details open><summary>{head}</summary><ul>{items}</ul></details>" if items else ""
 
 

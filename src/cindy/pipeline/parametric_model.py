@@ -24,7 +24,7 @@ from cindy.basis import Basis, Parameter, listed, term_parameters
 from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.findings import Finding
 from cindy.least_squares import LeastSquares, Rows, lengths, triangle
-from cindy.model import Estimate, Model, Path
+from cindy.model import Estimate, Model, Path, equation_labels, named_term
 from cindy.pipeline.inference import LastPass, enlarged
 from cindy.pipeline.large import BLOCKS
 from cindy.pipeline.models_met import Met, Search
@@ -325,7 +325,8 @@ def _doubted(model: Model) -> list[Finding]:
     """A finding where terms of the model could be left out or exchanged for others at hardly any loss."""
 
     def named(which: NDArray[np.bool_]) -> str:
-        return listed([f'"{model.terms[i]}" in {model.states[j]}\'' for i, j in np.argwhere(which)])
+        left = equation_labels(model)
+        return listed([f"{named_term(model, i)} in {left[j]}" for i, j in np.argwhere(which)])
 
     for other, above in zip(model.near.models[1:], model.near.scores[1:], strict=True):
         lost, gained = (model.coef != 0) & (other.coef == 0), (model.coef == 0) & (other.coef != 0)

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from plotly.offline import get_plotlyjs
 
-from cindy._check import instance
+from cindy._check import instance, units_of_time
 from cindy._files import write_text
 from cindy.model import Model, matched, matched_fields
 from cindy.report.field_page import field_contents
@@ -41,7 +41,7 @@ def write(
 
     trajectories: as for `identify`; usually the data that the model was identified from
     title: by default the names of the states
-    units: by name, of states and of "t", for the axes
+    units: by name, of states and of "t", for the axes; by default the time has the unit that the data say
 
     >>> import cindy
     >>> data = cindy.systems.lotka_volterra().simulate(trajectories=2, points=200, noise=0.02)
@@ -71,11 +71,13 @@ def render(
         lstrip_blocks=True,
     )
     page = environment.get_template("page.html.j2")
+    unit = model.settings.get("time_unit")
+    units = {**({"t": units_of_time(unit)} if unit else {}), **(units or {})}
     if model.formulation.for_fields:
         fields = matched_fields(model, trajectories, "report")
-        parts = field_contents(model, fields, title=title, units=units or {})
+        parts = field_contents(model, fields, title=title, units=units)
     else:
-        parts = contents(model, matched(model, trajectories, "report"), title=title, units=units or {})
+        parts = contents(model, matched(model, trajectories, "report"), title=title, units=units)
     numbers, library = _json(parts["drawn"]), plotly()
     size = f"{(len(numbers) + len(library.text)) / 1e6:.1f} MB"
     text: str = page.render(**parts, numbers=numbers, plotly=library, digits=DIGITS, size=size)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from cindy._check import counted
+from cindy._check import counted, units_of_time
 from cindy.basis import Term, axis_label, listed, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
@@ -117,6 +117,7 @@ def common(
         "exact": model.violation == 0,
         "near": near_models(model, None),
         "has_inputs": bool(model.inputs),
+        "has_kicks": model.diffusion is not None,
         "has_error": bool(np.any(np.isfinite(model.model_error))),
         "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
         "settings": list(_settings(model, diagnostics)),
@@ -180,7 +181,10 @@ def _equations(model: Model) -> list[dict[str, Any]]:
         ]
         whole = sides or ["<math><mn>0</mn></math>"]
         if model.diffusion is not None:
-            left, whole = differential(model.states[j], model.order, sides, model.diffusion.summands(j))
+            kicks = model.diffusion.summands(j)
+            left, whole = differential(
+                model.states[j], model.order, sides, kicks, alone=len(model.states) == 1
+            )
         rows.append({"left": left, "right": whole})
     for name, (value, error) in model.parameters.items():
         left, right = definition(name, value, error)
@@ -252,10 +256,15 @@ def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Itera
             minus(determination(explained)),
             "R² of the solutions",
             f"where noise allows {determination(allowed)}; "
-            f"simulation {how} {compared.span:.3g} units of time{of}",
+            f"simulation {how} {_length(model, compared.span)}{of}",
         )
     elif not np.isnan(explained):
         yield "none", "R² of the solutions", f"the solutions blow up{of}"
+
+
+def _length(model: Model, span: float) -> str:
+    """A length of time with its unit, "3 time units" if that is unknown."""
+    return f"{span:.3g} {units_of_time(model.settings.get('time_unit'))}"
 
 
 def _step_by_step(model: Model) -> str:
@@ -301,7 +310,7 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
             f"explain {100 * max(fit, 0):.0f} % of a state" if np.isfinite(fit) else "do not reach the end"
         )
         sentences.append(
-            f"They are restarted every {compared.window} samples ({compared.span:.3g} units of time), "
+            f"They are restarted every {compared.window} samples ({_length(model, compared.span)}), "
             f"which is how long this model predicts. Without restarts they {share}: the system is "
             "chaotic, or the equations are not exactly right."
         )
