@@ -16,9 +16,6 @@ Every kind of evidence for a law is searched in the same way, and every kind of 
 | the same, more than memory    | states, part by part                      | `large.Confirmation`           |
 | numbers inside terms          | states and numbers together               | `parametric.ParametricSearch`  |
 | the same, in fields           | the numbers                               | `field_parameters.FieldSearch` |
-| fields, terms chosen again    | the noise in the terms that were chosen   | `measured.Recalibrated`        |
-| sums of rows, fields          | the noise and the errors that it makes    | `measured.AtMeasurements`      |
-| noise with memory, at the end | as for trajectories                       | `inference.ShownByErrors`      |
 | any, by a rule without price  | as above                                  | `passes.Picking`               |
 
 There are finitely many supports, so one comes back; a search ends there, or after `rounds` at the latest.
