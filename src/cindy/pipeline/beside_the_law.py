@@ -47,7 +47,7 @@ from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.least_squares import lengths, triangle
 from cindy.model import unmeasured
-from cindy.pipeline.models_met import Search
+from cindy.pipeline.loop import Search
 from cindy.pipeline.passes import NEAR, Found
 from cindy.pipeline.request import Request
 from cindy.states import LEVELS, Fitted, Motion, Whitened, memory, start_of

@@ -35,7 +35,7 @@ from cindy.findings import Finding
 from cindy.least_squares import LeastSquares
 from cindy.model import Denoised, Model, Path
 from cindy.pipeline.large import BLOCKS, WhiteSums
-from cindy.pipeline.models_met import Search, white_candidates
+from cindy.pipeline.loop import Search, white_candidates
 from cindy.pipeline.passes import NEAR, Found
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit

@@ -35,7 +35,7 @@ from cindy._check import counted
 from cindy.basis import listed, pretty
 from cindy.findings import Finding, has_finding
 from cindy.model import Model
-from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.loop import Met, Search
 from cindy.pipeline.passes import NEAR, Found, search
 from cindy.pipeline.request import Options
 from cindy.selection import EFFORT
