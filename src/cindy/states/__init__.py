@@ -1,12 +1,14 @@
 """States denoised under a law, with the noise and the model error estimated by maximum likelihood."""
 
-from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, kicked_everywhere, kicked_rates
+from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, with_unknown_sizes
 from cindy.states.doubts import (
     Distortion,
     autoregression,
     distorted_rows,
     doubted,
     growing,
+    kicked_everywhere,
+    kicked_rates,
     leaves_noise,
     memory,
     sensor_memory,
@@ -39,7 +41,6 @@ from cindy.states.likelihood import (
     propagated,
     quadrature_error,
     stiffness,
-    with_unknown_sizes,
 )
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion, Whitened

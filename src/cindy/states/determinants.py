@@ -29,11 +29,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, pairwise
+from itertools import count
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
-from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
@@ -45,7 +43,6 @@ __all__ = [
     "inverse_at_samples",
     "inverse_at_steps",
     "inverse_blocks",
-    "log_volume",
     "weight_lean",
 ]
 
@@ -91,39 +88,6 @@ def weight_lean(
         from_others = inverted(single) - own[..., a] * kicks[..., a, None]
         lean += forced.slope[..., a] * error * from_others / 2.0
     return lean
-
-
-def log_volume(linear: Linearised) -> float:
-    """log |det B₂|, summed over the stretches. B₂ is B without the columns of the first samples."""
-    grid, d = linear.record.grid, linear.record.states
-    k, first = np.arange(grid.rows), grid.start - grid.order
-    before, behind = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
-    kl, ku = (before + 1) * d - 1, (behind + 1) * d - 1
-    height, state, total = 2 * kl + ku + 1, np.arange(d), 0.0
-    # All rows at one end use the same samples. Each row between them starts one sample after the row before.
-    # Within each of these runs the blocks lie at equal distances in memory.
-    turns = np.flatnonzero((np.diff(np.minimum(first, 0)) != 0) | (np.diff(first == first[-1]) != 0)) + 1
-    runs = list(pairwise([0, *turns.tolist(), grid.rows]))
-    for jacobian in linear.jacobian:
-        band = np.zeros((grid.rows * d, height))
-        item = band.itemsize
-        for begin, end in runs:
-            skipped = max(-int(first[begin]), 0)
-            blocks = (
-                -grid.integral[begin:end, skipped:, None, None] * jacobian[grid.window[begin:end, skipped:]]
-            )
-            blocks[..., state, state] += grid.difference[begin:end, skipped:, None]
-            # Element (r, c) of B₂ lies at c · height + kl + ku + r − c.
-            right = (height - 1) * d
-            down = d + right * (int(first[begin + 1] - first[begin]) if end > begin + 1 else 0)
-            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + skipped) * right :]
-            along = down * item, right * item, item, (height - 1) * item
-            as_strided(corner, blocks.shape, along)[...] = blocks
-        lu, _, info = lapack.dgbtrf(band.T, kl, ku, overwrite_ab=1)
-        if info > 0:
-            return -np.inf
-        total += float(np.sum(np.log(np.abs(lu[kl + ku]))))
-    return total
 
 
 def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Floats, Ints, Ints]:

@@ -17,6 +17,9 @@ column B c to the terms in the rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e
 a run makes x' = (1 + r s) F, which adds the column W s F. The size of each distortion is one more unknown of
 least squares.
 
+Kicks. Unexplained motion that is large beside the noise and has a short memory is a sign of random kicks,
+which act between samples too (`Forcing`).
+
 Outliers, and trajectories that are noisier than others, are found from the residuals y − x of the
 measurements in units of the noise of their own trajectory.
 """
@@ -33,7 +36,8 @@ from scipy.linalg import lapack
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, quick_triangle
-from cindy.states.linearised import Linearised
+from cindy.states.fitting import FEW_ROWS
+from cindy.states.linearised import Forcing, Linearised
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import MISSING, Record
 
@@ -44,6 +48,9 @@ __all__ = [
     "distorted_rows",
     "doubted",
     "growing",
+    "kicked_clearly",
+    "kicked_everywhere",
+    "kicked_rates",
     "leaves_noise",
     "memory",
     "noise_memory",
@@ -209,6 +216,65 @@ def autocovariance(stretches: list[Floats]) -> Floats:
     negative = np.flatnonzero(pairs <= 0)
     count = int(negative[0]) if len(negative) else len(pairs)
     return values[: max(2 * count, 1)]
+
+
+_CLEARLY = 1e-2
+"""Model error over one sampling step, in units of σ², from which it counts as kicks (benchmark: oddities)."""
+_SHORT = 3.0
+"""Largest autocorrelation time, in samples, of the residuals of a kicked equation in rows of independent
+model errors. Van der Pol's velocity has 1.6 without noise, missing terms mostly tens (benchmark: kicks)."""
+_ROUGH = 2.0
+"""Kicks of rates are tried if an exact law needs this many times the noise variance that differences of the
+positions show. Kicked oscillators need hundreds, laws that hold need 1 (benchmark: kicks)."""
+
+
+def kicked_everywhere(motion: Motion, fitted: Fitted) -> Motion | None:
+    """The motion with kicks of constant size that also act between samples; None without a sign of kicks.
+
+    In `motion` each row has an independent model error. Kicks then leave residuals with an autocorrelation
+    time of a sample or two, and missing terms residuals with a longer one.
+    """
+    if not motion.parts or motion.records[0].grid.order != 1 or motion.rows < FEW_ROWS:
+        return None
+    large = kicked_clearly(motion, fitted)
+    memories = noise_memory(motion, fitted) if large.any() else []
+    if not any(memory.time < _SHORT for memory, much in zip(memories, large, strict=False) if much):
+        return None
+    return replace(motion, forcing=Forcing.everywhere(motion.variables[: motion.states]))
+
+
+def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Motion, Fitted] | None:
+    """The motion with kicks of unmeasured rates, and a start for its fit; None if there is no sign of them.
+
+    Positions may follow a law whose rates are kicked, or have much noise: the likelihood has a maximum for
+    each. A search that starts from small model errors ends in the second. This start leads to the first. It
+    takes the noise from differences of the positions, and kicks that account for the rest: an oscillator of
+    frequency ω = v/x with kicks of variance q has a variance of about q / ω³.
+
+    variance: (states,) of the noise, from differences
+    """
+    half = motion.states // 2
+    positions = np.arange(motion.states) < half
+    if motion.states != 2 * half or not np.array_equal(motion.known, positions):
+        return None
+    if not np.array_equal(motion.measured, positions):
+        return None
+    if np.all(fitted.variance[:half] < _ROUGH * variance[:half]):
+        return None
+    squares = np.mean(np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]) ** 2, axis=0)
+    frequency = np.sqrt(squares[half:] / np.maximum(squares[:half], 1e-300))
+    error = fitted.error.copy()
+    error[half:] = fitted.variance[:half] * frequency**3
+    forcing = Forcing.everywhere(motion.variables[: motion.states])
+    # The rates are uncertain by their whole spread, however precisely the positions are measured.
+    start = replace(fitted, error=error, variance=np.where(positions, variance, squares))
+    return replace(motion, forcing=forcing, memory=None), start
+
+
+def kicked_clearly(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
+    """(states,): whether the unexplained motion of each unknown equation is large beside the noise."""
+    much = fitted.error * motion.step > _CLEARLY * motion.noise_beside_kicks(fitted)
+    return np.asarray(much & ~motion.known)
 
 
 class Distortion(NamedTuple):

@@ -3,9 +3,9 @@
     −2 log p = rᵀ S⁻¹ r + log det S − 2 log |det B₂|,     B₂ = ∂ rows / ∂ y
 
 up to a constant of the data, with the residual r of the rows and their covariance S from the fit. The
-determinants come from banded Cholesky and LU factors, in time linear in the samples. `propagated`,
-`with_unknown_sizes` and `by_averages` correct standard errors. `quadrature_error` and `stiffness` tell
-whether the samples resolve the motion, `blurred_terms` which terms only the noise tells apart.
+determinants come from banded Cholesky and LU factors, in time linear in the samples. `propagated` and
+`by_averages` correct standard errors. `quadrature_error` and `stiffness` tell whether the samples resolve the
+motion, `blurred_terms` which terms only the noise tells apart.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from scipy.linalg import lapack
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import lengths
-from cindy.states.determinants import log_volume
 from cindy.states.doubts import Distortion, autocovariance, distorted_rows
 from cindy.states.fitting import LEVELS
+from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion, Whitened
 
 __all__ = [
@@ -26,20 +28,15 @@ __all__ = [
     "by_averages",
     "deviance",
     "exact",
+    "log_volume",
     "propagated",
     "quadrature_error",
     "stiffness",
-    "with_unknown_sizes",
 ]
 
 _ROUGH = 0.5
 """Error of polynomials of degree 6 relative to degree 4 above which motion counts as rough: 0.03 to 0.16 on
 the Lorenz attractor at steps of 0.03 to 0.1, 0.87 to 0.94 for kicked motion (benchmark: kicks)."""
-
-_TOLD_APART = 0.1
-"""Least share of the information on the sizes of noise and kicks that remains if coefficients are unknown:
-with less, a law cannot be told from noise. Not varied; double wells at steps of 0.05 keep 0.8 (benchmark:
-kicks)."""
 
 
 def deviance(motion: Motion, fitted: Fitted) -> float:
@@ -50,12 +47,14 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
     Jacobians can be compared. The density of missing entries is divided out.
     """
     total = 0.0
+    law, coef = fitted.law.at(fitted.coef), fitted.coef[: len(fitted.law.support)]
     for white in motion.whitened(fitted):
         if white is None:
             return np.inf
-        total += float(np.sum(white.white(_residual(white, fitted)[..., None]) ** 2))
-        total += white.log_det - 2.0 * log_volume(white.linear)
-        record = white.linear.record
+        linear, record = white.linear, white.linear.record
+        residual = linear.target - record.integrated(linear.x, law.values) @ law.table(coef)
+        total += float(np.sum(white.white(residual[..., None]) ** 2))
+        total += white.log_det - 2.0 * log_volume(linear)
         missing = record.missing[:, record.grid.order :]
         if missing.any():
             variance = record.spread[:, record.grid.order :] * fitted.variance
@@ -63,39 +62,37 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
     return total
 
 
-def with_unknown_sizes(motion: Motion, fitted: Fitted, covariance: Floats) -> Floats:
-    """(k, k): the covariance of the coefficients of a kicked law whose noise and kicks are estimated too.
-
-    covariance: P of the coefficients if both sizes were known. With t_i = S_i S⁻¹ r for each size v_i the
-    information of coefficients and sizes together is
-
-        XᵀS⁻¹X     XᵀS⁻¹t
-        tᵀS⁻¹X   ½ tᵀS⁻¹t      ⇒   P + P C (½ tᵀS⁻¹t − CᵀP C)⁻¹ CᵀP,    C = XᵀS⁻¹t .
-
-    Without kicks C is zero on average. With kicks it is not: noise makes successive differences return, and
-    so does a drift to the mean. Errors of an Ornstein-Uhlenbeck process with steps of 0.1 grow by a fifth.
-    """
-    cross, own = np.zeros((len(covariance), 2 * motion.states)), np.zeros((2 * motion.states,) * 2)
-    for white in motion.whitened(fitted):
-        if white is None:
-            return covariance
-        table = motion.table(white, fitted.law)
-        z = white.solved(table[:, -1] - table[:, :-1] @ fitted.coef)
-        varied = white.varied(z, white.linear.noise_of(z))
-        cross += table[:, :-1].T @ varied
-        own += 0.5 * varied.T @ varied
-    used = np.flatnonzero(np.concatenate([motion.measured, motion.kicked(fitted)]) & (np.diagonal(own) > 0))
-    size = np.sqrt(np.diagonal(own)[used])
-    cross, own = cross[:, used] / size, own[np.ix_(used, used)] / np.outer(size, size)
-    # The small diagonal is for sizes that the data do not tell apart.
-    half = np.linalg.cholesky(own + 1e-9 * np.eye(len(own)))
-    moved = np.linalg.solve(half, (covariance @ cross).T).T
-    shared, directions = np.linalg.eigh(
-        np.linalg.solve(half, np.linalg.solve(half, cross.T @ covariance @ cross).T)
-    )
-    # 1 − shared is the part of the information on each size that remains if coefficients are unknown.
-    moved = moved @ directions / np.sqrt(np.maximum(1.0 - shared, _TOLD_APART))
-    return np.asarray(covariance + moved @ moved.T)
+def log_volume(linear: Linearised) -> float:
+    """log |det B₂|, summed over the stretches. B₂ is B without the columns of the first samples."""
+    grid, d = linear.record.grid, linear.record.states
+    k, first = np.arange(grid.rows), grid.start - grid.order
+    before, behind = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
+    kl, ku = (before + 1) * d - 1, (behind + 1) * d - 1
+    height, state, total = 2 * kl + ku + 1, np.arange(d), 0.0
+    # All rows at one end use the same samples. Each row between them starts one sample after the row before.
+    # Within each of these runs the blocks lie at equal distances in memory.
+    turns = np.flatnonzero((np.diff(np.minimum(first, 0)) != 0) | (np.diff(first == first[-1]) != 0)) + 1
+    runs = list(pairwise([0, *turns.tolist(), grid.rows]))
+    for jacobian in linear.jacobian:
+        band = np.zeros((grid.rows * d, height))
+        item = band.itemsize
+        for begin, end in runs:
+            skipped = max(-int(first[begin]), 0)
+            blocks = (
+                -grid.integral[begin:end, skipped:, None, None] * jacobian[grid.window[begin:end, skipped:]]
+            )
+            blocks[..., state, state] += grid.difference[begin:end, skipped:, None]
+            # Element (r, c) of B₂ lies at c · height + kl + ku + r − c.
+            right = (height - 1) * d
+            down = d + right * (int(first[begin + 1] - first[begin]) if end > begin + 1 else 0)
+            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + skipped) * right :]
+            along = down * item, right * item, item, (height - 1) * item
+            as_strided(corner, blocks.shape, along)[...] = blocks
+        lu, _, info = lapack.dgbtrf(band.T, kl, ku, overwrite_ab=1)
+        if info > 0:
+            return -np.inf
+        total += float(np.sum(np.log(np.abs(lu[kl + ku]))))
+    return total
 
 
 def exact(motion: Motion, fitted: Fitted) -> bool:
@@ -221,13 +218,6 @@ def by_averages(motion: Motion, fitted: Fitted, price: float) -> Floats:
     return np.asarray(
         (covariance - terms_inverse @ terms_inverse.T + np.outer(moved, moved)) * share * share[:, None]
     )
-
-
-def _residual(white: Whitened, fitted: Fitted) -> Floats:
-    """(stretches, rows, states): the residual of the rows of a record, not whitened."""
-    linear, law = white.linear, fitted.law
-    now, coef = law.at(fitted.coef), fitted.coef[: len(law.support)]
-    return linear.target - linear.record.integrated(linear.x, now.values) @ now.table(coef)
 
 
 def quadrature_error(motion: Motion, fitted: Fitted) -> float:
