@@ -76,22 +76,11 @@ class Estimates(NamedTuple):
     covariance: Floats | None = None
 
 
-class _Fit(NamedTuple):
-    """Scaled coefficients and errors of one group of equations, and the columns they belong to."""
+class _Beside(NamedTuple):
+    """A near model: scaled coefficients and errors, and its criterion less that of the chosen model."""
 
-    columns: Ints
     x: Floats
     error: Floats
-
-    @classmethod
-    def of(cls, group: Judged, fit: SupportFit) -> _Fit:
-        return cls(group.columns[fit.support], fit.x, np.linalg.norm(fit.spread, axis=1))
-
-
-class _Beside(NamedTuple):
-    """A near model: its fits by group of equations, and its criterion less that of the chosen model."""
-
-    fits: tuple[_Fit, ...]
     above: float
 
 
@@ -138,7 +127,10 @@ class Inference:
         """The model with these estimates on its support, its near models, inclusion, path and certificate."""
         model = self._model(estimates.coef, estimates.error)
         beside = self._beside()
-        others = tuple(self._model(*self._physical(near.fits)) for near in beside[1:])
+        unit = self.form.unit.ravel()
+        others = tuple(
+            self._model(self.table(near.x * unit), self.table(near.error * unit)) for near in beside[1:]
+        )
         above = tuple(near.above for near in beside)
         return replace(
             model,
@@ -170,26 +162,21 @@ class Inference:
             constraints=tuple(str(c) for c in self.problem.constraints),
         )
 
-    def _physical(self, fits: Sequence[_Fit]) -> tuple[Floats, Floats]:
-        """(terms, states) coefficients and errors, from the fit of every group of equations."""
-        x, error = np.zeros(self.form.unit.size), np.zeros(self.form.unit.size)
-        for fit in fits:
-            x[fit.columns], error[fit.columns] = fit.x, fit.error
-        unit = self.form.unit.ravel()
-        return self.table(x * unit), self.table(error * unit)
-
     def _beside(self) -> list[_Beside]:
         """The near models, after the chosen one, which is the first."""
-        best = [_Beside((), 0.0)]
+        nothing = np.zeros(self.form.unit.size)
+        best = [_Beside(nothing, nothing, 0.0)]
         for group in self.groups():
-            options = [(_Fit.of(group, fit), above) for fit, above in self._options(group)]
+            options = self._options(group)
             # Step 2: groups of equations are independent, so that criteria add up; only the best
             # combinations are carried on.
-            combined = [
-                _Beside((*model.fits, fit), model.above + above) for model in best for fit, above in options
-            ]
-            near = (model for model in combined if model.above <= NEAR)
-            best = sorted(near, key=lambda model: model.above)[: EFFORT.inference_most_near]
+            combined = [(model, fit, model.above + above) for model in best for fit, above in options]
+            near = sorted((one for one in combined if one[2] <= NEAR), key=lambda one: one[2])
+            best = []
+            for model, fit, above in near[: EFFORT.inference_most_near]:
+                x, error, columns = model.x.copy(), model.error.copy(), group.columns[fit.support]
+                x[columns], error[columns] = fit.x, np.linalg.norm(fit.spread, axis=1)
+                best.append(_Beside(x, error, above))
         return best
 
     def _options(self, group: Judged) -> list[tuple[SupportFit, float]]:
