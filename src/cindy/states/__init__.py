@@ -2,9 +2,7 @@
 
 from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, with_unknown_sizes
 from cindy.states.doubts import (
-    Distortion,
     autoregression,
-    distorted_rows,
     doubted,
     growing,
     kicked_everywhere,
@@ -34,12 +32,15 @@ from cindy.states.fitting import (
 )
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import (
+    Distortion,
     blurred_terms,
     by_averages,
     deviance,
+    distorted_rows,
     exact,
     propagated,
     quadrature_error,
+    rows_beside,
     stiffness,
 )
 from cindy.states.linearised import Forcing
@@ -88,6 +89,7 @@ __all__ = [
     "propagated",
     "quadrature_error",
     "records_of",
+    "rows_beside",
     "sensor_memory",
     "smoothed",
     "start_of",

@@ -1,21 +1,9 @@
-"""Doubts: tests whether the measurements have white noise, no distortion and no outliers, as the fit assumes.
+"""Doubts: tests whether noise is white, motion without kicks, and no measurement an outlier, as fits assume.
 
 Whiteness. Let w = L⁻¹ r be the white residuals of a law at its fitted states, in time order. If the
 assumptions hold they are white. Otherwise their autocorrelation time κ = 1 + 2 Σ ρ_k says how many of them
 count as one, and an autoregressive process w_k = Σ a_i w_{k−i} + innovation of variance s² changes −2 log p
 by n log s² + order · log n.
-
-Distortions. To first order a faulty channel or clock adds to the measurements (s is the time since the run
-began, in units of the longest run)
-
-    late     a channel that is read τ late holds             x − τ x'
-    blurred  one that averages over a window of variance s²  x + ½ s² x''
-    gain     one whose gain drifts by g along a run          x + g s x
-
-where the law gives x' = F(x) and x'' = J F with its Jacobian J. A distortion c of the measurements adds the
-column B c to the terms in the rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e. A clock whose rate drifts by r along
-a run makes x' = (1 + r s) F, which adds the column W s F. The size of each distortion is one more unknown of
-least squares.
 
 Kicks. Unexplained motion that is large beside the noise and has a short memory is a sign of random kicks,
 which act between samples too (`Forcing`).
@@ -28,24 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from cindy._arrays import Floats, Ints
-from cindy.least_squares import LeastSquares, quick_triangle
+from cindy._arrays import Floats
 from cindy.states.fitting import FEW_ROWS
-from cindy.states.linearised import Forcing, Linearised
+from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion
-from cindy.states.record import MISSING, Record
+from cindy.states.record import MISSING
 
 __all__ = [
-    "Distortion",
     "autocovariance",
     "autoregression",
-    "distorted_rows",
     "doubted",
     "growing",
     "kicked_clearly",
@@ -275,66 +260,6 @@ def kicked_clearly(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
     """(states,): whether the unexplained motion of each unknown equation is large beside the noise."""
     much = fitted.error * motion.step > _CLEARLY * motion.noise_beside_kicks(fitted)
     return np.asarray(much & ~motion.known)
-
-
-class Distortion(NamedTuple):
-    """A kind of distortion, and the state whose channel has it; −1 for a clock, which all states share."""
-
-    kind: Literal["late", "blurred", "gain", "clock"]
-    state: int = -1
-
-
-def distorted_rows(
-    motion: Motion, fitted: Fitted, columns: Ints, distortions: Sequence[Distortion]
-) -> LeastSquares | None:
-    """White rows of the coefficients in `columns`, and after them of the size of each distortion.
-
-    None where a covariance is not positive definite.
-    """
-    law = motion.law(columns)
-    width = len(columns) + len(distortions)
-    longest = max(float(_since(motion, record).max()) for record in motion.records)
-    factor, rows = np.zeros((0, width + 1)), 0
-    for white in motion.whitened(fitted):
-        if white is None:
-            return None
-        since = _since(motion, white.linear.record) / longest
-        linear = white.linear
-        values = fitted.law.values(linear.record.points(linear.x))
-        slope = (values @ fitted.law.table(fitted.coef)).reshape(linear.x.shape)
-        added = np.stack([_added(linear, slope, since, distortion) for distortion in distortions], axis=-1)
-        table = motion.table(white, law)
-        table = np.concatenate([table[:, :-1], white.white(added), table[:, -1:]], axis=1)
-        rows += len(table)
-        table = motion.counted_once(table)
-        factor = quick_triangle(np.concatenate([factor, table]) if len(factor) else table, 1e-6)
-    return LeastSquares(factor, width, rows)
-
-
-def _since(motion: Motion, record: Record) -> Floats:
-    """(stretches, samples) time since the start of the run of each stretch, for samples at even steps."""
-    t = record.grid.t - record.grid.t[0]
-    step = float(t[-1]) / max(len(t) - 1, 1)
-    return np.asarray(record.offset[:, None] * max(motion.parts, 1) * step + t)
-
-
-def _added(linear: Linearised, slope: Floats, since: Floats, distortion: Distortion) -> Floats:
-    """(stretches, rows, states): what a distortion of size 1 adds to the rows.
-
-    slope: (stretches, samples, states) of the law
-    """
-    if distortion.kind == "clock":
-        return linear.record.grid.integrals(since[..., None] * slope)
-    if distortion.kind == "late":
-        change = -slope
-    elif distortion.kind == "gain":
-        change = since[..., None] * linear.x
-    else:
-        change = (linear.jacobian @ slope[..., None])[..., 0] / 2.0
-    selected = np.zeros_like(change)
-    measured = ~linear.record.missing[..., distortion.state]
-    selected[..., distortion.state] = np.where(measured, change[..., distortion.state], 0.0)
-    return linear.moved(selected)
 
 
 @dataclass(frozen=True)

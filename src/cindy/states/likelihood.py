@@ -6,31 +6,49 @@ up to a constant of the data, with the residual r of the rows and their covarian
 determinants come from banded Cholesky and LU factors, in time linear in the samples. `propagated` and
 `by_averages` correct standard errors. `quadrature_error` and `stiffness` tell whether the samples resolve the
 motion, `blurred_terms` which terms only the noise tells apart.
+
+Distortions. To first order a faulty channel or clock adds to the measurements (s is the time since the run
+began, in units of the longest run)
+
+    late     a channel that is read τ late holds             x − τ x'
+    blurred  one that averages over a window of variance s²  x + ½ s² x''
+    gain     one whose gain drifts by g along a run          x + g s x
+
+where the law gives x' = F(x) and x'' = J F with its Jacobian J. A distortion c of the measurements adds the
+column B c to the terms in the rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e. A clock whose rate drifts by r along
+a run makes x' = (1 + r s) F, which adds the column W s F. The size of each distortion is one more unknown of
+least squares (`rows_beside`): a score test (Rao, Proc. Camb. Phil. Soc. 44, 1948).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import lapack
 
 from cindy._arrays import Floats, Ints
-from cindy.least_squares import lengths
-from cindy.states.doubts import Distortion, autocovariance, distorted_rows
+from cindy.least_squares import LeastSquares, lengths, quick_triangle
+from cindy.states.doubts import autocovariance
 from cindy.states.fitting import LEVELS
 from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion, Whitened
+from cindy.states.record import Record
 
 __all__ = [
+    "Distortion",
     "blurred_terms",
     "by_averages",
     "deviance",
+    "distorted_rows",
     "exact",
     "log_volume",
     "propagated",
     "quadrature_error",
+    "rows_beside",
     "stiffness",
 ]
 
@@ -262,6 +280,76 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
         step = float(np.mean(np.abs(record.grid.integral.sum(axis=1))))
         sizes.append(np.linalg.norm(jacobian, ord=2, axis=(1, 2)) * step)
     return float(np.quantile(np.concatenate(sizes), 0.9))
+
+
+class Distortion(NamedTuple):
+    """A kind of distortion, and the state whose channel has it; −1 for a clock, which all states share."""
+
+    kind: Literal["late", "blurred", "gain", "clock"]
+    state: int = -1
+
+
+def rows_beside(
+    motion: Motion, fitted: Fitted, support: Ints, beside: Callable[[int, Whitened], Floats]
+) -> LeastSquares | None:
+    """White rows of the coefficients of a support, and after them of further columns.
+
+    None where a covariance is not positive definite.
+
+    beside: (stretches, rows, states, columns) from the number of a record and its rows
+    """
+    law, factor, rows = motion.law(support), np.zeros((0, 0)), 0
+    for number, white in enumerate(motion.whitened(fitted)):
+        if white is None:
+            return None
+        table = motion.table(white, law)
+        table = np.concatenate([table[:, :-1], white.white(beside(number, white)), table[:, -1:]], axis=1)
+        rows += len(table)
+        table = motion.counted_once(table)
+        factor = quick_triangle(np.concatenate([factor, table]) if len(factor) else table, 1e-6)
+    return LeastSquares(factor, factor.shape[1] - 1, rows)
+
+
+def distorted_rows(
+    motion: Motion, fitted: Fitted, support: Ints, distortions: Sequence[Distortion]
+) -> LeastSquares | None:
+    """White rows of the coefficients of a support, and after them of the size of each distortion."""
+    longest = max(float(_since(motion, record).max()) for record in motion.records)
+
+    def added(_: int, white: Whitened) -> Floats:
+        linear = white.linear
+        since = _since(motion, linear.record) / longest
+        values = fitted.law.values(linear.record.points(linear.x))
+        slope = (values @ fitted.law.table(fitted.coef)).reshape(linear.x.shape)
+        return np.stack([_added(linear, slope, since, distortion) for distortion in distortions], axis=-1)
+
+    return rows_beside(motion, fitted, support, added)
+
+
+def _since(motion: Motion, record: Record) -> Floats:
+    """(stretches, samples) time since the start of the run of each stretch, for samples at even steps."""
+    t = record.grid.t - record.grid.t[0]
+    step = float(t[-1]) / max(len(t) - 1, 1)
+    return np.asarray(record.offset[:, None] * max(motion.parts, 1) * step + t)
+
+
+def _added(linear: Linearised, slope: Floats, since: Floats, distortion: Distortion) -> Floats:
+    """(stretches, rows, states): what a distortion of size 1 adds to the rows.
+
+    slope: (stretches, samples, states) of the law
+    """
+    if distortion.kind == "clock":
+        return linear.record.grid.integrals(since[..., None] * slope)
+    if distortion.kind == "late":
+        change = -slope
+    elif distortion.kind == "gain":
+        change = since[..., None] * linear.x
+    else:
+        change = (linear.jacobian @ slope[..., None])[..., 0] / 2.0
+    selected = np.zeros_like(change)
+    measured = ~linear.record.missing[..., distortion.state]
+    selected[..., distortion.state] = np.where(measured, change[..., distortion.state], 0.0)
+    return linear.moved(selected)
 
 
 _APART = 2.0
