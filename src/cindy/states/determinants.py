@@ -164,7 +164,13 @@ def _flow_slopes(linear: Linearised) -> Floats:
     places = _flow_places(grid, d)
     blocks = -grid.integral[places.row, places.place, None, None] * linear.jacobian[:, places.sample]
     blocks[..., np.arange(d), np.arange(d)] += grid.difference[places.row, places.place, None]
-    near = places.transposed.entries(_selected_inverse(places.direct.blocks(blocks)))
+    size, wide = grid.rows * d, places.wide
+    parts = np.zeros((len(blocks), -(-size // wide), wide, 3 * wide))
+    parts[:, *places.direct] = blocks
+    # An identity beyond the last row keeps the last block invertible and changes nothing else.
+    padding = np.arange(size, parts.shape[1] * wide) % wide
+    parts[:, -1, padding, wide + padding] = 1.0
+    near = _selected_inverse(parts)[:, *places.transposed]
     near = np.moveaxis(near, 0, 1).reshape(len(places.row), -1)
     return np.moveaxis((places.sums @ near).reshape(grid.samples, len(blocks), d, d), 0, 1)
 
@@ -222,35 +228,6 @@ def _selected_inverse(blocks: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class _Blocks:
-    """Where entries (row, column) of a banded matrix lie among its blocks on three diagonals."""
-
-    block: Ints
-    row: Ints
-    column: Ints
-    size: int
-    wide: int
-
-    @classmethod
-    def of(cls, rows: Ints, columns: Ints, size: int, wide: int) -> _Blocks:
-        return cls(rows // wide, rows % wide, columns - (rows // wide - 1) * wide, size, wide)
-
-    def blocks(self, entries: Floats) -> Floats:
-        """(stretches, count, wide, 3 wide) blocks of entries (stretches, …), ones beyond the last row."""
-        count = -(-self.size // self.wide)
-        blocks = np.zeros((len(entries), count, self.wide, 3 * self.wide))
-        blocks[:, self.block, self.row, self.column] = entries
-        # An identity beyond the last row keeps the last block invertible and changes nothing else.
-        padding = np.arange(self.size, count * self.wide) % self.wide
-        blocks[:, -1, padding, self.wide + padding] = 1.0
-        return blocks
-
-    def entries(self, blocks: Floats) -> Floats:
-        """(stretches, …): the entries, read from the blocks."""
-        return np.asarray(blocks[:, self.block, self.row, self.column])
-
-
-@dataclass(frozen=True, eq=False)
 class _CovariancePlaces:
     """The pairs of rows (k, k + o) that share samples, and how their blocks add up at the samples.
 
@@ -283,15 +260,17 @@ class _FlowPlaces:
     """Where the weights of B₂ stand in its blocks, and how its inverse is summed with the integral's weights.
 
     row, place, sample: of every weight of the grid at a sample that B₂ has
-    direct, transposed: places of these weights in B₂, and in its transpose
+    wide: of the blocks of B₂ on its three diagonals
+    direct, transposed: (block, row, column) of these weights in B₂, and in its transpose
     sums: (samples, weights) the integral's weights, at their samples
     """
 
     row: Ints
     place: Ints
     sample: Ints
-    direct: _Blocks
-    transposed: _Blocks
+    wide: int
+    direct: tuple[Ints, Ints, Ints]
+    transposed: tuple[Ints, Ints, Ints]
     sums: csr_array
 
 
@@ -302,23 +281,14 @@ def _flow_places(grid: Grid, d: int) -> _FlowPlaces:
     column = sample - grid.order
     # The narrowest blocks for which B₂ is block tridiagonal; rows at the ends reach further, but to one side.
     group = next(g for g in count(-(-_WIDE // d)) if np.max(np.abs(column // g - row // g)) <= 1)
-    size, wide = grid.rows * d, group * d
-    rows, columns = _of_states(row, column, d)
+    wide, shape = group * d, (len(row), d, d)
+    rows = np.broadcast_to((row * d)[:, None, None] + np.arange(d)[:, None], shape)
+    columns = np.broadcast_to((column * d)[:, None, None] + np.arange(d), shape)
+    turned = np.swapaxes(columns, 1, 2), np.swapaxes(rows, 1, 2)
+    direct, transposed = (
+        (r // wide, r % wide, c - (r // wide - 1) * wide) for r, c in ((rows, columns), turned)
+    )
     weights = csr_array(
         (grid.integral[row, place], (sample, np.arange(len(row)))), shape=(grid.samples, len(row))
     )
-    return _FlowPlaces(
-        row,
-        place,
-        sample,
-        _Blocks.of(rows, columns, size, wide),
-        _Blocks.of(np.swapaxes(columns, 1, 2), np.swapaxes(rows, 1, 2), size, wide),
-        weights,
-    )
-
-
-def _of_states(rows: Ints, columns: Ints, d: int) -> tuple[Ints, Ints]:
-    """(n, d, d) rows and columns of the scalar entries of blocks at (rows, columns), (n,) each."""
-    state, shape = np.arange(d), (len(rows), d, d)
-    row, column = (rows * d)[:, None, None] + state[:, None], (columns * d)[:, None, None] + state
-    return np.broadcast_to(row, shape), np.broadcast_to(column, shape)
+    return _FlowPlaces(row, place, sample, wide, direct, transposed, weights)
