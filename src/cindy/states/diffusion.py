@@ -159,14 +159,14 @@ class Diffusion:
 
 @dataclass(frozen=True, eq=False)
 class Kicks:
-    """The random kicks of a law: the `diffusion` of its sought equations, and the `motion` weighed by it.
+    """The random kicks of a law: the `diffusion` of its sought equations, and the motion weighed by it.
 
-    error: (states,) mean diffusion
+    fitted: states and coefficients of the law, with the mean diffusion of each equation as its error
     """
 
     diffusion: Diffusion
     motion: Motion
-    error: Floats
+    fitted: Fitted
 
 
 def _random(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
@@ -255,7 +255,7 @@ def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
         variables,
         None if np.array_equal(shared, np.eye(len(sought))) else shared,
     )
-    return Kicks(diffusion, weighed, refit.error)
+    return Kicks(diffusion, weighed, refit)
 
 
 def _tried(motion: Motion, equation: int, names: Sequence[str]) -> Ints:
