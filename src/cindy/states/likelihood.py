@@ -362,7 +362,7 @@ _POINTS = 4_000
 """Number of samples at which terms are compared."""
 
 
-def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
+def blurred_terms(motion: Motion, fitted: Fitted) -> Ints:
     """The coefficients whose terms differ by errors of the states, not by the motion; none in a good law.
 
     For a combination w of the terms of an equation and a draw d of the errors of x, the ratio
@@ -374,7 +374,7 @@ def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
     shared = [j for j in range(motion.states) if np.sum(law.targets == j) > 1]
     if not shared:
         return fitted.law.support[:0]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     points, drawn = [], []
     for white in motion.whitened(fitted):
         if white is None:

@@ -250,7 +250,7 @@ class Record:
             if weights is None:
                 return grid.integrals(values)
             return np.asarray(np.einsum("rw,srwj->srj", weights, values[:, grid.window]))
-        total: Floats | None = None
+        total: Floats = np.zeros(())
         row = np.arange(grid.rows)
         for later, part in enumerate(grid.by_interval if weights is None else (weights,)):
             for place in range(grid.width):
@@ -258,9 +258,7 @@ class Record:
                 u = np.where(self.held, self.u[:, row + later], self.u[:, at])
                 points = np.concatenate([x[:, at], u], axis=2)
                 values = evaluate(points.reshape(-1, points.shape[2])).reshape(*points.shape[:2], -1)
-                added = part[:, place, None] * values
-                total = added if total is None else total + added
-        assert total is not None
+                total = total + part[:, place, None] * values
         return total
 
     def part(self, which: NDArray[np.intp]) -> Record:
