@@ -75,7 +75,7 @@ MOVES: dict[str, dict[str, Any]] = {
     "exchange": {"cindy.selection.supports.Supports._exchanged": lambda self, fit: None},
     "merge": {"cindy.selection.supports.Supports._merged": lambda self, fit: None},
     "combinations": {f"{_PASSES}.recombined": lambda supports, own, groups, within, most: []},
-    "clearer": {"cindy.pipeline.models_met.Search.clearer": lambda self, met: None},
+    "clearer": {"cindy.pipeline.loop.Search.clearer": lambda self, met: None},
     "extra starts": {"passes_shares": (1.0,)},
     "apart": {f"{_PASSES}.equation_by_equation": lambda supports, parts, path: None},
     "second look": {"cindy.pipeline.fitted.second_look": lambda look, variance: look},

@@ -8,7 +8,7 @@ import pytest
 import cindy
 from cindy import systems
 from cindy.least_squares import Rows
-from cindy.pipeline.models_met import Search
+from cindy.pipeline.loop import Search
 from cindy.pipeline.request import Options
 from cindy.states import NEARBY, blurred_terms, start_of, states_under
 

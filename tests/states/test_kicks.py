@@ -10,7 +10,8 @@ from cindy import Custom, DataError, Integral, Model, NoModelError, Polynomial, 
 from cindy.model import Solution, band, densities
 from cindy.model.ensemble import RandomPath, many_paths
 from cindy.states import Diffusion, Fitted, Forcing, fit_states, start_of, with_unknown_sizes
-from cindy.states.determinants import inverse_at_samples, inverse_at_steps, inverse_blocks, log_volume
+from cindy.states.determinants import inverse_at_samples, inverse_at_steps, inverse_blocks
+from cindy.states.likelihood import log_volume
 
 
 def kicked(drift, kicks, start, *, step, samples, seed, noise=0.0, states=None, parts=5):

@@ -298,7 +298,7 @@ def _with_first_values(model: Equations, run: Trajectory) -> Trajectory:
     for column in seen.T:
         hole = np.isnan(column)
         column[hole] = np.interp(run.t[hole], run.t[~hole], column[~hole]) if not hole.all() else 0.0
-    x = smoothed(run.t, seen).values
+    x = smoothed(run.t, seen)
     rates = CubicSpline(run.t, x)(run.t, 1)
     formulas = model.settings.get("hidden")
     if isinstance(formulas, Mapping):
@@ -325,7 +325,7 @@ def _with_first_values(model: Equations, run: Trajectory) -> Trajectory:
         limit = model.scale[d + place]
         hidden[:, place] = np.clip(w, -limit, limit)
         if len(model.hidden) > 1:
-            hidden[:, place] = smoothed(run.t, hidden[:, [place]]).values[:, 0]
+            hidden[:, place] = smoothed(run.t, hidden[:, [place]])[:, 0]
     return replace(run, x=np.hstack([run.x, hidden]), states=run.states + model.hidden)
 
 

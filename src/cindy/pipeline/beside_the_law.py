@@ -33,7 +33,7 @@ first cost one pass over the white rows, or two for each input:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -45,12 +45,12 @@ from cindy.basis import RUN, listed, pretty, term_variables
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
-from cindy.least_squares import lengths, triangle
+from cindy.least_squares import LeastSquares, lengths, triangle
 from cindy.model import unmeasured
-from cindy.pipeline.models_met import Search
+from cindy.pipeline.loop import Search
 from cindy.pipeline.passes import NEAR, Found
 from cindy.pipeline.request import Request
-from cindy.states import LEVELS, Fitted, Motion, Whitened, memory, start_of
+from cindy.states import LEVELS, Fitted, Motion, Whitened, memory, rows_beside, start_of
 
 __all__ = ["beside_the_law", "runs_apart"]
 
@@ -162,8 +162,6 @@ def _noisy_inputs(request: Request, motion: Motion, found: Found) -> tuple[Findi
     if not motion.parts or fitted.law.unknown or not few:
         return ()
     within = _with_inputs(request, motion)[fitted.law.support]
-    # Of rows whose noise is correlated, as many count as one.
-    repeated = 1.0 if motion.memory is None else float(np.max(motion.memory))
     for number, name in enumerate(request.data[0].inputs if within.any() else ()):
         if unmeasured(name):
             continue
@@ -172,18 +170,19 @@ def _noisy_inputs(request: Request, motion: Motion, found: Found) -> tuple[Findi
         bare = request.motion(smooth, instants=motion.parts)
         if bare is None or [r.u.shape for r in bare.records] != [r.u.shape for r in motion.records]:
             continue
-        factor = _triangle_with(motion, fitted, partial(_of_roughness, fitted, bare))
-        if factor is None:
+        white = rows_beside(motion, fitted, fitted.law.support, partial(_of_roughness, fitted, bare))
+        if white is None or len(white.factor) <= white.terms:
             continue
-        gain = float(factor[-2, -1]) ** 2 / repeated
-        share = -float(factor[-2, -1] / factor[-2, -2])
-        change, error = _change(factor)
-        own = within & (np.abs(change) > _INPUTS.matters * np.sqrt(repeated) * error)
-        if gain > _INPUTS.worth * found.options.price and share > _INPUTS.unfollowed and own.any():
+        [slope], [gain] = _beside_terms(white, len(within))
+        inverse = np.linalg.pinv(white.factor[: len(within), : len(within)])
+        change = np.abs(inverse @ white.factor[: len(within), len(within)] * slope)
+        own = within & (change > _INPUTS.matters * np.sqrt(np.sum(inverse**2, axis=1)))
+        if gain > _INPUTS.worth * found.options.price and -slope > _INPUTS.unfollowed and own.any():
             square = np.concatenate(rough) ** 2
-            size = float(np.sqrt(share * np.mean(square[square > 0.0])))
-            most = float(np.max(np.abs(change / fitted.coef[: len(change)])[own]))
-            findings.append(_noisy(name, size, most, gain))
+            size = float(np.sqrt(-slope * np.mean(square[square > 0.0])))
+            findings.append(
+                _noisy(name, size, float(np.max((change / np.abs(fitted.coef))[own])), float(gain))
+            )
     return tuple(findings)
 
 
@@ -216,20 +215,23 @@ def _less(trajectory: Trajectory, number: int, rough: Floats) -> Trajectory:
 
 
 def _of_roughness(fitted: Fitted, bare: Motion, number: int, white: Whitened) -> Floats:
-    """(stretches, rows, states) integrals of F with an input less those without its roughness."""
+    """(stretches, rows, states, 1) integrals of F with an input less those without its roughness."""
     linear = white.linear
     table = fitted.law.table(fitted.coef)
     records = (linear.record, replace(linear.record, u=bare.records[number].u))
     rough, smooth = (record.integrated(linear.x, fitted.law.values) @ table for record in records)
-    return np.asarray(rough - smooth)
+    return np.asarray(rough - smooth)[..., None]
 
 
-def _change(factor: Floats) -> tuple[Floats, Floats]:
-    """How much the last column changes the coefficients of the others, and their errors without it."""
-    count = factor.shape[1] - 2
-    inverse = np.linalg.pinv(factor[:count, :count])
-    change = -inverse @ factor[:count, count] * (factor[count, -1] / factor[count, count])
-    return change, np.sqrt(np.sum(inverse**2, axis=1))
+def _beside_terms(white: LeastSquares, terms: int) -> tuple[Floats, Floats]:
+    """(columns,) the coefficient of each column after the terms, were it the only one, and the fall of χ²."""
+    # Below the terms the triangle holds the parts of columns and target that are orthogonal to them.
+    columns, target = white.factor[terms:, terms:-1], white.factor[terms:, -1]
+    square = np.sum(columns**2, axis=0)
+    # A column that depends on the terms has no coefficient.
+    independent = square > _INPUTS.ridge**2 * np.sum(white.factor[:, terms:-1] ** 2, axis=0)
+    slope = np.where(independent, target @ columns / np.where(independent, square, 1.0), 0.0)
+    return slope, slope**2 * square
 
 
 def _with_inputs(request: Request, motion: Motion) -> NDArray[np.bool_]:
@@ -307,11 +309,20 @@ def _follows_velocity(motion: Motion, found: Found) -> tuple[Finding, ...]:
     """Test 4: a finding where the residuals of x'' = F(x) follow the slope of the states."""
     if motion.records[0].grid.order != 2 or not motion.parts:
         return ()
-    gain = _gain_of_slopes(motion, found.best.fitted)
-    if motion.memory is not None:
-        # Of rows whose noise is correlated, as many count as one.
-        gain = gain / motion.memory
-    states = [motion.variables[j] for j in motion.sought if gain[j] > _INPUTS.worth * found.options.price]
+    from scipy.interpolate import CubicSpline  # loads much else, and only x'' = F(x) asks for slopes
+
+    law, sought = found.best.fitted.law, motion.sought
+
+    def integrals(_: int, white: Whitened) -> Floats:
+        grid = white.linear.record.grid
+        slopes = grid.integrals(np.asarray(CubicSpline(grid.t, white.linear.x, axis=1)(grid.t, 1)))
+        return np.asarray(slopes[..., None] * np.eye(motion.states)[:, sought])
+
+    white = None if law.unknown else rows_beside(motion, found.best.fitted, law.support, integrals)
+    if white is None or len(white.factor) <= white.terms:
+        return ()
+    _, gain = _beside_terms(white, len(law.support))
+    states = [motion.variables[j] for j in sought[gain > _INPUTS.worth * found.options.price]]
     if not states:
         return ()
     message = (
@@ -319,50 +330,6 @@ def _follows_velocity(motion: Motion, found: Found) -> tuple[Finding, ...]:
         "damping: use `Integral(order=2, rates=True)`, which finds terms in rates as well."
     )
     return (Finding("follows-velocity", message, {"states": states}),)
-
-
-def _gain_of_slopes(motion: Motion, fitted: Fitted) -> Floats:
-    """(states,) by how much the slope of its state, as one more column of an equation, lowers χ²."""
-    from scipy.interpolate import CubicSpline  # loads much else, and only x'' = F(x) asks for slopes
-
-    gain = np.zeros(motion.states)
-
-    def integrals(j: int, _: int, white: Whitened) -> Floats:
-        grid = white.linear.record.grid
-        slopes = np.asarray(CubicSpline(grid.t, white.linear.x, axis=1)(grid.t, 1))
-        more = np.zeros(white.linear.target.shape)
-        more[..., j] = grid.integrals(slopes)[..., j]
-        return more
-
-    for j in motion.sought if not fitted.law.unknown else ():
-        factor = _triangle_with(motion, fitted, partial(integrals, int(j)))
-        if factor is None:
-            return gain
-        # The last row but one of the triangle holds the part of the column that is orthogonal to all others,
-        # and the part of the target along it.
-        gain[j] = float(factor[-2, -1]) ** 2
-    return gain
-
-
-def _triangle_with(
-    motion: Motion, fitted: Fitted, column: Callable[[int, Whitened], Floats]
-) -> Floats | None:
-    """The triangle of the white rows [terms | one more column | target]; None where it has too few rows.
-
-    column: (stretches, rows, states) from the number of a record and its rows
-    """
-    factor = np.zeros((0, len(fitted.law.support) + 2))
-    for number, white in enumerate(motion.whitened(fitted)):
-        if white is None:
-            return None
-        table = motion.table(white, fitted.law)
-        more = white.white(column(number, white)[..., None])
-        factor = triangle(np.concatenate([factor, np.hstack([table[:, :-1], more, table[:, -1:]])]))
-    if len(factor) < factor.shape[1]:
-        return None
-    # A column that depends on the others has no coefficient.
-    independent = abs(factor[-2, -2]) > _INPUTS.ridge * np.linalg.norm(factor[:, -2])
-    return factor if independent else None
 
 
 @dataclass(frozen=True, eq=False)

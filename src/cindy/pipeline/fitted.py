@@ -36,7 +36,7 @@ from cindy.pipeline.beside_the_law import beside_the_law, runs_apart
 from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
 from cindy.pipeline.judgement import instrument_fault
 from cindy.pipeline.large import confirmed, screened, some_of
-from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.loop import Met, Search
 from cindy.pipeline.passes import Found, picked, search, stepped_down
 from cindy.pipeline.request import Options, Request, solve_with_samples
 from cindy.pipeline.second_look import Look, forced, second_look, walk_of, with_kicks

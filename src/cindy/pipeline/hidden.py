@@ -50,7 +50,7 @@ from cindy.pipeline.hidden_gauge import (
 )
 from cindy.pipeline.hidden_starts import Start, start_from_formulas, starts_in_gauges, walked
 from cindy.pipeline.inference import LastPass
-from cindy.pipeline.models_met import Search
+from cindy.pipeline.loop import Search
 from cindy.pipeline.passes import NEAR, Found, first_starts, search
 from cindy.pipeline.request import Options, Request
 from cindy.problem import Problem

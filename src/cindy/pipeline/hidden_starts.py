@@ -307,7 +307,7 @@ def _smoothed(motion: Motion, values: Sequence[Floats]) -> tuple[list[Floats], l
             slopes.append(each)
             continue
         t = record.grid.t
-        smooth.append(np.stack([smoothed(t, stretch).values for stretch in each]))
+        smooth.append(np.stack([smoothed(t, stretch) for stretch in each]))
         slopes.append(np.stack([CubicSpline(t, stretch)(t, 1) for stretch in smooth[-1]]))
     return smooth, slopes
 

@@ -23,10 +23,10 @@ The cost is that of least squares on the models of the path and of the near mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,7 @@ from cindy.findings import Finding
 from cindy.least_squares import LeastSquares
 from cindy.model import Denoised, Model, Path
 from cindy.pipeline.large import BLOCKS, WhiteSums
-from cindy.pipeline.loop import Loop
-from cindy.pipeline.models_met import Search, white_candidates
+from cindy.pipeline.loop import Search, white_candidates
 from cindy.pipeline.passes import NEAR, Found
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit
@@ -44,7 +43,6 @@ from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, ri
 from cindy.solver import Result, Run, Step, conditional_gradient
 from cindy.states import (
     NEARBY,
-    Fitted,
     Motion,
     by_averages,
     exact,
@@ -78,22 +76,11 @@ class Estimates(NamedTuple):
     covariance: Floats | None = None
 
 
-class _Fit(NamedTuple):
-    """Scaled coefficients and errors of one group of equations, and the columns they belong to."""
+class _Beside(NamedTuple):
+    """A near model: scaled coefficients and errors, and its criterion less that of the chosen model."""
 
-    columns: Ints
     x: Floats
     error: Floats
-
-    @classmethod
-    def of(cls, group: Judged, fit: SupportFit) -> _Fit:
-        return cls(group.columns[fit.support], fit.x, np.linalg.norm(fit.spread, axis=1))
-
-
-class _Beside(NamedTuple):
-    """A near model: its fits by group of equations, and its criterion less that of the chosen model."""
-
-    fits: tuple[_Fit, ...]
     above: float
 
 
@@ -140,7 +127,10 @@ class Inference:
         """The model with these estimates on its support, its near models, inclusion, path and certificate."""
         model = self._model(estimates.coef, estimates.error)
         beside = self._beside()
-        others = tuple(self._model(*self._physical(near.fits)) for near in beside[1:])
+        unit = self.form.unit.ravel()
+        others = tuple(
+            self._model(self.table(near.x * unit), self.table(near.error * unit)) for near in beside[1:]
+        )
         above = tuple(near.above for near in beside)
         return replace(
             model,
@@ -172,26 +162,21 @@ class Inference:
             constraints=tuple(str(c) for c in self.problem.constraints),
         )
 
-    def _physical(self, fits: Sequence[_Fit]) -> tuple[Floats, Floats]:
-        """(terms, states) coefficients and errors, from the fit of every group of equations."""
-        x, error = np.zeros(self.form.unit.size), np.zeros(self.form.unit.size)
-        for fit in fits:
-            x[fit.columns], error[fit.columns] = fit.x, fit.error
-        unit = self.form.unit.ravel()
-        return self.table(x * unit), self.table(error * unit)
-
     def _beside(self) -> list[_Beside]:
         """The near models, after the chosen one, which is the first."""
-        best = [_Beside((), 0.0)]
+        nothing = np.zeros(self.form.unit.size)
+        best = [_Beside(nothing, nothing, 0.0)]
         for group in self.groups():
-            options = [(_Fit.of(group, fit), above) for fit, above in self._options(group)]
+            options = self._options(group)
             # Step 2: groups of equations are independent, so that criteria add up; only the best
             # combinations are carried on.
-            combined = [
-                _Beside((*model.fits, fit), model.above + above) for model in best for fit, above in options
-            ]
-            near = (model for model in combined if model.above <= NEAR)
-            best = sorted(near, key=lambda model: model.above)[: EFFORT.inference_most_near]
+            combined = [(model, fit, model.above + above) for model in best for fit, above in options]
+            near = sorted((one for one in combined if one[2] <= NEAR), key=lambda one: one[2])
+            best = []
+            for model, fit, above in near[: EFFORT.inference_most_near]:
+                x, error, columns = model.x.copy(), model.error.copy(), group.columns[fit.support]
+                x[columns], error[columns] = fit.x, np.linalg.norm(fit.spread, axis=1)
+                best.append(_Beside(x, error, above))
         return best
 
     def _options(self, group: Judged) -> list[tuple[SupportFit, float]]:
@@ -440,51 +425,28 @@ def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: b
     return findings
 
 
-@dataclass(eq=False)
-class ShownByErrors(Loop[Fitted, LastPass]):
-    """The loop that drops terms which are not significant by their final errors, where noise has a memory.
+def shown_by_errors(last: LastPass) -> LastPass:
+    """The last pass without terms that are not significant by its errors, where noise has a memory.
 
     The search judges terms by white rows, and memory by one number an equation. The final errors are more
     precise: they allow for how slow each term is, and for what a filter would change. The weakest term is
     dropped while its 95 % interval includes zero, unless the noise of a state would grow by more than a
     false term explains: then only a combination of terms is known, which the findings on collinear terms
     name.
-
-    last: the pass before, whose noise the next must not exceed by much
     """
-
-    last: LastPass
-
-    rounds: ClassVar[int] = 1_000
-    """Terms leave one at a time, and there are never so many."""
-
-    def support(self, start: Fitted) -> bytes:
-        return start.law.support.tobytes()
-
-    def model_on(self, start: Fitted, *, near: bool) -> LastPass | None:
-        last, best = self.last, self.last.found.best
-        if start is best.fitted:
-            return last
-        met = Search(last.motion, last.found.options).fit(start, NEARBY)
-        if met is None or np.any(met.fitted.variance > _GROWS * best.fitted.variance):
-            return None
-        found = replace(last.found, best=met, met=(met, *last.found.met))
-        self.last = LastPass.of(last.problem, last.motion, found, None)
-        return self.last
-
-    def following(self, met: LastPass, seen: Set[bytes]) -> Fitted | None:
-        best, options = met.found.best, met.found.options
-        free = not (len(options.rows) or best.fitted.law.unknown)
-        if met.motion.memory is None or not free or len(best.support) < 2:
-            return None
-        z = np.abs(best.fitted.coef) / np.sqrt(np.diagonal(met.covariance))
+    options, motion = last.found.options, last.motion
+    free = motion.memory is not None and not (len(options.rows) or last.found.best.fitted.law.unknown)
+    while free and len((best := last.found.best).support) > 1:
+        fitted = best.fitted
+        z = np.abs(fitted.coef) / np.sqrt(np.diagonal(last.covariance))
         weakest = int(np.argmin(z))
         if z[weakest] > 1.96:
-            return None
-        law = replace(best.fitted.law, support=np.delete(best.support, weakest))
-        return replace(best.fitted, law=law, coef=np.delete(best.fitted.coef, weakest), settled=False)
-
-
-def shown_by_errors(last: LastPass) -> LastPass:
-    """The last pass without terms that are not significant by its errors, where noise has a memory."""
-    return ShownByErrors(last).follow(last.found.best.fitted) or last
+            break
+        law = replace(fitted.law, support=np.delete(best.support, weakest))
+        start = replace(fitted, law=law, coef=np.delete(fitted.coef, weakest), settled=False)
+        met = Search(motion, options).fit(start, NEARBY)
+        if met is None or np.any(met.fitted.variance > _GROWS * fitted.variance):
+            break
+        found = replace(last.found, best=met, met=(met, *last.found.met))
+        last = LastPass.of(last.problem, motion, found, None)
+    return last

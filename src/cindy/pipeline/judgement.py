@@ -96,7 +96,7 @@ _FORECASTS = _Forecasts()
 
 @contextmanager
 def refusals_told(
-    data: Sequence[Trajectory], basis: Basis, form: Formulation, known: Sequence[Finding] = ()
+    data: Sequence[Trajectory], basis: Basis, form: Formulation, known: Sequence[Finding]
 ) -> Iterator[None]:
     """Where no law is found in the block, the error also names the oddities of the data.
 

@@ -25,8 +25,7 @@ from cindy.data import Part, Trajectory, same_variables
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
-from cindy.pipeline.loop import Loop
-from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.loop import Loop, Met, Search
 from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Options, Pieces, Request
 from cindy.selection import EFFORT, Supports

@@ -5,9 +5,9 @@ data is enough, which may be larger than memory, or fields.
 
 1. The rows are added up piece by piece (`accumulate`), and posed with the constraints.
 2. With a first model the drift of the noise and the error of the integrals are estimated (`reposed`).
-3. A rule picks a support (`selection.choose`). Where noise was taken out of all terms, it picks once more
-   from those it picked (`Recalibrated`). If the evidence knows better standard errors, terms that are not
-   worth their price by them are dropped (`AtMeasurements`), and near models compared (`_reconsidered`).
+3. A rule picks a support (`selection.choose`). If the evidence knows better standard errors, terms that are
+   not worth their price by them are dropped (`_shown_by_errors`), and near models compared (`_reconsidered`).
+   Where noise was taken out of all terms, the rule picks once more from those it picked.
 4. The model is inferred from the rows (`inference`).
 
 The cost is one pass over the data, or two where step 2 changes the drift, and no more than the solver's for
@@ -16,14 +16,14 @@ the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
-from cindy._arrays import Floats, Ints
+from cindy._arrays import Floats
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, some_segments
 from cindy.errors import DataError, NoModelError
@@ -31,7 +31,6 @@ from cindy.findings import Finding
 from cindy.formulation import Integral, feedback_of_model
 from cindy.model import Model
 from cindy.pipeline.inference import Estimates, Inference, not_significant, plain_findings
-from cindy.pipeline.loop import Loop
 from cindy.pipeline.passes import NEAR
 from cindy.pipeline.shortcuts import check_settings
 from cindy.problem import Problem, at_samples
@@ -124,12 +123,26 @@ def model_of(
     if not isinstance(problem, Problem):
         raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
     solver = partial(choose, correction=correction, max_iter=max_iter, callback=callback)
-
-    def run(problem: Problem) -> Model:
-        return _picked(problem, rule, solver, tol, least, estimator, leaves)
-
-    model = Recalibrated(problem, rule, run).follow(np.arange(len(problem.summary.terms)))
-    assert model is not None
+    run = partial(_picked, rule=rule, solver=solver, tol=tol, least=least, estimator=estimator, leaves=leaves)
+    model, among = run(problem), np.arange(len(problem.summary.terms))
+    # Without noise to take out nothing changes; constraints may need terms that were not chosen.
+    calibrated = problem.summary.spurious is not None and not problem.constraints and rule.by_price
+    # From very many terms noise is taken out inaccurately. Among 190 terms, an equation of three gets four
+    # false ones at 18 standard errors in 10 % of noise (benchmark: measured, the nonlinear Schrödinger
+    # equation). The rule therefore picks again among the terms that it picked, with noise taken out of these
+    # alone, until all of them stay.
+    while calibrated and 1 < np.count_nonzero(model.coef.any(axis=1)) < len(among):
+        among = np.flatnonzero(model.coef.any(axis=1))
+        try:
+            fewer = run(replace(problem, summary=problem.summary.of_terms(among)))
+        except NoModelError:
+            break
+        if np.count_nonzero(fewer.coef) >= np.count_nonzero(model.coef):
+            break
+        # Whether terms depend on each other is a question to all of them.
+        dependent = [finding for finding in model.findings if finding.code == "dependent-terms"]
+        others = [finding for finding in fewer.findings if finding.code != "dependent-terms"]
+        model = replace(fewer, findings=(*dependent, *others))
     return model
 
 
@@ -154,10 +167,10 @@ def _picked(
         choice = solver(problem.form, rule, tol=tol)
     if not np.any(choice.fit.x):
         raise rule.nothing_kept("solve")
-    loop = AtMeasurements(problem, rule, estimator)
-    last = loop.follow(choice)
-    assert last is not None
-    choice, estimates = last if leaves is None or not rule.by_price else _reconsidered(loop, last, leaves)
+    shown = partial(_shown_by_errors, problem, rule, estimator)
+    choice, estimates = shown(choice)
+    if leaves is not None and rule.by_price:
+        choice, estimates = _reconsidered(problem, rule, (choice, estimates), leaves, shown)
     inference = AtMeasuredStates.of(problem, choice, rule)
     model = inference.inferred(estimates) if rule.refits else inference.alone(estimates)
     return replace(
@@ -172,62 +185,10 @@ def _picked(
     )
 
 
-@dataclass(eq=False)
-class Recalibrated(Loop[Ints, Model]):
-    """The loop over the terms that noise is taken out of: first all of them, then those that were chosen.
-
-    From very many terms noise is taken out inaccurately. Among 190 terms, an equation of three gets four
-    false ones at 18 standard errors in 10 % of noise (benchmark: measured, the nonlinear Schrödinger
-    equation). The rule therefore picks again among the terms that it picked, with noise taken out of these
-    alone, until all of them stay. A start is the terms to choose from.
-    """
-
-    problem: Problem
-    rule: Selection
-    run: Callable[[Problem], Model]
-
-    rounds: ClassVar[int] = 4
-    """A bound on work: two are typical."""
-
-    def support(self, start: Ints) -> bytes:
-        return start.tobytes()
-
-    def model_on(self, start: Ints, *, near: bool) -> Model | None:
-        if not near:
-            return self.run(self.problem)
-        try:
-            return self.run(replace(self.problem, summary=self.problem.summary.of_terms(start)))
-        except NoModelError:
-            return None
-
-    def following(self, met: Model, seen: Set[bytes]) -> Ints | None:
-        terms = np.flatnonzero(met.coef.any(axis=1))
-        # Without noise to take out nothing changes; constraints may need terms that were not chosen.
-        final = self.problem.summary.spurious is None or self.problem.constraints or not self.rule.by_price
-        return None if final or len(terms) < 2 else terms
-
-    def better(self, first: Model | None, second: Model | None) -> Model | None:
-        """The later one where it has fewer terms; otherwise the first, which was chosen among all terms."""
-        if first is None or second is None:
-            return first or second
-        if np.count_nonzero(second.coef) >= np.count_nonzero(first.coef):
-            return first
-        # Whether terms depend on each other is a question to all of them.
-        dependent = [finding for finding in first.findings if finding.code == "dependent-terms"]
-        others = [finding for finding in second.findings if finding.code != "dependent-terms"]
-        return replace(second, findings=(*dependent, *others))
-
-
-class Chosen(NamedTuple):
-    """Terms that were chosen, and the estimates of their coefficients."""
-
-    choice: Choice
-    estimates: Estimates
-
-
-@dataclass(eq=False)
-class AtMeasurements(Loop[Choice, Chosen]):
-    """The loop that drops terms which are not worth their price by the errors that the evidence knows.
+def _shown_by_errors(
+    problem: Problem, rule: Selection, estimator: Estimator | None, choice: Choice
+) -> tuple[Choice, Estimates]:
+    """The choice without terms that are not worth their price by the errors that the evidence knows.
 
     A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth, so
     that among many false terms one whose error came out too small is kept. Where the evidence knows the
@@ -237,38 +198,34 @@ class AtMeasurements(Loop[Choice, Chosen]):
 
     `python -m benchmarks pde` has no true term below this where all terms are found.
     """
-
-    problem: Problem
-    rule: Selection
-    estimator: Estimator | None
-
-    rounds: ClassVar[int] = 10_000
-    """Terms leave one at a time, and there are never so many."""
-
-    def support(self, start: Choice) -> bytes:
-        return start.support.tobytes()
-
-    def model_on(self, start: Choice, *, near: bool) -> Chosen:
-        fit = start.fit
-        plain = Estimates(self.problem.physical(fit.x), self.problem.physical(fit.error))
-        return Chosen(start, plain if self.estimator is None else self.estimator(self.problem, plain))
-
-    def following(self, met: Chosen, seen: Set[bytes]) -> Choice | None:
-        coef, error = met.estimates.coef.ravel(), met.estimates.error.ravel()
+    while True:
+        estimates = Estimates(problem.physical(choice.fit.x), problem.physical(choice.fit.error))
+        if estimator is None:
+            return choice, estimates
+        estimates = estimator(problem, estimates)
+        coef, error = estimates.coef.ravel(), estimates.error.ravel()
         support = np.flatnonzero(coef)
-        if self.estimator is None or not self.rule.by_price or len(support) < 2:
-            return None
+        if not rule.by_price or len(support) < 2:
+            return choice, estimates
         # A coefficient that a constraint fixes has no error and no price.
         worth = np.full(len(support), np.inf)
         np.divide(coef[support] ** 2, error[support] ** 2, out=worth, where=error[support] > 0)
-        if worth.min() > self.rule.price(self.problem.summary.total.rows, coef.size):
-            return None
-        smaller = met.choice.on(self.problem.form, np.delete(support, worth.argmin()))
-        # Constraints may bring the term back: then it stays.
-        return smaller if np.count_nonzero(smaller.fit.x) < len(support) else None
+        if worth.min() > rule.price(problem.summary.total.rows, coef.size):
+            return choice, estimates
+        smaller = choice.on(problem.form, np.delete(support, worth.argmin()))
+        if np.count_nonzero(smaller.fit.x) >= len(support):
+            # Constraints bring the term back, so it stays.
+            return choice, estimates
+        choice = smaller
 
 
-def _reconsidered(loop: AtMeasurements, last: Chosen, leaves: Leaves) -> Chosen:
+def _reconsidered(
+    problem: Problem,
+    rule: Selection,
+    last: tuple[Choice, Estimates],
+    leaves: Leaves,
+    shown: Callable[[Choice], tuple[Choice, Estimates]],
+) -> tuple[Choice, Estimates]:
     """The model that was chosen, or a better one near it; the equations group by group.
 
     1. Rows that overlap are almost equal, and the search may end in a local minimum of its criterion. A model
@@ -278,11 +235,12 @@ def _reconsidered(loop: AtMeasurements, last: Chosen, leaves: Leaves) -> Chosen:
        Allen-Cahn equation at 100 % (u³)_xx was chosen instead of u³ and u_xx, with residuals twice as large
        as noise makes them.
     """
-    problem, width, most = loop.problem, last.estimates.coef.shape[1], EFFORT.field_estimates_explained
-    residuals = leaves([last.estimates.coef])
-    for group in AtMeasuredStates.of(problem, last.choice, loop.rule).groups():
+    choice, estimates = last
+    width, most = estimates.coef.shape[1], EFFORT.field_estimates_explained
+    residuals = leaves([estimates.coef])
+    for group in AtMeasuredStates.of(problem, choice, rule).groups():
         equations = np.unique(group.columns % width)
-        rest = np.setdiff1d(last.choice.support, group.columns)
+        rest = np.setdiff1d(choice.support, group.columns)
         others = rivals(group.supports, group.own, NEAR)
         # Step 1. Terms that would come in addition were not significant: fewer or others are tried.
         tried = [rival for rival in others if rival.above < 0 and rival.fit.free <= group.own.free][:1]
@@ -290,17 +248,16 @@ def _reconsidered(loop: AtMeasurements, last: Chosen, leaves: Leaves) -> Chosen:
         if wrong:
             tried = others[: EFFORT.field_estimates_rivals]
         near = [
-            last.choice.on(problem.form, np.union1d(rest, group.columns[rival.fit.support]))
-            for rival in tried
+            choice.on(problem.form, np.union1d(rest, group.columns[rival.fit.support])) for rival in tried
         ]
         if wrong and near:
             # Step 2.
-            left = leaves([problem.physical(choice.fit.x) for choice in near])
+            left = leaves([problem.physical(other.fit.x) for other in near])
             explained = [] if left is None else [(row <= most).all() for row in left[:, equations]]
             near = [near[k] for k in np.flatnonzero(explained)]
         if near:
-            last = loop.follow(near[0]) or last
-    return last
+            choice, estimates = shown(near[0])
+    return choice, estimates
 
 
 def _findings(problem: Problem, choice: Choice) -> list[Finding]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, triangle
-from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.loop import Met, Search
 from cindy.pipeline.request import Options
 from cindy.pipeline.scan import Atoms, Group, Values, groups_in
 from cindy.selection import EFFORT, Supports

@@ -22,7 +22,7 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy.errors import DataError
 from cindy.model import between, outside_domain
-from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.loop import Met, Search
 from cindy.pipeline.moves import Move, Moves
 from cindy.pipeline.passes import NEAR, Picking
 from cindy.pipeline.request import Options

@@ -27,7 +27,7 @@ from cindy.least_squares import LeastSquares, Rows, lengths, triangle
 from cindy.model import Estimate, Model, Path, equation_labels, named_term
 from cindy.pipeline.inference import LastPass, enlarged
 from cindy.pipeline.large import BLOCKS
-from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.loop import Met, Search
 from cindy.pipeline.parametric import (
     picked_with_parameters,
     plain_motion,

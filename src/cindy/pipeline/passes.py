@@ -38,7 +38,7 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.least_squares import Rows
-from cindy.pipeline.models_met import Met, Posed, Search, white_candidates
+from cindy.pipeline.loop import Met, Posed, Search, white_candidates
 from cindy.pipeline.request import Options
 from cindy.problem import StandardForm
 from cindy.selection import (

@@ -35,7 +35,7 @@ from cindy._check import counted
 from cindy.basis import listed, pretty
 from cindy.findings import Finding, has_finding
 from cindy.model import Model
-from cindy.pipeline.models_met import Met, Search
+from cindy.pipeline.loop import Met, Search
 from cindy.pipeline.passes import NEAR, Found, search
 from cindy.pipeline.request import Options
 from cindy.selection import EFFORT
@@ -279,15 +279,15 @@ def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
     if look.found is None or has_finding(look.findings, "smooth-residual"):
         return look, None
     best = look.found.best
+    # An oscillator that is kicked may be no better than a random walk as long as its law counts as exact.
+    refused = next((met for met in look.found.met if len(met.support)), None)
     if len(best.support):
-        kicks, fitted = _kicks(look, best, variance)
+        kicks = _kicks(look, best, variance)
     else:
-        # An oscillator that is kicked may be no better than a random walk as long as its law counts as exact.
-        refused = next((met for met in look.found.met if len(met.support)), None)
-        kicks, fitted = (None, best.fitted) if refused is None else _kicks_of_rates(look, refused, variance)
+        kicks = None if refused is None else _kicks_of_rates(look, refused, variance)
     if kicks is None:
         return look, None
-    start = replace(fitted, error=kicks.error, settled=False)
+    start = replace(kicks.fitted, settled=False)
     # Beside kicks the noise is white, unless it has a memory of its own.
     usual = look.found.options if kicks.motion.memory is not None else look.usual
     found = search(kicks.motion, usual or look.found.options, variance, start)
@@ -303,28 +303,28 @@ def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
     return replace(look, motion=kicks.motion, found=found, findings=findings), again or kicks
 
 
-def _kicks(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted]:
-    """The kicks that drive a law, or None; and the law refitted with kicks of one size."""
+def _kicks(look: Look, law: Met, variance: Floats) -> Kicks | None:
+    """The kicks that drive a law, which is refitted beside kicks of one size; None where there are none."""
     assert look.found is not None
     motion = kicked_everywhere(look.motion, law.fitted)
     if motion is None:
         return _kicks_of_rates(look, law, variance)
     met = Search(motion, look.found.options).fit(replace(law.fitted, settled=False), ())
-    return (None, law.fitted) if met is None else (estimate_kicks(motion, met.fitted), met.fitted)
+    return None if met is None else estimate_kicks(motion, met.fitted)
 
 
-def _kicks_of_rates(look: Look, law: Met, variance: Floats) -> tuple[Kicks | None, Fitted]:
+def _kicks_of_rates(look: Look, law: Met, variance: Floats) -> Kicks | None:
     """The same where rates are kicked and only positions are measured, if that hypothesis is likelier."""
     assert look.found is not None
     rates = kicked_rates(look.motion, law.fitted, variance)
     if rates is None:
-        return None, law.fitted
+        return None
     motion, start = rates
     usual = look.usual or look.found.options
     # Terms are chosen again: kicked motion needs a damping that an exact law does without.
     kicked = search(motion, usual, variance, replace(start, settled=False))
     if kicked is None or not len(kicked.best.support):
-        return None, law.fitted
+        return None
     # If the data do not follow the law, its residual is motion and gets no credit as noise with memory.
     best = look.found.best
     left = (np.sqrt(best.fitted.variance) / motion.spread)[motion.measured]
@@ -333,20 +333,19 @@ def _kicks_of_rates(look: Look, law: Met, variance: Floats) -> tuple[Kicks | Non
     if followed:
         exact += autoregression(look.motion, best.fitted)
     if whole_criterion(motion, kicked.best, usual) > exact - NEAR:
-        return None, law.fitted
-    fitted = kicked.best.fitted
-    return estimate_kicks(motion, fitted), fitted
+        return None
+    return estimate_kicks(motion, kicked.best.fitted)
 
 
 def walk_of(look: Look, variance: Floats) -> str:
     """A sentence for data that random kicks alone explain; empty for others."""
     if look.found is None or len(look.found.best.support):
         return ""
-    kicks, _ = _kicks(look, look.found.best, variance)
+    kicks = _kicks(look, look.found.best, variance)
     if kicks is None:
         return ""
     motion, kicked = look.motion, kicks.diffusion.coef.any(axis=0)
-    sizes = [f"{kicks.error[j]:.3g} ({pretty(motion.variables[j])})" for j in motion.sought[kicked]]
+    sizes = [f"{kicks.fitted.error[j]:.3g} ({pretty(motion.variables[j])})" for j in motion.sought[kicked]]
     return (
         "As far as these data tell, the states are moved by random kicks alone, of variance "
         f"{', '.join(sizes)} per unit of time."
@@ -371,7 +370,7 @@ def forced(model: Model, kicks: Kicks | None) -> Model:
         "only for a short while; simulate(noise=True) draws paths with them.",
         {"states": names},
     )
-    error = np.sqrt(kicks.error[len(kicks.error) - len(model.states) :])
+    error = np.sqrt(kicks.fitted.error[-len(model.states) :])
     return replace(
         model,
         diffusion=diffusion,

@@ -83,14 +83,14 @@ class Effort:
     passes_most_coupled: int = 12
     """The same under constraints, where the fits of a choice cost a hundred times as much: a bound on
     work."""
-    models_met_stiff: float = 2.0
+    loop_stiff: float = 2.0
     """‖h J‖ beyond which the samples do not resolve a model: true ones reach 2.0 (benchmark: chaotic)."""
-    models_met_ridge: float = 1e-2
+    loop_ridge: float = 1e-2
     """Of the pilot at fitted states, in units of a column (benchmark: chaotic). With 1e-4 or 1, one data
     set loses its terms (benchmark: constants)."""
-    models_met_binds: float = 1e-6
+    loop_binds: float = 1e-6
     """Share of the radius: a run that ends closer to it than this was limited by it."""
-    models_met_most_steps: int = 400
+    loop_most_steps: int = 400
     """Iterations of the solver in the passes before the last; later supports are no candidates. With 50 terms
     are the same (benchmark: constants)."""
     options_matters: float = 3.0

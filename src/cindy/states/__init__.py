@@ -1,12 +1,12 @@
 """States denoised under a law, with the noise and the model error estimated by maximum likelihood."""
 
-from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, kicked_everywhere, kicked_rates
+from cindy.states.diffusion import Diffusion, Kicks, estimate_kicks, with_unknown_sizes
 from cindy.states.doubts import (
-    Distortion,
     autoregression,
-    distorted_rows,
     doubted,
     growing,
+    kicked_everywhere,
+    kicked_rates,
     leaves_noise,
     memory,
     sensor_memory,
@@ -32,14 +32,16 @@ from cindy.states.fitting import (
 )
 from cindy.states.grid import Grid, grid_of, map_grid
 from cindy.states.likelihood import (
+    Distortion,
     blurred_terms,
     by_averages,
     deviance,
+    distorted_rows,
     exact,
     propagated,
     quadrature_error,
+    rows_beside,
     stiffness,
-    with_unknown_sizes,
 )
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
@@ -87,6 +89,7 @@ __all__ = [
     "propagated",
     "quadrature_error",
     "records_of",
+    "rows_beside",
     "sensor_memory",
     "smoothed",
     "start_of",

@@ -29,11 +29,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, pairwise
+from itertools import count
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
-from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
@@ -45,7 +43,6 @@ __all__ = [
     "inverse_at_samples",
     "inverse_at_steps",
     "inverse_blocks",
-    "log_volume",
     "weight_lean",
 ]
 
@@ -91,39 +88,6 @@ def weight_lean(
         from_others = inverted(single) - own[..., a] * kicks[..., a, None]
         lean += forced.slope[..., a] * error * from_others / 2.0
     return lean
-
-
-def log_volume(linear: Linearised) -> float:
-    """log |det B₂|, summed over the stretches. B₂ is B without the columns of the first samples."""
-    grid, d = linear.record.grid, linear.record.states
-    k, first = np.arange(grid.rows), grid.start - grid.order
-    before, behind = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
-    kl, ku = (before + 1) * d - 1, (behind + 1) * d - 1
-    height, state, total = 2 * kl + ku + 1, np.arange(d), 0.0
-    # All rows at one end use the same samples. Each row between them starts one sample after the row before.
-    # Within each of these runs the blocks lie at equal distances in memory.
-    turns = np.flatnonzero((np.diff(np.minimum(first, 0)) != 0) | (np.diff(first == first[-1]) != 0)) + 1
-    runs = list(pairwise([0, *turns.tolist(), grid.rows]))
-    for jacobian in linear.jacobian:
-        band = np.zeros((grid.rows * d, height))
-        item = band.itemsize
-        for begin, end in runs:
-            skipped = max(-int(first[begin]), 0)
-            blocks = (
-                -grid.integral[begin:end, skipped:, None, None] * jacobian[grid.window[begin:end, skipped:]]
-            )
-            blocks[..., state, state] += grid.difference[begin:end, skipped:, None]
-            # Element (r, c) of B₂ lies at c · height + kl + ku + r − c.
-            right = (height - 1) * d
-            down = d + right * (int(first[begin + 1] - first[begin]) if end > begin + 1 else 0)
-            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + skipped) * right :]
-            along = down * item, right * item, item, (height - 1) * item
-            as_strided(corner, blocks.shape, along)[...] = blocks
-        lu, _, info = lapack.dgbtrf(band.T, kl, ku, overwrite_ab=1)
-        if info > 0:
-            return -np.inf
-        total += float(np.sum(np.log(np.abs(lu[kl + ku]))))
-    return total
 
 
 def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Floats, Ints, Ints]:
@@ -200,7 +164,13 @@ def _flow_slopes(linear: Linearised) -> Floats:
     places = _flow_places(grid, d)
     blocks = -grid.integral[places.row, places.place, None, None] * linear.jacobian[:, places.sample]
     blocks[..., np.arange(d), np.arange(d)] += grid.difference[places.row, places.place, None]
-    near = places.transposed.entries(_selected_inverse(places.direct.blocks(blocks)))
+    size, wide = grid.rows * d, places.wide
+    parts = np.zeros((len(blocks), -(-size // wide), wide, 3 * wide))
+    parts[:, *places.direct] = blocks
+    # An identity beyond the last row keeps the last block invertible and changes nothing else.
+    padding = np.arange(size, parts.shape[1] * wide) % wide
+    parts[:, -1, padding, wide + padding] = 1.0
+    near = _selected_inverse(parts)[:, *places.transposed]
     near = np.moveaxis(near, 0, 1).reshape(len(places.row), -1)
     return np.moveaxis((places.sums @ near).reshape(grid.samples, len(blocks), d, d), 0, 1)
 
@@ -258,35 +228,6 @@ def _selected_inverse(blocks: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class _Blocks:
-    """Where entries (row, column) of a banded matrix lie among its blocks on three diagonals."""
-
-    block: Ints
-    row: Ints
-    column: Ints
-    size: int
-    wide: int
-
-    @classmethod
-    def of(cls, rows: Ints, columns: Ints, size: int, wide: int) -> _Blocks:
-        return cls(rows // wide, rows % wide, columns - (rows // wide - 1) * wide, size, wide)
-
-    def blocks(self, entries: Floats) -> Floats:
-        """(stretches, count, wide, 3 wide) blocks of entries (stretches, …), ones beyond the last row."""
-        count = -(-self.size // self.wide)
-        blocks = np.zeros((len(entries), count, self.wide, 3 * self.wide))
-        blocks[:, self.block, self.row, self.column] = entries
-        # An identity beyond the last row keeps the last block invertible and changes nothing else.
-        padding = np.arange(self.size, count * self.wide) % self.wide
-        blocks[:, -1, padding, self.wide + padding] = 1.0
-        return blocks
-
-    def entries(self, blocks: Floats) -> Floats:
-        """(stretches, …): the entries, read from the blocks."""
-        return np.asarray(blocks[:, self.block, self.row, self.column])
-
-
-@dataclass(frozen=True, eq=False)
 class _CovariancePlaces:
     """The pairs of rows (k, k + o) that share samples, and how their blocks add up at the samples.
 
@@ -319,15 +260,17 @@ class _FlowPlaces:
     """Where the weights of B₂ stand in its blocks, and how its inverse is summed with the integral's weights.
 
     row, place, sample: of every weight of the grid at a sample that B₂ has
-    direct, transposed: places of these weights in B₂, and in its transpose
+    wide: of the blocks of B₂ on its three diagonals
+    direct, transposed: (block, row, column) of these weights in B₂, and in its transpose
     sums: (samples, weights) the integral's weights, at their samples
     """
 
     row: Ints
     place: Ints
     sample: Ints
-    direct: _Blocks
-    transposed: _Blocks
+    wide: int
+    direct: tuple[Ints, Ints, Ints]
+    transposed: tuple[Ints, Ints, Ints]
     sums: csr_array
 
 
@@ -338,23 +281,14 @@ def _flow_places(grid: Grid, d: int) -> _FlowPlaces:
     column = sample - grid.order
     # The narrowest blocks for which B₂ is block tridiagonal; rows at the ends reach further, but to one side.
     group = next(g for g in count(-(-_WIDE // d)) if np.max(np.abs(column // g - row // g)) <= 1)
-    size, wide = grid.rows * d, group * d
-    rows, columns = _of_states(row, column, d)
+    wide, shape = group * d, (len(row), d, d)
+    rows = np.broadcast_to((row * d)[:, None, None] + np.arange(d)[:, None], shape)
+    columns = np.broadcast_to((column * d)[:, None, None] + np.arange(d), shape)
+    turned = np.swapaxes(columns, 1, 2), np.swapaxes(rows, 1, 2)
+    direct, transposed = (
+        (r // wide, r % wide, c - (r // wide - 1) * wide) for r, c in ((rows, columns), turned)
+    )
     weights = csr_array(
         (grid.integral[row, place], (sample, np.arange(len(row)))), shape=(grid.samples, len(row))
     )
-    return _FlowPlaces(
-        row,
-        place,
-        sample,
-        _Blocks.of(rows, columns, size, wide),
-        _Blocks.of(np.swapaxes(columns, 1, 2), np.swapaxes(rows, 1, 2), size, wide),
-        weights,
-    )
-
-
-def _of_states(rows: Ints, columns: Ints, d: int) -> tuple[Ints, Ints]:
-    """(n, d, d) rows and columns of the scalar entries of blocks at (rows, columns), (n,) each."""
-    state, shape = np.arange(d), (len(rows), d, d)
-    row, column = (rows * d)[:, None, None] + state[:, None], (columns * d)[:, None, None] + state
-    return np.broadcast_to(row, shape), np.broadcast_to(column, shape)
+    return _FlowPlaces(row, place, sample, wide, direct, transposed, weights)

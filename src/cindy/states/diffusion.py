@@ -17,7 +17,8 @@ two equations has a score of the same kind. A round costs about two steps of the
    non-negative at every sample, choose the one with the least −2 log p + z*² k.
 3. Take a scoring step for the correlations of kicks, and keep those that exceed chance.
 4. Weigh the rows by the new q(x) and repeat from 2 until the support no longer changes.
-5. Errors come from the average information (Gilmour, Thompson, Cullis 1995), which includes the noise.
+5. Errors come from the average information (Gilmour, Thompson, Cullis 1995), which includes the noise. Those
+   of the coefficients of the law allow for the sizes of noise and kicks too (`with_unknown_sizes`).
 """
 
 from __future__ import annotations
@@ -34,30 +35,21 @@ from cindy._arrays import Floats, Ints
 from cindy.basis import Polynomial, Term
 from cindy.errors import DataError, require
 from cindy.states.determinants import inverse_at_steps
-from cindy.states.doubts import noise_memory
-from cindy.states.fitting import FEW_ROWS
+from cindy.states.doubts import kicked_clearly, noise_memory
 from cindy.states.linearised import MONOMIALS, Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.record import Record
 
-__all__ = ["Diffusion", "Kicks", "estimate_kicks", "kicked_everywhere", "kicked_rates"]
+__all__ = ["Diffusion", "Kicks", "estimate_kicks", "with_unknown_sizes"]
 
-_CLEARLY = 1e-2
-"""Model error over one sampling step, in units of σ², from which it counts as kicks (benchmark: oddities)."""
 _SURE = 4.0
 """Standard errors by which a diffusion coefficient must differ from zero."""
-_SHORT = 3.0
-"""Largest autocorrelation time, in samples, of the residuals of a kicked equation in rows of independent
-model errors. Van der Pol's velocity has 1.6 without noise, missing terms mostly tens (benchmark: kicks)."""
 _DRAWS = 16
 """Number of draws, and of neighbouring frequencies, over which the expected power of kicks is averaged. Its
 relative error is then a tenth."""
 _BY_CHANCE = 1e-3
 """Probability that random kicks show a line in their spectrum by chance. Kicked oscillators measured by their
 position have lines of 3 to 5 times the expected power, an unmeasured force one of 24 (benchmark: kicks)."""
-_ROUGH = 2.0
-"""Kicks of rates are tried if an exact law needs this many times the noise variance that differences of the
-positions show. Kicked oscillators need hundreds, laws that hold need 1 (benchmark: kicks)."""
 _MOST_TERMS = 3
 """Largest number of terms of a diffusion: 1, x and x² of one state."""
 _MANY = 21
@@ -70,6 +62,10 @@ _TOGETHER = 0.05
 """Correlation below which the kicks of two equations are taken as independent."""
 _MOST_ALIKE = 0.95
 """Largest correlation of two kicks, which keeps their covariance invertible."""
+_TOLD_APART = 0.1
+"""Least share of the information on the sizes of noise and kicks that remains if coefficients are unknown:
+with less, a law cannot be told from noise. Not varied; double wells at steps of 0.05 keep 0.8 (benchmark:
+kicks)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,57 +159,14 @@ class Diffusion:
 
 @dataclass(frozen=True, eq=False)
 class Kicks:
-    """The random kicks of a law: the `diffusion` of its sought equations, and the `motion` weighed by it.
+    """The random kicks of a law: the `diffusion` of its sought equations, and the motion weighed by it.
 
-    error: (states,) mean diffusion
+    fitted: states and coefficients of the law, with the mean diffusion of each equation as its error
     """
 
     diffusion: Diffusion
     motion: Motion
-    error: Floats
-
-
-def kicked_everywhere(motion: Motion, fitted: Fitted) -> Motion | None:
-    """The motion with kicks of constant size that also act between samples; None without a sign of kicks.
-
-    In `motion` each row has an independent model error. Kicks then leave residuals with an autocorrelation
-    time of a sample or two, and missing terms residuals with a longer one.
-    """
-    if not motion.parts or motion.records[0].grid.order != 1 or motion.rows < FEW_ROWS:
-        return None
-    large = _large(motion, fitted)
-    memories = noise_memory(motion, fitted) if large.any() else []
-    if not any(memory.time < _SHORT for memory, much in zip(memories, large, strict=False) if much):
-        return None
-    return replace(motion, forcing=Forcing.everywhere(motion.variables[: motion.states]))
-
-
-def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Motion, Fitted] | None:
-    """The motion with kicks of unmeasured rates, and a start for its fit; None if there is no sign of them.
-
-    Positions may follow a law whose rates are kicked, or have much noise: the likelihood has a maximum for
-    each. A search that starts from small model errors ends in the second. This start leads to the first. It
-    takes the noise from differences of the positions, and kicks that account for the rest: an oscillator of
-    frequency ω = v/x with kicks of variance q has a variance of about q / ω³.
-
-    variance: (states,) of the noise, from differences
-    """
-    half = motion.states // 2
-    positions = np.arange(motion.states) < half
-    if motion.states != 2 * half or not np.array_equal(motion.known, positions):
-        return None
-    if not np.array_equal(motion.measured, positions):
-        return None
-    if np.all(fitted.variance[:half] < _ROUGH * variance[:half]):
-        return None
-    squares = np.mean(np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]) ** 2, axis=0)
-    frequency = np.sqrt(squares[half:] / np.maximum(squares[:half], 1e-300))
-    error = fitted.error.copy()
-    error[half:] = fitted.variance[:half] * frequency**3
-    forcing = Forcing.everywhere(motion.variables[: motion.states])
-    # The rates are uncertain by their whole spread, however precisely the positions are measured.
-    start = replace(fitted, error=error, variance=np.where(positions, variance, squares))
-    return replace(motion, forcing=forcing, memory=None), start
+    fitted: Fitted
 
 
 def _random(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
@@ -250,12 +203,6 @@ def _power(kicks: Floats) -> Floats:
     return np.asarray(np.mean(np.abs(spectrum) ** 2, axis=0)[1:])
 
 
-def _large(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
-    """(states,): whether the unexplained motion of each unknown equation is large beside the noise."""
-    much = fitted.error * motion.step > _CLEARLY * motion.noise_beside_kicks(fitted)
-    return np.asarray(much & ~motion.known)
-
-
 def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
     """The diffusion of all equations whose unexplained motion is large and white; None if there is none.
 
@@ -269,7 +216,7 @@ def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
     if not motion.measured.all():
         # Estimating an unmeasured state uses up the freedom of its rows, so their residuals are not white.
         white = np.where(motion.measured, white, _random(motion, fitted))
-    kicked = np.flatnonzero(_large(motion, fitted) & white)
+    kicked = np.flatnonzero(kicked_clearly(motion, fitted) & white)
     if not len(kicked):
         return None
     variables = motion.variables[: motion.states]
@@ -308,7 +255,7 @@ def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
         variables,
         None if np.array_equal(shared, np.eye(len(sought))) else shared,
     )
-    return Kicks(diffusion, weighed, refit.error)
+    return Kicks(diffusion, weighed, refit)
 
 
 def _tried(motion: Motion, equation: int, names: Sequence[str]) -> Ints:
@@ -471,6 +418,41 @@ class _Evidence:
             if j >= 0:
                 error[j, i] = np.sqrt(max(covariance[place, place], 0.0))
         return error
+
+
+def with_unknown_sizes(motion: Motion, fitted: Fitted, covariance: Floats) -> Floats:
+    """(k, k): the covariance of the coefficients of a kicked law whose noise and kicks are estimated too.
+
+    covariance: P of the coefficients if both sizes were known. With t_i = S_i S⁻¹ r for each size v_i the
+    information of coefficients and sizes together is
+
+        XᵀS⁻¹X     XᵀS⁻¹t
+        tᵀS⁻¹X   ½ tᵀS⁻¹t      ⇒   P + P C (½ tᵀS⁻¹t − CᵀP C)⁻¹ CᵀP,    C = XᵀS⁻¹t .
+
+    Without kicks C is zero on average. With kicks it is not: noise makes successive differences return, and
+    so does a drift to the mean. Errors of an Ornstein-Uhlenbeck process with steps of 0.1 grow by a fifth.
+    """
+    cross, own = np.zeros((len(covariance), 2 * motion.states)), np.zeros((2 * motion.states,) * 2)
+    for white in motion.whitened(fitted):
+        if white is None:
+            return covariance
+        table = motion.table(white, fitted.law)
+        z = white.solved(table[:, -1] - table[:, :-1] @ fitted.coef)
+        varied = white.varied(z, white.linear.noise_of(z))
+        cross += table[:, :-1].T @ varied
+        own += 0.5 * varied.T @ varied
+    used = np.flatnonzero(np.concatenate([motion.measured, motion.kicked(fitted)]) & (np.diagonal(own) > 0))
+    size = np.sqrt(np.diagonal(own)[used])
+    cross, own = cross[:, used] / size, own[np.ix_(used, used)] / np.outer(size, size)
+    # The small diagonal is for sizes that the data do not tell apart.
+    half = np.linalg.cholesky(own + 1e-9 * np.eye(len(own)))
+    moved = np.linalg.solve(half, (covariance @ cross).T).T
+    shared, directions = np.linalg.eigh(
+        np.linalg.solve(half, np.linalg.solve(half, cross.T @ covariance @ cross).T)
+    )
+    # 1 − shared is the part of the information on each size that remains if coefficients are unknown.
+    moved = moved @ directions / np.sqrt(np.maximum(1.0 - shared, _TOLD_APART))
+    return np.asarray(covariance + moved @ moved.T)
 
 
 def _innovations(motion: Motion, fitted: Fitted, white: Whitened) -> Floats:

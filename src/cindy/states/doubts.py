@@ -1,21 +1,12 @@
-"""Doubts: tests whether the measurements have white noise, no distortion and no outliers, as the fit assumes.
+"""Doubts: tests whether noise is white, motion without kicks, and no measurement an outlier, as fits assume.
 
 Whiteness. Let w = L⁻¹ r be the white residuals of a law at its fitted states, in time order. If the
 assumptions hold they are white. Otherwise their autocorrelation time κ = 1 + 2 Σ ρ_k says how many of them
 count as one, and an autoregressive process w_k = Σ a_i w_{k−i} + innovation of variance s² changes −2 log p
 by n log s² + order · log n.
 
-Distortions. To first order a faulty channel or clock adds to the measurements (s is the time since the run
-began, in units of the longest run)
-
-    late     a channel that is read τ late holds             x − τ x'
-    blurred  one that averages over a window of variance s²  x + ½ s² x''
-    gain     one whose gain drifts by g along a run          x + g s x
-
-where the law gives x' = F(x) and x'' = J F with its Jacobian J. A distortion c of the measurements adds the
-column B c to the terms in the rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e. A clock whose rate drifts by r along
-a run makes x' = (1 + r s) F, which adds the column W s F. The size of each distortion is one more unknown of
-least squares.
+Kicks. Unexplained motion that is large beside the noise and has a short memory is a sign of random kicks,
+which act between samples too (`Forcing`).
 
 Outliers, and trajectories that are noisier than others, are found from the residuals y − x of the
 measurements in units of the noise of their own trajectory.
@@ -25,25 +16,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from cindy._arrays import Floats, Ints
-from cindy.least_squares import LeastSquares, quick_triangle
-from cindy.states.linearised import Linearised
+from cindy._arrays import Floats
+from cindy.states.fitting import FEW_ROWS
+from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion
-from cindy.states.record import MISSING, Record
+from cindy.states.record import MISSING
 
 __all__ = [
-    "Distortion",
     "autocovariance",
     "autoregression",
-    "distorted_rows",
     "doubted",
     "growing",
+    "kicked_clearly",
+    "kicked_everywhere",
+    "kicked_rates",
     "leaves_noise",
     "memory",
     "noise_memory",
@@ -211,64 +203,63 @@ def autocovariance(stretches: list[Floats]) -> Floats:
     return values[: max(2 * count, 1)]
 
 
-class Distortion(NamedTuple):
-    """A kind of distortion, and the state whose channel has it; −1 for a clock, which all states share."""
+_CLEARLY = 1e-2
+"""Model error over one sampling step, in units of σ², from which it counts as kicks (benchmark: oddities)."""
+_SHORT = 3.0
+"""Largest autocorrelation time, in samples, of the residuals of a kicked equation in rows of independent
+model errors. Van der Pol's velocity has 1.6 without noise, missing terms mostly tens (benchmark: kicks)."""
+_ROUGH = 2.0
+"""Kicks of rates are tried if an exact law needs this many times the noise variance that differences of the
+positions show. Kicked oscillators need hundreds, laws that hold need 1 (benchmark: kicks)."""
 
-    kind: Literal["late", "blurred", "gain", "clock"]
-    state: int = -1
 
+def kicked_everywhere(motion: Motion, fitted: Fitted) -> Motion | None:
+    """The motion with kicks of constant size that also act between samples; None without a sign of kicks.
 
-def distorted_rows(
-    motion: Motion, fitted: Fitted, columns: Ints, distortions: Sequence[Distortion]
-) -> LeastSquares | None:
-    """White rows of the coefficients in `columns`, and after them of the size of each distortion.
-
-    None where a covariance is not positive definite.
+    In `motion` each row has an independent model error. Kicks then leave residuals with an autocorrelation
+    time of a sample or two, and missing terms residuals with a longer one.
     """
-    law = motion.law(columns)
-    width = len(columns) + len(distortions)
-    longest = max(float(_since(motion, record).max()) for record in motion.records)
-    factor, rows = np.zeros((0, width + 1)), 0
-    for white in motion.whitened(fitted):
-        if white is None:
-            return None
-        since = _since(motion, white.linear.record) / longest
-        linear = white.linear
-        values = fitted.law.values(linear.record.points(linear.x))
-        slope = (values @ fitted.law.table(fitted.coef)).reshape(linear.x.shape)
-        added = np.stack([_added(linear, slope, since, distortion) for distortion in distortions], axis=-1)
-        table = motion.table(white, law)
-        table = np.concatenate([table[:, :-1], white.white(added), table[:, -1:]], axis=1)
-        rows += len(table)
-        table = motion.counted_once(table)
-        factor = quick_triangle(np.concatenate([factor, table]) if len(factor) else table, 1e-6)
-    return LeastSquares(factor, width, rows)
+    if not motion.parts or motion.records[0].grid.order != 1 or motion.rows < FEW_ROWS:
+        return None
+    large = kicked_clearly(motion, fitted)
+    memories = noise_memory(motion, fitted) if large.any() else []
+    if not any(memory.time < _SHORT for memory, much in zip(memories, large, strict=False) if much):
+        return None
+    return replace(motion, forcing=Forcing.everywhere(motion.variables[: motion.states]))
 
 
-def _since(motion: Motion, record: Record) -> Floats:
-    """(stretches, samples) time since the start of the run of each stretch, for samples at even steps."""
-    t = record.grid.t - record.grid.t[0]
-    step = float(t[-1]) / max(len(t) - 1, 1)
-    return np.asarray(record.offset[:, None] * max(motion.parts, 1) * step + t)
+def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Motion, Fitted] | None:
+    """The motion with kicks of unmeasured rates, and a start for its fit; None if there is no sign of them.
 
+    Positions may follow a law whose rates are kicked, or have much noise: the likelihood has a maximum for
+    each. A search that starts from small model errors ends in the second. This start leads to the first. It
+    takes the noise from differences of the positions, and kicks that account for the rest: an oscillator of
+    frequency ω = v/x with kicks of variance q has a variance of about q / ω³.
 
-def _added(linear: Linearised, slope: Floats, since: Floats, distortion: Distortion) -> Floats:
-    """(stretches, rows, states): what a distortion of size 1 adds to the rows.
-
-    slope: (stretches, samples, states) of the law
+    variance: (states,) of the noise, from differences
     """
-    if distortion.kind == "clock":
-        return linear.record.grid.integrals(since[..., None] * slope)
-    if distortion.kind == "late":
-        change = -slope
-    elif distortion.kind == "gain":
-        change = since[..., None] * linear.x
-    else:
-        change = (linear.jacobian @ slope[..., None])[..., 0] / 2.0
-    selected = np.zeros_like(change)
-    measured = ~linear.record.missing[..., distortion.state]
-    selected[..., distortion.state] = np.where(measured, change[..., distortion.state], 0.0)
-    return linear.moved(selected)
+    half = motion.states // 2
+    positions = np.arange(motion.states) < half
+    if motion.states != 2 * half or not np.array_equal(motion.known, positions):
+        return None
+    if not np.array_equal(motion.measured, positions):
+        return None
+    if np.all(fitted.variance[:half] < _ROUGH * variance[:half]):
+        return None
+    squares = np.mean(np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]) ** 2, axis=0)
+    frequency = np.sqrt(squares[half:] / np.maximum(squares[:half], 1e-300))
+    error = fitted.error.copy()
+    error[half:] = fitted.variance[:half] * frequency**3
+    forcing = Forcing.everywhere(motion.variables[: motion.states])
+    # The rates are uncertain by their whole spread, however precisely the positions are measured.
+    start = replace(fitted, error=error, variance=np.where(positions, variance, squares))
+    return replace(motion, forcing=forcing, memory=None), start
+
+
+def kicked_clearly(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
+    """(states,): whether the unexplained motion of each unknown equation is large beside the noise."""
+    much = fitted.error * motion.step > _CLEARLY * motion.noise_beside_kicks(fitted)
+    return np.asarray(much & ~motion.known)
 
 
 @dataclass(frozen=True)

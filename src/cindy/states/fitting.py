@@ -219,17 +219,48 @@ def _step(motion: Motion, now: Fitted, solve: Solve, update: Update, *, heeded: 
 
 
 def _step_with_parameters(motion: Motion, now: Fitted, solve: Solve, update: Update) -> Fitted:
-    """The same step for a law with unknown parameters."""
+    """The same step for a law with unknown parameters, which fits better with the states held fixed.
+
+    1. Solve for the coefficients, and for the slopes of the residual with respect to the parameters.
+    2. Solve for the parameters within their ranges and a trust region.
+    3. Halve the step until the residual decreases; if it never does, the parameters stay.
+    """
+    from scipy.optimize import lsq_linear  # a sixth of the time of `import cindy`
+
     parts: Parts = []
     for white in motion.whitened(now):
         if white is None:
             return replace(now, alive=False)
         parts.append((white, motion.table(white, now.law, now.coef)))
-    step = stride(motion, now, parts, solve)
-    if step is None:
+    k, law = len(now.law.support), now.law
+    start = now.coef[k:]
+    current = _Rows.of([table for _, table in parts], k)
+    coef = current.coefficients(solve, law.support, start)
+    if not np.isfinite(coef).all():
         return replace(now, alive=False)
-    after = _moved(motion, now, step.coef, step.parts, update)
-    return replace(after, moved=max(after.moved, step.far))
+    slopes = current.slopes(solve, law.support, start)
+    # Step 2, by the slopes of step 1.
+    low, high = _reach(law.unknown, start)
+    goal, size = current.residual(coef, start), lengths(slopes)
+    solution = lsq_linear(slopes / size, goal, bounds=((low - start) * size, (high - start) * size))
+    best, numbers, far = float(goal @ goal), np.concatenate([coef, start]), 0.0
+    # Step 3.
+    for share in 0.5 ** np.arange(_HALVINGS):
+        place = start + share * (solution.x / size)
+        try:
+            moved = [(white, motion.table(white, law, np.concatenate([coef, place]))) for white, _ in parts]
+        except DataError:
+            continue
+        trial = _Rows.of([table for _, table in moved], k)
+        new = trial.coefficients(solve, law.support, place)
+        residual = trial.residual(new, place)
+        if np.isfinite(new).all() and float(residual @ residual) <= best * (1 + 1e-12):
+            parts, numbers = moved, np.concatenate([new, place])
+            # In units of the standard errors of the parameters.
+            far = float(np.linalg.norm(slopes @ (place - start)))
+            break
+    after = _moved(motion, now, numbers, parts, update)
+    return replace(after, moved=max(after.moved, far))
 
 
 def _moved(
@@ -393,56 +424,6 @@ _SHARE = 0.2
 """Largest step of a parameter on a linear scale, as a share of its range."""
 _HALVINGS = 5
 """Number of sizes tried for a step that does not fit better. Then the parameters stay."""
-
-
-@dataclass(frozen=True, eq=False)
-class Stride:
-    """The result of a step of coefficients and parameters: the new numbers of the law, and their rows.
-
-    far: length of the step of the parameters, in units of their standard errors
-    """
-
-    coef: Floats
-    parts: Parts
-    far: float
-
-
-def stride(motion: Motion, now: Fitted, parts: Parts, solve: Solve) -> Stride | None:
-    """The step of the parameters that fits better with the states held fixed; None if coefficients diverge.
-
-    1. Solve for the coefficients, and for the slopes of the residual with respect to the parameters.
-    2. Solve for the parameters within their ranges and a trust region.
-    3. Halve the step until the residual decreases; if it never does, the parameters stay.
-    """
-    from scipy.optimize import lsq_linear  # a sixth of the time of `import cindy`
-
-    k, law = len(now.law.support), now.law
-    start = now.coef[k:]
-    current = _Rows.of([table for _, table in parts], k)
-    coef = current.coefficients(solve, law.support, start)
-    if not np.isfinite(coef).all():
-        return None
-    slopes = current.slopes(solve, law.support, start)
-    # Step 2, by the slopes of step 1.
-    low, high = _reach(law.unknown, start)
-    goal, size = current.residual(coef, start), lengths(slopes)
-    solution = lsq_linear(slopes / size, goal, bounds=((low - start) * size, (high - start) * size))
-    whole = solution.x / size
-    best = float(goal @ goal)
-    # Step 3.
-    for share in 0.5 ** np.arange(_HALVINGS):
-        place = start + share * whole
-        try:
-            moved = [(white, motion.table(white, law, np.concatenate([coef, place]))) for white, _ in parts]
-        except DataError:
-            continue
-        trial = _Rows.of([table for _, table in moved], k)
-        new = trial.coefficients(solve, law.support, place)
-        residual = trial.residual(new, place)
-        if np.isfinite(new).all() and float(residual @ residual) <= best * (1 + 1e-12):
-            far = float(np.linalg.norm(slopes @ (place - start)))
-            return Stride(np.concatenate([new, place]), moved, far)
-    return Stride(np.concatenate([coef, start]), parts, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,43 +3,58 @@
     −2 log p = rᵀ S⁻¹ r + log det S − 2 log |det B₂|,     B₂ = ∂ rows / ∂ y
 
 up to a constant of the data, with the residual r of the rows and their covariance S from the fit. The
-determinants come from banded Cholesky and LU factors, in time linear in the samples. `propagated`,
-`with_unknown_sizes` and `by_averages` correct standard errors. `quadrature_error` and `stiffness` tell
-whether the samples resolve the motion, `blurred_terms` which terms only the noise tells apart.
+determinants come from banded Cholesky and LU factors, in time linear in the samples. `propagated` and
+`by_averages` correct standard errors. `quadrature_error` and `stiffness` tell whether the samples resolve the
+motion, `blurred_terms` which terms only the noise tells apart.
+
+Distortions. To first order a faulty channel or clock adds to the measurements (s is the time since the run
+began, in units of the longest run)
+
+    late     a channel that is read τ late holds             x − τ x'
+    blurred  one that averages over a window of variance s²  x + ½ s² x''
+    gain     one whose gain drifts by g along a run          x + g s x
+
+where the law gives x' = F(x) and x'' = J F with its Jacobian J. A distortion c of the measurements adds the
+column B c to the terms in the rows D y − W J (y − x̂) = W ψ(x̂) Ξ + B e. A clock whose rate drifts by r along
+a run makes x' = (1 + r s) F, which adds the column W s F. The size of each distortion is one more unknown of
+least squares (`rows_beside`): a score test (Rao, Proc. Camb. Phil. Soc. 44, 1948).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from scipy.linalg import lapack
 
 from cindy._arrays import Floats, Ints
-from cindy.least_squares import lengths
-from cindy.states.determinants import log_volume
-from cindy.states.doubts import Distortion, autocovariance, distorted_rows
+from cindy.least_squares import LeastSquares, lengths, quick_triangle
+from cindy.states.doubts import autocovariance
 from cindy.states.fitting import LEVELS
+from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion, Whitened
+from cindy.states.record import Record
 
 __all__ = [
+    "Distortion",
     "blurred_terms",
     "by_averages",
     "deviance",
+    "distorted_rows",
     "exact",
+    "log_volume",
     "propagated",
     "quadrature_error",
+    "rows_beside",
     "stiffness",
-    "with_unknown_sizes",
 ]
 
 _ROUGH = 0.5
 """Error of polynomials of degree 6 relative to degree 4 above which motion counts as rough: 0.03 to 0.16 on
 the Lorenz attractor at steps of 0.03 to 0.1, 0.87 to 0.94 for kicked motion (benchmark: kicks)."""
-
-_TOLD_APART = 0.1
-"""Least share of the information on the sizes of noise and kicks that remains if coefficients are unknown:
-with less, a law cannot be told from noise. Not varied; double wells at steps of 0.05 keep 0.8 (benchmark:
-kicks)."""
 
 
 def deviance(motion: Motion, fitted: Fitted) -> float:
@@ -50,12 +65,14 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
     Jacobians can be compared. The density of missing entries is divided out.
     """
     total = 0.0
+    law, coef = fitted.law.at(fitted.coef), fitted.coef[: len(fitted.law.support)]
     for white in motion.whitened(fitted):
         if white is None:
             return np.inf
-        total += float(np.sum(white.white(_residual(white, fitted)[..., None]) ** 2))
-        total += white.log_det - 2.0 * log_volume(white.linear)
-        record = white.linear.record
+        linear, record = white.linear, white.linear.record
+        residual = linear.target - record.integrated(linear.x, law.values) @ law.table(coef)
+        total += float(np.sum(white.white(residual[..., None]) ** 2))
+        total += white.log_det - 2.0 * log_volume(linear)
         missing = record.missing[:, record.grid.order :]
         if missing.any():
             variance = record.spread[:, record.grid.order :] * fitted.variance
@@ -63,39 +80,37 @@ def deviance(motion: Motion, fitted: Fitted) -> float:
     return total
 
 
-def with_unknown_sizes(motion: Motion, fitted: Fitted, covariance: Floats) -> Floats:
-    """(k, k): the covariance of the coefficients of a kicked law whose noise and kicks are estimated too.
-
-    covariance: P of the coefficients if both sizes were known. With t_i = S_i S⁻¹ r for each size v_i the
-    information of coefficients and sizes together is
-
-        XᵀS⁻¹X     XᵀS⁻¹t
-        tᵀS⁻¹X   ½ tᵀS⁻¹t      ⇒   P + P C (½ tᵀS⁻¹t − CᵀP C)⁻¹ CᵀP,    C = XᵀS⁻¹t .
-
-    Without kicks C is zero on average. With kicks it is not: noise makes successive differences return, and
-    so does a drift to the mean. Errors of an Ornstein-Uhlenbeck process with steps of 0.1 grow by a fifth.
-    """
-    cross, own = np.zeros((len(covariance), 2 * motion.states)), np.zeros((2 * motion.states,) * 2)
-    for white in motion.whitened(fitted):
-        if white is None:
-            return covariance
-        table = motion.table(white, fitted.law)
-        z = white.solved(table[:, -1] - table[:, :-1] @ fitted.coef)
-        varied = white.varied(z, white.linear.noise_of(z))
-        cross += table[:, :-1].T @ varied
-        own += 0.5 * varied.T @ varied
-    used = np.flatnonzero(np.concatenate([motion.measured, motion.kicked(fitted)]) & (np.diagonal(own) > 0))
-    size = np.sqrt(np.diagonal(own)[used])
-    cross, own = cross[:, used] / size, own[np.ix_(used, used)] / np.outer(size, size)
-    # The small diagonal is for sizes that the data do not tell apart.
-    half = np.linalg.cholesky(own + 1e-9 * np.eye(len(own)))
-    moved = np.linalg.solve(half, (covariance @ cross).T).T
-    shared, directions = np.linalg.eigh(
-        np.linalg.solve(half, np.linalg.solve(half, cross.T @ covariance @ cross).T)
-    )
-    # 1 − shared is the part of the information on each size that remains if coefficients are unknown.
-    moved = moved @ directions / np.sqrt(np.maximum(1.0 - shared, _TOLD_APART))
-    return np.asarray(covariance + moved @ moved.T)
+def log_volume(linear: Linearised) -> float:
+    """log |det B₂|, summed over the stretches. B₂ is B without the columns of the first samples."""
+    grid, d = linear.record.grid, linear.record.states
+    k, first = np.arange(grid.rows), grid.start - grid.order
+    before, behind = int(np.max(k - first)), int(np.max(first + grid.width - 1 - k))
+    kl, ku = (before + 1) * d - 1, (behind + 1) * d - 1
+    height, state, total = 2 * kl + ku + 1, np.arange(d), 0.0
+    # All rows at one end use the same samples. Each row between them starts one sample after the row before.
+    # Within each of these runs the blocks lie at equal distances in memory.
+    turns = np.flatnonzero((np.diff(np.minimum(first, 0)) != 0) | (np.diff(first == first[-1]) != 0)) + 1
+    runs = list(pairwise([0, *turns.tolist(), grid.rows]))
+    for jacobian in linear.jacobian:
+        band = np.zeros((grid.rows * d, height))
+        item = band.itemsize
+        for begin, end in runs:
+            skipped = max(-int(first[begin]), 0)
+            blocks = (
+                -grid.integral[begin:end, skipped:, None, None] * jacobian[grid.window[begin:end, skipped:]]
+            )
+            blocks[..., state, state] += grid.difference[begin:end, skipped:, None]
+            # Element (r, c) of B₂ lies at c · height + kl + ku + r − c.
+            right = (height - 1) * d
+            down = d + right * (int(first[begin + 1] - first[begin]) if end > begin + 1 else 0)
+            corner = band.ravel()[kl + ku + begin * d + (int(first[begin]) + skipped) * right :]
+            along = down * item, right * item, item, (height - 1) * item
+            as_strided(corner, blocks.shape, along)[...] = blocks
+        lu, _, info = lapack.dgbtrf(band.T, kl, ku, overwrite_ab=1)
+        if info > 0:
+            return -np.inf
+        total += float(np.sum(np.log(np.abs(lu[kl + ku]))))
+    return total
 
 
 def exact(motion: Motion, fitted: Fitted) -> bool:
@@ -223,13 +238,6 @@ def by_averages(motion: Motion, fitted: Fitted, price: float) -> Floats:
     )
 
 
-def _residual(white: Whitened, fitted: Fitted) -> Floats:
-    """(stretches, rows, states): the residual of the rows of a record, not whitened."""
-    linear, law = white.linear, fitted.law
-    now, coef = law.at(fitted.coef), fitted.coef[: len(law.support)]
-    return linear.target - linear.record.integrated(linear.x, now.values) @ now.table(coef)
-
-
 def quadrature_error(motion: Motion, fitted: Fitted) -> float:
     """χ² of the error of the integrals of the law. Below 1 the error is too small to make a term.
 
@@ -274,6 +282,76 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
     return float(np.quantile(np.concatenate(sizes), 0.9))
 
 
+class Distortion(NamedTuple):
+    """A kind of distortion, and the state whose channel has it; −1 for a clock, which all states share."""
+
+    kind: Literal["late", "blurred", "gain", "clock"]
+    state: int = -1
+
+
+def rows_beside(
+    motion: Motion, fitted: Fitted, support: Ints, beside: Callable[[int, Whitened], Floats]
+) -> LeastSquares | None:
+    """White rows of the coefficients of a support, and after them of further columns.
+
+    None where a covariance is not positive definite.
+
+    beside: (stretches, rows, states, columns) from the number of a record and its rows
+    """
+    law, factor, rows = motion.law(support), np.zeros((0, 0)), 0
+    for number, white in enumerate(motion.whitened(fitted)):
+        if white is None:
+            return None
+        table = motion.table(white, law)
+        table = np.concatenate([table[:, :-1], white.white(beside(number, white)), table[:, -1:]], axis=1)
+        rows += len(table)
+        table = motion.counted_once(table)
+        factor = quick_triangle(np.concatenate([factor, table]) if len(factor) else table, 1e-6)
+    return LeastSquares(factor, factor.shape[1] - 1, rows)
+
+
+def distorted_rows(
+    motion: Motion, fitted: Fitted, support: Ints, distortions: Sequence[Distortion]
+) -> LeastSquares | None:
+    """White rows of the coefficients of a support, and after them of the size of each distortion."""
+    longest = max(float(_since(motion, record).max()) for record in motion.records)
+
+    def added(_: int, white: Whitened) -> Floats:
+        linear = white.linear
+        since = _since(motion, linear.record) / longest
+        values = fitted.law.values(linear.record.points(linear.x))
+        slope = (values @ fitted.law.table(fitted.coef)).reshape(linear.x.shape)
+        return np.stack([_added(linear, slope, since, distortion) for distortion in distortions], axis=-1)
+
+    return rows_beside(motion, fitted, support, added)
+
+
+def _since(motion: Motion, record: Record) -> Floats:
+    """(stretches, samples) time since the start of the run of each stretch, for samples at even steps."""
+    t = record.grid.t - record.grid.t[0]
+    step = float(t[-1]) / max(len(t) - 1, 1)
+    return np.asarray(record.offset[:, None] * max(motion.parts, 1) * step + t)
+
+
+def _added(linear: Linearised, slope: Floats, since: Floats, distortion: Distortion) -> Floats:
+    """(stretches, rows, states): what a distortion of size 1 adds to the rows.
+
+    slope: (stretches, samples, states) of the law
+    """
+    if distortion.kind == "clock":
+        return linear.record.grid.integrals(since[..., None] * slope)
+    if distortion.kind == "late":
+        change = -slope
+    elif distortion.kind == "gain":
+        change = since[..., None] * linear.x
+    else:
+        change = (linear.jacobian @ slope[..., None])[..., 0] / 2.0
+    selected = np.zeros_like(change)
+    measured = ~linear.record.missing[..., distortion.state]
+    selected[..., distortion.state] = np.where(measured, change[..., distortion.state], 0.0)
+    return linear.moved(selected)
+
+
 _APART = 2.0
 """Ratio below which terms differ by errors of the states rather than by the motion. True laws in 40 % noise
 have 20 and more, false ones of a closed orbit less than 1 (benchmarks: chaotic, honesty)."""
@@ -284,7 +362,7 @@ _POINTS = 4_000
 """Number of samples at which terms are compared."""
 
 
-def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
+def blurred_terms(motion: Motion, fitted: Fitted) -> Ints:
     """The coefficients whose terms differ by errors of the states, not by the motion; none in a good law.
 
     For a combination w of the terms of an equation and a draw d of the errors of x, the ratio
@@ -296,7 +374,7 @@ def blurred_terms(motion: Motion, fitted: Fitted, seed: int = 0) -> Ints:
     shared = [j for j in range(motion.states) if np.sum(law.targets == j) > 1]
     if not shared:
         return fitted.law.support[:0]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     points, drawn = [], []
     for white in motion.whitened(fitted):
         if white is None:

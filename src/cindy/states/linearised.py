@@ -20,7 +20,6 @@ correlations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -197,56 +196,32 @@ class Factor:
         """log det S."""
         return 2.0 * float(np.sum(np.log(self.band[0])))
 
-    def _blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """The diagonal blocks of L and those below them, (width, width) each: L is block bidiagonal.
-
-        Element (r, c) of L lies at c · height + (r − c) in memory. So a block is a dense matrix of leading
-        dimension height − 1, in whose other triangle stand numbers of other columns. The blocks are copied
-        one cache's worth at a time. All at once they would take as much memory as the band.
-        """
-        height, size = self.band.shape
-        wide = max(height - 1, 1)
-        count = -(-size // wide)
-        flat = self.band.ravel(order="K")
-        item = flat.itemsize
-        along = (wide * height * item, item, wide * item)
-        # The blocks below the diagonal blocks are upper triangles; the rest of the view is other columns.
-        upper = np.tri(wide, dtype=bool).T
-        at_once = max(_CACHED // wide**2, 1)
-        for first in range(0, count, at_once):
-            copied = min(at_once, count - first)
-            begin, needed = first * wide * height, copied * wide * height + wide
-            run = flat[begin : begin + needed]
-            if len(run) < needed:
-                # Entries beyond the last row are never used.
-                run = np.concatenate([run, np.zeros(needed - len(run))])
-            square = (copied, wide, wide)
-            diagonal = np.ascontiguousarray(as_strided(run, square, along, writeable=False))
-            yield from zip(
-                diagonal,
-                np.where(upper, as_strided(run[wide:], square, along, writeable=False), 0.0),
-                strict=True,
-            )
-
-    def columns(self, wide: int, reach: int) -> Floats:
+    def columns(self, wide: int, reach: int, first: int = 0, most: int | None = None) -> Floats:
         """(count, (reach + 1) wide, wide): L by blocks of columns from the diagonal down, then an identity.
 
+        Element (r, c) of L lies at c · height + (r − c) in memory. So a block is a dense matrix of leading
+        dimension height − 1, in whose other triangle stand numbers of other columns.
+
         reach: number of blocks below the diagonal that hold the whole band
+        first, most: the block to begin with, and how many are wanted; by default all
         """
         height, size = self.band.shape
-        count, tall = -(-size // wide), (reach + 1) * wide
-        flat = np.zeros((count * wide + 1) * height + tall)
-        flat[: height * size] = self.band.ravel(order="K")
+        count, tall = -(-size // wide) - first, (reach + 1) * wide
+        count = count if most is None else min(count, most)
+        begin, needed = first * wide * height, (count * wide + 1) * height + tall
+        flat = self.band.ravel(order="K")[begin : begin + needed]
+        if len(flat) < needed:
+            flat = np.concatenate([flat, np.zeros(needed - len(flat))])
         item = flat.itemsize
-        view = as_strided(flat, (count, tall, wide), (wide * height * item, item, (height - 1) * item))
+        along = (wide * height * item, item, (height - 1) * item)
+        view = as_strided(flat, (count, tall, wide), along, writeable=False)
         row, column = np.ogrid[:tall, :wide]
-        inside = (row >= column) & (row - column < height)
-        columns = np.where(inside, view, 0.0)
+        columns = np.where((row >= column) & (row - column < height), view, 0.0)
         # The band continues below the last row with meaningless numbers.
-        row, column = np.arange(count)[:, None] * wide + np.arange(tall), np.arange(count * wide)
+        row, column = (np.arange(first, first + count) * wide)[:, None] + np.arange(tall), np.arange(wide)
         columns[row >= size] = 0.0
-        padding = column[size:]
-        columns[-1, padding % wide, padding % wide] = 1.0
+        padding = column[row[-1, :wide] >= size]
+        columns[-1, padding, padding] = 1.0
         return columns
 
     def whiten(self, values: Floats) -> Floats:
@@ -256,15 +231,16 @@ class Factor:
             values[...] = _banded_solve(self.band, values, transposed=False)
             return values
         assert values.flags.c_contiguous
+        at_once = max(_CACHED // wide**2, 1)
         before, below = values[:0], np.zeros((wide, 0))
-        for k, (diagonal, next_below) in enumerate(self._blocks()):
-            part = values[k * wide : (k + 1) * wide]
-            rows = len(part)
-            if k:
-                part -= below[:rows] @ before
+        for k, begin in enumerate(range(0, len(values), wide)):
+            if k % at_once == 0:
+                blocks = self.columns(wide, 1, k, at_once)
+            block, part = blocks[k % at_once], values[begin : begin + wide]
+            part -= below[: len(part)] @ before
             # Xᵀ Lᵀ = Bᵀ: row-major blocks are column-major transposes, solved where they are.
-            blas.dtrsm(1.0, diagonal[:rows, :rows].T, part.T, side=1, lower=0, overwrite_b=1)
-            before, below = part, next_below
+            blas.dtrsm(1.0, block[: len(part), : len(part)].T, part.T, side=1, lower=0, overwrite_b=1)
+            before, below = part, block[wide:]
         return values
 
     def whiten_back(self, values: Floats) -> Floats:

@@ -144,13 +144,11 @@ class Whitened:
         weighted = linear.weighted(self.error, kicks)
         for i in states:
             selected = np.zeros_like(kicks)
+            selected[..., i] = kicks[..., i]
+            # Covariances are proportional to √(q_i q_j): half of row i and half of column i.
+            crossed = linear.weighted(self.error, selected)
             selected[..., i] = weighted[..., i]
-            if linear.forced is not None:
-                # Covariances are proportional to √(q_i q_j): half of row i and half of column i.
-                crossed = np.zeros_like(kicks)
-                crossed[..., i] = kicks[..., i]
-                selected = (selected + linear.weighted(self.error, crossed)) / 2.0
-            columns.append(linear.kicked(selected))
+            columns.append(linear.kicked((selected + crossed) / 2.0))
         return self.white(np.stack(columns, axis=-1))
 
 
@@ -372,7 +370,7 @@ class Motion:
         rows = np.zeros((*linear.target.shape, free + extra + 1))
         for j in range(self.states):
             places = np.flatnonzero(law.targets[:free] == j)
-            rows[:, :, j, _run(places)] = integrals[..., _run(law.columns[places])]
+            rows[:, :, j, places] = integrals[..., law.columns[places]]
         rows[..., -1] = linear.target
         for column, j in zip(law.columns[free:], law.targets[free:], strict=True):
             rows[:, :, j, -1] -= integrals[..., column]
@@ -487,10 +485,3 @@ def shifted(blocks: Sequence[LeastSquares], gradient: Floats) -> list[LeastSquar
         factor[:, -1] -= move
         moved_blocks.append(LeastSquares(factor, block.terms, block.rows))
     return moved_blocks
-
-
-def _run(places: Ints) -> Ints | slice:
-    """The places as a slice if they are evenly spaced, which is twice as fast to read."""
-    if len(places) < 3 or np.ptp(steps := np.diff(places)) > 0 or steps[0] <= 0:
-        return places
-    return slice(int(places[0]), int(places[-1]) + 1, int(steps[0]))

@@ -1,6 +1,6 @@
 """Records: trajectories become stretches of measurements on common time grids, before any law is known.
 
-1. `smoothed` estimates the noise of samples and the motion beneath (Whittaker's smoother).
+1. `smoothed` estimates the motion beneath the noise of samples (Whittaker's smoother).
 2. `records_of` cuts trajectories into stretches that share a time grid (`Record`), with as many instants
    between samples as the curvature of the motion requires (`instants_for`).
 3. A missing entry starts from values interpolated in time, and gets a variance that marks it (`MISSING`).
@@ -24,7 +24,6 @@ from cindy.states.grid import Grid
 __all__ = [
     "MISSING",
     "Record",
-    "Smooth",
     "averaged",
     "instants_for",
     "principal_motion",
@@ -43,28 +42,20 @@ _FEW = 12
 """Number of samples below which nothing is smoothed."""
 
 
-@dataclass(frozen=True, eq=False)
-class Smooth:
-    """Smoothed values (samples, states), and the standard deviation of the noise (states,)."""
-
-    values: Floats
-    noise: Floats
-
-
-def smoothed(t: Floats, y: Floats) -> Smooth:
-    """Whittaker's smoother, each state with the most likely ratio of bending to noise.
+def smoothed(t: Floats, y: Floats) -> Floats:
+    """(samples, states) by Whittaker's smoother, each state with the most likely ratio of bending to noise.
 
     Third divided differences of the samples have the covariance σ² D Dᵀ + τ². The likelihood of both
     variances is maximised over a grid of their ratios, in time linear in the samples.
     """
     if len(t) < _FEW:
-        return Smooth(y.copy(), np.zeros(y.shape[1]))
+        return y.copy()
     d = _differences(t)
     rows = len(d)
     product = np.zeros((_ORDER + 1, rows))
     for o in range(_ORDER + 1):
         product[o, : rows - o] = np.sum(d[: rows - o, o:] * d[o:, : d.shape[1] - o], axis=1)
-    values, noise = y.copy(), np.zeros(y.shape[1])
+    values = y.copy()
     z = np.stack([_apply(d, column) for column in y.T], axis=1)
     best = np.full(y.shape[1], np.inf)
     for ratio in _RATIOS:
@@ -80,16 +71,16 @@ def smoothed(t: Floats, y: Floats) -> Smooth:
         # −2 log p of this ratio, with the common factor of both variances profiled out.
         deviance = rows * np.log(square) + 2.0 * float(np.log(factor[0]).sum())
         for j in np.flatnonzero(deviance < best):
-            best[j], noise[j] = deviance[j], np.sqrt(square[j] / rows)
+            best[j] = deviance[j]
             values[:, j] = y[:, j] - _back(d, u[:, j], len(t))
-    return Smooth(values, noise)
+    return values
 
 
 def roughness(t: Floats, y: Floats) -> Floats:
     """(columns,) how much motions bend between samples: ω h for a wave of frequency ω."""
     if len(t) < _FEW:
         return np.ones(y.shape[1])
-    x = smoothed(t, y).values
+    x = smoothed(t, y)
     first, second = np.diff(x, axis=0), np.diff(x, 2, axis=0)
     size = np.sqrt(np.mean(first**2, axis=0))
     return np.asarray(np.sqrt(np.mean(second**2, axis=0)) / np.where(size > 0, size, np.inf))
@@ -259,7 +250,7 @@ class Record:
             if weights is None:
                 return grid.integrals(values)
             return np.asarray(np.einsum("rw,srwj->srj", weights, values[:, grid.window]))
-        total: Floats | None = None
+        total: Floats = np.zeros(())
         row = np.arange(grid.rows)
         for later, part in enumerate(grid.by_interval if weights is None else (weights,)):
             for place in range(grid.width):
@@ -267,9 +258,7 @@ class Record:
                 u = np.where(self.held, self.u[:, row + later], self.u[:, at])
                 points = np.concatenate([x[:, at], u], axis=2)
                 values = evaluate(points.reshape(-1, points.shape[2])).reshape(*points.shape[:2], -1)
-                added = part[:, place, None] * values
-                total = added if total is None else total + added
-        assert total is not None
+                total = total + part[:, place, None] * values
         return total
 
     def part(self, which: NDArray[np.intp]) -> Record:
@@ -369,7 +358,7 @@ def averaged(basis: Basis, variables: tuple[str, ...], records: Sequence[Record]
     changes: dict[Expression, list[Floats]] = {g: [] for g in surfaces}
     for record in records:
         for y, u in zip(record.y, record.u, strict=True):
-            x = smoothed(record.grid.t, y).values
+            x = smoothed(record.grid.t, y)
             ends = [dict(zip(variables, np.hstack([end, u[:-1]]).T, strict=True)) for end in (x[:-1], x[1:])]
             for g in surfaces:
                 before, after = (g.evaluate(end) for end in ends)
@@ -423,7 +412,7 @@ def _with_rates(t: Floats, filled: tuple[Floats, Floats, Floats]) -> tuple[Float
     from scipy.interpolate import CubicSpline
 
     y, spread, u = filled
-    slopes = CubicSpline(t, smoothed(t, y).values)(t, 1)
+    slopes = CubicSpline(t, smoothed(t, y))(t, 1)
     return np.hstack([y, slopes]), np.hstack([spread, np.full_like(spread, MISSING)]), u
 
 
@@ -438,7 +427,7 @@ def _divided(
     at = np.arange(parts * (len(t) - 1) + 1) / parts
     times = np.interp(at, number, t)
     # A spline through the smoothed samples is only a first guess, which the fit replaces.
-    values = CubicSpline(t, smoothed(t, y).values)(times)
+    values = CubicSpline(t, smoothed(t, y))(times)
     values[::parts] = y
     divided = np.full_like(values, MISSING)
     divided[::parts] = spread
