@@ -40,6 +40,7 @@ __all__ = [
     "memory",
     "noise_memory",
     "sensor_memory",
+    "since_start",
     "without_outliers",
 ]
 
@@ -352,12 +353,13 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, dict[str, list[int]
     reach the value that marks a missing measurement.
     """
     pairs = list(zip(motion.records, fitted.x, strict=True))
-    since = [np.broadcast_to(_since(motion, record)[..., None], x.shape) for record, x in pairs]
-    longest = max(float(s.max()) for s in since)
+    since = [
+        np.broadcast_to(s[..., None], x.shape) for s, x in zip(since_start(motion), fitted.x, strict=True)
+    ]
     causes = {
         "state": [x**2 for _, x in pairs],
-        "later": [(s / longest) ** 2 for s in since],
-        "sooner": [(1.0 - s / longest) ** 2 for s in since],
+        "later": [s**2 for s in since],
+        "sooner": [(1.0 - s) ** 2 for s in since],
     }
     spreads, states = [record.spread.copy() for record, _ in pairs], dict[str, list[int]]()
     for j in range(motion.states):
@@ -380,6 +382,20 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, dict[str, list[int]
         return motion, {}
     records = [replace(record, spread=new) for (record, _), new in zip(pairs, spreads, strict=True)]
     return motion.part(records), states
+
+
+def since_start(motion: Motion) -> list[Floats]:
+    """(stretches, samples) for each record: time since the start of the run, in units of the longest run.
+
+    The samples count as evenly spaced.
+    """
+    since = []
+    for record in motion.records:
+        t = record.grid.t - record.grid.t[0]
+        step = float(t[-1]) / max(len(t) - 1, 1)
+        since.append(record.offset[:, None] * max(motion.parts, 1) * step + t)
+    longest = max(float(s.max()) for s in since)
+    return [np.asarray(s / longest) for s in since]
 
 
 def _growth(noise: Floats, causes: Mapping[str, Floats]) -> tuple[str, float, float]:

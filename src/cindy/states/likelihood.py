@@ -32,11 +32,10 @@ from scipy.linalg import lapack
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, lengths, quick_triangle
-from cindy.states.doubts import autocovariance
+from cindy.states.doubts import autocovariance, since_start
 from cindy.states.fitting import LEVELS
 from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion, Whitened
-from cindy.states.record import Record
 
 __all__ = [
     "Distortion",
@@ -314,23 +313,17 @@ def distorted_rows(
     motion: Motion, fitted: Fitted, support: Ints, distortions: Sequence[Distortion]
 ) -> LeastSquares | None:
     """White rows of the coefficients of a support, and after them of the size of each distortion."""
-    longest = max(float(_since(motion, record).max()) for record in motion.records)
+    since = since_start(motion)
 
-    def added(_: int, white: Whitened) -> Floats:
+    def added(number: int, white: Whitened) -> Floats:
         linear = white.linear
-        since = _since(motion, linear.record) / longest
         values = fitted.law.values(linear.record.points(linear.x))
         slope = (values @ fitted.law.table(fitted.coef)).reshape(linear.x.shape)
-        return np.stack([_added(linear, slope, since, distortion) for distortion in distortions], axis=-1)
+        return np.stack(
+            [_added(linear, slope, since[number], distortion) for distortion in distortions], axis=-1
+        )
 
     return rows_beside(motion, fitted, support, added)
-
-
-def _since(motion: Motion, record: Record) -> Floats:
-    """(stretches, samples) time since the start of the run of each stretch, for samples at even steps."""
-    t = record.grid.t - record.grid.t[0]
-    step = float(t[-1]) / max(len(t) - 1, 1)
-    return np.asarray(record.offset[:, None] * max(motion.parts, 1) * step + t)
 
 
 def _added(linear: Linearised, slope: Floats, since: Floats, distortion: Distortion) -> Floats:
