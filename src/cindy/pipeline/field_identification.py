@@ -224,12 +224,13 @@ def _left_over(model: Model, evidence: WeakRows, summary: Summary) -> Iterator[F
         yield from _much_left(model, summary)
         return
     for rest in residuals:
-        yield Finding("unexplained-motion", _message(rest, evidence), _values(rest, evidence))
+        # A report draws the map: a box without rows has no residual.
+        drawn = np.where(np.isfinite(rest.map), rest.map, 0.0).tolist()
+        yield Finding("unexplained-motion", _message(rest), {**asdict(rest), "map": drawn})
 
 
-def _message(rest: Unexplained, evidence: WeakRows) -> str:
+def _message(rest: Unexplained) -> str:
     """How much is not explained, where, and which coefficient would explain it."""
-    axes = (*evidence.fields[0].axes, evidence.fields[0].time)
     much = f"{rest.share:.1%} of its motion" if rest.share >= 1e-3 else "a part of its motion"
     message = (
         f"The equation of {pretty(rest.state)} leaves {much} unexplained, which noise does not account for: "
@@ -251,36 +252,9 @@ def _message(rest: Unexplained, evidence: WeakRows) -> str:
             "field, or the measurements are at fault."
         )
     if rest.local:
-        place = ", ".join(
-            f"{axis} = {low:.3g} … {high:.3g}"
-            for axis, (low, high) in zip(axes, rest.worst.sides, strict=True)
-        )
+        place = ", ".join(f"{axis} = {low:.3g} … {high:.3g}" for axis, (low, high) in rest.worst.items())
         message += f" Most is left around {place}."
     return message
-
-
-def _values(rest: Unexplained, evidence: WeakRows) -> dict[str, Any]:
-    """The numbers in the message, and a map: the mean squared residual of every box in units of the noise."""
-    field = evidence.fields[rest.field]
-    # Boxes come axis by axis, time last, as in the map that a report draws.
-    ratios = np.array([box.ratio for box in rest.boxes]).reshape(rest.shape)
-    sides = np.array([box.sides for box in rest.boxes]).reshape(*rest.shape, len(rest.shape), 2)
-    edges = {}
-    for k, axis in enumerate((*field.axes, field.time)):
-        along = np.moveaxis(sides[..., k, :], k, 0).reshape(rest.shape[k], -1, 2)[:, 0]
-        edges[axis] = along.tolist()
-    return {
-        "state": rest.state,
-        "share": rest.share,
-        "ratio": rest.ratio,
-        "chance": rest.chance,
-        "field": rest.field,
-        "term": rest.term,
-        "axis": rest.axis,
-        "taken": rest.taken,
-        "map": np.where(np.isfinite(ratios), ratios, 0.0).tolist(),
-        "boxes": edges,
-    }
 
 
 def _much_left(model: Model, summary: Summary) -> Iterator[Finding]:
