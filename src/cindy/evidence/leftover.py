@@ -159,8 +159,8 @@ def _judged(
     # Steps 1 to 3. The mean over all rows hardly shows a residual in one place, nor a smooth one, which is in
     # few of many modes.
     places = [pair for means, freedoms in boxes for pair in zip(means.flat, freedoms.flat, strict=True)]
-    tests = [[(ratio, freedom)], places, [band for part in bands for band in _bands(part, state)]]
-    chance = min(1.0, *(_least_chance(means) for means in tests))
+    scales = [band for part in bands for band in _bands(part, state)]
+    chance = min(1.0, _chance(ratio, freedom), _least_chance(places), _least_chance(scales))
     if chance > _TEST.level:
         return None
     worst = int(np.argmax([np.nanmax(means, initial=0.0) for means, _ in boxes]))

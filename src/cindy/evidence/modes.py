@@ -17,8 +17,7 @@ import numpy as np
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import Term
-from cindy.evidence.grid_operators import apply, reduce
-from cindy.evidence.noise_in_terms import Unbiased
+from cindy.evidence.grid_operators import apply, products
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 
 __all__ = ["Modes", "NoisyRows", "modes_of", "noise_covariance"]
@@ -68,20 +67,12 @@ class NoisyRows:
         """For every two columns that share noise, (rows,): the unbiased covariance of their noise."""
         rows = self.rows
         covariances: dict[tuple[int, int], Floats] = {}
-        squares = [{(a, b): w[a] * w[b] for a in w for b in w if a <= b} for w in self.weights]
-        noisy = list(dict.fromkeys(g for g, _ in rows.terms if rows.is_noisy(g)))
-        pairs = [(g, h) for i, g in enumerate(noisy) for h in noisy[i:] if rows.share_noise(g, h)]
+        squares = [products(weights) for weights in self.weights]
         # In stretches of time, so that the functions of a large field are never in memory as a whole.
-        for low, high in stretches(rows, len(noisy) + 2):
-            values, _ = rows.values(low, high)
-            unbiased = Unbiased(values, rows.noise)
-            weights = [*squares[:-1], {key: m[:, low:high] for key, m in squares[-1].items()}]
-            for g, h in pairs:
-                covariance = unbiased.covariance(g, h)
-                wanted = rows.order_pairs(g, h)
-                reduced = reduce(covariance, weights, set(wanted.values()))
-                for key, orders in wanted.items():
-                    covariances[key] = covariances.get(key, 0.0) + reduced[orders].ravel()
+        for low, high in stretches(rows, len({g for g, _ in rows.terms if rows.is_noisy(g)}) + 2):
+            part = [*squares[:-1], {key: m[:, low:high] for key, m in squares[-1].items()}]
+            for columns, covariance in rows.covariances(rows.unbiased(low, high), part):
+                covariances[columns] = covariances.get(columns, 0.0) + covariance.ravel()
         return covariances
 
     def shared(self, a: int, b: int) -> Floats | float:
@@ -237,8 +228,7 @@ def _stretch(
     near = np.flatnonzero((time.starts < high) & (time.stops > low))
     if not len(near):
         return np.zeros((len(moved), len(moved)))
-    values, _ = rows.values(low, high)
-    unbiased = Unbiased(values, rows.noise)
+    unbiased = rows.unbiased(low, high)
     functions = list(used)
     influences = [
         _influence(rows, used[g], moved[..., near], near, low, high).reshape(len(moved), -1)

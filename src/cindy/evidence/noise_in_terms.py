@@ -64,9 +64,15 @@ class Unbiased:
     noise: Mapping[str, float]
     slopes: Mapping[Factor, tuple[Floats, Floats]] = field(default_factory=dict)
     _powers: dict[tuple[str, int], Floats] = field(default_factory=dict)
+    _known: dict[Term, Floats] = field(default_factory=dict)
 
     def __call__(self, term: Term) -> Floats:
-        """The term at every sample."""
+        """The term at every sample, which is kept."""
+        if term not in self._known:
+            self._known[term] = self._of(term)
+        return self._known[term]
+
+    def _of(self, term: Term) -> Floats:
         curved = [f for f in term if f.kind in ("sin", "cos", "call")]
         mixed = {name for f in curved for name in f.variables if self.noise.get(name, 0.0) > 0}
         result: Floats | None = None
@@ -93,7 +99,7 @@ class Unbiased:
     def covariance(self, g: Term, h: Term) -> Floats:
         """The unbiased covariance of the noise of two terms at every sample."""
         # ĝ ĥ has the mean g h + cov and (g h)^ the mean g h, so the true values drop out.
-        return self(g) * self(h) - self(product((*g, *h), tuple(self.values)))
+        return self(g) * self(h) - self._of(product((*g, *h), tuple(self.values)))
 
     def _power(self, name: str, power: int) -> Floats:
         if power == 1:
