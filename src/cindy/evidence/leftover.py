@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.evidence.grid_operators import INEXACT
-from cindy.evidence.modes import NoisyRows, modes_of
+from cindy.evidence.modes import NoisyRows, as_columns, modes_of
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 from cindy.least_squares import lengths
 
@@ -102,7 +102,7 @@ def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
     """
     terms = np.flatnonzero(coef.any(axis=1))
     columns = tuple(int(k) for k in terms)
-    residual = np.hstack([-coef[terms].T, np.eye(coef.shape[1])])
+    residual = as_columns(coef[terms])
     # A filled sample repeats the noise of its neighbours, which increases the variance of a sum.
     inflation = 1.0 + 2.0 * evidence.filled
     fields = [_Residuals(NoisyRows(rows.only(columns)), residual, inflation) for rows in evidence.rows]

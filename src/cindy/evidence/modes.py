@@ -20,7 +20,7 @@ from cindy.basis import Term
 from cindy.evidence.grid_operators import apply, products
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 
-__all__ = ["Modes", "NoisyRows", "modes_of", "noise_covariance"]
+__all__ = ["Modes", "NoisyRows", "as_columns", "modes_of", "noise_covariance"]
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Modes(NoisyRows):
             mixed = apply(turn, mixed, k)
         return mixed.reshape(-1, mixed.shape[-1])
 
-    def scatter(self, moved: Floats, residual: Floats) -> Floats | None:
+    def scatter(self, moved: Floats, residual: Floats) -> Floats:
         """(k, k) covariance of coefficients that residuals of modes (k, states, modes) move by `moved`."""
         sizes = [len(turn) for turn in self.turns]
         moved = moved.reshape(*moved.shape[:2], *sizes)
@@ -170,6 +170,11 @@ def modes_of(evidence: WeakRows, columns: tuple[int, ...]) -> list[Modes]:
     return modes
 
 
+def as_columns(coef: Floats) -> Floats:
+    """(states, terms + states) the residual of every state as a sum of columns."""
+    return np.hstack([-coef.T, np.eye(coef.shape[1])])
+
+
 def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Floats | None:
     """(k, k) covariance of least-squares coefficients, by the noise at every sample of one field.
 
@@ -178,12 +183,15 @@ def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Fl
 
     None where a derivative was estimated from neighbours: its noise is not that of one sample.
     """
+    used = [g for column, (g, _) in zip(residual.T, rows.terms, strict=True) if column.any()]
+    if any(has_slope(g) and rows.is_noisy(g) for g in used):
+        return None
     terms = influence.shape[-1]
     moved = np.tensordot(influence, rows.table[..., :terms], axes=(2, -1))
     return propagated(rows, moved * rows.field.weight, residual)
 
 
-def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats | None:
+def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats:
     """View 1. (k, k) covariance of coefficients, by the noise at every sample of one field.
 
     Test functions overlap, and their derivatives have both signs, so that a sample adds to one row and
@@ -196,15 +204,13 @@ def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats | Non
     in `FieldRows`).
 
     moved: (k, states, rows …) the change of coefficients by the residual of a state in a row
-    residual, None: as in `noise_covariance`
+    residual: as in `noise_covariance`
     """
     used: dict[Term, dict[tuple[int, ...], Floats]] = {}
     for column, (g, orders) in enumerate(rows.terms):
         if residual[:, column].any() and rows.is_noisy(g):
             by_orders = used.setdefault(g, {})
             by_orders[orders] = by_orders.get(orders, 0.0) + residual[:, column]
-    if any(has_slope(g) for g in used):
-        return None
     total = np.zeros((len(moved), len(moved)))
     for low, high in stretches(rows, len(moved) * max(len(used), 1)):
         total += _stretch(rows, used, moved, low, high)

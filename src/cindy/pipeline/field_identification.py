@@ -27,7 +27,7 @@ from cindy.evidence import INEXACT, Fault, Unexplained, WeakRows, screened, unex
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Weak
 from cindy.model import Model, explained_rows
-from cindy.pipeline.field_estimates import as_columns, estimated, leaves
+from cindy.pipeline.field_estimates import estimated, leaves, squares_left
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
@@ -259,10 +259,7 @@ def _message(rest: Unexplained) -> str:
 
 def _much_left(model: Model, summary: Summary) -> Iterator[Finding]:
     """A finding where much is left, if the noise of the rows is not known."""
-    residual = as_columns(model.coef)
-    left = np.sum((summary.total.factor @ residual.T) ** 2, axis=0)
-    spurious = summary.spurious
-    noise = np.zeros_like(left) if spurious is None else np.sum((residual @ spurious) * residual, axis=1)
+    left, noise = squares_left(summary, model.coef)
     whole = np.sum(summary.total.target**2, axis=0)
     for j in np.flatnonzero((left - noise > _MUCH * whole) & (left > _TIMES_NOISE * noise)):
         share = float((left[j] - noise[j]) / whole[j])
