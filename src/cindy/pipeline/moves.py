@@ -54,6 +54,8 @@ class Moves:
 
     offered: for each group the values at which its terms have columns
     atoms, scan: the terms at these values, and the motion that has them
+    pairs: the coefficient of the basis that each column stands for
+    group, value: the group of each column, −1 for a plain term, and which of its values it has
     factor: the triangle of [tangents | columns | target]; rows: how many there were
     """
 
@@ -64,6 +66,9 @@ class Moves:
     offered: tuple[tuple[Values, ...], ...]
     atoms: Atoms
     scan: Motion
+    pairs: Ints
+    group: Ints
+    value: Ints
     factor: Floats
     rows: int
 
@@ -85,22 +90,8 @@ class Moves:
             tables.append(np.concatenate([tangents, scan.table(white, whole)], axis=1))
         rows = sum(len(table) for table in tables)
         factor = triangle(np.concatenate(tables))
-        return cls(motion, options, groups, met, offered, atoms, scan, factor, rows)
-
-    @cached_property
-    def pairs(self) -> Ints:
-        """The coefficient of the basis that each column stands for."""
-        return self.atoms.pair(self.scan.candidates, self.motion.states)
-
-    @cached_property
-    def group(self) -> Ints:
-        """The group of each column, −1 for a plain term."""
-        return np.asarray(self.atoms.group[self.scan.candidates // self.motion.states])
-
-    @cached_property
-    def value(self) -> Ints:
-        """Which of the values of its group each column has."""
-        return np.asarray(self.atoms.value[self.scan.candidates // self.motion.states])
+        columns = atoms.columns(scan.candidates, motion.states)
+        return cls(motion, options, groups, met, offered, atoms, scan, *columns, factor, rows)
 
     @cached_property
     def present(self) -> Mask:

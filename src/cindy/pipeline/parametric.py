@@ -271,16 +271,8 @@ class _First:
     @classmethod
     def of(cls, loop: Search, atoms: Atoms, groups: Sequence[Group], drift: Floats) -> _First:
         form = loop.form((first_objective(loop.motion, drift),))
-        terms = loop.columns // loop.motion.states
-        return cls(
-            loop,
-            form,
-            Supports.of_form(form, loop.options.price),
-            groups,
-            atoms.pair(loop.columns, loop.motion.states),
-            atoms.group[terms],
-            atoms.value[terms],
-        )
+        columns = atoms.columns(loop.columns, loop.motion.states)
+        return cls(loop, form, Supports.of_form(form, loop.options.price), groups, *columns)
 
     def starts(self) -> Iterator[Move]:
         """Models of sizes around the best on the path of the conditional gradient.

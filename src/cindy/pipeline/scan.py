@@ -102,9 +102,11 @@ class Atoms:
         allowed = np.flatnonzero(np.isin(flat, motion.candidates))
         return replace(motion, basis=Listed(self.terms), candidates=allowed, given=given)
 
-    def pair(self, flat: Ints, states: int) -> Ints:
-        """The coefficients of the basis, by flat index, that those of atoms stand for."""
-        return self.base[flat // states] * states + flat % states
+    def columns(self, flat: Ints, states: int) -> tuple[Ints, Ints, Ints]:
+        """Of coefficients of atoms, by flat index: those of the basis that they stand for, their groups, and
+        which of its values each has."""
+        atom = flat // states
+        return self.base[atom] * states + flat % states, self.group[atom], self.value[atom]
 
     def rows(self, rows: Rows, states: int, *, without: Ints | None = None) -> Rows:
         """Constraints over atoms: what holds for a coefficient holds for the sum over its atoms.
@@ -113,7 +115,8 @@ class Atoms:
         """
         if not len(rows):
             return Rows.none(len(self.base) * states)
-        matrix = csr_array(rows.matrix[:, self.pair(np.arange(len(self.base) * states), states)])
+        pairs, _, _ = self.columns(np.arange(len(self.base) * states), states)
+        matrix = csr_array(rows.matrix[:, pairs])
         which = np.arange(len(rows))
         if without is not None and len(without):
             which = np.flatnonzero(np.asarray(abs(matrix[:, without]).sum(axis=1)).ravel() == 0)
