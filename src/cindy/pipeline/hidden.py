@@ -215,7 +215,10 @@ def identify_with_hidden(
         # (benchmark: hidden).
         fitted = [x[..., : len(noise)] for x in best.loose.best.fitted.x]
         starts = starts_in_gauges(motion, names, np.sqrt(noise), given, fitted)
-        starts = _in_other_gauges(motion, options, starts, noise, best.start)[: _STARTS // 2]
+        likeliest = _likeliest(motion, options, starts, noise)
+        worst = likeliest.pop(best.start.gauge, (np.inf, best.start))[0] + _scatter(motion)
+        others = sorted((pair for pair in likeliest.values() if pair[0] < worst), key=lambda pair: pair[0])
+        starts = [start for _, start in others[: _STARTS // 2]]
         best = _best_of(motion, options, starts, noise, best)
     if best is None:
         return None
@@ -231,7 +234,7 @@ def identify_with_hidden(
     findings = (*inexact, *model.findings, *gauge_findings(names, start.pins, last))
     settings = request.settings | {"hidden": dict(formulas) or list(names)}
     model = replace(model, findings=findings, settings=settings)
-    return Discovery(model, _filled(request.data, gauged, found, len(names)), found.best.criterion)
+    return Discovery(model, _filled(request.data, model, len(names)), found.best.criterion)
 
 
 def _best_of(
@@ -310,16 +313,6 @@ def _ranked(motion: Motion, options: Options, starts: list[Start], noise: Floats
         gauges.append(sorted(own, key=lambda pair: pair[0]))
     gauges = sorted(gauges, key=lambda own: own[0][0])[:_STARTS]
     return [start for own in gauges[:1] for _, start in own] + [own[0][1] for own in gauges[1:]]
-
-
-def _in_other_gauges(
-    motion: Motion, options: Options, starts: list[Start], noise: Floats, known: Start
-) -> list[Start]:
-    """The most likely starts in other gauges than that of a known start, if they are no less likely."""
-    likeliest = _likeliest(motion, options, starts, noise)
-    worst = likeliest.pop(known.gauge, (np.inf, known))[0] + _scatter(motion)
-    ranked = sorted(likeliest.values(), key=lambda pair: pair[0])
-    return [start for value, start in ranked if value < worst]
 
 
 def _scatter(motion: Motion) -> float:
@@ -464,11 +457,12 @@ def _inexact(names: Sequence[str], rise: float) -> Iterator[Finding]:
         yield Finding("unexplained-motion", message, {"state": ", ".join(names), "rise": rise})
 
 
-def _filled(data: Sequence[Trajectory], motion: Motion, found: Found, count: int) -> list[Trajectory]:
+def _filled(data: Sequence[Trajectory], model: Model, count: int) -> list[Trajectory]:
     """The data with the estimates of the hidden states."""
-    columns = [np.array(run.x) for run in data]
-    for record, x in zip(motion.records, found.best.fitted.x, strict=True):
-        for source, offset, states in zip(record.source, record.offset, x, strict=True):
-            part = states[:: max(motion.parts, 1), motion.states - count :]
-            columns[int(source)][offset : offset + len(part), -count:] = part
-    return [replace(run, x=x) for run, x in zip(data, columns, strict=True)]
+    assert model.fitted is not None
+    filled = list(data)
+    for number, states in model.fitted.states.items():
+        x = np.array(data[number].x)
+        x[: len(states), -count:] = states[:, -count:]
+        filled[number] = replace(data[number], x=x)
+    return filled
