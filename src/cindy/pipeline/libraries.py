@@ -34,44 +34,32 @@ _POINTS = 16
 
 
 @dataclass(frozen=True)
-class Library(Constraint):
-    """The equation of a state has terms of one basis only.
+class Equation(Constraint):
+    """What is said of the equation of a state: the terms that it may have, or all of its coefficients.
 
+    text: how the user said it; library: the basis of the terms that are free; None: none is
     inputs: those of the data; of time and run, which are added later, only terms that name them depend
+    known: coefficients by term; those of all other terms are zero
     """
 
     state: str
-    basis: Basis
-    inputs: tuple[str, ...]
+    text: str
+    library: Basis | None = None
+    inputs: tuple[str, ...] = ()
+    known: tuple[tuple[str, float], ...] = ()
 
     def rows(self, names: Names) -> Iterator[Row]:
         added = tuple(name for name in names.inputs if name not in self.inputs)
-        allowed = set(self.basis.apart_from(added).names(names.variables))
-        j, width = names.state(self.state), len(names.states)
+        library = self.library and self.library.apart_from(added)
+        free = set(library.names(names.variables)) if library else set[str]()
+        j, width, known = names.state(self.state), len(names.states), dict(self.known)
         for i, term in enumerate(names.terms):
-            if term not in allowed:
-                yield Row({i * width + j: 1.0}, 0.0, 0.0)
+            if term not in free:
+                value = known.get(term, 0.0)
+                yield Row({i * width + j: 1.0}, value, value)
 
     def __str__(self) -> str:
-        return f"the equation of {self.state} has terms of {self.basis!r}"
-
-
-@dataclass(frozen=True)
-class KnownEquation(Constraint):
-    """Every coefficient in the equation of a state is known; those that are not named are zero."""
-
-    state: str
-    formula: str
-    weights: tuple[tuple[str, float], ...]
-
-    def rows(self, names: Names) -> Iterator[Row]:
-        j, width, values = names.state(self.state), len(names.states), dict(self.weights)
-        for i, term in enumerate(names.terms):
-            value = values.get(term, 0.0)
-            yield Row({i * width + j: 1.0}, value, value)
-
-    def __str__(self) -> str:
-        return f"{self.state}' = {self.formula} is known"
+        return self.text
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,15 +134,16 @@ class Equations:
                 term, factor = match or (text, 1.0)
                 # A formula may name a term twice, as v + v does.
                 weights[term] = weights.get(term, 0.0) + sign * factor
-            laws.append(KnownEquation(state, formula, tuple(weights.items())))
-        for state, library in self.own.items():
-            if state not in self.known:
-                laws.append(Library(state, library, like.inputs))
+            laws.append(Equation(state, f"{state}' = {formula} is known", known=tuple(weights.items())))
+        libraries = dict(self.own)
         if extra:
             # Terms of a formula are meant for its equation, and must be no candidates in the others.
-            others = [s for s in like.states if s not in self.known and s not in self.own]
-            laws += [Library(state, basis, like.inputs) for state in others]
+            libraries |= {state: basis for state in like.states if state not in libraries}
             basis = basis + Custom(extra)
+        for state, library in libraries.items():
+            if state not in self.known:
+                text = f"the equation of {state} has terms of {library!r}"
+                laws.append(Equation(state, text, library, like.inputs))
         return basis, tuple(laws)
 
     def _check(self, states: tuple[str, ...]) -> None:
