@@ -238,49 +238,48 @@ class _Filtered:
     """
 
     def __init__(self, mode: Modes, support: Ints, residual: Floats) -> None:
-        self.mode, self.support, self.residual = mode, support, residual
+        self.mode, self.residual = mode, residual
         self.weight = mode.rows.field.weight / mode.variance(residual)
-        self.parts = [self._state(j) for j in range(len(residual))]
+        # (states, modes, k) the columns Z of each equation, and the mean of Z r over the noise.
+        self.columns = np.zeros((*self.weight.shape, len(support)))
+        self.mean = np.zeros(self.columns.shape)
+        for j, weight in enumerate(self.weight):
+            own = np.flatnonzero(support % len(residual) == j)
+            if len(own):
+                self.columns[j, :, own], self.mean[j, :, own] = self._of_state(
+                    weight, support[own] // len(residual), residual[j]
+                )
+        self.weighted = self.columns * self.weight[..., None]
 
-    def _state(self, j: int) -> tuple[Ints, Floats, Floats]:
-        """Of a state: places in the support, columns Z, and (modes, columns) the mean of Z r over noise."""
-        own = np.flatnonzero(self.support % len(self.residual) == j)
-        terms, weight = self.support[own] // len(self.residual), self.weight[j]
+    def _of_state(self, weight: Floats, terms: Ints, residual: Floats) -> tuple[Floats, Floats]:
+        """(k, modes) the columns of the terms of one equation without their noise, and the mean of Z r."""
         columns, mean = self.mode.table[:, terms], np.zeros((len(weight), len(terms)))
         for k, a in enumerate(terms):
-            for b in np.flatnonzero(self.residual[j]):
-                mean[:, k] += self.residual[j, b] * self.mode.shared(int(a), int(b))
+            for b in np.flatnonzero(residual):
+                mean[:, k] += residual[b] * self.mode.shared(int(a), int(b))
         filtered = np.zeros_like(columns)
-        for band in _bands(weight) if len(terms) else ():
+        for band in _bands(weight):
             noise = [
                 [np.sum((weight * self.mode.shared(int(a), int(b)))[band]) for b in terms] for a in terms
             ]
             scaled = columns[band] * np.sqrt(weight[band, None])
             keep = Whitened(scaled).without_noise(np.array(noise))
             filtered[band], mean[band] = columns[band] @ keep, mean[band] @ keep
-        return own, filtered, mean
+        return filtered.T, mean.T
 
     def gram(self) -> Floats:
         """(k, k) ZᵀWZ."""
-        total = np.zeros((len(self.support), len(self.support)))
-        for (own, clean, _), weight in zip(self.parts, self.weight, strict=True):
-            total[np.ix_(own, own)] = (clean * weight[:, None]).T @ clean
-        return total
+        return np.asarray(np.tensordot(self.weighted, self.columns, axes=((0, 1), (0, 1))))
 
     def score(self) -> Floats:
         """(k,) ZᵀWr less its mean over the noise."""
-        total = np.zeros(len(self.support))
-        rest = self.mode.table @ self.residual.T
-        for j, (own, clean, mean) in enumerate(self.parts):
-            total[own] = self.weight[j] @ (clean * rest[:, j, None] - mean)
-        return total
+        rest = (self.mode.table @ self.residual.T).T
+        difference = self.columns * rest[..., None] - self.mean
+        return np.asarray(np.tensordot(self.weight, difference, axes=((0, 1), (0, 1))))
 
     def moved(self, gain: Floats) -> Floats:
         """(k, states, modes) by how much residuals move the coefficients."""
-        moved = np.zeros((len(self.support), *self.weight.shape))
-        for j, (own, clean, _) in enumerate(self.parts):
-            moved[:, j] = gain[:, own] @ (clean * self.weight[j][:, None]).T
-        return moved
+        return np.asarray(np.tensordot(gain, self.weighted, axes=(1, 2)))
 
     def twice(self, gain: Floats) -> Floats:
         """(k, k) what the noise that terms and residual share adds to the covariance.
@@ -288,11 +287,8 @@ class _Filtered:
         The variance of a product e r of Gaussian noise is the variance of e times that of r, which `moved`
         accounts for, plus the square of their covariance (Isserlis, Biometrika 12, 1918).
         """
-        total = np.zeros((len(self.support), len(self.support)))
-        for j, (own, _, mean) in enumerate(self.parts):
-            both = gain[:, own] @ (mean * self.weight[j][:, None]).T
-            total += both @ both.T
-        return total
+        both = np.tensordot(gain, self.mean * self.weight[..., None], axes=(1, 2)).reshape(len(gain), -1)
+        return np.asarray(both @ both.T)
 
 
 def _bands(weight: Floats) -> Iterator[Ints]:
