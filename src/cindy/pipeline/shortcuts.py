@@ -141,56 +141,53 @@ def formulation_from_text(text: str, *, where: str = "formulation") -> Formulati
 def selection_from_text(text: str, *, where: str = "selection") -> Selection:
     """A rule from a text such as "significance:0.05", "cv:5", "bic", "bic:plain", "gap:1e-6", "terms:7"."""
     kind, _, argument = (part.strip() for part in text.partition(":"))
-    rule: Selection = choose(kind, _SELECTIONS, where)(argument, where)
-    return rule
+    return choose(kind, _SELECTIONS, where)(argument, where)
 
 
-def _optional(make: Callable[..., Any], read: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
-    return lambda argument, where: make(read(argument, where)) if argument else make()
+def _rule(
+    make: Callable[..., Selection], read: Callable[[str, str], Any], example: str = ""
+) -> Callable[[str, str], Selection]:
+    """A rule of one number; example: a text with this number, for rules that need it."""
 
-
-def _needed(
-    make: Callable[..., Any], read: Callable[[str, str], Any], example: str
-) -> Callable[[str, str], Any]:
-    def rule(argument: str, where: str) -> Any:
-        if not argument:
+    def rule(argument: str, where: str) -> Selection:
+        if example and not argument:
             raise DataError(f'{where}: a number must follow, as in "{example}".')
-        return make(read(argument, where))
+        return make(read(argument, where)) if argument else make()
 
     return rule
 
 
-def _bic(argument: str, where: str) -> Any:
-    if argument not in ("", "plain", "extended"):
+def _extended(argument: str, where: str) -> bool:
+    if argument not in ("plain", "extended"):
         raise DataError(f'{where}: "bic" may be followed by ":plain" or ":extended", not ":{argument}".')
-    return BIC(extended=argument != "plain")
+    return argument == "extended"
 
 
-_SELECTIONS: dict[str, Callable[[str, str], Any]] = {
-    "significance": _optional(Significance, number),
-    "cv": _optional(CrossValidation, whole),
-    "gap": _needed(Gap, number, "gap:1e-6"),
-    "discrepancy": _optional(Discrepancy, number),
-    "bic": _bic,
-    "terms": _needed(Terms, whole, "terms:7"),
+_SELECTIONS: dict[str, Callable[[str, str], Selection]] = {
+    "significance": _rule(Significance, number),
+    "cv": _rule(CrossValidation, whole),
+    "gap": _rule(Gap, number, "gap:1e-6"),
+    "discrepancy": _rule(Discrepancy, number),
+    "bic": _rule(BIC, _extended),
+    "terms": _rule(Terms, whole, "terms:7"),
 }
+_CORRECTIONS: dict[str, Callable[[], Correction]] = {
+    "direct": Direct,
+    "blended": Blended,
+    "fully-corrective": FullyCorrective,
+    "plain": Plain,
+}
+_WEIGHTS: dict[str, Callable[[], Weights]] = {"adaptive": Adaptive, "uniform": Uniform}
 
 
 def correction_from_text(text: str, *, where: str = "correction") -> Correction:
     """A correction by name: direct, blended, fully-corrective, plain."""
-    kinds: dict[str, Callable[[], Correction]] = {
-        "direct": Direct,
-        "blended": Blended,
-        "fully-corrective": FullyCorrective,
-        "plain": Plain,
-    }
-    return choose(text, kinds, where)()
+    return choose(text, _CORRECTIONS, where)()
 
 
 def weights_from_text(text: str, *, where: str = "weights") -> Weights:
     """Weights by name: adaptive or uniform."""
-    kinds: dict[str, Callable[[], Weights]] = {"adaptive": Adaptive, "uniform": Uniform}
-    return choose(text, kinds, where)()
+    return choose(text, _WEIGHTS, where)()
 
 
 class Settings(NamedTuple):
