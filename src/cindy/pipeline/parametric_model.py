@@ -23,7 +23,7 @@ from cindy._arrays import Floats
 from cindy.basis import Basis, Parameter, listed, term_parameters
 from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.findings import Finding
-from cindy.least_squares import LeastSquares, Rows, lengths, triangle
+from cindy.least_squares import LeastSquares, Rows, triangle
 from cindy.model import Estimate, Model, Path
 from cindy.pipeline.inference import LastPass, enlarged
 from cindy.pipeline.large import BLOCKS
@@ -38,7 +38,7 @@ from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Options, Request
 from cindy.problem import at_samples
 from cindy.regression import Regression
-from cindy.selection import EFFORT, Selection
+from cindy.selection import EFFORT, Selection, Supports
 from cindy.states import Motion, exact, propagated
 
 __all__ = ["end_of_range", "identify_with_parameters", "with_parameters"]
@@ -198,7 +198,8 @@ class _Joint:
             parts = np.array_split(table, max(round(len(table) / length), 1))
             blocks += [LeastSquares(triangle(part), count, len(part)) for part in parts]
         factor = triangle(np.concatenate([block.factor for block in blocks]))[:, :count]
-        spread = _spread(factor, rows)
+        supports = Supports(factor, np.zeros(len(factor)), motion.rows, rows, np.zeros(count))
+        spread = supports.fit(np.arange(count)).spread
         if exact(motion, fitted):
             covariance = propagated(motion, fitted, spread)
         elif len(blocks) > 1:
@@ -220,17 +221,6 @@ def _padded(rows: Rows, support: NDArray[np.intp], count: int) -> Rows:
     inner = csr_array(rows.matrix[:, support])
     matrix = csr_array((inner.data, inner.indices, inner.indptr), shape=(len(rows), count))
     return Rows(matrix, rows.lower, rows.upper, rows.owner)
-
-
-def _spread(factor: Floats, rows: Rows) -> Floats:
-    """(numbers, free) a root of the covariance for white noise, under the equalities."""
-    count = factor.shape[1]
-    free = rows.equalities.freedom(np.arange(count))
-    basis = np.eye(count) if free is None else free.basis.toarray()
-    columns = factor @ basis
-    size = lengths(columns)
-    inverse = np.linalg.pinv(np.linalg.qr(columns / size, mode="r"), rcond=1e-12)
-    return np.asarray(basis @ (inverse / size[:, None]))
 
 
 def _findings(model: Model, best: Met, joint: _Joint) -> list[Finding]:
