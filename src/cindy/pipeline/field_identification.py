@@ -109,23 +109,19 @@ def _scale(fields: Sequence[Field]) -> Floats:
 def _check_motion(fields: Sequence[Field]) -> None:
     """Refuse fields that do not change in time."""
     for state in fields[0].states:
-        ends = [(f.first[state], f.last[state]) for f in fields]
-        if all(_same(a, b) for a, b in ends) and all(_still(f, state) for f in fields):
+        if all(_still(field, state) for field in fields):
             raise DataError(
                 f'identify: the field "{state}" does not change in time, so nothing can be learnt about it. '
                 "Leave it out, or pass it as an input."
             )
 
 
-def _same(a: Floats, b: Floats) -> bool:
-    """Whether two arrays are equal but for rounding."""
-    return bool(np.nanmax(np.abs(a - b), initial=0.0) <= _ROUNDING * np.nanmax(np.abs(a), initial=0.0))
-
-
 def _still(field: Field, state: str) -> bool:
-    """Whether the first samples in time are all equal."""
-    values = field.slab(state, 0, min(len(field), 8))
-    return all(_same(values[..., 0], values[..., k]) for k in range(1, values.shape[-1]))
+    """Whether the first samples in time and the last are all equal but for rounding."""
+    first = field.slab(state, 0, min(len(field), 8))
+    values = np.concatenate([first, field.last[state]], axis=-1)
+    apart = np.fmax.reduce(values, axis=-1) - np.fmin.reduce(values, axis=-1)
+    return bool(np.nanmax(apart, initial=0.0) <= _ROUNDING * np.nanmax(np.abs(values), initial=0.0))
 
 
 _HOLES = 0.75

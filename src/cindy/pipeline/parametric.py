@@ -34,6 +34,7 @@ from cindy.states import NEARBY, Fitted, Motion, drift_of_data, drift_of_nothing
 __all__ = [
     "ParametricSearch",
     "picked_with_parameters",
+    "plain_fitted",
     "plain_motion",
     "search_with_parameters",
     "values_of",
@@ -190,8 +191,7 @@ class PickingWithParameters(Picking, ParametricSearch):
 
     def plain(self, met: Met) -> tuple[Motion, Fitted]:
         motion = plain_motion(self.motion, met)
-        coef = met.fitted.coef[: len(met.support)]
-        return motion, replace(met.fitted, law=motion.law(met.support), coef=coef)
+        return motion, plain_fitted(motion, met)
 
     def begun(self, met: Met, support: Ints, coef: Floats) -> Fitted:
         return self.start(met.fitted, Move(support, coef, values_of(self.motion, met), np.nan))
@@ -216,6 +216,11 @@ def values_of(motion: Motion, met: Met) -> Values:
 def plain_motion(motion: Motion, met: Met) -> Motion:
     """The motion with the parameters of a model as numbers."""
     return replace(motion, basis=motion.basis.at(values_of(motion, met)))
+
+
+def plain_fitted(motion: Motion, met: Met) -> Fitted:
+    """The fitted states of a model, whose parameters are numbers in the terms of a motion."""
+    return replace(met.fitted, law=motion.law(met.support), coef=met.fitted.coef[: len(met.support)])
 
 
 def _motion_inside(motion: Motion) -> Motion:

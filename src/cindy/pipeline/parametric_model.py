@@ -30,6 +30,7 @@ from cindy.pipeline.large import BLOCKS
 from cindy.pipeline.models_met import Met, Search
 from cindy.pipeline.parametric import (
     picked_with_parameters,
+    plain_fitted,
     plain_motion,
     search_with_parameters,
     values_of,
@@ -66,7 +67,7 @@ def identify_with_parameters(request: Request) -> Model:
         met = (picked_with_parameters(rule, motion, options, met[0]),)
     # Step 3: from here on parameters are numbers.
     values, final = values_of(motion, met[0]), plain_motion(motion, met[0])
-    plain = tuple(_plain(model_met, final) for model_met in met)
+    plain = tuple(replace(model, fitted=plain_fitted(final, model)) for model in met)
     found = Found(plain[0], plain, agreed=False, options=options)
     posed = replace(request, basis=basis.at(values)).problem(final)
     model = LastPass.of(posed, final, found, request.callback).model()
@@ -104,12 +105,6 @@ def _require(met: tuple[Met, ...], rule: Selection) -> None:
         )
     if not len(met[0].support):
         raise rule.nothing_kept("identify")
-
-
-def _plain(met: Met, final: Motion) -> Met:
-    """A model that was met, with the parameters of the best model as numbers."""
-    law = final.law(met.support)
-    return replace(met, fitted=replace(met.fitted, law=law, coef=met.fitted.coef[: len(met.support)]))
 
 
 def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options: Options) -> Model:
