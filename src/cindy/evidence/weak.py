@@ -392,10 +392,9 @@ def _slope_weights(x: Floats, half: int, period: float | None) -> Floats:
         return np.asarray(derivative_weights(x, order=1, degree=degree, half_width=half).toarray())
     around = np.concatenate([x[-half:] - period, x, x[:half] + period])
     wide = derivative_weights(around, order=1, degree=degree, half_width=half).toarray()[half:-half]
-    folded = wide[:, half:-half].copy()
-    folded[:, -half:] += wide[:, :half]
-    folded[:, :half] += wide[:, -half:]
-    return np.asarray(folded)
+    folded = np.zeros((len(x), len(x)))
+    np.add.at(folded.T, np.arange(-half, len(x) + half) % len(x), wide.T)
+    return folded
 
 
 @dataclass(frozen=True, eq=False)
