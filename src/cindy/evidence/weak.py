@@ -428,10 +428,6 @@ class WeakRows:
 
         noise: of fields, where it is not to be measured
         """
-        if not isinstance(basis, Basis):
-            raise DataError(
-                f"accumulate: `basis` must be a basis such as Derivatives(3, 2), but is {basis!r}."
-            )
         if not form.for_fields:
             raise DataError(
                 f"{type(form).__name__} is for trajectories; fields on a grid of space and time take Weak()."
