@@ -108,10 +108,7 @@ def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
     fields = [_Residuals(NoisyRows(rows.only(columns)), residual, inflation) for rows in evidence.rows]
     if any(has_slope(g) for part in fields for g, _ in part.noisy.rows.terms):
         return None
-    modes = modes_of(evidence, columns)
-    bands = (
-        [_Residuals(mode, residual, inflation) for mode in modes] if all(mode.known for mode in modes) else []
-    )
+    bands = [_Residuals(mode, residual, inflation) for mode in modes_of(evidence, columns)]
     judged = (_judged(fields, bands, evidence.rows, j) for j in range(coef.shape[1]))
     return [residuals for residuals in judged if residuals is not None]
 

@@ -101,21 +101,7 @@ class Modes(NoisyRows):
     axis. Along every axis there are mixtures of test functions that are independent under white noise and
     under its highest derivative (a generalized eigenvalue problem; on a ring they are waves). They make each
     of these products diagonal, or nearly so, and `variance` gives the variance of each mode.
-
-    rows: on a closer lattice than `chosen_by`, the rows for the choice of terms
     """
-
-    chosen_by: FieldRows
-
-    @property
-    def known(self) -> bool:
-        """Whether the noise of every mode is known: all rows count, and no derivative is a local estimate."""
-        if any(has_slope(g) for g, _ in self.rows.terms):
-            return False
-        states = self.rows.field.states
-        if not all(self.rows.noise.get(state, 0.0) > 0 for state in states):
-            return False
-        return self.chosen_by.kept is None
 
     @cached_property
     def turns(self) -> list[Floats]:
@@ -158,16 +144,23 @@ class Modes(NoisyRows):
 
 
 def modes_of(evidence: WeakRows, columns: tuple[int, ...]) -> list[Modes]:
-    """The modes of every field, for some terms of the basis."""
+    """The modes of every field, for some terms of the basis; none if the noise of some mode is not known.
+
+    It is known where all rows count and no derivative is a local estimate. The rows are on a closer lattice
+    than those for the choice of terms.
+    """
     if columns not in evidence.modes:
         # Errors and findings use the same columns one after the other. Older ones are not needed again.
         evidence.modes.clear()
-        evidence.modes[columns] = [
-            Modes(replace(rows, spacing=_MODES.spacing, most=_MODES.most_rows).only(columns), rows)
-            for rows in evidence.rows
-        ]
-    modes: list[Modes] = evidence.modes[columns]
-    return modes
+        slopes = any(has_slope(g) for rows in evidence.rows for g, _ in rows.only(columns).terms)
+        known = not slopes and all(
+            rows.kept is None and min(rows.noise.values()) > 0 for rows in evidence.rows
+        )
+        closer = [replace(rows, spacing=_MODES.spacing, most=_MODES.most_rows) for rows in evidence.rows]
+        modes = [Modes(rows.only(columns)) for rows in closer] if known else []
+        evidence.modes[columns] = modes
+    found: list[Modes] = evidence.modes[columns]
+    return found
 
 
 def as_columns(coef: Floats) -> Floats:

@@ -43,9 +43,7 @@ def leaves(coefs: Sequence[Floats], evidence: WeakRows) -> Floats | None:
     """
     terms = np.flatnonzero(np.any([coef.any(axis=1) for coef in coefs], axis=0))
     modes = modes_of(evidence, tuple(terms.tolist()))
-    if not all(mode.known for mode in modes):
-        return None
-    return np.array([_left(modes, coef[terms]) for coef in coefs])
+    return None if not modes else np.array([_left(modes, coef[terms]) for coef in coefs])
 
 
 def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
@@ -126,7 +124,7 @@ def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates
         return None
     terms = np.unique(support // width)
     modes = modes_of(evidence, tuple(terms.tolist()))
-    if not all(mode.known for mode in modes):
+    if not modes:
         return None
     # An equation whose residual is larger than its noise is wrong or lacks a term: its weights would rest on
     # a wrong model, and its least-squares estimate stays.

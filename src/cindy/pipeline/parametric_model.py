@@ -130,7 +130,7 @@ def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options
         parameters=own.parameters,
         path=with_parameters(model.path, own.parameters, own.coef_error),
         near=replace(model.near, models=tuple(near)),
-        findings=(*model.findings, *_findings(model, best, joint), *_kicked(motion, best)),
+        findings=(*model.findings, *_findings(model, motion, best, joint)),
     )
 
 
@@ -218,25 +218,22 @@ def _padded(rows: Rows, support: NDArray[np.intp], count: int) -> Rows:
     return Rows(matrix, rows.lower, rows.upper, rows.owner)
 
 
-def _findings(model: Model, best: Met, joint: _Joint) -> list[Finding]:
-    """Step 5, but for kicks."""
+def _findings(model: Model, motion: Motion, best: Met, joint: _Joint) -> list[Finding]:
+    """Step 5."""
     law, findings = best.fitted.law, list[Finding]()
     places = best.fitted.coef[len(law.support) :]
     for p, (parameter, place) in enumerate(zip(law.unknown, places, strict=True)):
         findings += end_of_range(parameter, float(place)) or _vague(model, best, joint, p)
-    return findings + _coalesced(model, best, joint) + _doubted(model)
-
-
-def _kicked(motion: Motion, best: Met) -> list[Finding]:
-    """A finding where random kicks bias the fit, which has no determinants where there are parameters."""
+    findings += _coalesced(model, best, joint) + _doubted(model)
     names = [motion.variables[j] for j in np.flatnonzero(motion.kicked(best.fitted))]
-    if not names:
-        return []
-    message = (
-        f"Much of the motion of {listed(names)} is unexplained. If random kicks drive it, coefficients and "
-        "parameters are biased towards zero, because the fit of parameters assumes that there are none."
-    )
-    return [Finding("parameters-with-kicks", message, {"states": names})]
+    if names:
+        message = (
+            f"Much of the motion of {listed(names)} is unexplained. If random kicks drive it, coefficients "
+            "and parameters are biased towards zero, because the fit of parameters assumes that there are "
+            "none."
+        )
+        findings.append(Finding("parameters-with-kicks", message, {"states": names}))
+    return findings
 
 
 def end_of_range(parameter: Parameter, place: float) -> list[Finding]:
